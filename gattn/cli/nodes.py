@@ -85,7 +85,13 @@ def train(
 @app.command()
 @with_settings(NodeRunSettings, only=(*READING, "coverage", "threads", *AT_ONCE))
 def predict(
-    out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
+    out: Annotated[
+        Path,
+        Option(
+            help="CSV file to write, or Parquet file if the name ends with .parquet. The file must "
+            "not exist."
+        ),
+    ],
     paths: Annotated[
         list[str],
         Argument(

@@ -19,7 +19,7 @@ from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.nodes.edges import EdgeColumns
 from gattn.nodes.features import EncodedGraph, encode_graph
 from gattn.nodes.labels import Labels, read_labels, usual_labels
-from gattn.nodes.models import AnyPredictor, fit_predictors, predictor_from_state
+from gattn.nodes.models import COMBINED, AnyPredictor, fit_predictors, predictor_from_state
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeParameters, NodeSettings, NodeTask
@@ -31,7 +31,6 @@ from gattn.nodes.splits import (
     random_node_split,
     split_column_notes,
 )
-from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.tables import row_number_notes
 from gattn.nodes.times import node_times, time_cutoffs, time_split
 from gattn.training.checks import check_fraction
@@ -351,6 +350,6 @@ def fit_together(
         one.predictor_ = predictor
         one.graph_, one.y_, one.notes_ = graph, y, encoded.notes
         one.split_ = Split(train, val, test, split.protocol)
-        stacked = isinstance(predictor, StackedPredictor)
-        validation = predictor.validation if stacked else predictor.predict(graph)[val]
+        is_combined = isinstance(predictor, COMBINED)
+        validation = predictor.validation if is_combined else predictor.predict(graph)[val]
         one._calibrate(y[val, None], validation)

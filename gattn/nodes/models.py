@@ -10,12 +10,15 @@ from torch import Tensor
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.settings import NodeSettings, NodeTask
+from gattn.nodes.size.predictor import SampledPredictor
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.training.types import EpochRecord
 
-__all__ = ["AnyPredictor", "fit_predictors", "predictor_from_state"]
+__all__ = ["COMBINED", "AnyPredictor", "fit_predictors", "predictor_from_state"]
 
-AnyPredictor: TypeAlias = NodePredictor | StackedPredictor
+AnyPredictor: TypeAlias = NodePredictor | StackedPredictor | SampledPredictor
+COMBINED = (StackedPredictor, SampledPredictor)
+"""Types of models that combine several components."""
 
 
 def fit_predictors(
@@ -28,7 +31,11 @@ def fit_predictors(
 ) -> Sequence[AnyPredictor]:
     """Train several models whose settings differ only in the seed; see
     :meth:`NodePredictor.fit`.
+
+    A compact graph is trained on samples.
     """
+    if problem.graph.compact:
+        return SampledPredictor.fit(problem, encoder, task, settings, on_epoch, threads)
     kind = StackedPredictor if settings[0].model == "stacked" else NodePredictor
     return kind.fit(problem, encoder, task, settings, on_epoch, threads)
 
@@ -40,5 +47,7 @@ def predictor_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -
         KeyError: an entry of the state is missing.
         ValueError: a tensor is missing or has another shape.
     """
+    if state.get("sampled"):
+        return SampledPredictor.from_state(tensors, state)
     kind = StackedPredictor if state["settings"]["model"] == "stacked" else NodePredictor
     return kind.from_state(tensors, state)

@@ -67,6 +67,7 @@ def _write_run(product: Product[Data, AnyParts, Model, Run], run: Run, report: R
     write_model(out, tensors, card)
     for name, rows in product.tables(run).items():
         write_rows(out / name, rows)
+    product.write_files(run)
     content, figures = report
     write_plots(out / "plots", figures)
     write_report(out, content)

@@ -20,6 +20,7 @@ from gattn.nodes.runs.measure import is_noise, measure, undefined
 from gattn.nodes.runs.predict import prediction_cells, prediction_columns
 from gattn.nodes.runs.splits import make_split
 from gattn.nodes.runs.train import NodeProduct
+from gattn.nodes.size.output import write_predictions
 from gattn.nodes.splits import mask_columns
 from gattn.nodes.stack.blocks import Blocks, Reduction, as_matrix
 from gattn.nodes.stack.closed_form import ClosedForm
@@ -46,7 +47,7 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
     Args:
         settings: the graph, how to read and split it, and the coverage; ``model.seed`` is the seed
             of the folds.
-        out: the CSV file to write; see :func:`gattn.nodes.runs.predict.predict_graph`.
+        out: the file to write; see :func:`gattn.nodes.runs.predict.predict_graph`.
         log: called with each line that the user should read.
 
     Returns:
@@ -57,7 +58,8 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
         FileExistsError: ``out`` exists.
     """
     with new_file(out) as temporary:
-        data = NodeProduct(settings, out, log).load()
+        read = settings.reading.read(settings.data, directed=settings.directed)
+        data = NodeProduct(settings, out, log).with_labels(read)
         graph, y, estimator = data.graph, data.y, data.estimator
         is_class = isinstance(estimator, NodeClassifier)
         train, test = y.isfinite().nonzero().flatten(), torch.zeros(0, dtype=torch.int64)
@@ -98,6 +100,9 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
             log(f"{metric}: {reason}")
         if is_noise(metrics, base, len(some)):
             log("The model is no better than a constant: the data do not predict the labels.")
+        if Path(out).suffix.lower() == ".parquet":
+            write_predictions(temporary, graph.names, estimator, predicted, settings.coverage)
+            return len(graph)
         cells = prediction_cells(estimator, predicted, settings.coverage)
         rows = ([name, *row] for name, row in zip(graph.names, cells))
         write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))

@@ -24,6 +24,7 @@ from gattn.nodes.graph_settings import (
     check_number_format,
 )
 from gattn.nodes.settings import PRESETS, NodeSettings
+from gattn.nodes.size.budget import parse_memory
 from gattn.training.settings import (
     Coverage,
     Settings,
@@ -100,6 +101,15 @@ class NodeRunSettings(Settings):
             "are newer than the node's part."
         ),
     ] = ""
+    memory: Annotated[
+        str,
+        Meta(
+            description="Memory budget, for example 12GiB or 500MB. If training on the whole graph "
+            "is estimated to need more, the training samples neighbours and reads no columns of "
+            "edges. Lower it to train on samples; raise it to train on the whole graph.",
+            extra={"default": "half of the free memory"},
+        ),
+    ] = ""
     encoding: Encoding = None
     decimal: Decimal = None
     thousands: Thousands = ""
@@ -137,6 +147,8 @@ class NodeRunSettings(Settings):
         """Check the name of the split, the decimal separator and the thousands separator."""
         super().check()
         check_number_format(self.decimal, self.thousands)
+        if self.memory:
+            parse_memory(self.memory)
         if self.split not in SPLITS and not self.split.startswith("column:"):
             choices = ", ".join(SPLITS)
             raise SettingsError(f"split must be {choices} or column:NAME; got {self.split!r}")

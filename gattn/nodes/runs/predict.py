@@ -16,7 +16,9 @@ from gattn.nodes.base import NodeEstimator
 from gattn.nodes.edges import merged_edges_note
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import DEFAULT_READING, GraphReading
-from gattn.nodes.stack.predictor import StackedPredictor
+from gattn.nodes.models import COMBINED
+from gattn.nodes.size.output import write_predictions
+from gattn.nodes.size.predictor import SampledPredictor
 from gattn.pipeline.product import Log, no_log
 from gattn.training.checks import check_fraction
 from gattn.training.model_io import read_model
@@ -29,6 +31,9 @@ __all__ = [
     "prediction_columns",
     "read_graph",
 ]
+
+CELLS = 1 << 15
+"""Number of nodes whose predictions are converted to cells at once, which limits the memory."""
 
 
 def load_estimator(run: str | Path) -> NodeEstimator:
@@ -52,12 +57,13 @@ def predict_graph(
     threads: int = 0,
     log: Log = no_log,
 ) -> int:
-    """Predict every node of a graph with a trained model, and write the predictions to a CSV file.
+    """Predict every node of a graph with a trained model, and write the predictions to a file.
 
     Args:
         run: the folder of a trained model.
         path: the graph, as :func:`gattn.nodes.files.read_graph_file` takes it.
-        out: the CSV file to write, which must not exist; it is created when it is complete.
+        out: the file to write, which must not exist; it is created when it is complete. It is a
+            Parquet file if its name ends in ``.parquet``, and otherwise a CSV file.
         reading: rules for reading the files, and the table of nodes.
         coverage: coverage of the label sets or intervals.
         threads: number of threads inside one operator; 0 to choose it by the size of the graph.
@@ -75,6 +81,10 @@ def predict_graph(
     estimator = load_estimator(run).set_params(threads=threads)
     with new_file(out) as temporary:
         graph = read_graph(estimator, path, reading, log)
+        if Path(out).suffix.lower() == ".parquet":
+            predicted = estimator.predictor_.predict(graph)
+            write_predictions(temporary, graph.names, estimator, predicted, coverage)
+            return len(graph)
         cells = prediction_cells(estimator, estimator.predictor_.predict(graph), coverage)
         rows = ([name, *row] for name, row in zip(graph.names, cells))
         write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))
@@ -130,15 +140,15 @@ def read_graph(
     estimator: NodeEstimator, path: str | Path, reading: GraphReading, log: Log
 ) -> AttributedGraph:
     """Read a graph, and log how it was interpreted and which of its values the model cannot use."""
-    graph = reading.read(path, directed=estimator.directed)
-    encoder = estimator.predictor_.encoder
+    predictor = estimator.predictor_
+    sampled = isinstance(predictor, SampledPredictor)
+    graph = reading.read(path, directed=estimator.directed, compact=sampled)
+    encoder = predictor.encoder
     attached = encoder.attach_edges(graph)
     edge_notes = merged_edges_note(attached, encoder.edges)
     for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):
         log(note)
-    if isinstance(estimator.predictor_, StackedPredictor) and not estimator.predictor_.knows(
-        attached
-    ):
+    if isinstance(predictor, COMBINED) and not predictor.knows(attached):
         log(
             "The nodes or the edges are not those of the training: the parts of the "
             "model that read labels are not used."
@@ -167,6 +177,13 @@ def prediction_cells(
         predicted: [n, outputs] predictions.
         coverage: coverage of the sets or intervals.
     """
+    for rows in predicted.split(CELLS):
+        yield from _cells(estimator, rows, coverage)
+
+
+def _cells(
+    estimator: NodeEstimator, predicted: Tensor, coverage: float
+) -> Iterator[Sequence[object]]:
     if isinstance(estimator, NodeClassifier):
         kinds, sets = estimator.classes_.tolist(), estimator.sets(predicted, coverage).tolist()
         for best, row, is_in in zip(predicted.argmax(1).tolist(), predicted.tolist(), sets):

@@ -58,6 +58,8 @@ def node_report(run: NodeRun) -> Report:
         figures["confusion"] = _confusion(run, run.estimator)
         sections.append(_classes(run, figures["confusion"]))
     sections += [Section("The network", figures=(figures["network"],)), _attention(run, weights)]
+    if "size" in run.metrics:
+        sections.append(_size(run))
     content, common = run_report(_facts(run), sections)
     return content, common | figures
 
@@ -145,6 +147,27 @@ def _trials(run: NodeRun) -> Section:
         for name, reason in run.metrics["undefined"].get("runs", {}).items()
     )
     return Section("Runs", text, (Table(columns, rows, "On the test part"),))
+
+
+def _size(run: NodeRun) -> Section:
+    """Return the report's section on the choice between the whole graph and samples."""
+    size = run.metrics["size"]
+    is_sampled = size["training"] == "sampled"
+    way = "on samples of the neighbours of each node" if is_sampled else "on the whole graph"
+    budget = "half of the memory that was free"
+    if "budget_bytes" in size:
+        budget = f"{size['budget_bytes'] / 2**30:.3g} GiB"
+    sign = "above" if is_sampled else "within"
+    text = (
+        f"The models were trained {way}: training on the whole graph was estimated to need "
+        f"{size['estimated_bytes'] / 2**30:.3g} GiB of memory, {sign} the budget of {budget}.",
+    )
+    if is_sampled:
+        text += (
+            "Predictions read all edges. The picture and the entropies of the attention weights "
+            "are those of sampled neighbourhoods.",
+        )
+    return Section("Size", text)
 
 
 def _components(run: NodeRun) -> Section:

@@ -19,6 +19,7 @@ from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.graph_settings import edge_feature_columns
 from gattn.nodes.labels import read_labels
+from gattn.nodes.models import COMBINED
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.runs.edge_columns import edge_column_metrics
 from gattn.nodes.runs.measure import (
@@ -42,6 +43,11 @@ from gattn.nodes.runs.trials import (
     undefined_in_trials,
     variance_components,
 )
+from gattn.nodes.size.baselines import sampled_baselines
+from gattn.nodes.size.budget import SizeChoice
+from gattn.nodes.size.output import write_predictions
+from gattn.nodes.size.predictor import SampledPredictor
+from gattn.nodes.size.reading import read_for_training
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.values import as_numbers, is_missing
 from gattn.pipeline import train as pipeline
@@ -64,11 +70,13 @@ class NodeData:
         graph: the graph.
         y: [n] labels, NaN for nodes without a label.
         estimator: the estimator before training; it has the classes of the labels.
+        choice: choice between training on the whole graph and on samples; None if none was made.
     """
 
     graph: AttributedGraph
     y: Tensor
     estimator: NodeEstimator
+    choice: SizeChoice | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,9 +127,10 @@ def train_run(
 
     The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
     (which :meth:`gattn.nodes.NodeClassifier.load` reads), ``metrics.json``, ``predictions.csv`` of
-    all nodes, ``runs.csv`` of all trials, ``left_out.csv``, ``plots`` and ``report.html``. The
-    stored model is the model of the trial with the lowest validation loss. If the folder contains
-    the finished run, nothing is done.
+    all nodes, ``runs.csv`` of all trials, ``left_out.csv``, ``plots`` and ``report.html``. If
+    neighbours are sampled, the predictions are in ``predictions.parquet``. The stored model is the
+    model of the trial with the lowest validation loss. If the folder contains the finished run,
+    nothing is done.
 
     Args:
         settings: settings of the run.
@@ -163,8 +172,13 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 
     def load(self) -> NodeData:
         """Read the graph and its labels."""
+        graph, choice = read_for_training(self.settings)
+        self.log(choice.text)
+        return self.with_labels(graph, choice)
+
+    def with_labels(self, graph: AttributedGraph, choice: SizeChoice | None = None) -> NodeData:
+        """Read the labels of a graph, and create the estimator."""
         settings = self.settings
-        graph = settings.reading.read(settings.data, directed=settings.directed)
         values, notes = read_labels(
             graph, settings.label or None, classes=settings.task != "regression"
         )
@@ -179,7 +193,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         task = settings.task if settings.task != "auto" else _task(values)
         estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
         y = estimator.learn_labels(values, graph.where)
-        return NodeData(graph.with_notes(*notes), y, estimator)
+        return NodeData(graph.with_notes(*notes), y, estimator, choice)
 
     def split(self, data: NodeData) -> NodeParts:
         """Split the labelled nodes, plan the trials, and encode the features."""
@@ -215,7 +229,11 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         best = best_trial(trials)
         estimator, predicted, split = best.estimator, best.predicted, best.estimator.split_
         task, test = estimator.task, split.test
-        baselines = baseline_predictions(encoded, y, split.train, task, estimator.outputs)
+        predictor = estimator.predictor_
+        if isinstance(predictor, SampledPredictor):
+            baselines = sampled_baselines(predictor, encoded, y, split.train)
+        else:
+            baselines = baseline_predictions(encoded, y, split.train, task, estimator.outputs)
         reasons: dict[str, Any] = {
             "test": undefined(estimator, y[test]),
             "val": undefined(estimator, y[split.val]),
@@ -235,13 +253,15 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
                 "labelled": int(y.isfinite().sum()), "all": len(encoded.graph),
             },
         }  # fmt: skip
-        if isinstance(estimator.predictor_, StackedPredictor):
-            if estimator.predictor_.stopped:
+        if data.choice is not None:
+            metrics["size"] = data.choice.record(settings.memory)
+        if isinstance(predictor, COMBINED):
+            if predictor.stopped:
                 self.log(
                     f"The training of the attention network ended after {len(best.history.records)}"
                     " epochs, because its validation loss was far above that of the other models."
                 )
-            metrics["components"] = _components(estimator.predictor_, encoded, split, y)
+            metrics["components"] = _components(predictor, encoded, split, y)
         if estimator.predictor_.encoder.edges is not None:
             metrics["edge_columns"] = {
                 "read": estimator.predictor_.encoder.edges.names,
@@ -274,11 +294,24 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 
     def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
         """Return the tables to write: predictions for all nodes, and metrics of all trials."""
+        if run.encoded.graph.compact:
+            return {"runs.csv": _trials(run)}
         return {"predictions.csv": _predictions(run), "runs.csv": _trials(run)}
+
+    def write_files(self, run: NodeRun) -> None:
+        """Write the predictions of a graph above the memory budget as ``predictions.parquet``."""
+        if not run.encoded.graph.compact:
+            return
+        parts, labels = _parts(run)
+        path = self.out / "predictions.parquet"
+        write_predictions(
+            path, run.encoded.graph.names, run.estimator, run.predicted, run.settings.coverage,
+            {"part": parts, "label": labels},
+        )  # fmt: skip
 
 
 def _components(
-    stack: StackedPredictor, encoded: EncodedGraph, split: Split, y: Tensor
+    stack: StackedPredictor | SampledPredictor, encoded: EncodedGraph, split: Split, y: Tensor
 ) -> dict[str, Any]:
     """Return the weight and the metrics of each model in a stack, by name."""
     predictions = stack.component_predictions(encoded.graph)
@@ -286,7 +319,7 @@ def _components(
         name: {
             "weight": weight,
             "val": measure(stack.task, y[split.val], stack.validation_parts[name]),
-            "test": measure(stack.task, y[split.test], predictions[name][split.test]),
+            "test": measure(stack.task, y[split.test], predictions[name][split.test].double()),
         }
         for name, weight in stack.weights.items()
     }
@@ -317,19 +350,26 @@ def _summary(
 def _predictions(run: NodeRun) -> Iterator[Sequence[object]]:
     """Yield the rows of the prediction table: a header, then one row per node."""
     estimator = run.estimator
+    parts, labels = _parts(run)
+    yield ["node", "part", "label", *prediction_columns(estimator)]
+    cells = prediction_cells(estimator, run.predicted, run.settings.coverage)
+    for name, part, label, predicted in zip(run.encoded.graph.names, parts, labels, cells):
+        yield [name, part, "" if label is None else label, *predicted]
+
+
+def _parts(run: NodeRun) -> tuple[list[str], list[Any]]:
+    """Return the part of each node, and its label; None for a node without a label."""
+    estimator = run.estimator
     parts = ["none" if has_label else "unlabelled" for has_label in run.y.isfinite().tolist()]
     for part in PARTS:
         for node in getattr(run.split, part).tolist():
             parts[node] = part
     kinds = estimator.classes_.tolist() if isinstance(estimator, NodeClassifier) else None
-    labels = (
-        "" if label != label else label if kinds is None else kinds[int(label)]
+    labels = [
+        None if label != label else label if kinds is None else kinds[int(label)]
         for label in run.y.tolist()
-    )
-    yield ["node", "part", "label", *prediction_columns(estimator)]
-    cells = prediction_cells(estimator, run.predicted, run.settings.coverage)
-    for name, part, label, predicted in zip(run.encoded.graph.names, parts, labels, cells):
-        yield [name, part, label, *predicted]
+    ]
+    return parts, labels
 
 
 def _trials(run: NodeRun) -> Iterator[Sequence[object]]:

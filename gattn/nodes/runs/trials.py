@@ -19,8 +19,8 @@ from gattn.data import Split
 from gattn.nodes.base import NodeEstimator, fit_together
 from gattn.nodes.batched_gat import batch_size
 from gattn.nodes.features import EncodedGraph
+from gattn.nodes.models import COMBINED
 from gattn.nodes.runs.measure import measure
-from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.training.processes import in_order
 from gattn.training.types import EpochRecord, History
 
@@ -135,8 +135,8 @@ class Trainer:
         predictor, split = estimator.predictor_, estimator.split_
         predicted = predictor.predict(self.encoded.graph)
         # The final models of a stack may also be fitted to the validation part.
-        stacked = isinstance(predictor, StackedPredictor)
-        validation = predictor.validation if stacked else predicted[split.val]
+        is_combined = isinstance(predictor, COMBINED)
+        validation = predictor.validation if is_combined else predicted[split.val]
         val = measure(estimator.task, self.y[split.val], validation)
         test = measure(estimator.task, self.y[split.test], predicted[split.test])
         # The graph is not sent, because the process that receives the trial already has it.
@@ -196,9 +196,17 @@ def run_trials(
     Returns:
         The trials in order.
     """
-    size = batch_size(trainer.estimator.settings(), trainer.encoded.x)
+    # Trials on a large graph run one after another in this process, so that the graph is in memory
+    # once.
+    is_large = trainer.encoded.graph.compact
+    size = 1 if is_large else batch_size(trainer.estimator.settings(), trainer.encoded.x)
     groups = group_trials(plans, size)
-    if workers > 1 and len(groups) > 1 and (size == 1 or len(plans) >= MIN_PARALLEL):
+    if (
+        not is_large
+        and workers > 1
+        and len(groups) > 1
+        and (size == 1 or len(plans) >= MIN_PARALLEL)
+    ):
         tasks = ((group, group) for group in groups)
         results = (result for _, result in in_order(trainer.train, tasks, workers))
     else:

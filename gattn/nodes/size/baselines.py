@@ -1,0 +1,37 @@
+"""Baselines of a sampled training, which are components of its stack if there are any."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gattn.nodes.features import EncodedGraph
+from gattn.nodes.size.predictor import SampledPredictor
+
+__all__ = ["sampled_baselines"]
+
+
+def sampled_baselines(
+    predictor: SampledPredictor, encoded: EncodedGraph, y: Tensor, train: Tensor
+) -> dict[str, Tensor]:
+    """Return predictions of baselines for every node, [n, outputs], by name.
+
+    The names are those of :func:`gattn.nodes.baselines.baseline_predictions`. The model of the
+    features and label propagation are the components ``columns`` and ``propagation``, so only a
+    stack has them.
+
+    Args:
+        predictor: a fitted model.
+        encoded: its graph.
+        y: [n] labels.
+        train: [k] training nodes.
+    """
+    parts = predictor.component_predictions(encoded.graph)
+    if predictor.task == "classification":
+        counts = torch.bincount(y[train].long(), minlength=predictor.outputs).double()
+        constant, first, last = counts / counts.sum(), "logistic_regression", "majority"
+    else:
+        constant, first, last = y[train].mean()[None], "ridge", "mean"
+    names = {first: "columns", "label_propagation": "propagation"}
+    baselines = {name: parts[part] for name, part in names.items() if part in parts}
+    return {**baselines, last: constant[None].expand(len(y), -1)}

@@ -1,0 +1,101 @@
+"""Reading of a graph for training, on the whole graph or on samples of neighbourhoods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
+from gattn.nodes.size.budget import SizeChoice, choose_size
+from gattn.nodes.size.edge_file import column_names, open_parquet
+from gattn.nodes.size.predictor import sampled_notes
+
+if TYPE_CHECKING:
+    from gattn.nodes.runs.config import NodeRunSettings
+
+__all__ = ["read_for_training"]
+
+UNREAD = ("edge_weight", "edge_type", "time")
+"""Settings that name a column of the edges."""
+
+
+def read_for_training(settings: NodeRunSettings) -> tuple[AttributedGraph, SizeChoice]:
+    """Read the graph of a run, with compact edges if its training samples neighbours.
+
+    The sizes of Parquet tables are read from their metadata. Other files are read completely before
+    the choice, and a note says so if the graph is above the budget.
+
+    Args:
+        settings: settings of the run.
+
+    Returns:
+        The graph, with notes on the parts that are sampled or left out, and the choice.
+
+    Raises:
+        GraphError: the graph cannot be read, or needs sampling and the settings name a column of
+            the edges.
+    """
+    sizes = _parquet_sizes(settings)
+    if sizes is not None:
+        choice = choose_size(settings.memory, *sizes)
+        _check_columns(settings, choice)
+        graph = settings.reading.read(
+            settings.data, directed=settings.directed, compact=choice.sampled
+        )
+        notes = []
+    else:
+        graph = settings.reading.read(settings.data, directed=settings.directed)
+        choice = choose_size(settings.memory, *_graph_sizes(graph))
+        _check_columns(settings, choice)
+        notes = [
+            "The files were read completely: only edges in Parquet are read with little memory."
+        ]
+    if not choice.sampled:
+        return graph, choice
+    return compacted(graph).with_notes(*notes, *sampled_notes(settings.model)), choice
+
+
+def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
+    """Return the numbers of nodes, of values of nodes and of edges, from the metadata of Parquet
+    tables; None if the graph is not in Parquet tables.
+    """
+    paths = [Path(path) for path in (settings.data, settings.nodes) if path]
+    if any(path.suffix.lower() != ".parquet" or not path.is_file() for path in paths):
+        return None
+    if any(not path.stat().st_size for path in paths):
+        return None
+    with open_parquet(paths[0]) as file:
+        edges = file.metadata.num_rows
+    if len(paths) == 1:
+        # At most two new nodes for each edge; usually an edge has far fewer.
+        return edges, 0, edges
+    with open_parquet(paths[1]) as file:
+        nodes, columns = file.metadata.num_rows, column_names(file)
+        groups = range(file.metadata.num_row_groups)
+        size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
+    # A column of texts has about one value for each eight bytes, and a column of numbers one value
+    # for each node.
+    return nodes, max(nodes * len(columns), size // 8), edges
+
+
+def _graph_sizes(graph: AttributedGraph) -> tuple[int, int, int]:
+    edges = graph.arcs.shape[1] if graph.edge_table is None else len(graph.edge_table)
+    x = graph.x
+    values = len(graph) * graph.table.shape[1]
+    if x is not None:
+        values += x.numel() if x.layout == torch.strided else x.values().numel()
+    return len(graph), values, edges
+
+
+def _check_columns(settings: NodeRunSettings, choice: SizeChoice) -> None:
+    """Raise an error if the training samples neighbours and a setting names a column of edges."""
+    named = [name for name in UNREAD if getattr(settings, name)]
+    if any(settings.edge_features):
+        named.append("edge_features")
+    if choice.sampled and named:
+        raise GraphError(
+            f"--{named[0].replace('_', '-')} needs training on the whole graph, because a sampled "
+            f"training reads no columns of edges. {choice.text}"
+        )

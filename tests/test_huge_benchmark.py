@@ -1,0 +1,44 @@
+"""Benchmark of large networks, on a small one."""
+
+import json
+import sys
+
+import pandas as pd
+import pytest
+
+from benchmarks import huge
+from benchmarks.data.huge_network import write_network
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_networks_have_the_requested_sizes(tmp_path, texts):
+    arguments = write_network(
+        tmp_path, 1000, 20_000, classes=4, columns=3, homophily=0.8, signal=0.5, texts=texts
+    )
+    edges, nodes = (pd.read_parquet(path) for path in (arguments[0], arguments[2]))
+    assert (len(edges), len(nodes)) == (20_000, 1000)
+    assert nodes.columns.tolist() == ["id", "c0", "c1", "c2", "kind"]
+    assert nodes["id"].is_unique
+    kinds = nodes.set_index("id")["kind"]
+    same = kinds[edges["source"]].to_numpy() == kinds[edges["target"]].to_numpy()
+    assert same.mean() == pytest.approx(0.8 + 0.2 / 4, abs=0.03)
+
+
+def test_the_peak_of_all_processes_is_measured(monkeypatch):
+    child = "x = bytes(200_000_000); import time; time.sleep(1)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    monkeypatch.setattr(huge, "COMMAND", [sys.executable, "-c", parent])
+    used = huge.run_measured([])
+    assert 0.15 < used["peak_anonymous_gib"] < 1
+    assert used["seconds"] > 1
+
+
+@pytest.mark.slow
+def test_a_small_network_is_measured(tmp_path):
+    out = tmp_path / "out.jsonl"
+    sizes = ["--nodes", "300", "--edges", "3000", "--classes", "3"]
+    huge.main([*sizes, "--memory", "1MB", "--options=--epochs=1", "--predict", "--out", str(out)])
+    (entry,) = map(json.loads, out.read_text("utf-8").splitlines())
+    assert entry["size"]["training"] == "sampled"
+    assert entry["peak_resident_gib"] > 0.1
+    assert entry["predict"]["seconds"] > 0
