@@ -196,7 +196,7 @@ def _is_gap(value: object) -> bool:
 
 
 def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
-    """Return an error message if the shape of an array is neither [n] nor [n, 1], or "" if it is.
+    """Return "" if the shape of an array is [n] or [n, 1], otherwise return an error message.
 
     >>> shape_fault("train_mask", (3, 1), 5)
     'train_mask must have one value for each of 5 nodes; it is (3, 1)'

@@ -57,7 +57,7 @@ def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
 
 
 def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> Tensor:
-    """Compute the gradient of the scores of a softmax over the edges into each destination.
+    """Differentiate the softmax over the edges into each destination with respect to the scores.
 
     It is alpha (grad - mean), where the mean of grad is weighted by alpha. The mean is divided by
     the sum of alpha: weights that were rounded to 16 bits do not sum exactly

@@ -183,7 +183,9 @@ def values_and_scores(
 
 
 def head_scores(value: Tensor, *att: Tensor) -> tuple[Tensor, ...]:
-    r"""Return the scores :math:`\langle v, a \rangle`, [n, h], for each vector a [1, h, c].
+    r"""Return the scores :math:`\langle v, a \rangle`, [n, h], of the values v for each vector a.
+
+    The vectors have the shape [1, h, c].
 
     Infinite scores become NaN, see :func:`infinite_as_nan`.
     """
