@@ -176,3 +176,20 @@ def test_replicates_have_other_seeds(tmp_path, monkeypatch):
         rows = list(csv.reader(file))
     assert rows[0][:3] == ["run", "model", "rmse"]
     assert [row[0] for row in rows[1:]].count("mean") == 3
+
+
+def test_rows_without_a_part_are_not_used(tmp_path):
+    parts = [("train", "train", "val", "test", "")[i % 5] for i in range(len(SMILES))]
+    table = tmp_path / "parts.csv"
+    rows = [f"{text},{len(text)},{part}\n" for text, part in zip(SMILES, parts)]
+    table.write_text("smiles,y,part\n" + "".join(rows))
+    notes: list[str] = []
+    settings = override(None, {**GP, "data": str(table), "split": "column:part"})
+    metrics = train_run(settings, tmp_path / "run", log=notes.append)
+    counts = {part: parts.count(part) for part in ("train", "val", "test")}
+    assert {part: metrics["molecules"][part] for part in counts} == counts
+    assert "9 rows without a part in the column 'part' are not used." in notes
+    rows[3] = "C,1,held\n"
+    table.write_text("smiles,y,part\n" + "".join(rows))
+    with pytest.raises(ValueError, match="1 row has another value; the first is row 3: 'held'"):
+        train_run(settings, tmp_path / "other", log=notes.append)

@@ -27,6 +27,7 @@ from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.config import RULES
 from gattn.molecules.runs.source import Source
 from gattn.pipeline.measure import PARTS
+from gattn.pipeline.text import plural
 from gattn.training.model_io import Json
 
 __all__ = ["check_train", "choose_parts", "splits_record", "validation_groups"]
@@ -68,7 +69,7 @@ def choose_parts(
             contain a split.
     """
     notes: list[str] = []
-    if len(molecules) < LEAST:
+    if len(molecules) < LEAST and spec in RULES:
         raise ValueError(f"a run needs at least {LEAST} labelled molecules; got {len(molecules)}")
     if (different := len(set(molecules.canonical))) < LEAST and spec in RULES:
         raise ValueError(
@@ -81,9 +82,16 @@ def choose_parts(
         split = split_groups(component_groups(spec, molecules, source, row_format), seed, spec)
     elif source.parts is not None:
         try:
-            split = split_by_names(source.parts, protocol=spec).among(molecules.rows)
+            split, empty = _named_split(source.parts, spec)
+            split = split.among(molecules.rows)
         except ValueError as error:
             raise ValueError(f"{source.name}, {spec}: {error}") from None
+        if empty:
+            column = spec.removeprefix("column:")
+            notes.append(
+                f"{plural(empty, 'row')} without a part in the column {column!r} "
+                f"{'is' if empty == 1 else 'are'} not used."
+            )
     else:
         positions = read_positions(spec)
         split = split_from_positions(positions, spec, len(source.smiles)).among(molecules.rows)
@@ -97,6 +105,16 @@ def choose_parts(
         if not len(getattr(split, part)):
             raise ValueError(f"split {spec} leaves no molecule in the {part} part")
     return split, notes
+
+
+def _named_split(parts: Sequence[str], spec: str) -> tuple[Split, int]:
+    """Return the split of a column, and the number of its empty cells, whose rows are in no
+    part.
+    """
+    is_empty = torch.tensor([not part.strip() for part in parts], dtype=torch.bool)
+    names = ["train" if empty else part for part, empty in zip(parts, is_empty.tolist())]
+    split = split_by_names(names, protocol=spec)
+    return replace(split, train=split.train[~is_empty[split.train]]), int(is_empty.sum())
 
 
 def _ruled_split(
