@@ -172,12 +172,12 @@ class Components:
             if not use_consistent:
                 return None
             check()
-            known = None
+            chosen = None
             if like is not None and like.consistent is not None:
-                known = int(like.consistent.epochs)
+                chosen = int(like.consistent.epochs)
             graph = matrix, neighbours.means
             networks = ConsistentNetworks.fit(
-                *graph, y, train, val, outputs, seed, epochs=known, most=epochs, check=check
+                *graph, y, train, val, outputs, seed, epochs=chosen, most=epochs, check=check
             )
             predictions["consistent"] = networks.predict(*graph)
             return networks
@@ -321,8 +321,8 @@ class Components:
         of_trees = {name: tensor.numpy() for name, tensor in _below(tensors, "trees.").items()}
         outputs = labels.shape[1] if is_class else 1
         trees = Trees.from_arrays(of_trees, outputs) if of_trees else None
-        own = _below(tensors, "consistent.")
-        consistent = ConsistentNetworks.from_state(own) if own else None
+        stored = _below(tensors, "consistent.")
+        consistent = ConsistentNetworks.from_state(stored) if stored else None
         return cls(
             linear, form, perceptrons, trees, consistent, Reduction(arrays["axes"]),
             arrays["train"], labels, state["seed"], is_class=is_class,

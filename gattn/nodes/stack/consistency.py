@@ -186,11 +186,11 @@ class ConsistentNetworks(nn.Module):
         """Return the loss of outputs [n, r, c], whose ``rows`` have the labels ``target``."""
         repeated = target[:, None].expand(-1, NETWORKS)
         logs = out.log_softmax(2)
-        own = F.nll_loss(logs[rows].flatten(0, 1), repeated.flatten()) * NETWORKS
+        fit = F.nll_loss(logs[rows].flatten(0, 1), repeated.flatten()) * NETWORKS
         probabilities = logs.exp()
         goal = probabilities.detach().mean(1, keepdim=True).pow(SHARPNESS)
         goal = goal / goal.sum(2, keepdim=True)
-        return own + (probabilities - goal).square().sum(2).mean(0).sum()
+        return fit + (probabilities - goal).square().sum(2).mean(0).sum()
 
     @torch.no_grad()
     def _predict(self, inputs: Inputs) -> Tensor:

@@ -249,10 +249,12 @@ class StackedPredictor:
 
     def _combine(self, parts: Mapping[str, Tensor]) -> Tensor:
         """Return the weighted combination of the components' predictions."""
-        known, is_class = SMOOTHED in parts, self.task == "classification"
+        has_smoothed, is_class = SMOOTHED in parts, self.task == "classification"
         arrays = {name: part.numpy() for name, part in parts.items()}
-        combined = _pool(arrays, self.weights if known else self.other_weights, is_class=is_class)
-        if known and is_class:
+        combined = _pool(
+            arrays, self.weights if has_smoothed else self.other_weights, is_class=is_class
+        )
+        if has_smoothed and is_class:
             combined = scale_classes(combined, np.array(self.factors))
         return torch.from_numpy(combined)
 
