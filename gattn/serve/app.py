@@ -381,9 +381,10 @@ def _add_api(app: FastAPI, server: Server) -> None:
     async def link(request: LinkRequest) -> LinkAnswer:
         """Return the score of a pair of nodes."""
         run = server.run(ServedLinks, request.model)
-        names = [server.check_text(each, "a name") for each in (request.source, request.target)]
+        source = server.check_text(request.source, "a name")
+        target = server.check_text(request.target, "a name")
         with server.queue.admitted():
-            answer = await anyio.to_thread.run_sync(run.pair, *names)
+            answer = await anyio.to_thread.run_sync(run.pair, source, target)
         return LinkAnswer(
             model=run.name, source=request.source, target=request.target, **answer
         )  # fmt: skip

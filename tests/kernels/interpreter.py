@@ -1,12 +1,15 @@
-"""Make Triton's interpreter faster: patch each module once."""
+"""Make Triton's interpreter faster: patch each module once, and look up each type once."""
 
 
 def patch_once() -> None:
-    """Patch triton.language for the helpers of a module at their first call only.
+    """Patch triton.language for the helpers of a module at their first call only, and keep the
+    types of arrays.
 
     Triton is imported here, since it reads TRITON_INTERPRET when it is imported.
     """
     import triton
+    from triton.language.core import block_type
+    from triton.runtime import interpreter
     from triton.runtime.interpreter import InterpretedFunction, _patch_lang
 
     patched = set()
@@ -19,3 +22,13 @@ def patch_once() -> None:
         return self.rewrite()(*args, **kwargs)
 
     InterpretedFunction.__call__ = call_helper
+    # The interpreter builds a table of all types each time it looks up the type of an array.
+    array_types, look_up = {}, interpreter._get_np_dtype
+
+    def array_type(type_):
+        name = (type_.element_ty if isinstance(type_, block_type) else type_).name
+        if name not in array_types:
+            array_types[name] = look_up(type_)
+        return array_types[name]
+
+    interpreter._get_np_dtype = array_type

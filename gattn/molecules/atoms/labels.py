@@ -129,7 +129,7 @@ def coding_of(
         if len(counts) == 1:
             (value,) = counts
             raise ValueError(f"column {name!r} is constant: every label is {value!r}")
-    tasks = {name: _task(counts) for name, counts in different.items()}
+    tasks: dict[str, Task] = {name: _task(counts) for name, counts in different.items()}
     chosen = next(iter(tasks.values())) if task == "auto" else task
     if task == "auto" and len(set(tasks.values())) > 1:
         chosen = "multiclass"

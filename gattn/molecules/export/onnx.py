@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -45,7 +46,8 @@ class EnsembleOutputs(nn.Module):
     ) -> Tensor:  # fmt: skip
         """Compute the outputs of each network; see Shapes."""
         batch = PlainBatch(atoms, edges, bonds, molecule, sizes, columns)
-        return torch.stack([network_outputs(network, batch) for network in self.networks])
+        networks = cast("Iterable[MoleculeNetwork | AttentiveFPNetwork]", self.networks)
+        return torch.stack([network_outputs(network, batch) for network in networks])
 
 
 def plain_batch(inputs: MoleculeInputs) -> PlainBatch:

@@ -596,7 +596,7 @@ class ExportedModel:
         members = np.empty((0, len(inputs.counts), wide))
         if self.session is not None:
             feed = {name: inputs.network[name] for name in self.names}
-            members = self._in_units(self.session.run(None, feed)[0].astype(float))
+            members = self._in_units(np.asarray(self.session.run(None, feed)[0], dtype=float))
         parts, variance = [], np.zeros((len(inputs.counts), wide))
         for name in self.facts["parts"]:
             if name == "gp" and self.kernel is not None:

@@ -36,15 +36,26 @@ __all__ = ["evaluate_lists", "load_atom_model", "predict_lists"]
 ERROR = "error"
 
 
-def load_atom_model(folder: str | Path) -> tuple[AtomEstimator, dict[str, Json]]:
+def load_atom_model(
+    folder: str | Path, threads: int, **parameters: object
+) -> tuple[AtomEstimator, dict[str, Json]]:
     """Load the model of atoms and bonds in a folder, and its model card.
+
+    Args:
+        folder: the folder of the model.
+        threads: number of threads inside one operator; 0 to choose it.
+        parameters: new values of parameters of the estimator.
 
     Raises:
         RunError: the folder does not contain a readable model of atoms and bonds.
     """
     tensors, card = read_model(resolve(Path(folder)))
     kind = AtomClassifier if card.get("estimator") == "AtomClassifier" else AtomRegressor
-    return kind.from_state(folder, tensors, card), card
+    model = kind.from_state(folder, tensors, card)
+    for name, value in parameters.items():
+        setattr(model, name, value)
+    model.predictor_.threads = threads
+    return model, card
 
 
 def predict_lists(
@@ -66,9 +77,7 @@ def predict_lists(
         The number of rows, and the number of rows without a prediction.
     """
     check_fraction("coverage", coverage)
-    model, card = load_atom_model(run)
-    model.workers = workers
-    model.predictor_.threads = threads
+    model, card = load_atom_model(run, threads, workers=workers)
     column = smiles or cast(str, card.get("smiles", "smiles"))
     table = open_table(path, [column], encoding=encoding, on_bad_bytes="surrogateescape")
     place = table.place(column)
@@ -131,9 +140,7 @@ def evaluate_lists(
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
     check_fraction("coverage", coverage)
-    model, card = load_atom_model(run)
-    model.workers, model.on_error = workers, "skip"
-    model.predictor_.threads = threads
+    model, card = load_atom_model(run, threads, workers=workers, on_error="skip")
     column = smiles or cast(str, card.get("smiles", "smiles"))
     names = list(targets or model.targets_.names)
     if len(names) != len(model.targets_):
