@@ -190,9 +190,9 @@ def trees(problem: Problem) -> NDArray[np.int64]:
         min_child_samples=min(20, max(2, len(train) // 50)), random_state=problem.seed,
     )  # fmt: skip
     # LightGBM needs every class of the validation part in the training part.
-    known = val[np.isin(y[val], y[train])]
+    seen = val[np.isin(y[val], y[train])]
     model.fit(
-        features[train], y[train], eval_set=[(features[known], y[known])],
+        features[train], y[train], eval_set=[(features[seen], y[seen])],
         callbacks=[lightgbm.early_stopping(WAIT, verbose=False)],
     )  # fmt: skip
     return np.asarray(model.predict(features), np.int64)

@@ -1,4 +1,4 @@
-"""Descriptors of RDKit as additional targets of the training of networks."""
+"""RDKit's descriptors as additional targets in the training of networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AuxiliaryNetwork", "descriptor_targets", "with_auxiliary"]
 
 FARTHEST = 6.0
-"""Largest distance of a descriptor from its mean, in standard deviations."""
+"""Standardised descriptors are clipped to plus or minus this value."""
 
 
 def descriptor_targets(inputs: MoleculeInputs) -> Tensor:
@@ -34,7 +34,7 @@ def descriptor_targets(inputs: MoleculeInputs) -> Tensor:
 
 
 def with_auxiliary(loss: Loss, targets: int, weight: float, *, has_weights: bool) -> Loss:
-    r"""Return a loss with the squared errors of additional targets.
+    r"""Return a loss function that includes the squared errors of the additional targets.
 
     .. math:: L = \frac{1}{t} \sum_{j \le t} \mathrm{loss}_j
         + \frac{w}{a} \sum_{j > t} (z_j - y_j)^2
@@ -68,7 +68,7 @@ def with_auxiliary(loss: Loss, targets: int, weight: float, *, has_weights: bool
 
 
 class AuxiliaryNetwork(nn.Module):
-    """Network that returns additional outputs during training only.
+    """Network that returns additional outputs in training mode only.
 
     Args:
         network: a network with t + a outputs.
@@ -85,7 +85,7 @@ class AuxiliaryNetwork(nn.Module):
         return output if self.training else output[:, : self.targets]
 
     def trimmed_state(self, like: nn.Module) -> dict[str, Tensor]:
-        """Return the parameters without those of the additional outputs.
+        """Return the parameters, without those of the additional outputs.
 
         Args:
             like: a network with t outputs, which determines the shapes.

@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 ATOM_MODELS = ("AtomRegressor", "AtomClassifier")
-"""Names of the estimators that predict values of atoms and bonds."""
+"""Names of the estimators for atoms and bonds."""
 
 
 class OpenedRun(NamedTuple):
@@ -68,7 +68,7 @@ def smiles_columns(
 
 
 def predicts_atoms(folder: str | os.PathLike[str]) -> bool:
-    """Return True if a folder contains a model that predicts values of atoms and bonds."""
+    """Return True if a folder contains a model of atoms and bonds."""
     path = resolve(Path(folder)) / CARD
     if not path.is_file():
         return False
@@ -79,7 +79,7 @@ def predicts_atoms(folder: str | os.PathLike[str]) -> bool:
 
 
 def one_column(smiles: str | Sequence[str] | None) -> str | None:
-    """Return the name of the only column of SMILES.
+    """Return the name of the SMILES column; raise an error if there are several.
 
     Raises:
         ValueError: there are several.
@@ -92,7 +92,9 @@ def one_column(smiles: str | Sequence[str] | None) -> str | None:
 
 
 def _check_kind(folder: str | os.PathLike[str], card: Mapping[str, Json]) -> None:
-    """Raise an error that names the commands of a model of atoms and bonds."""
+    """Raise an error for a model of atoms and bonds; the error names the commands that support
+    it.
+    """
     if card.get("estimator") in ATOM_MODELS:
         raise RunError(
             f"{folder} contains a model of atoms and bonds, which only gattn molecules predict "

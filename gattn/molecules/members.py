@@ -112,7 +112,7 @@ class MoleculeBatches:
             self.targets = torch.cat([single, column], 2)
 
     def with_auxiliary(self, values: Tensor) -> MoleculeBatches:
-        """Return a data set with additional targets [k, a] of the networks."""
+        """Return a data set in which the networks have additional targets, [k, a]."""
         added = copy.copy(self)
         columns = values if self.targets.dim() == 2 else values[..., None]
         if self.targets.dim() > 2:
@@ -148,7 +148,8 @@ class MoleculeBatches:
     def make_network(
         self, settings: MoleculeSettings, seed: int, auxiliary: int = 0
     ) -> MoleculeNetwork | AttentiveFPNetwork:
-        """Return a new network for these targets, molecules in a row and descriptor columns.
+        """Return a new network whose sizes fit the targets, the molecules in a row and the
+        descriptor columns.
 
         ``auxiliary`` is the number of additional outputs.
         """

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 QUERIES = 4
-"""Number of learned queries of a readout, and of its heads."""
+"""Number of learned queries in a readout, and number of heads of each query."""
 TIMESTEPS = 2
 """Number of times that AttentiveFP updates the molecule vector."""
 ATOMS = 10.0
@@ -131,7 +131,7 @@ def feature_sizes(settings: MoleculeSettings) -> tuple[int, int]:
 
 
 class AtomLayers(nn.Module):
-    r"""Attention layers that compute the features of the atoms of molecules.
+    r"""Attention layers that compute features of the atoms in molecules.
 
     .. math:: x \leftarrow x + \mathrm{ELU}(\mathrm{GATConv}(\mathrm{LayerNorm}(x)))
         \text{ for every layer}
@@ -157,7 +157,7 @@ class AtomLayers(nn.Module):
         )
 
     def atom_states(self, batch: MoleculeBatch) -> Tensor:
-        """Return the features of the n atoms of a batch after the last layer: [n, width]."""
+        """Return the features of the n atoms in a batch after the last layer: [n, width]."""
         x = self.atoms(batch.x).relu()
         # The self-loops are added once for all layers, because the number of operator calls limits
         # the speed of small batches.
@@ -170,8 +170,8 @@ class AtomLayers(nn.Module):
 def molecule_vectors(
     x: Tensor, batch: MoleculeBatch, attend: QueryReadout, project: nn.Linear
 ) -> Tensor:
-    """Return the vectors of molecules: the results of learned queries, and the projected sum of
-    the atoms.
+    """Return the vectors of molecules, which consist of the results of learned queries and the
+    projected sum of the atoms.
 
     Args:
         x: [n, d], features of the atoms.
@@ -183,8 +183,8 @@ def molecule_vectors(
         [g, (queries + 1) * d].
     """
     attended = attend(x, batch.ptr)
-    # Projecting the sum of a molecule's atoms takes one product per molecule instead of one per
-    # atom.
+    # The sum of a molecule's atoms is projected, because this takes one product per molecule
+    # instead of one per atom.
     total, count = sum_atoms(x, batch.batch, len(batch.ptr) - 1), batch.ptr.diff()[:, None]
     projected = F.linear(total, project.weight) + count * project.bias
     return torch.cat([attended, projected / ATOMS], 1)

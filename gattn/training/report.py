@@ -24,7 +24,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 class Link(NamedTuple):
-    """Cell that refers to another page.
+    """Table cell that links to another page.
 
     Attributes:
         text: the text of the cell.
@@ -36,8 +36,8 @@ class Link(NamedTuple):
 
 
 Cell = str | int | float | Link | None
-"""Type of a table cell: text, a number (shown with three digits), a link, or None for an empty
-cell.
+"""Type of a table cell: text, a number (shown with three digits), a link, or None if the cell is
+empty.
 """
 
 

@@ -1,4 +1,4 @@
-"""Order of the entries of lists: the atoms and bonds of a SMILES, and the nodes of its graph."""
+"""Order of the values in lists: the atoms and bonds of a SMILES, and the nodes of its graph."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gattn.data.molecules.smiles_text import strip_blanks
 __all__ = ["Entries", "find_entries", "graph_entries", "place_values"]
 
 WRITTEN = re.compile(r"\[\d*H(?![a-z])")
-"""Pattern of a hydrogen that a SMILES writes as an atom; ``[Hg]`` does not match."""
+"""Pattern of a hydrogen that a SMILES contains as an atom; it does not match ``[Hg]``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """Node and bond of the graph for each entry of the lists of a molecule.
+    """For each value in the lists of a molecule, its node or bond in the graph.
 
     Attributes:
         atoms: [a] int64, the node of each entry of a list of atoms, -1 for a hydrogen that is no
@@ -41,17 +41,18 @@ class Entries:
 
 
 def graph_entries(arrays: MoleculeArrays, index: int) -> tuple[np.ndarray, int]:
-    """Return the atoms of each bond of a molecule, [b, 2], and its number of atoms."""
+    """Return the two atoms of each of b bonds of a molecule, [b, 2], and the number of atoms."""
     begin, end = arrays.edge_ptr[index : index + 2].tolist()
     first, last = arrays.ptr[index : index + 2].tolist()
-    # Bond k has the edges 2 k, in RDKit's direction, and 2 k + 1.
+    # Bond k has two edges in the graph: edge 2 k in RDKit's direction, and edge 2 k + 1 in the
+    # other direction.
     return arrays.edge_index[:, begin:end:2].t().numpy(), last - first
 
 
 def find_entries(
     smiles: str, arrays: MoleculeArrays, index: int, *, add_h: bool, reorder: bool
 ) -> Entries:
-    """Return the entries of the lists of a molecule.
+    """Return the nodes and bonds to which the values in a molecule's lists belong.
 
     The entries are the atoms that the SMILES writes, in its order, with the hydrogens that it
     writes as atoms, and the bonds in RDKit's order. If the graph has hydrogens (``add_h``) and the
@@ -103,7 +104,7 @@ def find_entries(
 def place_values(
     values: Sequence[object], kind: str, entries: Entries
 ) -> tuple[np.ndarray, list[object]]:
-    """Return the places in the graph of the values of a list, and the values.
+    """Return the values of a list, and the positions in the graph to which they belong.
 
     Args:
         values: the list of a cell; for bonds also a matrix of all pairs of atoms.
@@ -133,19 +134,20 @@ def place_values(
                 f"its list has {len(values)} values, and the molecule has {len(places)} {kind}s"
                 f"{extra}"
             )
-        # The list leaves out the hydrogens, which are the last nodes and bonds of the graph.
+        # The list does not contain the added hydrogens, which are the last nodes and bonds of the
+        # graph.
         places = places[(places >= 0) & (places < without)]
     is_node = places >= 0
     return places[is_node], [value for value, use in zip(values, is_node) if use]
 
 
 def _plain_bonds(entries: Entries) -> int:
-    """Return the number of bonds without those of hydrogens that were added to the graph."""
+    """Return the number of bonds, not counting those of hydrogens that were added to the graph."""
     return entries.edges - (entries.nodes - entries.heavy)
 
 
 def _added(bonds: np.ndarray, nodes: int, smiles: str) -> int:
-    """Return the number of hydrogens that were added to a graph, which are its last nodes."""
+    """Return the number of hydrogens that were added to a graph. They are its last nodes."""
     from gattn.data.molecules.plain import plain
     from gattn.data.molecules.smiles import parse_any_size
 
@@ -153,7 +155,7 @@ def _added(bonds: np.ndarray, nodes: int, smiles: str) -> int:
 
 
 def _pair_hydrogens(atoms: np.ndarray, ends: np.ndarray, bonds: np.ndarray, heavy: int) -> None:
-    """Give each hydrogen of a SMILES the node of a hydrogen at the same atom, in place."""
+    """Assign to each hydrogen of a SMILES the node of a hydrogen at the same atom, in place."""
     spare: dict[int, list[int]] = {}
     for one, other in bonds.tolist():
         parent, hydrogen = min(one, other), max(one, other)

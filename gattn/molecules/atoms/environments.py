@@ -1,4 +1,6 @@
-"""Means of the labels of atoms and bonds with the same environment, as baseline and as part."""
+"""Mean labels of atoms and bonds that have the same environment. They are a baseline, and a
+component of the model.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,16 @@ from gattn.data.molecules.environments import environments
 __all__ = ["RADII", "EnvironmentMeans", "environment_codes"]
 
 RADII = 4
-"""Number of radii: an environment contains the atoms within 0, 1, 2 or 3 bonds."""
+"""Number of radii. An environment contains the atoms within 0, 1, 2 or 3 bonds."""
 STRENGTH = 1.0
-"""Number of labels by which the mean of an environment is drawn to that of the smaller one."""
+"""The mean of an environment is shrunk towards the mean of the next smaller environment, as if
+it had this number of additional labels.
+"""
 
 
 def environment_codes(arrays: MoleculeArrays) -> dict[str, np.ndarray]:
-    """Return hash codes of the environments of atoms and bonds, equal for equal environments.
+    """Return hash codes of the environments of atoms and bonds; equal environments have equal
+    codes.
 
     Args:
         arrays: graphs of molecules, with n atoms and b bonds.
@@ -47,7 +52,7 @@ def environment_codes(arrays: MoleculeArrays) -> dict[str, np.ndarray]:
 
 
 def _hashed(features: Tensor) -> np.ndarray:
-    """Return a hash code of each row of features: [r] uint64."""
+    """Return a hash code for each of r rows of features, [r] uint64."""
     words = features.contiguous().numpy().view(np.uint32).astype(np.uint64)
     random = np.random.default_rng(0).integers(1, 2**62, words.shape[1], dtype=np.uint64)
     return (words * (2 * random + np.uint64(1))).sum(1, dtype=np.uint64)
@@ -55,7 +60,8 @@ def _hashed(features: Tensor) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class EnvironmentMeans:
-    r"""Means of the labels by environment, drawn to the means of smaller environments.
+    r"""Mean labels of environments. Each mean is shrunk towards the mean of the next smaller
+    environment.
 
     .. math:: m_r = \frac{\sum_i y_i + \lambda\, m_{r-1}}{n_r + \lambda}
 
@@ -78,7 +84,7 @@ class EnvironmentMeans:
 
     @classmethod
     def fit(cls, codes: np.ndarray, y: Tensor, weights: Tensor | None = None) -> EnvironmentMeans:
-        """Compute the means of labels.
+        """Compute the mean label of each environment.
 
         Args:
             codes: [radii, r] from :func:`environment_codes`.
@@ -105,7 +111,7 @@ class EnvironmentMeans:
         return cls(overall, sorted_codes, means, counts)
 
     def predict(self, codes: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the means of environments.
+        """Return the mean labels of environments, given their codes.
 
         Args:
             codes: [radii, r].
@@ -124,7 +130,7 @@ class EnvironmentMeans:
                 continue
             place = torch.searchsorted(distinct, row).clamp(max=len(distinct) - 1)
             is_known = distinct[place] == row
-            # A larger environment can be known only if the smaller ones are.
+            # If a larger environment occurred in training, its smaller environments occurred, too.
             mean[is_known] = self.means[r][place[is_known]]
             labels[is_known] = self.counts[r][place[is_known]]
             radius[is_known] = r

@@ -1,4 +1,4 @@
-"""Estimators that predict a number or a class for every atom and bond of molecules."""
+"""Estimators that predict a number or a class for every atom or bond of molecules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["AtomClassifier", "AtomEstimator", "AtomRegressor"]
 Self = TypeVar("Self", bound="AtomEstimator")
 Item = TypeVar("Item")
 Columns = Mapping[str, Sequence[Any]]
-"""Labels of each target by its name; a data frame has this interface, too."""
+"""Type of the labels of each target, by name. A data frame has this interface, too."""
 
 
 if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
@@ -47,7 +47,7 @@ else:
 
 
 class AtomEstimator(FittedModel, Parameters):
-    """Base class of the estimators of atoms and bonds."""
+    """Base class of the estimators for atoms and bonds."""
 
     item: ClassVar[str] = "molecules"
     predictor_: AtomPredictor
@@ -66,7 +66,7 @@ class AtomEstimator(FittedModel, Parameters):
 
     @property
     def row_format(self) -> RowFormat:
-        """Changes to the molecules before the model reads them."""
+        """Changes that are made to the molecules before the model reads them."""
         return RowFormat(ignore_stereo=self.ignore_stereo, add_h=self.add_h)
 
     def fit(
@@ -158,7 +158,7 @@ class AtomEstimator(FittedModel, Parameters):
         weights: torch.Tensor | None = None,
         cache: str | os.PathLike[str] | None = None,
     ) -> LabelledAtoms:
-        """Return the valid molecules that have a label, encoded as in training."""
+        """Return the valid molecules that have a label; the labels are encoded as in training."""
         parsed = self.featurise(smiles, cache=cache)
         bad = [*bad_rows(smiles, parsed)]
         unread = {row.row for row in bad}
@@ -199,7 +199,9 @@ class AtomEstimator(FittedModel, Parameters):
         self: Self, train: LabelledAtoms, val: LabelledAtoms, *, folder: Path | None = None,
         progress: bool = False,
     ) -> Self:  # fmt: skip
-        """Train the model on a training and a validation part, which :meth:`read` returned."""
+        """Train the model on a training part and a validation part; :meth:`read` returns such
+        parts.
+        """
         for name, part, least in (("training", train, 2), ("validation", val, 1)):
             if len(part) < least:
                 raise ValueError(
@@ -230,7 +232,7 @@ class AtomEstimator(FittedModel, Parameters):
     def predictions(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, AtomPrediction]]:
-        """Predict molecules in pieces, in the order of the input and with bounded memory."""
+        """Predict molecules in chunks, in the order of the input and with bounded memory."""
         self.check_fitted()
         return make_pieces(
             self.predictor_.predict, items, smiles=smiles, max_atoms=self.max_atoms,
@@ -240,7 +242,7 @@ class AtomEstimator(FittedModel, Parameters):
     def in_order(
         self, values: list[torch.Tensor], kind: str, smiles: Sequence[str], arrays: Any
     ) -> list[np.ndarray]:
-        """Return the values of each molecule in the order of its lists.
+        """Return the values of each molecule in the order of its lists of labels.
 
         Args:
             values: for each molecule the values of its nodes or bonds.
@@ -263,7 +265,7 @@ class AtomEstimator(FittedModel, Parameters):
     def _collect(
         self, smiles: Any, choose: Callable[[AtomPrediction], Mapping[str, torch.Tensor]]
     ) -> dict[str, Any]:
-        """Return the values of each target for n SMILES, [n] or a list of arrays."""
+        """Return the values of each target for n SMILES, as an array [n] or a list of arrays."""
         self.check_fitted()
         texts = as_texts(smiles)
         parsed = self.featurise(texts)
@@ -356,7 +358,7 @@ class AtomRegressor(AtomEstimator):
         )
 
     def predict_interval(self, smiles: Any, *, coverage: float = 0.9) -> dict[str, tuple[Any, Any]]:
-        """Return the lower and upper ends of the prediction intervals of each target.
+        """Return the lower and the upper ends of the prediction intervals of each target.
 
         The coverage holds for a random atom of a new molecule; see
         :class:`gattn.molecules.atoms.intervals.GroupedScores`.
@@ -403,7 +405,8 @@ class AtomClassifier(AtomEstimator):
         return super().read(smiles, cells, **options)
 
     def predict(self, smiles: Any) -> dict[str, Any]:
-        """Predict the most probable classes, in the form of :meth:`AtomRegressor.predict`.
+        """Predict the most probable classes. The result has the form of
+        :meth:`AtomRegressor.predict`.
 
         The class of a hydrogen that is no atom of the graph is None.
         """
@@ -416,7 +419,7 @@ class AtomClassifier(AtomEstimator):
         return results
 
     def predict_proba(self, smiles: Any) -> dict[str, Any]:
-        """Return the probabilities of the classes ``coding_.classes`` of each target, [a, c]."""
+        """Return the probabilities of the classes ``coding_.classes`` for each target, [a, c]."""
         results = self._collect(smiles, lambda p: p.mean.rows)
         for (kind, _, name), kinds in zip(self.targets_, self.coding_.classes):
             each = [results[name]] if kind == "molecule" else results[name]
@@ -426,7 +429,9 @@ class AtomClassifier(AtomEstimator):
 
 
 def _probabilities(values: np.ndarray, count: int) -> np.ndarray:
-    """Return the probabilities [a, c] of all classes; one column is the probability of class 1."""
+    """Return the probabilities of all classes, [a, c]. A single column is the probability of
+    class 1.
+    """
     if not len(values):  # a molecule without bonds, or one that cannot be read
         return np.zeros((0, count))
     values = values.reshape(len(values), -1)

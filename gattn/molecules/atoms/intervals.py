@@ -1,4 +1,4 @@
-"""Prediction intervals of atoms and bonds, calibrated over whole molecules."""
+"""Prediction intervals for atoms and bonds. They are calibrated over whole molecules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GroupedScores"]
 
 @dataclass(frozen=True, eq=False)
 class GroupedScores:
-    r"""Scores of the errors of atoms, in which every molecule counts once.
+    r"""Conformal scores of atoms, where every molecule has the same total weight.
 
     The atoms of a molecule depend on one another, so that they are not exchangeable with the atoms
     of a new molecule; molecules are. The scores of K calibration molecules with n_k atoms are
@@ -50,7 +50,7 @@ class GroupedScores:
 
     @classmethod
     def fit(cls, scores: Tensor, groups: Tensor) -> GroupedScores:
-        """Collect the scores of a calibration part.
+        """Collect the conformal scores of a calibration part.
 
         Args:
             scores: [r], NaN where nothing was measured.
@@ -64,9 +64,11 @@ class GroupedScores:
         return cls(values[order], share[order].cumsum(0))
 
     def quantile(self, coverage: float) -> float:
-        """Return the score q for a coverage in (0, 1); infinite if there are too few molecules."""
+        """Return the score q for a coverage in (0, 1). It is infinite if there are too few
+        molecules.
+        """
         check_fraction("coverage", coverage)
-        # Sums of shares have rounding errors of about 1e-16 for each score.
+        # Sums of fractions have rounding errors of about 1e-16 for each score.
         place = int(torch.searchsorted(self.mass, coverage - 1e-9))
         return float(self.scores[place]) if place < len(self.scores) else float("inf")
 

@@ -1,4 +1,4 @@
-"""Labels of atoms, bonds and molecules, read from the cells of a table."""
+"""Labels of atoms, bonds and molecules that are read from table cells."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from gattn.molecules.settings import Task
 __all__ = ["AtomCells", "Coding", "coding_of", "labels_of_graphs", "read_cells"]
 
 MOST_GUESSED = 20
-"""Maximum number of different texts that are read as classes without ``--task``."""
+"""Maximum number of different texts in a column that is read as classes if ``--task`` is not
+set.
+"""
 
 Cells = Mapping[str, Mapping[str, Sequence[object]]]
 
 
 @dataclass(frozen=True, eq=False)
 class AtomCells:
-    """Parsed cells of the label columns of n rows.
+    """Parsed cells of the label columns for n rows.
 
     Attributes:
         targets: the names of the columns by kind.
@@ -42,7 +44,7 @@ class AtomCells:
     problems: list[str]
 
     def items(self, name: str) -> list[Item]:
-        """Return all values of a target that are not missing."""
+        """Return all values of a target except missing ones."""
         flat: list[Item] = []
         for values in self.values[name]:
             for value in values or ():
@@ -66,7 +68,7 @@ class Coding:
 
     @property
     def width(self) -> int:
-        """Number of outputs of each target."""
+        """Number of outputs for each target."""
         return max(map(len, self.classes)) if self.task == "multiclass" else 1
 
 
@@ -110,7 +112,7 @@ def read_cells(cells: Cells) -> AtomCells:
 def coding_of(
     cells: AtomCells, task: Literal["auto"] | Task = "auto", *, bounded: bool = False
 ) -> Coding:
-    """Return the task and the classes of labels.
+    """Determine the task and the classes from the labels.
 
     With the task ``"auto"``, the labels are classes if all of them are 0 or 1, or if none is a
     number and each target has at most twenty different texts. Otherwise they are numbers.
@@ -181,7 +183,7 @@ def _check_numbers(name: str, counts: Counter[Item], bounded: bool) -> None:
 
 
 def _whole(value: Item) -> float | str:
-    """Return a whole number as int, so that class 1.0 is shown as 1."""
+    """Return a whole number as int, so that class 1.0 is displayed as 1."""
     assert value is not None
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -196,7 +198,7 @@ def labels_of_graphs(
     add_h: bool,
     reorder: bool,
 ) -> tuple[Values, Values | None, list[str]]:
-    """Return the labels of the nodes and bonds of graphs.
+    """Return the labels of the nodes and of the bonds of graphs.
 
     Args:
         cells: the cells of all rows.
@@ -253,7 +255,9 @@ def labels_of_graphs(
 
 
 def _encode(value: Item, codes: Mapping[float | str, int]) -> tuple[float, float]:
-    """Return both ends of a label: a number twice, a limit, the number of a class, or NaN."""
+    """Return the lower and the upper end of a label. Both ends are equal for a number and for a
+    class, which is encoded as a number.
+    """
     if value is None:
         return float("nan"), float("nan")
     if codes:

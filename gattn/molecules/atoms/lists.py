@@ -1,4 +1,4 @@
-"""Lists of values in the cells of a table, with one value for each atom or bond of a molecule."""
+"""Lists of values in table cells. A list contains one value for each atom or bond of a molecule."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from typing import TypeAlias
 __all__ = ["MISSING", "Item", "format_list", "limits_of", "read_list"]
 
 Item: TypeAlias = "float | int | str | None"
-"""Value of an atom or bond: a number, a class or a limit such as ``"<1"``, or None if missing."""
+"""Value of an atom or bond: a number, a class, a limit such as ``"<1"``, or None if it is
+missing.
+"""
 
 MISSING = {"", "none", "nan", "null", "na", "n/a", "-"}
-"""Texts of missing values, in lower case."""
+"""Texts that stand for a missing value, in lower case."""
 NAN = re.compile(r"\b[nN]a[nN]\b")
 LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?[\d.].*)")
 BETWEEN = re.compile(r"[\s,;]+")
 
 
 def read_list(cell: object) -> list[Item] | list[list[Item]] | None:
-    """Return the values of a cell such as ``[0.1, -0.2]``, in order.
+    """Return the values in a cell such as ``[0.1, -0.2]``, in order.
 
     The cell may be a list of JSON, a list or tuple of Python, or numbers in brackets that spaces,
     commas or semicolons separate, as NumPy prints them. A list of lists is a matrix.
@@ -58,7 +60,7 @@ def read_list(cell: object) -> list[Item] | list[list[Item]] | None:
 
 
 def limits_of(text: str) -> tuple[float, float] | None:
-    """Return the lower and upper end of a limit such as ``">2"``; None for another text.
+    """Return the lower and the upper end of a limit such as ``">2"``; None for any other text.
 
     >>> limits_of("<2.5"), limits_of("active")
     ((-inf, 2.5), None)
@@ -74,7 +76,7 @@ def limits_of(text: str) -> tuple[float, float] | None:
 
 
 def format_list(values: Iterable[float | int | str | list[float] | None]) -> str:
-    """Return a list of JSON, in which NaN becomes null and numbers have six digits.
+    """Return a list as JSON text. NaN becomes null, and numbers have six digits.
 
     >>> format_list([0.12345678, None, float("nan"), "C"]), format_list([[0.25, 0.75]])
     ('[0.123457, null, null, "C"]', '[[0.25, 0.75]]')
@@ -98,7 +100,7 @@ def _parsed(text: str) -> object:
 
 
 def _separated(text: str, cell: str) -> list[str]:
-    """Split a list that is neither JSON nor Python, such as ``[0.1 0.2]``."""
+    """Split a list that is neither valid JSON nor valid Python, such as ``[0.1 0.2]``."""
     closing = {"[": "]", "(": ")"}[text[0]]
     inner = text[1:-1].strip()
     if not text.endswith(closing) or any(sign in inner for sign in "[]()'\""):
@@ -107,7 +109,7 @@ def _separated(text: str, cell: str) -> list[str]:
 
 
 def _sequence(cell: object) -> object:
-    """Return an array, a Series or a tuple as a list; None for a missing cell of pandas."""
+    """Convert an array, a Series or a tuple to a list; return None for a missing cell of pandas."""
     if isinstance(cell, float) and math.isnan(cell):
         return None
     convert = getattr(cell, "tolist", None)

@@ -1,4 +1,4 @@
-"""Weights of the two parts of a model of atoms and bonds."""
+"""Weights of the two components of a model of atoms and bonds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 __all__ = ["mixture_weights"]
 
 EQUAL_ROWS = 20.0
-"""Strength of the penalty for unequal weights, as a number of additional labels."""
+"""Strength of the penalty on unequal weights, as a number of additional labels."""
 
 
 def mixture_weights(first: Tensor, second: Tensor, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Attention network that predicts values of molecules, of their atoms and of their bonds."""
+"""Attention network that predicts values for molecules, for their atoms and for their bonds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["AtomNetwork"]
 
 
 class AtomNetwork(AtomLayers):
-    r"""Graph attention network with one head for each kind of target.
+    r"""Graph attention network that has one output layer (head) for each kind of target.
 
     .. math::
         x \leftarrow x + \mathrm{ELU}(\mathrm{GATConv}(\mathrm{LayerNorm}(x)))
@@ -90,11 +90,11 @@ class AtomNetwork(AtomLayers):
         return torch.cat(outputs)
 
     def _rows(self, kind: str, states: Tensor, batch: MoleculeBatch) -> Tensor:
-        """Return the input of the head of a kind."""
+        """Return the input of the output layer for one kind of target."""
         if kind == "atom":
             return states
         if kind == "bond":
-            # Bond k has the edges 2 k and 2 k + 1.
+            # Bond k has the edges 2 k and 2 k + 1 of the graph.
             one, other = states[batch.edge_index[:, ::2]].unbind(0)
             return torch.cat([one + other, (one - other).abs(), batch.edge_attr[::2]], 1)
         assert self.attend is not None

@@ -1,4 +1,6 @@
-"""Model of atoms, bonds and molecules: attention networks and means of environments."""
+"""Model of atoms, bonds and molecules, which combines attention networks with mean labels of
+environments.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ from gattn.training.types import History
 __all__ = ["AtomPrediction", "AtomPredictor"]
 
 NEVER = -1e4
-"""Logit of outputs beyond the classes of a target, whose probability is 0."""
+"""Logit of the outputs that exceed a target's number of classes. Their probability is 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +120,8 @@ class AtomPredictor:
         progress: bool = False,
         threads: int = 0,
     ) -> AtomPredictor:
-        """Train the networks and the means of environments, and weight them on the validation part.
+        """Train the networks and the mean labels of environments; fit the weights of both on the
+        validation part.
 
         The validation part chooses the epoch of each network, the weight of both parts for each
         target, and the calibration of the intervals.
@@ -199,7 +202,7 @@ class AtomPredictor:
         return AtomPrediction(Values(mean, ptr), Values(std, ptr), parts, radius, arrays)
 
     def interval(self, predicted: AtomPrediction, coverage: float) -> tuple[Values, Values]:
-        """Return the lower and upper ends [r, t] of the prediction intervals of numbers.
+        """Return the lower and the upper ends of prediction intervals for numbers, [r, t] each.
 
         They are infinite for a target with too few validation molecules for the coverage.
         """
@@ -215,7 +218,9 @@ class AtomPredictor:
 
     @property
     def weights(self) -> dict[str, dict[str, float]]:
-        """Weights of the parts in the mean of each target, by its name."""
+        """Weights of the components in the mean prediction of each target, as a dictionary by
+        target name.
+        """
         names = ("attention", "environments")
         return {
             name: dict(zip(names, self._tensors[f"weights.{i}"].tolist()))
@@ -251,7 +256,7 @@ class AtomPredictor:
             ) from error
 
     def _ask(self, inputs: MoleculeInputs) -> dict[str, Tensor]:
-        """Return the predictions of each network, [K, r, t, d] float64 by kind."""
+        """Return the predictions of K networks, [K, r, t, d] float64, as a dictionary by kind."""
         pieces: dict[str, list[Tensor]] = {kind: [] for kind in self.targets.kinds}
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with torch.inference_mode(), limited_threads(elements, self.threads):
@@ -263,7 +268,7 @@ class AtomPredictor:
         return {kind: torch.cat(each, 1) for kind, each in pieces.items()}
 
     def _split(self, raw: Tensor, batch: MoleculeBatch) -> dict[str, Tensor]:
-        """Split the outputs [K, N, c] of networks by kind: [K, r, t, c]."""
+        """Split the outputs of K networks, [K, N, c], into tensors [K, r, t, c] by kind."""
         rows = {
             "molecule": len(batch.ptr) - 1, "atom": len(batch.x), "bond": len(batch.edge_attr) // 2
         }  # fmt: skip
@@ -290,7 +295,7 @@ class AtomPredictor:
         self, kind: str, column: int, stacked: Tensor, members: Tensor,
         of_environments: Mapping[str, tuple[Tensor, Tensor]],
     ) -> Tensor:  # fmt: skip
-        """Return the values from which the squared error of a target is predicted, [s, r, 1]."""
+        """Return the s inputs of the model of the squared error of a target, [s, r, 1]."""
         unit = self._tensors[f"scale.{kind}"][column].square()
         sources = [unit.expand(stacked.shape[1], 1)]
         if kind in of_environments:
@@ -302,7 +307,9 @@ class AtomPredictor:
         return torch.stack(sources)
 
     def _calibrate(self, val: LabelledAtoms) -> None:
-        """Fit the weights of the parts, the coefficients of the error and the intervals."""
+        """Fit the weights of the components, the coefficients of the error variance, and the
+        intervals.
+        """
         first = self.predict(val.inputs)
         members = self._ask(val.inputs)
         codes = environment_codes(val.inputs.molecules.arrays)

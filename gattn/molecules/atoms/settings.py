@@ -1,4 +1,4 @@
-"""Parameters of the estimators of atoms and bonds."""
+"""Parameters of the estimators for atoms and bonds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ UNSUPPORTED = (
     "class_weight",
     "auxiliary_weight",
 )
-"""Settings of molecules that a model of atoms and bonds does not have."""
+"""Settings of molecule models that models of atoms and bonds do not support."""
 MODELS = ("stacked", "attention")
 
 
 def check_atom_settings(settings: MoleculeSettings, targets: int) -> None:
-    """Raise an error for settings that a model of atoms and bonds does not have.
+    """Raise an error for settings that models of atoms and bonds do not support.
 
     Raises:
         SettingsError: such a setting was changed, or ``task_weights`` has a wrong length.

@@ -1,4 +1,4 @@
-"""Training of the networks that predict values of atoms, bonds and molecules."""
+"""Training of networks that predict values of atoms, bonds and molecules."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ from gattn.training.types import History, LoopSettings, Loss
 __all__ = ["AtomTraining", "new_network", "one_hot_labels", "output_width"]
 
 WARMUP, CLIP, AVERAGE = 0.1, 5.0, 0.99
-"""Settings of the loop, as those of the networks of molecules."""
+"""Settings of the training loop. They are equal to those for the networks of molecules."""
 
 
 def new_network(
     settings: MoleculeSettings, targets: Targets, width: int, member: int
 ) -> AtomNetwork:
-    """Create a network with weights drawn from a seed, without torch's global generator."""
+    """Create a network. Its weights are drawn from a seed, and torch's global generator is not
+    used.
+    """
     counts = {kind: len(targets.of(kind)) for kind in targets.kinds}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed + member)
@@ -44,12 +46,13 @@ def new_network(
 
 
 def output_width(task: Task, classes: Sequence[int]) -> int:
-    """Return the number of outputs of each target: its most classes, or 1."""
+    """Return the number of outputs per target: the largest number of classes of a target, or 1."""
     return max(classes) if task == "multiclass" else 1
 
 
 def one_hot_labels(y: Tensor, width: int) -> Tensor:
-    """Return labels [r, t] as [r, t, width]: one-hot for several classes, unchanged for width 1.
+    """Convert labels [r, t] to [r, t, width]: one-hot for several classes, and unchanged if the
+    width is 1.
 
     >>> one_hot_labels(torch.tensor([[1.0]]), 3).tolist()
     [[[0.0, 1.0, 0.0]]]
@@ -62,7 +65,7 @@ def one_hot_labels(y: Tensor, width: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class AtomTraining:
-    """Trainer of an ensemble of networks.
+    """Trainer of the networks of an ensemble.
 
     Attributes:
         task: the task.
@@ -80,14 +83,14 @@ class AtomTraining:
 
     @property
     def width(self) -> int:
-        """Number of outputs of each target."""
+        """Number of outputs per target."""
         return output_width(self.task, self.classes)
 
     def fit(
         self, train: LabelledAtoms, val: LabelledAtoms, folder: Path | None = None, *,
         progress: bool = False, threads: int = 0,
     ) -> tuple[list[AtomNetwork], list[History]]:  # fmt: skip
-        """Train the networks of the ensemble, one after another.
+        """Train the networks of the ensemble one after another.
 
         Returns:
             The networks with their averaged weights, and their training histories.
@@ -124,8 +127,8 @@ class AtomTraining:
         return networks, histories
 
     def _label_weights(self, train: LabelledAtoms) -> dict[str, Tensor]:
-        """Return the weight of the labels of each target, [t] by kind, so that every target has
-        the same share of the loss, times its task weight.
+        """Return the weight of each target's labels, [t] by kind. Every target then has the same
+        share of the loss, multiplied by its task weight.
         """
         counts = {kind: train.y.rows[kind].isfinite().sum(0).double() for kind in train.y.rows}
         if train.bounds is not None:
@@ -140,7 +143,9 @@ class AtomTraining:
         return weights
 
     def _loop_targets(self, part: LabelledAtoms, share: Mapping[str, Tensor]) -> Values:
-        """Return the targets of the loss, [r, t, c, e] by kind; the last of e is the weight."""
+        """Return the targets of the loss, [r, t, c, e], as a dictionary by kind. The last of the
+        e entries is the weight.
+        """
         rows: dict[str, Tensor] = {}
         for kind in self.targets.kinds:
             y = part.y.rows[kind]
@@ -167,7 +172,7 @@ class AtomTraining:
 
 
 class _AtomBatches:
-    """Data set of molecules with the targets of their atoms, for the training loop."""
+    """Data set for the training loop. It contains molecules and the targets of their atoms."""
 
     def __init__(self, inputs: MoleculeInputs, targets: Values) -> None:
         self._graphs = MoleculeBatches(inputs, torch.zeros(len(inputs), 1))
@@ -177,11 +182,13 @@ class _AtomBatches:
         return len(self._graphs)
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
-        """Return a batch, and the targets of all of its outputs, [N, c, e]."""
+        """Return a batch, and the targets for all of its N outputs, [N, c, e]."""
         rows = self._targets[positions].rows.values()
         return self._graphs.batch(positions)[0], torch.cat([each.flatten(0, 1) for each in rows])
 
 
 def _several_classes(logits: Tensor, label: Tensor) -> Tensor:
-    """Return the cross entropy of several classes; its mean over the outputs is that of a label."""
+    """Return the cross entropy of several classes. Its mean over the outputs is the cross
+    entropy of a label.
+    """
     return -logits.shape[-1] * label * logits.log_softmax(-1)

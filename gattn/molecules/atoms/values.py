@@ -1,4 +1,4 @@
-"""Values of the molecules, atoms and bonds of several molecules."""
+"""Values of several molecules, of their atoms, and of their bonds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Targets:
     bond: tuple[str, ...] = ()
 
     def of(self, kind: str) -> tuple[str, ...]:
-        """Return the names of the targets of a kind."""
+        """Return the names of the targets of one kind."""
         return getattr(self, kind)
 
     @property
@@ -37,11 +37,13 @@ class Targets:
 
     @property
     def kinds(self) -> list[str]:
-        """Kinds that have a target."""
+        """Kinds for which there is at least one target."""
         return [kind for kind in KINDS if self.of(kind)]
 
     def __iter__(self) -> Iterator[tuple[str, int, str]]:
-        """Yield the kind of each target, its column among those of the kind, and its name."""
+        """Yield the kind of each target, its column index among the targets of this kind, and
+        its name.
+        """
         for kind in KINDS:
             for column, name in enumerate(self.of(kind)):
                 yield kind, column, name
@@ -52,7 +54,7 @@ class Targets:
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Values of k molecules by kind, and the molecule that each row belongs to.
+    """Values of k molecules by kind, and the molecule to which each row belongs.
 
     Attributes:
         rows: for each kind [r, t, ...], a row for each molecule, atom or bond.
@@ -71,12 +73,12 @@ class Values:
         return Values(rows, ptr)
 
     def lists(self, kind: str, column: int) -> list[Tensor]:
-        """Return the values of one target, split by molecule."""
+        """Return the values of one target as one array for each molecule."""
         sizes = self.ptr[kind].diff().tolist()
         return list(self.rows[kind][:, column].split(sizes))
 
     def owners(self, kind: str) -> Tensor:
-        """Return the molecule of each row of a kind: [r] int64."""
+        """Return the molecule to which each of r rows of a kind belongs: [r] int64."""
         sizes = self.ptr[kind].diff()
         return torch.arange(len(sizes)).repeat_interleave(sizes)
 
@@ -119,13 +121,16 @@ class LabelledAtoms:
 
 
 def pointers(arrays: MoleculeArrays) -> dict[str, Tensor]:
-    """Return the first row of each molecule by kind; a bond has two edges of the graph."""
+    """Return the index of the first row of each molecule, by kind. A bond has two edges in the
+    graph.
+    """
     count = len(arrays.ptr)
     return {"molecule": torch.arange(count), "atom": arrays.ptr, "bond": arrays.edge_ptr // 2}
 
 
 def padded(values: Mapping[str, Tensor], targets: Targets) -> Tensor:
-    """Return the values of all targets side by side, [r, t, ...], with NaN below shorter columns.
+    """Return the values of all targets as adjacent columns, [r, t, ...]; shorter columns end with
+    NaN.
 
     >>> values = {"atom": torch.ones(2, 1), "bond": torch.zeros(1, 1)}
     >>> padded(values, Targets(atom=("a",), bond=("b",))).tolist()
@@ -142,7 +147,9 @@ def padded(values: Mapping[str, Tensor], targets: Targets) -> Tensor:
 
 
 def _rows_of(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows of the molecules with these indices, and the first row of each."""
+    """Return the rows of the molecules with these indices, and the index of the first row of
+    each.
+    """
     sizes = ptr.diff()[index]
     ends = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
     within = torch.arange(int(ends[-1])) - ends[:-1].repeat_interleave(sizes)

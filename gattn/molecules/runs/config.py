@@ -342,7 +342,7 @@ class RunSettings(NumberSettings):
         return bool(self.atom_target or self.bond_target)
 
     def _check_lists(self) -> None:
-        """Check that the options fit targets of atoms and bonds."""
+        """Check that the options are possible for targets of atoms and bonds."""
         names = [*self.target, *self.atom_target, *self.bond_target]
         if len(set(names)) < len(names):
             raise SettingsError(f"each target must be listed once; got {', '.join(names)}")

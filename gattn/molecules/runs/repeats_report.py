@@ -1,4 +1,4 @@
-"""Report page of several runs: the folds of a cross-validation, or replicates."""
+"""Report page of repeated runs: folds of a cross-validation, or replicates."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["repeats_report", "scores_of"]
 
 
 def scores_of(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the metrics of the model and of each baseline on the test part of one run."""
+    """Return the test metrics of the model and of each baseline for one run."""
     return {"model": metrics["test"], **metrics["baselines"]}
 
 
 def repeats_report(
     results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any], title: str
 ) -> ReportContent:
-    """Return the page of several runs.
+    """Return the report page of repeated runs.
 
     Args:
         results: the content of ``metrics.json`` of each run, by the name of its folder.
@@ -74,13 +74,13 @@ def _runs_text(summary: Mapping[str, Any]) -> str:
 
 
 def _values(results: Mapping[str, Mapping[str, Any]], name: str, metric: str) -> list[float]:
-    """Return the defined values of a metric of one model over the runs."""
+    """Return the defined values of a model's metric over the runs."""
     values = [scores_of(metrics)[name][metric] for metrics in results.values()]
     return [value for value in values if value is not None and not math.isnan(value)]
 
 
 def _number(value: float | None) -> float:
-    """Return NaN for None, by which a file of metrics writes NaN."""
+    """Return NaN if the value is None, because a file of metrics contains null for NaN."""
     return math.nan if value is None else value
 
 
@@ -152,7 +152,7 @@ def _single_runs(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str
 
 
 def _weights(metrics: Mapping[str, Any]) -> str:
-    """Return the weights of the parts of a model, or "" for weights of single targets."""
+    """Return the weights of a model's components; "" if each target has its own weights."""
     weights = metrics.get("weights", {})
     shown = [f"{name} {100 * w:.0f}\u00a0%" for name, w in weights.items() if isinstance(w, float)]
     return ", ".join(shown)

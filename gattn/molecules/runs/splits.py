@@ -137,7 +137,7 @@ def _ruled_split(
     if spec == "random":
         split = random_split(len(free), seed=seed, fractions=fractions, groups=canonical)
         if source.fixed is None and not (len(split.val) and len(split.test)):
-            # A cut within the rows of one molecule can leave a part of a small table empty.
+            # If a cut falls within the rows of one molecule, a part of a small table can be empty.
             split = split_groups(canonical, seed, spec)
     elif spec == "scaffold":
         first = [first_part(text, row_format) for text in canonical]

@@ -141,7 +141,7 @@ def train_run(
 def atom_product(
     settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
 ) -> AtomProduct:
-    """Return the stages of a run with targets of atoms and bonds."""
+    """Return the product with the stages of a run for targets of atoms and bonds."""
     from gattn.molecules.runs.atoms.train import AtomProduct
 
     cache = Path(settings.cache) if settings.cache else Path(out).parent / CACHE

@@ -22,10 +22,10 @@ from gattn.training.threads import Background
 __all__ = ["LABEL_FREE", "Components"]
 
 LABEL_FREE = ("constant", "columns", "neighbours", "trees", "consistent")
-"""Names of the models that read no labels, so that they can also predict other graphs."""
+"""Names of the models that do not read labels, and can therefore predict other graphs, too."""
 MANY = 2000
-"""Minimum number of training nodes for which perceptrons replace the linear models `neighbours` and
-`labels`, which take longer and predict worse, and for which `consistent` is not fitted.
+"""For at least this number of training nodes, perceptrons replace the linear models `neighbours`
+and `labels`, which would take longer and predict worse; `consistent` is then not fitted.
 """
 
 
@@ -127,7 +127,7 @@ class Components:
         is_large = len(train) >= MANY if like is None else bool(like.perceptrons)
         use_trees = can_fit_trees(len(train), blocks.tree_width, outputs)
         use_trees = use_trees if like is None else like.trees is not None
-        # With times, no model is trained on newer nodes than those of the training part.
+        # If nodes have times, no model is trained on nodes that are newer than the training part.
         use_consistent = is_class and not is_large and not neighbours.timed
         use_consistent = use_consistent and affordable_epochs(matrix, neighbours.means) > 0
         use_consistent = use_consistent if like is None else like.consistent is not None
@@ -172,12 +172,12 @@ class Components:
             if not use_consistent:
                 return None
             check()
-            known = None
+            chosen = None
             if like is not None and like.consistent is not None:
-                known = int(like.consistent.epochs)
+                chosen = int(like.consistent.epochs)
             graph = matrix, neighbours.means
             networks = ConsistentNetworks.fit(
-                *graph, y, train, val, outputs, seed, epochs=known, most=epochs, check=check
+                *graph, y, train, val, outputs, seed, epochs=chosen, most=epochs, check=check
             )
             predictions["consistent"] = networks.predict(*graph)
             return networks
@@ -321,8 +321,8 @@ class Components:
         of_trees = {name: tensor.numpy() for name, tensor in _below(tensors, "trees.").items()}
         outputs = labels.shape[1] if is_class else 1
         trees = Trees.from_arrays(of_trees, outputs) if of_trees else None
-        own = _below(tensors, "consistent.")
-        consistent = ConsistentNetworks.from_state(own) if own else None
+        stored = _below(tensors, "consistent.")
+        consistent = ConsistentNetworks.from_state(stored) if stored else None
         return cls(
             linear, form, perceptrons, trees, consistent, Reduction(arrays["axes"]),
             arrays["train"], labels, state["seed"], is_class=is_class,

@@ -1,4 +1,4 @@
-"""Networks on randomly propagated features, which are trained to agree on nodes without a label."""
+"""Networks that read randomly propagated features, and are trained to agree on unlabelled nodes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,25 @@ from gattn.nodes.fields import csr_tensor
 __all__ = ["ConsistentNetworks", "affordable_epochs"]
 
 NETWORKS, WIDTH, STEPS = 4, 32, 8
-"""Number of networks, number of hidden features of each, and number of steps of propagation."""
+"""Number of networks, number of hidden features of a network, and number of propagation steps."""
 NODE_DROPOUT, INPUT_DROPOUT, DROPOUT, SHARPNESS = 0.5, 0.5, 0.5, 2.0
-"""Probabilities of dropping a node, a feature and a hidden feature, and exponent of the mean
-probabilities."""
+"""Dropout probabilities of a node, of a feature and of a hidden feature; exponent that sharpens
+the mean probabilities.
+"""
 LEARNING_RATE, WEIGHT_DECAY = 0.01, 5e-4
 NORM = 0.25
-"""Root of the mean squared norm of the rows of the features. With larger features, the penalty of
-the weights is too weak."""
+"""Root mean square of the norms of the feature rows. For larger features, the penalty on the
+weights would be too weak.
+"""
 EPOCHS, PATIENCE, EVERY = 300, 100, 5
-"""Maximum number of epochs, number of epochs without an improvement after which the training stops,
-and number of epochs between two evaluations of the validation part."""
+"""Maximum number of epochs; number of epochs without improvement after which training stops;
+number of epochs between two evaluations of the validation part.
+"""
 MAX_PRODUCTS, FEWEST = 6e9, 40
-"""Maximum number of multiplications of all epochs, and minimum number of epochs. On a large graph,
-the number of epochs is smaller; if it would be below the minimum, the networks are not fitted."""
+"""Maximum number of multiplications in all epochs, and minimum number of epochs. On a large
+graph, there are fewer epochs. If they would be fewer than the minimum, the networks are not
+fitted.
+"""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -49,7 +54,7 @@ def affordable_epochs(x: Matrix, means: Matrix) -> int:
 
 
 class ConsistentNetworks(nn.Module):
-    r"""Several perceptrons that read features which were propagated along the edges.
+    r"""Several perceptrons whose input features were propagated along the edges.
 
     .. math::
         z_r = \frac{1}{K + 1} \sum_{k=0}^{K} \hat A^k D_r X E_r, \qquad
@@ -121,7 +126,9 @@ class ConsistentNetworks(nn.Module):
         return torch.einsum("nrh,rhc->nrc", hidden, self.weight) + self.bias
 
     def _drop(self, x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
-        """Apply dropout with masks of a shape in training, drawn by the generator of this model."""
+        """Apply dropout in training, with masks of the given shape from the generator of this
+        model.
+        """
         if not self.training:
             return x
         mask = torch.empty(shape).bernoulli_(1 - p, generator=self.generator)
@@ -181,27 +188,27 @@ class ConsistentNetworks(nn.Module):
         if epochs is None:
             model.load_state_dict(choice.weights)
         model.epochs.fill_(epochs or choice.epoch)
-        # Only training needs the generator of the dropout masks.
+        # The generator of the dropout masks is only needed for training.
         model.generator = None
         return model.eval()
 
     def _loss(self, out: Tensor, rows: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of outputs [n, r, c], whose ``rows`` have the labels ``target``."""
+        """Return the loss of outputs [n, r, c]. The nodes ``rows`` have the labels ``target``."""
         repeated = target[:, None].expand(-1, NETWORKS)
         logs = out.log_softmax(2)
-        own = F.nll_loss(logs[rows].flatten(0, 1), repeated.flatten()) * NETWORKS
+        fit = F.nll_loss(logs[rows].flatten(0, 1), repeated.flatten()) * NETWORKS
         probabilities = logs.exp()
         goal = probabilities.detach().mean(1, keepdim=True).pow(SHARPNESS)
         goal = goal / goal.sum(2, keepdim=True)
-        return own + (probabilities - goal).square().sum(2).mean(0).sum()
+        return fit + (probabilities - goal).square().sum(2).mean(0).sum()
 
     @torch.no_grad()
     def _predict(self, inputs: Inputs) -> Tensor:
-        """Return probabilities [n, outputs]."""
+        """Return the probabilities of the classes of each node, [n, outputs]."""
         return self.eval()(inputs).softmax(2).mean(1)
 
     def predict(self, x: Matrix, means: Matrix) -> NDArray[np.float64]:
-        """Return probabilities [n, outputs] for all nodes of a graph.
+        """Return the probabilities of the classes for all nodes of a graph, [n, outputs].
 
         Args:
             x: [n, d] sparse features.
@@ -223,7 +230,7 @@ class ConsistentNetworks(nn.Module):
 
 
 class Inputs:
-    r"""Features and graph in the form in which the networks read them.
+    r"""Features and graph in the form that the networks read.
 
     The propagation is that of a graph convolutional network: with the diagonal matrix D of the
     numbers of neighbours plus one, and means A over neighbours,
@@ -256,7 +263,9 @@ class Inputs:
 
 
 def _weighted_graph(matrix: Matrix) -> tuple[Graph, Tensor]:
-    """Return the graph of the entries of a matrix, from columns to rows, and its weights [e, 1]."""
+    """Return the graph of a matrix (its entries are edges from columns to rows) and the weights
+    of its edges, [e, 1].
+    """
     matrix.sort_indices()
     pointers, columns = (
         torch.from_numpy(a.astype(np.int64)) for a in (matrix.indptr, matrix.indices)
@@ -266,7 +275,9 @@ def _weighted_graph(matrix: Matrix) -> tuple[Graph, Tensor]:
 
 
 class _Choice:
-    """Choice of the epoch with the best validation part: the lowest loss and the highest score."""
+    """Selection of the epoch that is best on the validation part: by the lowest loss and the
+    highest score.
+    """
 
     def __init__(self) -> None:
         self.best = [-np.inf, -np.inf]
@@ -276,7 +287,7 @@ class _Choice:
     def judge(
         self, epoch: int, model: ConsistentNetworks, predicted: Tensor, target: Tensor
     ) -> int:
-        """Compare an epoch with the best ones, and return the number of epochs since the last
+        """Compare an epoch with the best earlier ones; return the number of epochs since the last
         improvement.
 
         The weights of the epoch are stored if it improves both criteria.

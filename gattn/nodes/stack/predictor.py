@@ -248,11 +248,13 @@ class StackedPredictor:
         return self._combine(self._predict_components(graph, with_labels=self.knows(original)))
 
     def _combine(self, parts: Mapping[str, Tensor]) -> Tensor:
-        """Return the weighted combination of the components' predictions."""
-        known, is_class = SMOOTHED in parts, self.task == "classification"
+        """Return the weighted combination of the predictions of the components."""
+        has_smoothed, is_class = SMOOTHED in parts, self.task == "classification"
         arrays = {name: part.numpy() for name, part in parts.items()}
-        combined = _pool(arrays, self.weights if known else self.other_weights, is_class=is_class)
-        if known and is_class:
+        combined = _pool(
+            arrays, self.weights if has_smoothed else self.other_weights, is_class=is_class
+        )
+        if has_smoothed and is_class:
             combined = scale_classes(combined, np.array(self.factors))
         return torch.from_numpy(combined)
 
@@ -418,8 +420,8 @@ class Weights:
         *,
         is_class: bool,
     ) -> Weights:
-        """Fit the weights of all components, of their combination and its smoothing, and then the
-        factors of the classes.
+        """Fit the weights of all components, of their combination and its smoothed version, and
+        then the factors of the classes.
 
         The combination is smoothed only if this clearly reduces the loss of the validation part.
 
@@ -446,7 +448,7 @@ class Weights:
         extra = {SMOOTHED: spread[val]}
         if not is_class:
             return cls(final, base, [], validation, extra)
-        # With times, a prediction must not depend on newer nodes.
+        # If nodes have times, a prediction must not depend on newer nodes.
         nodes = np.arange(0 if neighbours.timed else len(spread))
         rest = np.setdiff1d(nodes, np.concatenate([train, val]))
         others = pool([together[rest], spread[rest]], pair, is_class=True)
@@ -455,7 +457,9 @@ class Weights:
 
 
 def _is_clearly_better(one: NDArray, other: NDArray, y: NDArray, *, is_class: bool) -> bool:
-    """Return True if the loss of predictions is lower by more than ``CLEARLY`` standard errors."""
+    """Return True if the loss of the predictions is lower by more than ``CLEARLY`` standard
+    errors.
+    """
     gain = _losses(other, y, is_class=is_class) - _losses(one, y, is_class=is_class)
     return bool(gain.mean() > CLEARLY * gain.std() / max(len(gain), 1) ** 0.5)
 
@@ -493,7 +497,7 @@ def _loss(predicted: NDArray, y: NDArray, *, is_class: bool) -> float:
 
 
 def _losses(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.float64]:
-    """Return the loss of each node: cross entropy or squared error."""
+    """Return the loss of each node, which is its cross entropy or squared error."""
     if not is_class:
         return np.square(predicted[:, 0] - y)
     return -np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12)

@@ -1,4 +1,4 @@
-"""Correction of predicted probabilities for the frequencies of the classes."""
+"""Correction of predicted probabilities by the frequencies of the classes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from numpy.typing import NDArray
 __all__ = ["class_factors", "scale_classes"]
 
 PRIOR_ROWS = 4.0
-"""Strength of the penalty for factors other than 1, as a number of additional nodes."""
+"""Strength of the penalty on factors other than 1, as a number of additional nodes."""
 PRIOR_SHARE = 0.1
-"""Weight of the frequencies in the validation part, as a share of the number of other nodes."""
+"""Weight of the frequencies in the validation part, as a fraction of the number of other nodes."""
 STEPS, ROWS = 100, 5000
 """Number of steps of expectation maximisation, and maximum number of nodes whose predictions it
-reads."""
+reads.
+"""
 CLEARLY, LIKELY = 2.0, 1.0
-"""Numbers of standard errors by which the first and the second correction must reduce the loss of
-the validation part. The second one is estimated from the other nodes."""
+"""Number of standard errors by which the first correction, and the second one, must reduce the
+loss of the validation part. The second correction is estimated from the other nodes.
+"""
 FOLDS = 10
 TINY = 1e-9
-"""Number added to probabilities before their logarithms are computed."""
+"""Number that is added to probabilities before their logarithms are computed."""
 
 
 def scale_classes(predicted: NDArray, factors: NDArray) -> NDArray[np.float64]:
-    r"""Multiply probabilities [n, c] by the factors [c] of the classes, and normalise them.
+    r"""Multiply probabilities [n, c] by a factor for each class, [c], and normalise them.
 
     .. math:: p'_{ic} = \frac{f_c p_{ic}}{\sum_k f_k p_{ik}}
 
@@ -38,7 +40,8 @@ def scale_classes(predicted: NDArray, factors: NDArray) -> NDArray[np.float64]:
 def class_factors(
     validation: NDArray, y: NDArray, others: NDArray, seed: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    r"""Estimate a factor for each class, for nodes whose classes have other frequencies.
+    r"""Estimate a factor for each class, for nodes whose classes have other frequencies than in
+    training.
 
     If the training part contains equally many nodes of each class, the probabilities of frequent
     classes are too low. There are two corrections:
@@ -99,7 +102,7 @@ def class_factors(
 def _cross_fit(
     predicted: NDArray, truth: NDArray, draw: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Scale the predictions [m, c] by factors that were fitted to the other folds."""
+    """Scale the predictions [m, c] of each fold by factors that were fitted to the other folds."""
     folds = min(FOLDS, len(truth))
     fold = draw.permutation(len(truth)) % folds
     result = np.array(predicted, np.float64)
@@ -110,7 +113,7 @@ def _cross_fit(
 
 
 def _fit(predicted: NDArray, truth: NDArray) -> NDArray[np.float64]:
-    """Fit the factors [c] with the smallest cross entropy and penalty."""
+    """Fit the factors [c] for which the sum of cross entropy and penalty is lowest."""
     from scipy.optimize import minimize
 
     logs = np.log(predicted + TINY)
@@ -129,7 +132,7 @@ def _fit(predicted: NDArray, truth: NDArray) -> NDArray[np.float64]:
 
 
 def _frequencies(predicted: NDArray, q: NDArray) -> NDArray[np.float64]:
-    """Estimate the frequencies of the classes [c] of nodes from their predictions [n, c]."""
+    """Estimate the class frequencies [c] of nodes from their predictions [n, c]."""
     frequencies = q
     for _ in range(STEPS):
         expected = scale_classes(predicted, frequencies / q).mean(0)

@@ -1,1 +1,1 @@
-"""Stages of the commands for models of atoms and bonds."""
+"""Stages of the commands, for models of atoms and bonds."""

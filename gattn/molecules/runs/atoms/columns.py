@@ -1,4 +1,4 @@
-"""Columns of predictions of atoms and bonds in a table."""
+"""Prediction columns of a table, for models of atoms and bonds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["prediction_cells", "prediction_columns", "prediction_table"]
 
 
 def prediction_columns(model: AtomEstimator) -> list[str]:
-    """Return the names of the columns of predictions.
+    """Return the names of the prediction columns.
 
     They begin with the name of the target: for numbers ``prediction``, ``std``, ``lower`` and
     ``upper``; for classes ``prediction`` and ``probability``, that of the second class, or a list
@@ -34,7 +34,8 @@ def prediction_columns(model: AtomEstimator) -> list[str]:
 def prediction_cells(
     model: AtomEstimator, predicted: AtomPrediction, smiles: Sequence[str], coverage: float
 ) -> list[list[str]]:
-    """Return the cells of k molecules: a number for a molecule, otherwise a list of JSON.
+    """Return the cells for k molecules. A cell contains a number for a molecule, or a JSON list for
+    atoms or bonds.
 
     Args:
         model: the model.
@@ -67,7 +68,7 @@ def prediction_table(
     parts: Mapping[str, LabelledAtoms], predictions: Mapping[str, AtomPrediction],
     coverage: float,
 ) -> Iterator[Sequence[object]]:  # fmt: skip
-    """Yield the rows of a table of predictions beside the cells of the labels.
+    """Yield the rows of a table that contains predictions and labels.
 
     Args:
         model: the model.
@@ -91,7 +92,9 @@ def _lists(
     model: AtomEstimator, values: Values, kind: str, column: int, predicted: AtomPrediction,
     smiles: Sequence[str],
 ) -> list[Any]:  # fmt: skip
-    """Return the values of each molecule as lists, in the order of its lists."""
+    """Return the values of each molecule as a list, in the order of the molecule's lists of
+    labels.
+    """
     pieces = values.lists(kind, column)
     if kind == "molecule":
         return [piece.tolist() for piece in pieces]

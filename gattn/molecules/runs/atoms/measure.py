@@ -1,4 +1,4 @@
-"""Metrics and baselines of models of atoms and bonds."""
+"""Metrics and baselines for models of atoms and bonds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ RIDGE = 1.0
 def measure_targets(
     model: AtomEstimator, y: Values, mean: Mapping[str, Tensor]
 ) -> dict[str, dict[str, float]]:
-    """Return the metrics of each target over its atoms, bonds or molecules, by its name.
+    """Return a dictionary from each target to its metrics, computed over its atoms, bonds or
+    molecules.
 
     Args:
         model: the model, with the targets and their classes.
@@ -50,7 +51,7 @@ def measure_targets(
 
 
 def measure_means(model: AtomEstimator, y: Values, mean: Mapping[str, Tensor]) -> dict[str, float]:
-    """Return the means over the targets of the metrics that are defined."""
+    """Return the mean of each metric over the targets for which it is defined."""
     by_target = list(measure_targets(model, y, mean).values())
     names = by_target[0]
     return {name: _mean([one[name] for one in by_target]) for name in names}
@@ -59,7 +60,7 @@ def measure_means(model: AtomEstimator, y: Values, mean: Mapping[str, Tensor]) -
 def measure_coverage(
     model: AtomEstimator, y: Values, predicted: AtomPrediction, coverage: float
 ) -> dict[str, float]:
-    """Measure how often the intervals contain the value of an atom.
+    """Measure how often the prediction intervals contain the value of an atom.
 
     Returns:
         ``coverage``, the requested coverage; ``held``, the share of the atoms of a molecule, as a
@@ -83,7 +84,7 @@ def measure_coverage(
 def baseline_means(
     model: AtomEstimator, train: LabelledAtoms, test: LabelledAtoms
 ) -> dict[str, dict[str, Tensor]]:
-    """Return the predictions of the baselines, [r, t, d] by kind.
+    """Return the predictions of the baselines, [r, t, d], as a dictionary by kind.
 
     Args:
         model: the model, with the targets.
@@ -132,7 +133,8 @@ def count_labels(
 def side_by_side(
     model: AtomEstimator, y: Values, predicted: AtomPrediction
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return labels, means and standard deviations of all targets side by side, [r, outputs].
+    """Return the labels, means and standard deviations of all targets as adjacent columns, [r,
+    outputs].
 
     For several classes the outputs are the classes of all targets, otherwise the targets.
     """
@@ -147,7 +149,9 @@ def side_by_side(
 
 
 def _features(arrays: Any) -> dict[str, Tensor]:
-    """Return the features [r, d] of atoms and of bonds, with those of their atoms."""
+    """Return the features of atoms, and those of bonds, which include the features of their
+    atoms: [r, d].
+    """
     edges = arrays.edge_ptr.diff()
     first = arrays.ptr[:-1].repeat_interleave(edges)
     one, other = (arrays.edge_index + first)[:, ::2]
@@ -157,7 +161,7 @@ def _features(arrays: Any) -> dict[str, Tensor]:
 
 
 def _ridge(x: Tensor, y: Tensor, x_test: Tensor) -> Tensor:
-    """Return the predictions [r, t, d] of ridge regression, fitted for each target."""
+    """Fit a ridge regression for each target; return the predictions [r, t, d]."""
     predicted = x.new_empty(len(x_test), *y.shape[1:])
     for t in range(y.shape[1]):
         labelled = ~y[:, t].isnan().any(1)

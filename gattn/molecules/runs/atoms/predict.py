@@ -1,4 +1,4 @@
-"""Prediction and evaluation of tables by models of atoms and bonds."""
+"""Prediction and evaluation of tables with models of atoms and bonds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ERROR = "error"
 def load_atom_model(
     folder: str | Path, threads: int, **parameters: object
 ) -> tuple[AtomEstimator, dict[str, Json]]:
-    """Load the model of atoms and bonds in a folder, and its card.
+    """Load the model of atoms and bonds in a folder, and its model card.
 
     Args:
         folder: the folder of the model.
@@ -115,7 +115,8 @@ def evaluate_lists(
     threads: int = 0,
     log: Log = no_log,
 ) -> dict[str, Any]:
-    """Measure a model on the labelled molecules of a CSV file that it was not trained on.
+    """Measure a model on the labelled molecules in a CSV file. Molecules that were used for
+    training are left out.
 
     Args:
         run: the folder of the trained model.
@@ -197,5 +198,5 @@ def evaluate_lists(
 
 
 def _renamed(values: Any, model: AtomEstimator) -> dict[str, Any]:
-    """Return the values by the names of the model's targets, which have the same order."""
+    """Return the values under the names of the model's targets; both have the same order."""
     return dict(zip(model.targets_.names, values.values()))

@@ -1,4 +1,4 @@
-"""Report page of a training run for targets of atoms and bonds."""
+"""Report page of a training run whose targets are values of atoms and bonds."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 __all__ = ["atom_report"]
 
 WORST = 12
-"""Number of molecules with the largest errors that the report page shows."""
+"""Number of molecules that the report page shows, those with the largest errors."""
 DRAWN = 100
-"""Maximum number of atoms of a molecule that the report draws."""
+"""Maximum number of atoms in a molecule that the report draws."""
 SIZE = 320, 240
 
 
 def atom_report(run: AtomRun) -> Report:
-    """Return the content of the report page and its plots, by file name without extension."""
+    """Return the content of the report page, and a dictionary of its plots (the keys are file
+    names without extension).
+    """
     model, metrics = run.estimator, run.metrics
     test, predicted = run.part("test"), run.predictions["test"]
     y, mean, std = side_by_side(model, test.y, predicted)
@@ -73,7 +75,7 @@ def atom_report(run: AtomRun) -> Report:
 
 
 class _Calibrator:
-    """Intervals of all targets side by side, for the calibration curve."""
+    """Intervals of all targets as adjacent columns, for the calibration curve."""
 
     def __init__(self, run: AtomRun) -> None:
         self.scores = run.estimator.predictor_.scores
@@ -81,7 +83,7 @@ class _Calibrator:
     def interval(
         self, mean: Tensor, std: Tensor, *, coverage: float = 0.9
     ) -> tuple[Tensor, Tensor]:
-        """Return the ends of the intervals [r, t]."""
+        """Return the lower and the upper ends of the intervals, [r, t] each."""
         half = torch.tensor([each.quantile(coverage) for each in self.scores]) * std
         return mean - half, mean + half
 
@@ -95,7 +97,7 @@ def _columns(run: AtomRun) -> list[str]:
 
 
 def _shares(run: AtomRun) -> list[str]:
-    """Return sentences on the weights of the parts and on their errors."""
+    """Return sentences on the weights of the components, and on their errors."""
     if run.settings.model.model != "stacked":
         return []
     weights = run.metrics["weights"]
@@ -115,7 +117,7 @@ def _shares(run: AtomRun) -> list[str]:
 
 
 def _worst_molecules(run: AtomRun) -> list[Section]:
-    """Draw the errors of the atoms of the molecules with the largest errors."""
+    """Draw the molecules with the largest errors; colours show the errors of their atoms."""
     model, test = run.estimator, run.part("test")
     names = model.targets_.atom
     if not names:
@@ -158,7 +160,7 @@ def _worst_molecules(run: AtomRun) -> list[Section]:
 
 
 def _heavy(smiles: str) -> int:
-    """Return the number of atoms that a picture draws."""
+    """Return the number of atoms that a picture shows."""
     from gattn.data.molecules.plain import plain
     from gattn.data.molecules.smiles import parse_any_size
 

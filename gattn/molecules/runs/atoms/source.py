@@ -1,4 +1,4 @@
-"""Reader of tables with lists of labels for the commands."""
+"""Reader of tables whose label cells contain lists."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["check_share", "read_atom_source", "read_list_cells"]
 
 
 def read_atom_source(settings: RunSettings) -> tuple[Source, AtomCells, Coding]:
-    """Read the table of a run: SMILES and weights, the cells of the labels, and their task.
+    """Read the table of a run: SMILES, weights, label cells, and the task of the labels.
 
     Raises:
         FileNotFoundError: the table does not exist.
@@ -50,7 +50,7 @@ def read_atom_source(settings: RunSettings) -> tuple[Source, AtomCells, Coding]:
 def read_list_cells(
     files: Sequence[str], names: Mapping[str, Sequence[str]], encoding: str | None
 ) -> AtomCells:
-    """Return the parsed cells of the label columns of files.
+    """Return the parsed cells of the label columns in the given files.
 
     Args:
         files: the files, whose rows follow one another.

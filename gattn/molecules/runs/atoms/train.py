@@ -1,4 +1,4 @@
-"""Stages of ``gattn molecules train`` for targets of atoms and bonds."""
+"""Stages of ``gattn molecules train`` for targets that are values of atoms and bonds."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AtomData:
 
 @dataclass(frozen=True, eq=False)
 class AtomParts(Parts):
-    """Training, validation and test part of a run, and sentences for the report."""
+    """Training, validation and test parts of a run, and sentences for the report."""
 
     split: Split
     notes: list[str]
@@ -81,7 +81,7 @@ class AtomRun(TrainedRun):
 
 
 class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
-    """Implementation of the stages of ``gattn molecules train`` for lists of labels."""
+    """Implementation of the stages of ``gattn molecules train`` for labels that are lists."""
 
     settings: RunSettings
 
@@ -94,7 +94,7 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
         self.cache, self.progress = cache, progress
 
     def load(self) -> AtomData:
-        """Read the table and parse its SMILES and lists."""
+        """Read the table, and parse its SMILES and lists."""
         settings = self.settings
         names = [*settings.target, *settings.atom_target, *settings.bond_target]
         check_atom_settings(settings.model, len(names))
@@ -156,14 +156,14 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
         return AtomParts(record, _left_out(data), split, notes)
 
     def fit(self, data: AtomData, parts: AtomParts) -> AtomEstimator:
-        """Train the networks and fit the means of environments."""
+        """Train the networks, and compute the mean labels of environments."""
         train, val = data.labelled[parts.split.train], data.labelled[parts.split.val]
         return data.estimator.fit_labelled(
             train, val, folder=self.out / CHECKPOINTS, progress=self.progress
         )
 
     def evaluate(self, data: AtomData, parts: AtomParts, model: AtomEstimator) -> AtomRun:
-        """Measure the model and the baselines on the test part."""
+        """Compute the metrics of the model and the baselines on the test part."""
         self.log("evaluating the model and its baselines on the test part, and writing the report")
         split, labelled = parts.split, data.labelled
         test, val = labelled[split.test], labelled[split.val]
@@ -209,7 +209,7 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
         }
 
     def tables(self, run: AtomRun) -> Mapping[str, Iterator[Sequence[object]]]:
-        """Return the table of the predictions of the validation and test parts."""
+        """Return the table of predictions for the validation and test parts."""
         from gattn.molecules.atoms.lists import format_list
 
         cells = run.data.cells
@@ -232,7 +232,7 @@ def _cell(values: Sequence[Any], kind: str, write: Any) -> str:
 
 
 def _is_list(reason: str, names: Sequence[str]) -> bool:
-    """Return True if a reason is about a list of labels, whose name is at its beginning."""
+    """Return True if a reason refers to a list of labels, with whose name it begins."""
     return any(reason.startswith(f"{name}: ") for name in names)
 
 
