@@ -233,7 +233,7 @@ def fit_sampled(
             check_finite(total / count, "training", epoch, plan.rate)
             check_finite(validation, "validation", epoch, plan.rate)
             record = EpochRecord(
-                epoch, total / count, validation, schedule.get_last_lr()[0],
+                epoch, total / count, validation, float(schedule.get_last_lr()[0]),
                 time.perf_counter() - began,
             )  # fmt: skip
             records.append(record)

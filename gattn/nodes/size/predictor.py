@@ -558,7 +558,7 @@ def _pool(
 def _name_hashes(graph: AttributedGraph) -> NDArray[np.uint64]:
     """Return a 64-bit hash [n] of the name of each node."""
     names = np.array([str(name) for name in graph.names], dtype=object)
-    return pd.util.hash_array(names, categorize=False)
+    return hash_array(names, categorize=False)
 
 
 def _fingerprint(graph: AttributedGraph, hashes: NDArray[np.uint64]) -> str:
