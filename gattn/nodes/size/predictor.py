@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from pandas.util import hash_array
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
