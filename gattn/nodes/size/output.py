@@ -93,5 +93,6 @@ def _set_texts(sets: NDArray[np.bool_], names: Sequence[str]) -> list[str]:
     keys = [row.tobytes() for row in np.packbits(sets, axis=1)]
     for row, key in enumerate(keys):
         if key not in texts:
-            texts[key] = "|".join(names[place] for place in np.flatnonzero(sets[row]).tolist())
+            places: list[int] = np.flatnonzero(sets[row]).tolist()
+            texts[key] = "|".join(names[place] for place in places)
     return [texts[key] for key in keys]

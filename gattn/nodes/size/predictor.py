@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from pandas.util import hash_array
+from pandas.util import hash_pandas_object
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
@@ -558,8 +558,10 @@ def _pool(
 
 def _name_hashes(graph: AttributedGraph) -> NDArray[np.uint64]:
     """Return a 64-bit hash [n] of the name of each node."""
-    names = np.array([str(name) for name in graph.names], dtype=object)
-    return hash_array(names, categorize=False)
+    names = pd.Series([str(name) for name in graph.names], dtype=object)
+    # The type of this function is unknown to type checkers.
+    hashes = cast("Any", hash_pandas_object)(names, index=False, categorize=False)
+    return hashes.to_numpy(np.uint64)
 
 
 def _fingerprint(graph: AttributedGraph, hashes: NDArray[np.uint64]) -> str:
