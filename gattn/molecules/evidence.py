@@ -18,16 +18,16 @@ from gattn.molecules.stacking import fit_mixture, varied
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = ["Evidence", "left_out_of_kernel", "part_weights"]
+__all__ = ["Evidence", "left_out_of_kernel", "network_prior", "part_weights"]
 
 ROWS = 1000
 """Maximum number of training molecules that are predicted by models that were not trained on
 them.
 """
-FOREST, NETWORK = 0.4, 0.0
-"""Prior weights: FOREST is the weight of the forest relative to the Gaussian process, and
-NETWORK is the weight of the network relative to both.
-"""
+FOREST = 0.4
+"""Prior weight of the forest relative to the Gaussian process."""
+SLOPE, SIMILAR, MOST = 6.0, 0.62, 0.4
+"""Constants of :func:`network_prior`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,9 +77,33 @@ def left_out_of_kernel(
     return result, kernel.predict(val)[0]
 
 
+def network_prior(similarities: Tensor) -> float:
+    r"""Return the prior weight of the network, relative to the Gaussian process and the forest.
+
+    .. math:: w_0 = \min(0.4, \max(0, 6\, (0.62 - \bar s)))
+
+    :math:`\bar s` is the mean similarity of the validation molecules to the nearest training
+    molecule. In sets of analogues, the nearest molecules predict a molecule better than a network
+    does; in sets of different molecules, a network adds what fingerprints do not describe.
+
+    Args:
+        similarities: [m] Tanimoto similarities in 0..1.
+
+    Returns:
+        The weight; half of its maximum if m is 0.
+
+    Example:
+        >>> round(network_prior(torch.tensor([0.5, 0.7])), 2), network_prior(torch.ones(3))
+        (0.12, 0.0)
+    """
+    if not len(similarities):
+        return MOST / 2
+    return min(MOST, max(0.0, SLOPE * (SIMILAR - float(similarities.double().mean()))))
+
+
 def part_weights(
     evidence: Evidence, network: Tensor, y_val: Tensor, rows: Tensor, scale: Tensor,
-    factors: tuple[Tensor, Tensor] | None, clipped: Callable[[Tensor], Tensor],
+    prior: float, factors: tuple[Tensor, Tensor] | None, clipped: Callable[[Tensor], Tensor],
 ) -> Tensor:  # fmt: skip
     """Fit the weights of the network, the Gaussian process and the forest.
 
@@ -93,6 +117,7 @@ def part_weights(
         y_val: [m, t] labels of the validation molecules; NaN for missing ones.
         rows: [m] bool, the validation molecules to use.
         scale: [t] units of the targets, by which errors are divided.
+        prior: prior weight of the network.
         factors: [n, t] and [m, t] weights of the squared errors; None for ones.
         clipped: converts predictions of the Gaussian process and the forest to probabilities, if
             the targets are classes.
@@ -116,7 +141,7 @@ def part_weights(
         combined = torch.lerp(combined, clipped(evidence.forest_val.mean)[rows], share)
     first, second = (_errors(each, y_val, scale) for each in (combined, network))
     by_label = None if factors is None else factors[1][rows].flatten()
-    weight = fit_mixture(first, second, NETWORK, factors=by_label)
+    weight = fit_mixture(first, second, prior, factors=by_label)
     rest = 1 - weight
     parts = [weight, rest * (1 - share), *([rest * share] if has_forest else [])]
     return torch.tensor(parts, dtype=torch.float64)

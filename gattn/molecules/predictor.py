@@ -15,7 +15,7 @@ from gattn.data.molecules.features import FEATURISER
 from gattn.data.splits import number_groups
 from gattn.molecules.auxiliary import descriptor_targets
 from gattn.molecules.classes import class_softmax, normalised
-from gattn.molecules.evidence import Evidence, left_out_of_kernel, part_weights
+from gattn.molecules.evidence import Evidence, left_out_of_kernel, network_prior, part_weights
 from gattn.molecules.folds import assign_folds
 from gattn.molecules.forest import Forest, forest_obstacle
 from gattn.molecules.gaussian_process import FARTHEST, GaussianProcess, draw
@@ -391,6 +391,9 @@ class MoleculePredictor:
         if self.kernel is not None:
             left_out = self._leave_out(val, kernel_index, group, folds)
 
+        similarities = self._similarity(val)
+        prior = network_prior(similarities)
+
         def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
             """Fit the weights of the components and the coefficients of the error variance to
             the molecules at ``rows``.
@@ -399,8 +402,8 @@ class MoleculePredictor:
             weights = torch.ones(1).double()
             if evidence is not None:
                 weights = part_weights(
-                    evidence, members.mean(0), y_val, rows, self._tensors["scale"], factors,
-                    self._probabilities,
+                    evidence, members.mean(0), y_val, rows, self._tensors["scale"], prior,
+                    factors, self._probabilities,
                 )  # fmt: skip
             if not regression:
                 return weights, torch.ones(0)
@@ -421,7 +424,7 @@ class MoleculePredictor:
                 coefficients = coefficients.where(measured, chosen[1])
                 std[inside] = predicted_std(sources[:, inside], coefficients)
         named = dict(zip(self._names, parts))
-        validation = Prediction(mean, std, named, members, self._similarity(val))
+        validation = Prediction(mean, std, named, members, similarities)
         self.validation = self._in_target_units(validation)
 
     def _parts_and_error_inputs(

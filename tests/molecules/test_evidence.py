@@ -6,7 +6,7 @@ from torch import Tensor
 
 pytest.importorskip("rdkit")
 
-from gattn.molecules.evidence import Evidence, left_out_of_kernel, part_weights
+from gattn.molecules.evidence import Evidence, left_out_of_kernel, network_prior, part_weights
 from gattn.molecules.forest import OutOfBag
 from gattn.molecules.gaussian_process import GaussianProcess
 from tests.molecules.test_predictor import chains_and_targets, fitted
@@ -29,7 +29,7 @@ def weights_of(
     evidence = Evidence(with_error(y, kernel), with_error(y_val, kernel), *trees, y)
     every = torch.ones(val, dtype=torch.bool)
     out = with_error(y_val, network)
-    weights = part_weights(evidence, out, y_val, every, torch.ones(1), None, lambda mean: mean)
+    weights = part_weights(evidence, out, y_val, every, torch.ones(1), 0.0, None, lambda mean: mean)
     assert weights.sum() == pytest.approx(1)
     return weights.tolist()
 
@@ -48,8 +48,16 @@ def test_without_validation_labels_the_weights_are_the_prior() -> None:
                         torch.zeros(3, 1))  # fmt: skip
     nothing = torch.full((3, 1), torch.nan)
     every = torch.ones(3, dtype=torch.bool)
-    weights = part_weights(evidence, nothing, nothing, every, torch.ones(1), None, lambda m: m)
-    assert weights.tolist() == pytest.approx([0.0, 1.0])
+    weights = part_weights(evidence, nothing, nothing, every, torch.ones(1), 0.3, None, lambda m: m)
+    assert weights.tolist() == pytest.approx([0.3, 0.7])
+
+
+def test_the_prior_weight_of_the_network_falls_with_the_similarity() -> None:
+    values = [
+        network_prior(torch.full((5,), s).double()) for s in (0.0, 0.55, 0.58, 0.6, 0.62, 1.0)
+    ]
+    assert values == pytest.approx([0.4, 0.4, 0.24, 0.12, 0.0, 0.0])
+    assert network_prior(torch.empty(0)) == 0.2
 
 
 def test_training_molecules_are_predicted_without_their_groups() -> None:
