@@ -123,8 +123,8 @@ def test_what_is_required_is_imported_and_extras_are_not_required() -> None:
     assert names == {"torch", "torch-geometric", "numpy", "tomli"}
     extras = settings["optional-dependencies"]
     assert set(extras) == {
-        "draw", "gpu", "molecules", "networkx", "nodes", "partition", "ray", "scipy",
-        "serve", "tune",
+        "draw", "export", "gpu", "molecules", "networkx", "nodes", "partition", "ray",
+        "scipy", "serve", "tune",
     }  # fmt: skip
     source = "".join(path.read_text("utf-8") for path in (ROOT / "gattn").rglob("*.py"))
     for extra in ("molecules", "networkx"):

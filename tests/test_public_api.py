@@ -37,7 +37,8 @@ PUBLIC = {
         from_networkx grid grid_offsets in_subgraph knn pack pooling_graph radius to_networkx unpack
         virtual_node window_offsets""",
     "gattn.models": """AttentiveFP GAT Polynormer SGFormer layerwise_inference""",
-    "gattn.molecules": """MoleculeClassifier MoleculeRegressor MoleculeSettings""",
+    "gattn.molecules": """
+        AtomClassifier AtomRegressor MoleculeClassifier MoleculeRegressor MoleculeSettings""",
     "gattn.links": """LinkPredictor LinkSettings""",
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """

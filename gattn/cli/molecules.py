@@ -303,6 +303,7 @@ def evaluate(
 
 
 @app.command()
+@with_settings(RunSettings, only=("threads",))
 def export(
     run: Annotated[
         Path,
@@ -312,6 +313,8 @@ def export(
         ),
     ],
     out: Annotated[Path, Option(help="New folder for the exported model.")],
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Write a model to files with which it predicts without gattn and PyTorch: ONNX, arrays and a
     program.
@@ -321,7 +324,7 @@ def export(
     """
     from gattn.molecules.export.folder import export_model
 
-    exported = export_model(run, out)
+    exported = export_model(run, out, **settings)
     megabytes = sum(exported.files.values()) / 1e6
     say(
         f"{out}: {', '.join(exported.files)} ({megabytes:.1f} MB); largest difference from predict "

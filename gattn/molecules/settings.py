@@ -152,7 +152,8 @@ class MoleculeSettings(TrainingSettings):
             ge=0,
             description="Weight of RDKit's descriptors, such as logP and the polar surface, as "
             "additional targets of the networks, relative to that of the targets. 0 trains the "
-            "networks on the targets alone, which was better on the tables that were measured.",
+            "networks on the targets alone. In a comparison with one seed, the weight 0 gave lower "
+            "errors on FreeSolv and ESOL, and a higher error on CHEMBL2321810.",
         ),
     ] = 0.0
     kernel_rows: Annotated[

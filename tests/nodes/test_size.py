@@ -163,10 +163,13 @@ def test_a_small_budget_samples_and_says_so(tmp_path):
     assert metrics["size"]["budget_bytes"] == 1_000_000
     assert lines[0].startswith("Neighbours are sampled in training: the whole graph needs about")
     text = " ".join(lines)
-    assert "left out when neighbours are sampled: trees and closed_form" in text
+    omitted = "trees, closed_form and consistent"
+    assert f"left out when neighbours are sampled: {omitted}" in text
+    assert "factors that correct the frequencies of the classes are also left out" in text
     page = (folder / "report.html").read_text("utf-8")
     assert "on samples of the neighbours of each node" in page
-    assert "trees and closed_form" in page
+    assert omitted in page
+    assert "frequencies of the classes are also left out" in page
     assert set(metrics["components"]) == {
         *("constant", "columns", "neighbours", "labels", "propagation", "gat", "smoothed")
     }

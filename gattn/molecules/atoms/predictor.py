@@ -174,7 +174,7 @@ class AtomPredictor:
         """Predict molecules, their atoms and bonds; empty inputs give empty values."""
         arrays = inputs.molecules.arrays
         ptr, codes = pointers(arrays), environment_codes(arrays)
-        members = self._ask(inputs)
+        members = self._predict_networks(inputs)
         attention = {kind: values.mean(0) for kind, values in members.items()}
         parts: dict[str, Mapping[str, Tensor]] = {"attention": attention}
         radius: dict[str, Tensor] = {}
@@ -193,7 +193,7 @@ class AtomPredictor:
             weights = self._tensors.get(f"weights.{i}", torch.tensor([1.0, 0.0]).double())
             mean[kind][:, column] = torch.einsum("prd,p->rd", stacked, weights)
             if self.task == "regression":
-                sources = self._sources(kind, column, stacked, members[kind], of_environments)
+                sources = self._error_inputs(kind, column, stacked, members[kind], of_environments)
                 shape = (len(sources), 1)
                 spread = self._tensors.get(f"spread.{i}", torch.ones(shape).double())
                 std[kind][:, column] = predicted_std(sources, spread)[:, 0]
@@ -255,7 +255,7 @@ class AtomPredictor:
                 f"these tensors and values are not the state of a model: {error}"
             ) from error
 
-    def _ask(self, inputs: MoleculeInputs) -> dict[str, Tensor]:
+    def _predict_networks(self, inputs: MoleculeInputs) -> dict[str, Tensor]:
         """Return the predictions of K networks, [K, r, t, d] float64, as a dictionary by kind."""
         pieces: dict[str, list[Tensor]] = {kind: [] for kind in self.targets.kinds}
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
@@ -291,7 +291,7 @@ class AtomPredictor:
         beyond = torch.arange(raw.shape[-1]) >= counts[:, None]
         return raw.masked_fill(beyond, NEVER).softmax(-1)
 
-    def _sources(
+    def _error_inputs(
         self, kind: str, column: int, stacked: Tensor, members: Tensor,
         of_environments: Mapping[str, tuple[Tensor, Tensor]],
     ) -> Tensor:  # fmt: skip
@@ -311,7 +311,7 @@ class AtomPredictor:
         intervals.
         """
         first = self.predict(val.inputs)
-        members = self._ask(val.inputs)
+        members = self._predict_networks(val.inputs)
         codes = environment_codes(val.inputs.molecules.arrays)
         of_environments = {k: means.predict(codes[k])[:2] for k, means in self.environments.items()}
         stacked_model = self.settings.model == "stacked"
@@ -325,7 +325,7 @@ class AtomPredictor:
             self._tensors[f"weights.{i}"] = weights
             if self.task == "regression":
                 mean = torch.einsum("prd,p->rd", stacked, weights)
-                sources = self._sources(kind, column, stacked, members[kind], of_environments)
+                sources = self._error_inputs(kind, column, stacked, members[kind], of_environments)
                 self._tensors[f"spread.{i}"] = fit_spread(sources, labels - mean)
         self.validation = self.predict(val.inputs)
         if self.task != "regression":

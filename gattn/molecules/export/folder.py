@@ -69,7 +69,7 @@ class Exported(NamedTuple):
     difference: float
 
 
-def export_model(run: str | Path, out: str | Path) -> Exported:
+def export_model(run: str | Path, out: str | Path, *, threads: int = 0) -> Exported:
     """Write a trained model to a folder in which ``predict.py`` predicts without gattn.
 
     The folder contains ``network.onnx`` (the networks, if the model has any), ``arrays.npz``,
@@ -80,6 +80,8 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
     Args:
         run: the folder of a trained model, or the name of a model of gattn.
         out: the folder to write, which must not exist.
+        threads: number of threads inside one operator of the comparison with the files; 0 to
+            choose it from the size of a batch.
 
     Returns:
         The files, and the largest difference of the predictions.
@@ -95,6 +97,7 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
     _check(run, model)
     names = smiles_columns(card, None, model.molecules_per_row)
     predictor = model.predictor_
+    predictor.threads = threads
     with new_folder(out) as folder:
         if predictor.networks:
             rows, columns = _examples(model)
