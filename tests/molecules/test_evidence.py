@@ -53,9 +53,8 @@ def test_without_validation_labels_the_weights_are_the_prior() -> None:
 
 
 def test_the_prior_weight_of_the_network_falls_with_the_similarity() -> None:
-    values = [
-        network_prior(torch.full((5,), s).double()) for s in (0.0, 0.55, 0.58, 0.6, 0.62, 1.0)
-    ]
+    similarities = (0.0, 0.55, 0.58, 0.6, 0.62, 1.0)
+    values = [network_prior(torch.full((5,), s, dtype=torch.float64)) for s in similarities]
     assert values == pytest.approx([0.4, 0.4, 0.24, 0.12, 0.0, 0.0])
     assert network_prior(torch.empty(0)) == 0.2
 
