@@ -150,7 +150,8 @@ class Forest:
         first, total = len(train), len(train) + len(val)
         order = np.sort(generator.permutation(total)[:MOST])
         mean, scale = moments(y[:first])
-        scaled = ((y - mean) / scale).numpy()
+        # Rounded to float32, the labels and hence the splits do not depend on the target's unit.
+        scaled = ((y - mean) / scale).float().double().numpy()
         some = train[torch.from_numpy(order[order < first])]
         others = val[torch.from_numpy(order[order >= first] - first)]
         columns = ((some.counts > 0).sum(0) >= LEAST).nonzero()[:, 0]

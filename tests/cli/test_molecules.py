@@ -33,8 +33,9 @@ def test_a_run_holds_what_it_should(folder):
     assert "A prediction is" not in page
     stacked = (folder / "numbers" / "report.html").read_text("utf-8")
     assert "on which the epoch was chosen" in stacked
-    assert "% attention and" in stacked
-    assert "% a Gaussian process on fingerprints and descriptors" in stacked
+    assert "% attention, " in stacked
+    assert "% a Gaussian process on fingerprints and descriptors and " in stacked
+    assert "% a forest of trees on fingerprints and descriptors; these weights" in stacked
     left_out = read_rows(folder / "numbers" / "left_out.csv")
     assert [(row["row"], row["line"]) for row in left_out] == [("80", "82"), ("82", "84")]
     assert left_out[1]["reason"] == "y must be a number or empty; it is 'high'"

@@ -244,7 +244,7 @@ def test_predictions_of_the_same_and_of_another_graph(tmp_path, suffix):
     other = write(tmp_path / "other", *class_network(150, seed=1))
     table, lines = predict(other, "other")
     assert "parts of the model that read labels are not used" in lines
-    assert table[columns].sum(1).to_numpy() == pytest.approx(1, abs=1e-4)
+    assert table[columns].sum(axis=1).to_numpy() == pytest.approx(1, abs=1e-4)
 
 
 def reading(nodes):
@@ -278,7 +278,7 @@ def test_nodes_without_columns_and_without_edges(tmp_path):
     folder, _, lines = sampled_run(tmp_path, paths, split="random", runs=2)
     assert any("1 node without an edge" in line for line in lines)
     assert len(pd.read_csv(folder / "runs.csv")) == 2
-    assert pd.read_parquet(folder / "predictions.parquet").iloc[:, -3:].notna().all(None)
+    assert pd.read_parquet(folder / "predictions.parquet").iloc[:, -3:].notna().all(axis=None)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,11 +34,13 @@ SMOOTHING_STEPS, SMOOTHING_RESTART = 5, 0.2
 class Scratch:
     """Folder of temporary files with arrays, which the system may remove from memory.
 
-    The folder is deleted with the object.
+    The folder is deleted with the object, or at the end of the program.
     """
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="gattn-")
+        self._folder = Path(tempfile.mkdtemp(prefix="gattn-"))
+        # A TemporaryDirectory that is deleted with its object emits a ResourceWarning.
+        weakref.finalize(self, shutil.rmtree, self._folder)
         self._count = 0
 
     def array(self, rows: int, columns: int) -> NDArray[np.float32]:
@@ -44,7 +48,7 @@ class Scratch:
         if 4 * rows * columns <= IN_MEMORY:
             return np.empty((rows, columns), np.float32)
         self._count += 1
-        path = Path(self._folder.name) / f"{self._count}.bin"
+        path = self._folder / f"{self._count}.bin"
         return np.memmap(path, np.float32, "w+", shape=(rows, columns))
 
 
