@@ -14,7 +14,7 @@
 //   FIELD(double, negative_slope)   a setting
 //   FIELD(i64, heads)               a length
 //
-// GATTN_LAYOUT_FIELDS contains the layout of the edges, and GATTN_TERMS_FIELDS (edge_terms.h) the
+// GATTN_LAYOUT_FIELDS contains the layout of the edges, and GATTN_TERMS_FIELDS the
 // bias, the weights and the dropout. Softmax, the division of work by edges, hubs, dropout and the
 // sums are shared code; a family adds the score of a range of edges and its derivative.
 #pragma once
