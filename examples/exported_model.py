@@ -23,15 +23,18 @@ NEW = ["CCCCCO", "OCc1ccccc1", "C1CC"]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     parser.add_argument("--epochs", type=int, default=20, help="epochs of the training")
     parser.add_argument("--ensemble", type=int, default=1, help="number of networks")
+    parser.add_argument("--width", type=int, default=32, help="channels of the network")
     options = parser.parse_args()
     ends = ("O", "N", "Cl", "c1ccccc1")
     smiles = ["C" * n + end for n, end in itertools.product(range(1, 11), ends)]
     sizes = [float(n + 6 * (end == ends[-1])) for n, end in itertools.product(range(1, 11), ends)]
     model = MoleculeRegressor(
-        epochs=options.epochs, ensemble=options.ensemble, width=32, heads=4, layers=2
+        epochs=options.epochs, ensemble=options.ensemble, width=options.width, heads=4, layers=2
     ).fit(smiles, sizes)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)

@@ -25,7 +25,7 @@ def test_networks_have_the_requested_sizes(tmp_path, texts):
 
 
 def test_the_peak_of_all_processes_is_measured(monkeypatch):
-    child = "x = bytes(200_000_000); import time; time.sleep(1)"
+    child = "x = b'1' * 200_000_000; import time; time.sleep(1)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     monkeypatch.setattr(huge, "COMMAND", [sys.executable, "-c", parent])
     used = huge.run_measured([])

@@ -9,8 +9,7 @@ import urllib.request
 
 import pytest
 
-from tests.cli.commands import run_command, runner
-from tests.cli.molecule_table import GP, ROWS
+from tests.cli.commands import runner
 
 
 @pytest.fixture
@@ -31,18 +30,7 @@ def test_errors_are_one_line(serve, folders, tmp_path):
         port = other.getsockname()[1]
         code, message = serve(folders["classes"], "--port", port)
     assert code == 2
-    assert "cannot be used: Address already in use; choose another --port" in message
-
-
-def test_a_model_with_descriptor_columns_is_refused(serve, monkeypatch, tmp_path):
-    data, run = tmp_path / "data.csv", tmp_path / "run"
-    lines = [f"{smiles},{y},{len(smiles)}\n" for smiles, y, _ in ROWS]
-    data.write_text("smiles,y,T\n" + "".join(lines))
-    options = ["--target", "y", "--descriptors-columns", "T", *GP]
-    assert run_command(monkeypatch, "molecules", "train", data, *options, "--out", run) == 0
-    code, message = serve(run, "--port", 0)
-    assert code == 2
-    assert "cannot be served, because its model reads the descriptor columns T" in message
+    assert f"127.0.0.1:{port} is used by another program: choose another --port" in message
 
 
 def test_a_missing_package_is_named_with_the_extra(serve, folders, monkeypatch):
