@@ -112,6 +112,71 @@ def test_many_lists_of_a_wrong_length_are_an_error(gattn, tmp_path):
     assert "4 of 52 rows have lists that cannot be used, the first is row 48 (line 50)" in text
 
 
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("[inf, 0, 0]", "mass: value 1 must be finite; it is 'inf'"),
+        ("[0, 1e300, 0]", "mass: value 2 must be finite; it is 1e+300, beyond float32"),
+        ("[0, 0, 1e999]", "mass: value 3 must be finite; it is 'inf'"),
+        ("['<2', 1, 1]", "mass: value 1 is the limit '<2': --loss-function bounded-mse reads"),
+    ],
+)
+def test_a_value_that_selects_labels_is_an_error_with_its_line(gattn, tmp_path, cell, reason):
+    table = write_table(tmp_path / "table.csv", [["CCO", 1, cell, "", ""]])
+    options = ["--atom-target", "mass", *NETWORK]
+    code, text = gattn("train", table, *options, "--out", tmp_path / "run")
+    text = " ".join(text.split())
+    assert code != 0
+    assert reason in text
+    assert "in line 50; correct it, or leave the row out with --skip-bad-labels" in text
+    code, text = gattn("train", table, *options, "--skip-bad-labels", "--out", tmp_path / "run")
+    assert code == 0, text
+    (row,) = read_rows(tmp_path / "run" / "left_out.csv")
+    assert row["line"] == "50"
+    assert row["reason"].startswith(reason)
+
+
+def test_texts_and_booleans_among_numbers_leave_out_their_row(gattn, tmp_path):
+    bad = [["CCO", 1, '["1.5", "x", 2]', "", ""], ["CCN", 1, "[true, false, 1.5]", "", ""]]
+    options = ["--atom-target", "mass", *NETWORK]
+    table = write_table(tmp_path / "table.csv", bad)
+    code, text = gattn("train", table, *options, "--out", tmp_path / "run")
+    assert code == 0, text
+    assert [row["reason"] for row in read_rows(tmp_path / "run" / "left_out.csv")] == [
+        "mass: value 2 must be a number or null; it is 'x'",
+        "mass: value 1 must be a number; it is true, which --task classification reads",
+    ]
+    code, text = gattn("evaluate", tmp_path / "run", table, "--out", tmp_path / "measured")
+    assert "2 rows cannot be read" in " ".join(text.split())
+    table = write_table(tmp_path / "more.csv", bad * 2)
+    code, text = gattn("train", table, *options, "--out", tmp_path / "none")
+    assert code != 0
+    text = " ".join(text.split())
+    assert "4 of 52 rows have lists that cannot be used, the first is row 48 (line 50)" in text
+    code, text = gattn("train", table, *options, "--skip-bad-labels", "--out", tmp_path / "all")
+    assert code == 0, text
+    assert len(read_rows(tmp_path / "all" / "left_out.csv")) == 4
+
+
+def test_booleans_are_two_classes_and_not_numbers(gattn, tmp_path):
+    table = tmp_path / "table.csv"
+    with table.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["smiles", "polar"])
+        for text in SMILES:
+            atoms = Chem.MolFromSmiles(text).GetAtoms()
+            rows.writerow([text, json.dumps([atom.GetSymbol() != "C" for atom in atoms])])
+    options = ["--atom-target", "polar", *NETWORK]
+    code, text = gattn("train", table, *options, "--task", "regression", "--out", tmp_path / "no")
+    assert code != 0
+    assert "polar must have numbers; it has False" in " ".join(text.split())
+    code, text = gattn("train", table, *options, "--out", tmp_path / "run")
+    assert code == 0, text
+    code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
+    assert code == 0, text
+    assert set(read_list(read_rows(tmp_path / "out.csv")[8]["polar_prediction"])) == {0, 1}
+
+
 def test_classes_of_atoms_and_folds(gattn, tmp_path):
     table = write_table(tmp_path / "table.csv")
     code, text = gattn(

@@ -14,6 +14,7 @@ from gattn.data import BadRow, MoleculeError, random_split
 from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.arrays import as_texts
 from gattn.molecules.atoms.entries import find_entries
+from gattn.molecules.atoms.faults import without_faults
 from gattn.molecules.atoms.labels import (
     AtomCells,
     Coding,
@@ -159,6 +160,8 @@ class AtomEstimator(FittedModel, Parameters):
         cache: str | os.PathLike[str] | None = None,
     ) -> LabelledAtoms:
         """Return the valid molecules that have a label; the labels are encoded as in training."""
+        if self.coding_.task == "regression":
+            cells = without_faults(cells, bounded=self.coding_.bounded)
         parsed = self.featurise(smiles, cache=cache)
         bad = [*bad_rows(smiles, parsed)]
         unread = {row.row for row in bad}
