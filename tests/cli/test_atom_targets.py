@@ -6,6 +6,7 @@ import json
 import pytest
 from rdkit import Chem
 
+from gattn.cli.console import show_metrics
 from gattn.molecules.atoms.lists import format_list, read_list
 from gattn.molecules.runs.config import override
 from gattn.molecules.runs.train import train_run
@@ -53,7 +54,7 @@ def trained(tmp_path_factory):
     return folder, "\n".join(notes)
 
 
-def test_training_writes_lists_and_a_report(trained):
+def test_training_writes_lists_and_a_report(trained, capsys):
     folder, notes = trained
     assert "2 rows left out" in notes
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
@@ -72,6 +73,15 @@ def test_training_writes_lists_and_a_report(trained):
         assert all(len(each) == count for each in lists)
         assert len(read_list(row["order_prediction"])) == count - 1
         assert float(row["weight_prediction"])
+    few = (
+        "5 validation molecules with a label of 'mass' are too few for this coverage, so its "
+        "intervals are infinite; with a --coverage of up to 0.83, they are finite"
+    )
+    assert metrics["intervals"]["calibration"] == {"weight": 5, "mass": 5, "order": 5}
+    show_metrics(metrics, "molecules")
+    assert few in " ".join(capsys.readouterr().out.split())
+    report = json.loads((folder / "run" / "report.json").read_text("utf-8"))
+    assert f"{few}." in [line for section in report["sections"] for line in section["text"]]
     page = (folder / "run" / "report.html").read_text("utf-8")
     assert "with the error of each atom" in page
     assert "a random atom or bond of a new molecule" in page
@@ -98,6 +108,7 @@ def test_evaluation_leaves_out_molecules_of_the_training(trained, gattn, tmp_pat
     table = write_table(tmp_path / "more.csv", smiles=[SMILES[0], "CCCCC(O)O", "OCCN", "NCCO"])
     code, text = gattn("evaluate", folder / "run", table, "--out", tmp_path / "measured")
     assert code == 0, text
+    assert "5 validation molecules with a label of 'order' are too few" in " ".join(text.split())
     metrics = json.loads((tmp_path / "measured" / "metrics.json").read_text())
     assert metrics["molecules"]["test"] in (3, 4)
     assert metrics["labels"]["mass"]["test"] >= 15
@@ -175,6 +186,21 @@ def test_booleans_are_two_classes_and_not_numbers(gattn, tmp_path):
     code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
     assert code == 0, text
     assert set(read_list(read_rows(tmp_path / "out.csv")[8]["polar_prediction"])) == {0, 1}
+
+
+def test_folds_name_the_runs_with_infinite_intervals(gattn, tmp_path):
+    table = write_table(tmp_path / "table.csv")
+    code, text = gattn(
+        "train", table, "--atom-target", "mass", "--folds", 2, "--out", tmp_path / "folds",
+        *NETWORK,
+    )  # fmt: skip
+    assert code == 0, text
+    line = (
+        "2 of 2 runs have infinite intervals, the first is fold-1: 4 validation molecules with a "
+        "label of 'mass' are too few for this coverage"
+    )
+    assert line in " ".join(text.split())
+    assert line in " ".join((tmp_path / "folds" / "report.json").read_text("utf-8").split())
 
 
 def test_classes_of_atoms_and_folds(gattn, tmp_path):

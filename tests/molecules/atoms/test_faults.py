@@ -42,7 +42,7 @@ def test_estimator_names_the_row_or_leaves_it_out():
     charges = [[0.1] * n + [-0.4] for n in range(1, 25)]
     charges[3][0] = 1e300
     small = {"epochs": 1, "width": 8, "heads": 1, "layers": 1}
-    with pytest.raises(MoleculeError, match="row 3.*value 1 must be finite; it is 1e"):
+    with pytest.raises(MoleculeError, match=r"row 3.*value 1 must be finite; it is 1e"):
         AtomRegressor(**small).fit(smiles, atoms={"charge": charges})
     model = AtomRegressor(on_error="skip", **small).fit(smiles, atoms={"charge": charges})
     assert [bad.row for bad in model.bad_] == [3]

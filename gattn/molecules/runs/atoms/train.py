@@ -123,7 +123,7 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
         )  # fmt: skip
         bad |= {row.row: row for row in source.bad}
         labelled = replace(labelled, bad=tuple(bad[row] for row in sorted(bad)))
-        counts = f"{source.name}: {len(labelled):,} molecules for {coding.task}"
+        counts = f"{source.name}: {plural(len(labelled), 'molecule')} for {coding.task}"
         if labelled.bad:
             counts += f"; {plural(len(labelled.bad), 'row')} left out, the first: {labelled.bad[0]}"
         self.log(counts)
