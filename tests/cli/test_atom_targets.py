@@ -245,7 +245,35 @@ def test_other_commands_name_the_kind_of_model(trained, gattn, tmp_path):
     assert "contains a model of atoms and bonds" in " ".join(text.split())
 
 
+def numbered(smiles):
+    """Return a SMILES whose heavy atoms have descending atom map numbers."""
+    molecule = Chem.MolFromSmiles(smiles)
+    for atom in molecule.GetAtoms():
+        atom.SetAtomMapNum(molecule.GetNumAtoms() - atom.GetIdx())
+    return Chem.MolToSmiles(molecule, canonical=False)
+
+
+def test_rows_without_an_order_by_map_numbers_are_left_out(gattn, tmp_path):
+    bad = ["CCO", "[CH3:1]C[OH:2]", "[CH3:1][CH2:1][OH:2]"]
+    rows = [[text, 1, "[1, 2, 3]", "", ""] for text in bad]
+    table = write_table(tmp_path / "table.csv", rows, smiles=list(map(numbered, SMILES)))
+    options = ["--atom-target", "mass", "--reorder-atoms", *NETWORK]
+    code, text = gattn("train", table, *options, "--out", tmp_path / "none")
+    assert code != 0
+    assert "3 of 51 rows have lists that cannot be used" in " ".join(text.split())
+    code, text = gattn("train", table, *options, "--skip-bad-labels", "--out", tmp_path / "run")
+    assert code == 0, text
+    reasons = [row["reason"] for row in read_rows(tmp_path / "run" / "left_out.csv")]
+    assert [reason.split(":")[0] for reason in reasons] == ["atom map numbers"] * 3
+    code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
+    assert code == 0, text
+    out = read_rows(tmp_path / "out.csv")
+    assert [row["error"] for row in out[48:]] == reasons
+    assert not any(row["error"] for row in out[:48])
+
+
 FEW = ["[H][H]", "O", "NO", "NO", "OO", "[CH2:3]=[O+:1][H:2]", "CCCO", "CN=O", "C#C", "C1CO1", "CF"]
+FEW = [text if "[" in text else numbered(text) for text in FEW]
 
 
 @pytest.mark.parametrize("kind", ["numbers", "limits", "two", "several"])

@@ -232,8 +232,10 @@ def _cell(values: Sequence[Any], kind: str, write: Any) -> str:
 
 
 def _is_list(reason: str, names: Sequence[str]) -> bool:
-    """Return True if a reason refers to a list of labels, with whose name it begins."""
-    return any(reason.startswith(f"{name}: ") for name in names)
+    """Return True if a reason refers to a list of labels, with whose name it begins, or to the
+    order of its values.
+    """
+    return any(reason.startswith(f"{name}: ") for name in (*names, "atom map numbers"))
 
 
 def _left_out(data: AtomData) -> Iterator[Sequence[object]]:
