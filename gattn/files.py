@@ -18,7 +18,8 @@ def reason(error: OSError) -> str:
     >>> reason(OSError("the disk is read-only"))
     'the disk is read-only'
     """
-    cause = getattr(error, "reason", None)  # of an error of urllib
+    # URLError of urllib stores its cause in the attribute reason.
+    cause = getattr(error, "reason", None)
     if isinstance(cause, OSError):
         return reason(cause)
     if not error.strerror:

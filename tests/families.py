@@ -1,8 +1,8 @@
 """The table of score families that the generic tests use.
 
-Those of ``tests/ops`` that ask for an ``operator`` or an ``attention``, those of the Triton
-kernels, the theorem and the check of memory draw on it. Scores are written down here once more,
-from the paper and not from the code under test.
+The tests of ``tests/ops`` with a fixture ``operator`` or ``attention``, the tests of the Triton
+kernels, of the theorem and of memory use it. Each score is written here independently of the code
+under test, from its paper.
 """
 
 from __future__ import annotations

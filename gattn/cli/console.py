@@ -27,8 +27,10 @@ __all__ = ["counted", "rated", "say", "show_metrics", "show_repeats", "show_runs
 PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
 NOISE = (
-    "The model is no better than a constant: the data do not predict the labels.",
-    "The model is no better than a random order: the data do not predict the links.",
+    "On the test part, the model is not significantly better than a constant: the data may not "
+    "predict the labels.",
+    "On the test part, the model is not significantly better than a random order: the data may "
+    "not predict the links.",
 )
 """Messages for a model of node labels or of links that is not better than chance."""
 MAX_TARGET_LINES = 5

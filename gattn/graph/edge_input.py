@@ -66,7 +66,8 @@ def _from_pairs(edges: Tensor) -> tuple[Tensor, Tensor, tuple[int, int] | None]:
         raise TypeError(f"edge_index must be int32 or int64; got {edges.dtype}")
     stored_size = None
     sparse_size: Any = getattr(edges, "sparse_size", None)
-    # Only PyG's EdgeIndex has this method. Its rows are sources.
+    # Only PyG's EdgeIndex has the method sparse_size. It returns the number of sources and the
+    # number of destinations.
     if sparse_size is not None:
         rows, cols = sparse_size()
         stored_size = (rows, cols) if rows is not None and cols is not None else None

@@ -116,7 +116,7 @@ def part_weights(
         network: [m, t] predictions of the validation molecules by the networks.
         y_val: [m, t] labels of the validation molecules; NaN for missing ones.
         rows: [m] bool, the validation molecules to use.
-        scale: [t] units of the targets, by which errors are divided.
+        scale: [t] scale of each target, by which its errors are divided.
         prior: prior weight of the network.
         factors: [n, t] and [m, t] weights of the squared errors; None for ones.
         clipped: converts predictions of the Gaussian process and the forest to probabilities, if
@@ -148,8 +148,10 @@ def part_weights(
 
 
 def _errors(predicted: Tensor, y: Tensor, scale: Tensor) -> Tensor:
-    """Return the errors in units of the targets, [k t]. They are NaN for missing labels, and for
-    targets with equal labels, which cannot rank the components.
+    """Return the errors divided by the scale of each target, flattened to [k t].
+
+    They are NaN for missing labels. They are also NaN for a target whose labels are all equal,
+    because it does not show which component is better.
     """
     errors = (predicted - y) / scale
     return errors.masked_fill(~varied(y), torch.nan).flatten() if len(y) else errors.flatten()

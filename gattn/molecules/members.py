@@ -112,7 +112,7 @@ class MoleculeBatches:
             self.targets = torch.cat([single, column], 2)
 
     def with_auxiliary(self, values: Tensor) -> MoleculeBatches:
-        """Return a data set in which the networks have additional targets, [k, a]."""
+        """Return a copy of this data set with additional targets [k, a] for the networks."""
         added = copy.copy(self)
         columns = values if self.targets.dim() == 2 else values[..., None]
         if self.targets.dim() > 2:

@@ -116,8 +116,8 @@ def open_tables(
 
 
 def read_times(cells: Sequence[str]) -> np.ndarray:
-    """Convert the cells of a time column to numbers, [n] float64, with NaN for cells that are no
-    times.
+    """Convert the cells of a time column to numbers, [n] float64; NaN for cells that contain no
+    date or number.
 
     If most cells are numbers, such as years, they are read as numbers, otherwise as dates of ISO
     8601, in days since 1970.

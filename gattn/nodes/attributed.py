@@ -441,7 +441,10 @@ def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
 
 
 def compacted(graph: AttributedGraph) -> AttributedGraph:
-    """Return the graph with compact edges; the edge columns are left out."""
+    """Convert the edges of a graph to int32, sorted by destination and without repetitions.
+
+    The edge columns are left out; see ``AttributedGraph.compact``.
+    """
     if graph.compact:
         return graph
     pairs, edges, notes = graph.arcs, graph.edge_table, list(graph.notes)

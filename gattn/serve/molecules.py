@@ -311,7 +311,9 @@ def explain_molecule(
 
 
 def first_explanation(model: MoleculeModel) -> None:
-    """Explain a small row, so that the modules are imported before the first request."""
+    """Explain one small molecule at the start of the server, so that the first request does not
+    wait for imports.
+    """
     values = (0.0,) * len(model.descriptors_columns_)
     explain_molecule(model, Question(model.row_format.example, values), "", 0, 0.9)
 

@@ -136,8 +136,8 @@ class _Level(NamedTuple):
 
 
 def _pairs(edges: Any, over: Graph, max_length: int) -> tuple[Graph, Tensor, Tensor]:
-    """Return the graph of ``edges``, the distinct node pairs in ``over``, and the index of each
-    edge's pair.
+    """Return ``edges`` as a graph, the distinct (source, destination) pairs of ``over`` as integer
+    codes, and for each edge of ``over`` the index of its pair.
     """
     check_count("max_length", max_length)
     check_graph("over", over)

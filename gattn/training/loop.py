@@ -299,8 +299,8 @@ class _Training:
         if self.processes.size > 1:
             for gradient in self.optimizer.gradients:
                 dist.all_reduce(gradient)
-        # GradScaler accepts this optimizer, because its vectors have the format of torch's
-        # optimizers.
+        # GradScaler accepts this optimizer, because it has the attribute param_groups in the format
+        # of torch's optimizers.
         optimizer: Any = self.optimizer
         if self.settings.gradient_clip:
             self.scaler.unscale_(optimizer)

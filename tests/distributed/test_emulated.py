@@ -101,10 +101,10 @@ def test_functions_take_a_part():
     bias, of_edge = torch.randn(EDGES, 1).double(), torch.rand(EDGES).double()
     calls = {
         "dot": lambda i, e, g: functional.dot_product_attention(q[i], k[i], v[i], g),
-        "mlp": lambda i, e, g: functional.gatv2_attention(
+        "gatv2": lambda i, e, g: functional.gatv2_attention(
             q[i], k[i], v[i], weight, g, attn_bias=bias[e], edge_weight=of_edge[e]
         ),
-        "additive": lambda i, e, g: functional.gat_attention(
+        "gat": lambda i, e, g: functional.gat_attention(
             q[i, :, 0], k[i, :, 0], v[i], g, edge_score=score[e]
         ),
         "aggregate": lambda i, e, g: functional.aggregate(score[e], v[i], g),
@@ -113,8 +113,8 @@ def test_functions_take_a_part():
         "edge_softmax": lambda i, e, g: functional.edge_softmax(score[e], g),
         "edge_dot": lambda i, e, g: functional.edge_dot(q[i], k[i], g),
         "dot weights": lambda i, e, g: functional.dot_product_attention_weights(q[i], k[i], g),
-        "mlp weights": lambda i, e, g: functional.gatv2_attention_weights(q[i], k[i], weight, g),
-        "additive weights": lambda i, e, g: functional.gat_attention_weights(
+        "gatv2 weights": lambda i, e, g: functional.gatv2_attention_weights(q[i], k[i], weight, g),
+        "gat weights": lambda i, e, g: functional.gat_attention_weights(
             q[i, :, 0], k[i, :, 0], g
         ),
     }

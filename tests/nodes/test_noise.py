@@ -24,7 +24,7 @@ def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path):
     assert metrics["noise"]
     assert set(metrics["components"]) >= {"constant", "columns", "labels", "closed_form", "gat"}
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
-    assert "no better than a constant" in page
+    assert "not significantly better than a constant" in page
     assert "Components" in page
     assert {path.suffix for path in (tmp_path / "run").rglob("*") if path.is_file()} <= {
         ".csv", ".html", ".json", ".png", ".safetensors", ".svg", ".toml",

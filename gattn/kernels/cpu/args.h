@@ -6,7 +6,17 @@
 //
 // The table contains the names and kinds of the fields. Python packs the values in this order: 8
 // bytes for each field, 16 for Rows, so that the struct has no padding. Absent tensors are null
-// pointers.
+// pointers. A field has the name that the Family in Python declares; a name that exists only on one
+// side is an error.
+//
+//   FIELD(Rows, value)              an input with one row per node or edge
+//   FIELD(void*, out)               an output
+//   FIELD(double, negative_slope)   a setting
+//   FIELD(i64, heads)               a length
+//
+// GATTN_LAYOUT_FIELDS contains the layout of the edges, and GATTN_TERMS_FIELDS the
+// bias, the weights and the dropout. Softmax, the division of work by edges, hubs, dropout and the
+// sums are shared code; a family adds the score of a range of edges and its derivative.
 #pragma once
 
 #include <cstdint>

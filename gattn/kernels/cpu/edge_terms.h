@@ -63,8 +63,8 @@ template <class T, class I> struct EdgeRows {
     if (from) rows.resize(window * width);
   }
 
-  // Return the rows of `count` consecutive edges of the pass, from step `at` on. They are valid
-  // until the next call.
+  // Return the values of the edges at the positions at to at + count - 1, in the order in which the
+  // pass visits the edges. The pointer is valid until the next call.
   T* of(i64 at, i64 count) {
     if (at < first || at + count > last) load_window(at, count);
     used = at + count;

@@ -179,7 +179,8 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
     }
   }
 
-  // Transpose the weights of the forward pass, and fold the vectors of edges and queries.
+  // Transpose the weights for the forward pass. Multiply the attention vectors of the edges and the
+  // queries by their projections in advance, so that one product with the raw features is enough.
   void prepare() {
     const i64 square = d * d;
     transposed_ = scratch<A>(fa * d + (layers + 3) * square + all_inputs * d + d * t);

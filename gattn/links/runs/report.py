@@ -87,7 +87,10 @@ def _components(run: LinkRun) -> Section:
         "validation part. The weights depend on the units of the scores.",
     )
     if run.metrics["noise"]:
-        text += ("It is no better than a random order: the data do not predict the links.",)
+        text += (
+            "On the test part, it is not significantly better than a random order: the data may "
+            "not predict the links.",
+        )
     columns = "component", "weight", *(METRICS[metric] for metric in names)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
 

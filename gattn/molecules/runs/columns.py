@@ -38,10 +38,9 @@ def prediction_columns(estimator: MoleculeModel) -> list[str]:
         ``probability`` of class 1 (``probability_NAME`` if the second class is called NAME),
         ``std`` of the probability, and ``set``, the classes that cannot be excluded. For several
         classes there is a column ``probability_NAME`` for each class, and ``std`` is that of the
-        predicted class's probability. The last
-        column is ``similarity``, the
-        Tanimoto similarity on Morgan bits to the most similar molecule of the training and
-        validation parts (of :attr:`MoleculePredictor.validation`, of the training part alone).
+        predicted class's probability. The last column is ``similarity``, the Tanimoto similarity on
+        Morgan bits to the most similar molecule of the training and validation parts. In
+        :attr:`MoleculePredictor.validation`, it is the similarity to the training part alone.
     """
     names = target_columns(estimator)
     if len(names) == 1:

@@ -99,7 +99,10 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
         for metric, reason in undefined(estimator, y[some]).items():
             log(f"{metric}: {reason}")
         if is_noise(metrics, base, len(some)):
-            log("The model is no better than a constant: the data do not predict the labels.")
+            log(
+                "On the test part, the model is not significantly better than a constant: the data "
+                "may not predict the labels."
+            )
         if Path(out).suffix.lower() == ".parquet":
             write_predictions(temporary, graph.names, estimator, predicted, settings.coverage)
             return len(graph)

@@ -185,7 +185,10 @@ def _components(run: NodeRun) -> Section:
         "probabilities and need not sum to 1.",
     )
     if run.metrics["noise"]:
-        text += ("It is no better than a constant: the data do not predict the labels.",)
+        text += (
+            "On the test part, it is not significantly better than a constant: the data may "
+            "not predict the labels.",
+        )
     factors = run.metrics.get("class_factors", {})
     if len(set(factors.values())) > 1:
         listed = ", ".join(f"{name} {number(factor)}" for name, factor in factors.items())

@@ -111,7 +111,7 @@ class Chunk:
         return self.edges.layout.perm.index_select(0, self.position)
 
     def rows(self, row_kinds: tuple[str, ...]) -> list[Tensor]:
-        """Return the row indices of the chunk's edges, [b], in tensors of each kind of rows."""
+        """For each kind of rows, return the row index of every edge of the chunk, [b]."""
         result = {row_kind: getattr(self, row_kind) for row_kind in set(row_kinds)}
         return [result[row_kind] for row_kind in row_kinds]
 
