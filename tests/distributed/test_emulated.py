@@ -114,9 +114,7 @@ def test_functions_take_a_part():
         "edge_dot": lambda i, e, g: functional.edge_dot(q[i], k[i], g),
         "dot weights": lambda i, e, g: functional.dot_product_attention_weights(q[i], k[i], g),
         "gatv2 weights": lambda i, e, g: functional.gatv2_attention_weights(q[i], k[i], weight, g),
-        "gat weights": lambda i, e, g: functional.gat_attention_weights(
-            q[i, :, 0], k[i, :, 0], g
-        ),
+        "gat weights": lambda i, e, g: functional.gat_attention_weights(q[i, :, 0], k[i, :, 0], g),
     }
     whole = gattn.Graph(edge_index, NODES)
     everything = slice(None), slice(None), whole
