@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -20,6 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from gattn.pipeline.text import plural
 from gattn.training.processes import is_first_process
 
 __all__ = ["counted", "rated", "say", "show_metrics", "show_repeats", "show_runs", "watched"]
@@ -142,11 +142,14 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     """Print a table of the metrics of a run or an evaluation and of the baselines."""
-    # The import is inside the function, because the module imports torch, which is slow.
+    # The imports are inside the function, because the modules import torch, which is slow.
+    from gattn.pipeline.unbounded import infinite_intervals
     from gattn.training.conformal import too_few
 
     columns = {"test": metrics["test"], **metrics.get("baselines", {})}
-    table = Table(title=f"{metrics['task']}, {metrics[item]['test']:,} {item}")
+    table = Table(
+        title=f"{metrics['task']}, {plural(metrics[item]['test'], item.removesuffix('s'))}"
+    )
     for name in ("", *columns):
         table.add_column(name.replace("_", " "))
     for metric in metrics["test"]:
@@ -168,18 +171,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     )
     if classes := intervals.get("in_every_set"):
         RESULTS.print(too_few(classes, intervals["coverage"], item))
-    if "labels" in metrics and metrics["task"] == "regression":
-        lines = list(_unbounded(metrics["labels"], intervals["coverage"]))
-        for line in lines[:MAX_TARGET_LINES]:
-            RESULTS.print(line)
-        if len(lines) > MAX_TARGET_LINES:
-            RESULTS.print(f"and the same holds for {len(lines) - MAX_TARGET_LINES:,} more targets")
-    elif intervals.get("mean_width") == math.inf and (count := metrics[item].get("val")):
-        RESULTS.print(
-            f"{count:,} validation {item} are too few for this coverage, so the intervals are "
-            "infinite; with a --coverage of up to "
-            f"{math.floor(100 * count / (count + 1)) / 100}, they are finite"
-        )
+    _print_some(infinite_intervals(metrics, item))
 
 
 def show_repeats(metrics: Mapping[str, Any]) -> None:
@@ -202,26 +194,16 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
         f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']['mean']:.1%} of the "
         "labels"
     )
+    for line in intervals.get("infinite", ()):
+        _print_plain(line)
 
 
-def _unbounded(labels: Mapping[str, Any], coverage: float) -> Iterator[str]:
-    """Yield a message for each target that has too few validation labels for intervals of the
-    requested coverage.
-    """
-    from gattn.training.conformal import least_rows
-
-    for target, parts in sorted(labels.items(), key=lambda item: item[1].get("val", 0)):
-        count = parts.get("val")
-        if count is None or count >= least_rows(coverage):
-            continue
-        line = f"{count:,} validation label{'s' * (count != 1)} of {target!r} {_are(count)} too few"
-        line += " for this coverage, so its intervals are infinite"
-        most = math.floor(100 * count / (count + 1)) / 100
-        yield f"{line}; with a --coverage of up to {most}, they are finite" if count else line
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
+def _print_some(lines: Sequence[str]) -> None:
+    """Print a line for each of the first targets, and the number of the other targets."""
+    for line in lines[:MAX_TARGET_LINES]:
+        _print_plain(line)
+    if len(lines) > MAX_TARGET_LINES:
+        _print_plain(f"and the same holds for {len(lines) - MAX_TARGET_LINES:,} more targets")
 
 
 def _print_plain(line: str) -> None:

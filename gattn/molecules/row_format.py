@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gattn.data.molecules.stereo_marks import without_stereo_marks
+from gattn.pipeline.text import plural
 
 __all__ = [
     "ONE_MOLECULE",
@@ -63,6 +64,16 @@ class RowFormat:
         if self.molecules > 1:
             return f"rows of {self.molecules} molecules"
         return "reactions" if self.reaction else "molecules"
+
+    def count(self, rows: int) -> str:
+        """Format a number of rows with the noun of their content, for messages.
+
+        >>> RowFormat().count(1), RowFormat(molecules=2).count(3)
+        ('1 molecule', '3 rows of 2 molecules')
+        """
+        if self.molecules > 1:
+            return f"{plural(rows, 'row')} of {self.molecules} molecules"
+        return plural(rows, "reaction" if self.reaction else "molecule")
 
     @property
     def example(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gattn.pipeline.measure import PARTS
 from gattn.pipeline.product import TrainedRun
+from gattn.pipeline.unbounded import infinite_intervals
 from gattn.training.model_io import package_versions
 from gattn.training.report import Cell
 from gattn.training.run_report import Intervals, RunFacts
@@ -39,7 +40,7 @@ def report_facts(
         validation=metrics["val"],
         baselines=metrics["baselines"],
         undefined=metrics["undefined"],
-        intervals=None if intervals is None else _intervals(intervals),
+        intervals=None if intervals is None else _intervals(metrics, estimator.item),
         parts={part: counts[part] for part in PARTS},
         settings=values | dict(chosen),
         versions=package_versions(),
@@ -54,14 +55,16 @@ def _cell(value: Any) -> Any:
     return str(value) if isinstance(value, bool) else value
 
 
-def _intervals(values: Mapping[str, Any]) -> Intervals:
+def _intervals(metrics: Mapping[str, Any], item: str) -> Intervals:
     """Return the coverage and the mean width of intervals (or mean size of class sets) for the
     report.
     """
+    values = metrics["intervals"]
     return Intervals(
         coverage=values["coverage"],
         observed=values["held"],
         width=values.get("mean_width", values.get("mean_size", float("nan"))),
         constant_width=values.get("constant_width"),
         in_every_set=values.get("in_every_set", 0),
+        infinite=tuple(f"{line}." for line in infinite_intervals(metrics, item)),
     )

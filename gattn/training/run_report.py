@@ -73,6 +73,7 @@ class Intervals:
             coverage of the validation part; None if not computed.
         in_every_set: number of classes with too few validation rows for the coverage.
         promise: sentences on the rows to which the coverage applies.
+        infinite: sentences on targets with infinite intervals.
     """
 
     coverage: float
@@ -84,6 +85,7 @@ class Intervals:
         "The coverage holds on average over rows from the distribution of the validation rows, "
         "not for each single row or for rows of another kind."
     )
+    infinite: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,6 +248,7 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
         f"{_percent(intervals.coverage)} contain {_percent(intervals.observed)} of the "
         f"{'values' if numbers else 'labels'} of the test part.",
         intervals.promise,
+        *intervals.infinite,
     )
     if intervals.in_every_set:
         text += (too_few(intervals.in_every_set, intervals.coverage, run.item) + ".",)

@@ -6,6 +6,7 @@ import json
 import pytest
 from rdkit import Chem
 
+from gattn.cli.console import show_metrics
 from gattn.molecules.atoms.lists import format_list, read_list
 from gattn.molecules.runs.config import override
 from gattn.molecules.runs.train import train_run
@@ -53,7 +54,7 @@ def trained(tmp_path_factory):
     return folder, "\n".join(notes)
 
 
-def test_training_writes_lists_and_a_report(trained):
+def test_training_writes_lists_and_a_report(trained, capsys):
     folder, notes = trained
     assert "2 rows left out" in notes
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
@@ -72,6 +73,15 @@ def test_training_writes_lists_and_a_report(trained):
         assert all(len(each) == count for each in lists)
         assert len(read_list(row["order_prediction"])) == count - 1
         assert float(row["weight_prediction"])
+    few = (
+        "5 validation molecules with a label of 'mass' are too few for this coverage, so its "
+        "intervals are infinite; with a --coverage of up to 0.83, they are finite"
+    )
+    assert metrics["intervals"]["calibration"] == {"weight": 5, "mass": 5, "order": 5}
+    show_metrics(metrics, "molecules")
+    assert few in " ".join(capsys.readouterr().out.split())
+    report = json.loads((folder / "run" / "report.json").read_text("utf-8"))
+    assert f"{few}." in [line for section in report["sections"] for line in section["text"]]
     page = (folder / "run" / "report.html").read_text("utf-8")
     assert "with the error of each atom" in page
     assert "a random atom or bond of a new molecule" in page
@@ -98,6 +108,7 @@ def test_evaluation_leaves_out_molecules_of_the_training(trained, gattn, tmp_pat
     table = write_table(tmp_path / "more.csv", smiles=[SMILES[0], "CCCCC(O)O", "OCCN", "NCCO"])
     code, text = gattn("evaluate", folder / "run", table, "--out", tmp_path / "measured")
     assert code == 0, text
+    assert "5 validation molecules with a label of 'order' are too few" in " ".join(text.split())
     metrics = json.loads((tmp_path / "measured" / "metrics.json").read_text())
     assert metrics["molecules"]["test"] in (3, 4)
     assert metrics["labels"]["mass"]["test"] >= 15
@@ -110,6 +121,86 @@ def test_many_lists_of_a_wrong_length_are_an_error(gattn, tmp_path):
     code, text = gattn("train", table, "--atom-target", "mass", "--out", tmp_path / "run")
     assert code != 0
     assert "4 of 52 rows have lists that cannot be used, the first is row 48 (line 50)" in text
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("[inf, 0, 0]", "mass: value 1 must be finite; it is 'inf'"),
+        ("[0, 1e300, 0]", "mass: value 2 must be finite; it is 1e+300, beyond float32"),
+        ("[0, 0, 1e999]", "mass: value 3 must be finite; it is 'inf'"),
+        ("['<2', 1, 1]", "mass: value 1 is the limit '<2': --loss-function bounded-mse reads"),
+    ],
+)
+def test_a_value_that_selects_labels_is_an_error_with_its_line(gattn, tmp_path, cell, reason):
+    table = write_table(tmp_path / "table.csv", [["CCO", 1, cell, "", ""]])
+    options = ["--atom-target", "mass", *NETWORK]
+    code, text = gattn("train", table, *options, "--out", tmp_path / "run")
+    text = " ".join(text.split())
+    assert code != 0
+    assert reason in text
+    assert "in line 50; correct it, or leave the row out with --skip-bad-labels" in text
+    code, text = gattn("train", table, *options, "--skip-bad-labels", "--out", tmp_path / "run")
+    assert code == 0, text
+    (row,) = read_rows(tmp_path / "run" / "left_out.csv")
+    assert row["line"] == "50"
+    assert row["reason"].startswith(reason)
+
+
+def test_texts_and_booleans_among_numbers_leave_out_their_row(gattn, tmp_path):
+    bad = [["CCO", 1, '["1.5", "x", 2]', "", ""], ["CCN", 1, "[true, false, 1.5]", "", ""]]
+    options = ["--atom-target", "mass", *NETWORK]
+    table = write_table(tmp_path / "table.csv", bad)
+    code, text = gattn("train", table, *options, "--out", tmp_path / "run")
+    assert code == 0, text
+    assert [row["reason"] for row in read_rows(tmp_path / "run" / "left_out.csv")] == [
+        "mass: value 2 must be a number or null; it is 'x'",
+        "mass: value 1 must be a number; it is true, which --task classification reads",
+    ]
+    code, text = gattn("evaluate", tmp_path / "run", table, "--out", tmp_path / "measured")
+    assert "2 rows cannot be read" in " ".join(text.split())
+    table = write_table(tmp_path / "more.csv", bad * 2)
+    code, text = gattn("train", table, *options, "--out", tmp_path / "none")
+    assert code != 0
+    text = " ".join(text.split())
+    assert "4 of 52 rows have lists that cannot be used, the first is row 48 (line 50)" in text
+    code, text = gattn("train", table, *options, "--skip-bad-labels", "--out", tmp_path / "all")
+    assert code == 0, text
+    assert len(read_rows(tmp_path / "all" / "left_out.csv")) == 4
+
+
+def test_booleans_are_two_classes_and_not_numbers(gattn, tmp_path):
+    table = tmp_path / "table.csv"
+    with table.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["smiles", "polar"])
+        for text in SMILES:
+            atoms = Chem.MolFromSmiles(text).GetAtoms()
+            rows.writerow([text, json.dumps([atom.GetSymbol() != "C" for atom in atoms])])
+    options = ["--atom-target", "polar", *NETWORK]
+    code, text = gattn("train", table, *options, "--task", "regression", "--out", tmp_path / "no")
+    assert code != 0
+    assert "polar must have numbers; it has False" in " ".join(text.split())
+    code, text = gattn("train", table, *options, "--out", tmp_path / "run")
+    assert code == 0, text
+    code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
+    assert code == 0, text
+    assert set(read_list(read_rows(tmp_path / "out.csv")[8]["polar_prediction"])) == {0, 1}
+
+
+def test_folds_name_the_runs_with_infinite_intervals(gattn, tmp_path):
+    table = write_table(tmp_path / "table.csv")
+    code, text = gattn(
+        "train", table, "--atom-target", "mass", "--folds", 2, "--out", tmp_path / "folds",
+        *NETWORK,
+    )  # fmt: skip
+    assert code == 0, text
+    line = (
+        "2 of 2 runs have infinite intervals, the first is fold-1: 4 validation molecules with a "
+        "label of 'mass' are too few for this coverage"
+    )
+    assert line in " ".join(text.split())
+    assert line in " ".join((tmp_path / "folds" / "report.json").read_text("utf-8").split())
 
 
 def test_classes_of_atoms_and_folds(gattn, tmp_path):
@@ -154,7 +245,35 @@ def test_other_commands_name_the_kind_of_model(trained, gattn, tmp_path):
     assert "contains a model of atoms and bonds" in " ".join(text.split())
 
 
+def numbered(smiles):
+    """Return a SMILES whose heavy atoms have descending atom map numbers."""
+    molecule = Chem.MolFromSmiles(smiles)
+    for atom in molecule.GetAtoms():
+        atom.SetAtomMapNum(molecule.GetNumAtoms() - atom.GetIdx())
+    return Chem.MolToSmiles(molecule, canonical=False)
+
+
+def test_rows_without_an_order_by_map_numbers_are_left_out(gattn, tmp_path):
+    bad = ["CCO", "[CH3:1]C[OH:2]", "[CH3:1][CH2:1][OH:2]"]
+    rows = [[text, 1, "[1, 2, 3]", "", ""] for text in bad]
+    table = write_table(tmp_path / "table.csv", rows, smiles=list(map(numbered, SMILES)))
+    options = ["--atom-target", "mass", "--reorder-atoms", *NETWORK]
+    code, text = gattn("train", table, *options, "--out", tmp_path / "none")
+    assert code != 0
+    assert "3 of 51 rows have lists that cannot be used" in " ".join(text.split())
+    code, text = gattn("train", table, *options, "--skip-bad-labels", "--out", tmp_path / "run")
+    assert code == 0, text
+    reasons = [row["reason"] for row in read_rows(tmp_path / "run" / "left_out.csv")]
+    assert [reason.split(":")[0] for reason in reasons] == ["atom map numbers"] * 3
+    code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
+    assert code == 0, text
+    out = read_rows(tmp_path / "out.csv")
+    assert [row["error"] for row in out[48:]] == reasons
+    assert not any(row["error"] for row in out[:48])
+
+
 FEW = ["[H][H]", "O", "NO", "NO", "OO", "[CH2:3]=[O+:1][H:2]", "CCCO", "CN=O", "C#C", "C1CO1", "CF"]
+FEW = [text if "[" in text else numbered(text) for text in FEW]
 
 
 @pytest.mark.parametrize("kind", ["numbers", "limits", "two", "several"])

@@ -63,6 +63,14 @@ def test_intervals_without_an_end_are_no_success(width, is_told, capsys):
     assert ("with a --coverage of up to 0.85, they are finite" in output) == is_told
 
 
+def test_a_single_row_is_in_the_singular(capsys):
+    metrics = {"task": "regression", "test": {"rmse": 1.0}, "molecules": {"test": 1}}
+    show_metrics(metrics, "molecules")
+    output = capsys.readouterr().out
+    assert "1 molecule" in output
+    assert "molecules" not in output
+
+
 @pytest.mark.parametrize(("classes", "note"), [(0, ""), (1, "1 class has"), (3, "3 classes have")])
 def test_classes_in_every_set_are_told_with_the_reason(classes, note, capsys):
     intervals = {"coverage": 0.9, "held": 1.0, "mean_size": 2.0, "in_every_set": classes}

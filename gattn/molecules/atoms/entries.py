@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.plain import written_places
 from gattn.data.molecules.smiles_text import strip_blanks
 
-__all__ = ["Entries", "find_entries", "graph_entries", "place_values"]
+__all__ = ["Entries", "find_entries", "graph_entries", "order_problem", "place_values"]
 
 WRITTEN = re.compile(r"\[\d*H(?![a-z])")
 """Pattern of a hydrogen that a SMILES contains as an atom; it does not match ``[Hg]``."""
@@ -99,6 +100,35 @@ def find_entries(
         atoms, place = atoms[order], np.argsort(order, kind="stable")
         ends = place[ends] if len(ends) else ends
     return Entries(atoms, np.array(bond_of, np.int64), ends, nodes, heavy, len(bonds))
+
+
+def order_problem(smiles: str) -> str:
+    """Return the reason why atom map numbers do not order the atoms of a molecule, or "".
+
+    Each heavy atom needs a number, and no two atoms may have the same one. Hydrogens need none.
+
+    Args:
+        smiles: a text; a text that is not a SMILES has no problem here.
+
+    >>> order_problem("[CH3:2][OH:1]"), order_problem("[CH3:1][OH:1]")
+    ('', 'atom map numbers: the number 1 occurs twice')
+    """
+    from rdkit import Chem, rdBase
+
+    words = strip_blanks(smiles).split()
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(words[0], sanitize=False) if words else None
+    if molecule is None:
+        return ""
+    atoms = list(molecule.GetAtoms())
+    heavy = [atom.GetAtomMapNum() for atom in atoms if atom.GetAtomicNum() != 1]
+    if heavy and not any(heavy):
+        return "atom map numbers: --reorder-atoms needs them, and the SMILES has none"
+    if without := heavy.count(0):
+        return f"atom map numbers: {without} of {len(heavy)} heavy atoms have none"
+    numbers = Counter(number for atom in atoms if (number := atom.GetAtomMapNum()))
+    twice = [number for number, count in numbers.items() if count > 1]
+    return f"atom map numbers: the number {twice[0]} occurs twice" if twice else ""
 
 
 def place_values(

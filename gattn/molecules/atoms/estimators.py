@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -13,7 +14,8 @@ import torch
 from gattn.data import BadRow, MoleculeError, random_split
 from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.arrays import as_texts
-from gattn.molecules.atoms.entries import find_entries
+from gattn.molecules.atoms.entries import find_entries, order_problem
+from gattn.molecules.atoms.faults import without_faults
 from gattn.molecules.atoms.labels import (
     AtomCells,
     Coding,
@@ -159,6 +161,8 @@ class AtomEstimator(FittedModel, Parameters):
         cache: str | os.PathLike[str] | None = None,
     ) -> LabelledAtoms:
         """Return the valid molecules that have a label; the labels are encoded as in training."""
+        if self.coding_.task == "regression":
+            cells = without_faults(cells, bounded=self.coding_.bounded)
         parsed = self.featurise(smiles, cache=cache)
         bad = [*bad_rows(smiles, parsed)]
         unread = {row.row for row in bad}
@@ -224,20 +228,37 @@ class AtomEstimator(FittedModel, Parameters):
         self, smiles: Sequence[str], *, cache: str | os.PathLike[str] | None = None
     ) -> FeaturizedSmiles:
         """Compute the inputs of the model from n SMILES."""
-        return featurise(
+        problems = [order_problem(str(text)) if self.reorder_atoms else "" for text in smiles]
+        if any(problems):
+            smiles = ["" if problem else text for text, problem in zip(smiles, problems)]
+        parsed = featurise(
             smiles, max_atoms=self.max_atoms, workers=self.workers, cache=cache,
             row_format=self.row_format,
         )  # fmt: skip
+        return replace(parsed, errors=[p or e for p, e in zip(problems, parsed.errors)])
 
     def predictions(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, AtomPrediction]]:
         """Predict molecules in chunks, in the order of the input and with bounded memory."""
         self.check_fitted()
-        return make_pieces(
-            self.predictor_.predict, items, smiles=smiles, max_atoms=self.max_atoms,
-            workers=self.workers, row_format=self.row_format,
+        get = cast("Callable[[Item], str]", smiles or str)
+
+        def problem_of(item: Item) -> str:
+            return order_problem(get(item)) if self.reorder_atoms else ""
+
+        pieces = make_pieces(
+            self.predictor_.predict, items,
+            # An empty text has no result; its error is replaced below.
+            smiles=lambda item: "" if problem_of(item) else get(item),
+            max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format,
         )  # fmt: skip
+        for piece in pieces:
+            errors = [
+                (error and problem_of(item)) or error
+                for item, error in zip(piece.items, piece.errors)
+            ]
+            yield replace(piece, errors=errors)
 
     def in_order(
         self, values: list[torch.Tensor], kind: str, smiles: Sequence[str], arrays: Any

@@ -43,6 +43,8 @@ class GroupedScores:
         >>> scores = GroupedScores.fit(torch.arange(19.0), torch.arange(19))
         >>> scores.quantile(0.9), scores.quantile(0.99)
         (17.0, inf)
+        >>> scores.molecules
+        19
     """
 
     scores: Tensor
@@ -62,6 +64,13 @@ class GroupedScores:
         share = 1 / ((len(sizes) + 1) * sizes.double())[place]
         order = values.argsort(stable=True)
         return cls(values[order], share[order].cumsum(0))
+
+    @property
+    def molecules(self) -> int:
+        """Number of calibration molecules with a measured value."""
+        # The sum of the probabilities of the scores of K molecules is K / (K + 1).
+        total = float(self.mass[-1]) if len(self.mass) else 0.0
+        return round(total / (1 - total))
 
     def quantile(self, coverage: float) -> float:
         """Return the score q for a coverage in (0, 1). It is infinite if there are too few

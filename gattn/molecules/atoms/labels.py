@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.molecules.atoms.entries import find_entries, place_values
+from gattn.molecules.atoms.faults import without_faults
 from gattn.molecules.atoms.lists import Item, limits_of, read_list
 from gattn.molecules.atoms.values import KINDS, Targets, Values, pointers
 from gattn.molecules.classes import MOST_CLASSES
@@ -115,11 +116,12 @@ def coding_of(
     """Determine the task and the classes from the labels.
 
     With the task ``"auto"``, the labels are classes if all of them are 0 or 1, or if none is a
-    number and each target has at most twenty different texts. Otherwise they are numbers.
+    number and each target has at most twenty different texts. Otherwise they are numbers, and
+    lists with other values are left out; see :func:`gattn.molecules.atoms.faults.number_faults`.
 
     Raises:
         ValueError: the targets have different tasks, a target has no label or one class or value,
-            or it has texts among its numbers.
+            or it has no list of numbers only.
     """
     different = {name: Counter(cells.items(name)) for name in cells.targets.names}
     for name, counts in different.items():
@@ -140,8 +142,9 @@ def coding_of(
                 "model for each task, or use --task regression to predict 0 and 1 as numbers"
             )
     if chosen == "regression":
+        usable = without_faults(cells, bounded=bounded)
         for name, counts in different.items():
-            _check_numbers(name, counts, bounded)
+            _check_numbers(name, counts, Counter(usable.items(name)), bounded, task == "auto")
         return Coding(chosen, bounded=bounded)
     classes = []
     most = MOST_CLASSES if chosen == "multiclass" else 2
@@ -153,7 +156,7 @@ def coding_of(
                 f"{shown}, ..."
             )
         texts = any(isinstance(value, str) for value in counts)
-        kinds = [str(v) if texts else _whole(v) for v in counts]
+        kinds = [str(_whole(v)) if texts else _whole(v) for v in counts]
         classes.append(tuple(sorted(kinds, key=lambda v: (isinstance(v, str), v))))
     return Coding(chosen, tuple(classes))
 
@@ -168,24 +171,48 @@ def _task(counts: Counter[Item]) -> Task:
     return "regression"
 
 
-def _check_numbers(name: str, counts: Counter[Item], bounded: bool) -> None:
+def _check_numbers(
+    name: str, counts: Counter[Item], usable: Counter[Item], bounded: bool, guessed: bool
+) -> None:
+    """Raise an error if a target cannot be learned as numbers.
+
+    Args:
+        name: the target.
+        counts: its values.
+        usable: its values without the lists that have other values than numbers.
+        bounded: whether limits are labels.
+        guessed: whether the task was derived from the labels.
+    """
     texts = [value for value in counts if isinstance(value, str)]
     limits = [text for text in texts if limits_of(text) is not None]
     others = [text for text in texts if limits_of(text) is None]
-    if others:
-        raise ValueError(f"{name} must have numbers; it has {others[0]!r}")
-    if limits and not bounded:
+    numbers = {value for value in counts if not isinstance(value, str)}
+    if guessed and others and numbers <= {0, 1}:
+        raise ValueError(
+            f"column {name!r}: every number is 0 or 1, and others are texts such as {others[0]!r}: "
+            "correct the texts, or choose --task multiclass or --task regression, which leaves "
+            "the lists with texts out"
+        )
+    measured = [value for value in usable if not isinstance(value, str)]
+    if not measured and limits and not bounded:
         raise ValueError(
             f"{name} has limits such as {limits[0]!r}: --loss-function bounded-mse reads them"
         )
-    if len(limits) == len(counts):
+    if not measured and usable:
         raise ValueError(f"{name} has limits such as {limits[0]!r} and no measured value")
+    if not measured and others:
+        raise ValueError(f"{name} must have numbers; it has {others[0]!r}")
+    if not measured:
+        raise ValueError(f"{name} must have numbers; it has {next(iter(counts))!r}")
+    if len(usable) == 1:
+        raise ValueError(f"column {name!r} is constant: every number is {measured[0]!r}")
 
 
 def _whole(value: Item) -> float | str:
-    """Return a whole number as int, so that class 1.0 is displayed as 1."""
+    """Return a whole number or a Boolean as int, so that class 1.0 is displayed as 1."""
     assert value is not None
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    whole = isinstance(value, bool) or (isinstance(value, float) and value.is_integer())
+    return int(value) if whole else value
 
 
 def labels_of_graphs(

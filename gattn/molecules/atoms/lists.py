@@ -6,14 +6,15 @@ import ast
 import json
 import math
 import re
+import sys
 from collections.abc import Iterable
 from typing import TypeAlias
 
 __all__ = ["MISSING", "Item", "format_list", "limits_of", "read_list"]
 
 Item: TypeAlias = "float | int | str | None"
-"""Value of an atom or bond: a number, a class, a limit such as ``"<1"``, or None if it is
-missing.
+"""Value of an atom or bond: a number, a Boolean, a class, a limit such as ``"<1"``, or None if it
+is missing. An infinite number is the text ``"inf"`` or ``"-inf"``.
 """
 
 MISSING = {"", "none", "nan", "null", "na", "n/a", "-"}
@@ -131,15 +132,16 @@ def _items(values: object, cell: object) -> list[Item] | list[list[Item]] | None
 def _item(value: object, cell: object) -> Item:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    if isinstance(value, bool):
-        return int(value)
     if isinstance(value, (int, float)):
-        if not math.isfinite(value):
-            raise ValueError(f"the values of a list must be finite; {_shown(cell)} has {value}")
-        return value
+        # An infinite number becomes a text: a regression reports it with its row.
+        return value if -sys.float_info.max <= value <= sys.float_info.max else _infinite(value)
     if isinstance(value, str):
         return _text(value.strip())
     raise ValueError(f"expected numbers or texts in a list; got {value!r} in {_shown(cell)}")
+
+
+def _infinite(value: float) -> str:
+    return "inf" if value > 0 else "-inf"
 
 
 def _text(text: str) -> Item:

@@ -26,6 +26,8 @@ from gattn.molecules.runs.train import (
     train_run,
 )
 from gattn.pipeline.product import Log, no_log
+from gattn.pipeline.text import plural
+from gattn.pipeline.unbounded import infinite_intervals
 from gattn.training.model_io import RunError, write_json
 from gattn.training.processes import in_order, processor_count
 from gattn.training.report import write_report
@@ -249,7 +251,13 @@ def _summary(
         "replicates": replicates,
         "summary": spread,
         **(
-            {"intervals": {"coverage": intervals[0]["coverage"], "held": coverage}}
+            {
+                "intervals": {
+                    "coverage": intervals[0]["coverage"],
+                    "held": coverage,
+                    "infinite": _infinite(results),
+                }
+            }
             if intervals
             else {}
         ),
@@ -258,6 +266,19 @@ def _summary(
             for name, m in results.items()
         },
     }
+
+
+def _infinite(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a sentence, without its period, on the runs with infinite intervals."""
+    lines = {name: infinite_intervals(each, "molecules") for name, each in results.items()}
+    lines = {name: each for name, each in lines.items() if each}
+    if not lines:
+        return []
+    name = next(iter(lines))
+    return [
+        f"{len(lines)} of {plural(len(results), 'run')} {'has' if len(lines) == 1 else 'have'} "
+        f"infinite intervals, the first is {name}: {lines[name][0]}"
+    ]
 
 
 def _moments(values: Sequence[float]) -> dict[str, float]:

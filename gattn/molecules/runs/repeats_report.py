@@ -61,7 +61,7 @@ def repeats_report(
         (
             _means(results, summary, metrics),
             *_comparison(results, metrics[0]),
-            _single_runs(results, metrics),
+            _single_runs(results, metrics, summary.get("intervals", {}).get("infinite", ())),
         ),
         tuple(highlights),
     )
@@ -136,7 +136,9 @@ def _comparison(results: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[
     return (Section("Model and baselines, run by run", text, (Table(columns, tuple(rows)),)),)
 
 
-def _single_runs(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> Section:
+def _single_runs(
+    results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str], infinite: Sequence[str]
+) -> Section:
     rows: list[tuple[Cell, ...]] = []
     with_intervals = all("intervals" in each for each in results.values())
     for name, each in results.items():
@@ -147,7 +149,7 @@ def _single_runs(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str
         rows.append((link, each["molecules"]["test"], *cells, _weights(each)))
     columns = ["run", "test molecules", *(METRICS[metric] for metric in metrics)]
     columns += ["coverage"] * with_intervals + ["weights of the parts"]
-    text = ("The name of a run is a link to its report.",)
+    text = ("The name of a run is a link to its report.", *(f"{line}." for line in infinite))
     return Section("Runs", text, (Table(tuple(columns), tuple(rows), "On the test parts"),))
 
 

@@ -88,7 +88,7 @@ def run_facts(run: MoleculeRun) -> RunFacts:
         title=f"{names} of {Path(source.name).name}",
         summary=(
             f"A {run.settings.model.model} model of {names}, trained on "
-            f"{metrics['molecules']['train']:,} {estimator.row_format.rows_noun}; split: "
+            f"{estimator.row_format.count(metrics['molecules']['train'])}; split: "
             f"{run.split.protocol}."
         ),
         targets=tuple(columns),

@@ -357,8 +357,8 @@ def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEs
     label.
     """
     unlabelled = len(source.smiles) - len(molecules.bad) - len(molecules)
-    noun = estimator.row_format.rows_noun
-    clauses = [f"{source.name}: {len(molecules):,} {noun} for {estimator.task}"]
+    count = estimator.row_format.count(len(molecules))
+    clauses = [f"{source.name}: {count} for {estimator.task}"]
     if molecules.bad:
         clauses.append(
             f"{plural(len(molecules.bad), 'row')} left out, the first: {molecules.bad[0]}"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rdkit import Chem
 
-from gattn.molecules.atoms.entries import find_entries, place_values
+from gattn.molecules.atoms.entries import find_entries, order_problem, place_values
 from gattn.molecules.inputs import featurise
 from gattn.molecules.row_format import RowFormat
 
@@ -98,3 +98,21 @@ def test_matrix_of_bonds_has_a_row_for_each_atom():
     assert place_values(matrix, "bond", order)[1] == [3, 1, 2]
     with pytest.raises(ValueError, match="matrix has 3 rows, and the molecule has 4 atoms"):
         place_values([row[:3] for row in matrix[:3]], "bond", order)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "problem"),
+    [
+        ("[CH3:2][OH:1]", ""),
+        ("[CH3:2][O:1][H]", ""),
+        ("[H][H]", ""),
+        ("x", ""),
+        ("", ""),
+        ("CCO", "--reorder-atoms needs them, and the SMILES has none"),
+        ("[CH3:1]C[OH:2]", "1 of 3 heavy atoms have none"),
+        ("[CH3:1][CH2:1][OH:2]", "the number 1 occurs twice"),
+        ("[CH2:3]=[O+:1][H:1]", "the number 1 occurs twice"),
+    ],
+)
+def test_each_heavy_atom_needs_its_own_map_number(smiles, problem):
+    assert order_problem(smiles) == (problem and f"atom map numbers: {problem}")

@@ -59,12 +59,13 @@ def measure_means(model: AtomEstimator, y: Values, mean: Mapping[str, Tensor]) -
 
 def measure_coverage(
     model: AtomEstimator, y: Values, predicted: AtomPrediction, coverage: float
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Measure how often the prediction intervals contain the value of an atom.
 
     Returns:
         ``coverage``, the requested coverage; ``held``, the share of the atoms of a molecule, as a
-        mean over molecules and then over targets; and ``mean_width``.
+        mean over molecules and then over targets; ``mean_width``; and ``calibration``, for each
+        target the number of validation molecules with a label.
     """
     lower, upper = model.predictor_.interval(predicted, coverage)
     shares, widths = [], []
@@ -78,7 +79,13 @@ def measure_coverage(
         shares.append(float((inside / sizes[place]).sum() / max(len(sizes), 1)) if len(sizes) else
                     math.nan)  # fmt: skip
         widths.append(float((high - low)[labelled].mean()) if len(sizes) else math.nan)
-    return {"coverage": coverage, "held": _mean(shares), "mean_width": _mean(widths)}
+    counts = [scores.molecules for scores in model.predictor_.scores]
+    return {
+        "coverage": coverage,
+        "held": _mean(shares),
+        "mean_width": _mean(widths),
+        "calibration": dict(zip(model.targets_.names, counts)),
+    }
 
 
 def baseline_means(

@@ -24,7 +24,7 @@ from gattn.molecules.runs.atoms.measure import (
     measure_means,
     measure_targets,
 )
-from gattn.molecules.runs.atoms.source import read_list_cells
+from gattn.molecules.runs.atoms.source import check_values, read_list_cells
 from gattn.molecules.runs.source import read_source
 from gattn.pipeline.product import Log, no_log
 from gattn.pipeline.text import plural
@@ -153,6 +153,7 @@ def evaluate_lists(
         columns[kind].append(name)
     source = read_source(str(path), column, (), "regression", encoding=encoding, skip_bad=skip_bad)
     cells = read_list_cells([str(path)], columns, encoding)
+    check_values(source, cells, model.coding_, skip_bad=skip_bad)
     labelled = model.labelled(
         source.smiles, type(cells)(model.targets_, _renamed(cells.values, model), cells.problems)
     )

@@ -13,6 +13,7 @@ from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.runs.atoms.measure import side_by_side
 from gattn.pipeline.product import Report
 from gattn.pipeline.report import report_facts
+from gattn.pipeline.text import plural
 from gattn.training.calibration import interval_reliability, probability_reliability
 from gattn.training.plots.style import number
 from gattn.training.report import Section
@@ -50,7 +51,7 @@ def atom_report(run: AtomRun) -> Report:
         title=f"{names} of {Path(run.data.source.name).name}",
         summary=(
             f"A {run.settings.model.model} model of {names}, trained on "
-            f"{metrics['molecules']['train']:,} molecules; split: {run.split.protocol}."
+            f"{plural(metrics['molecules']['train'], 'molecule')}; split: {run.split.protocol}."
         ),
         targets=tuple(_columns(run)),
         y=y,

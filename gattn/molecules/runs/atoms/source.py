@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from gattn.molecules.atoms.faults import number_faults
 from gattn.molecules.atoms.labels import AtomCells, Coding, coding_of, read_cells
 from gattn.molecules.atoms.values import KINDS
 from gattn.molecules.runs.config import RunSettings
@@ -14,7 +15,7 @@ from gattn.molecules.runs.source import Source, read_source
 from gattn.molecules.settings import Task
 from gattn.molecules.tables import open_tables
 
-__all__ = ["check_share", "read_atom_source", "read_list_cells"]
+__all__ = ["check_share", "check_values", "read_atom_source", "read_list_cells"]
 
 
 def read_atom_source(settings: RunSettings) -> tuple[Source, AtomCells, Coding]:
@@ -40,6 +41,7 @@ def read_atom_source(settings: RunSettings) -> tuple[Source, AtomCells, Coding]:
         coding = coding_of(cells, _task(settings.task), bounded=bounded)
     except ValueError as error:
         raise ValueError(f"{source.name}: {error}") from None
+    check_values(source, cells, coding, skip_bad=settings.skip_bad_labels)
     problems = [
         problem and "" if source.smiles[row] == "" else problem
         for row, problem in enumerate(cells.problems)
@@ -65,6 +67,31 @@ def read_list_cells(
         for name, place in places.items():
             texts[name].append("" if row.problem else row.cells[place])
     return read_cells({kind: {name: texts[name] for name in names[kind]} for kind in KINDS})
+
+
+def check_values(source: Source, cells: AtomCells, coding: Coding, *, skip_bad: bool) -> None:
+    """Raise an error if a list of numbers has an infinite value or a limit.
+
+    Leaving out such lists would select labels by their value. Lists with texts are left out later,
+    up to the share of :func:`check_share`.
+
+    Args:
+        source: the table.
+        cells: its parsed cells.
+        coding: task of the labels.
+        skip_bad: whether to leave out all such lists.
+
+    Raises:
+        ValueError: there is such a value; the message has its line and its column.
+    """
+    if coding.task != "regression" or skip_bad:
+        return
+    for fault in number_faults(cells, bounded=coding.bounded):
+        if fault.selective and source.smiles[fault.row]:
+            raise ValueError(
+                f"{source.name}: {fault.reason}, in line {source.lines[fault.row]}; correct it, "
+                f"or leave the row out with {SKIP}"
+            )
 
 
 def check_share(source: Source, bad: int, first: str, *, skip_bad: bool) -> None:

@@ -123,7 +123,7 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
         )  # fmt: skip
         bad |= {row.row: row for row in source.bad}
         labelled = replace(labelled, bad=tuple(bad[row] for row in sorted(bad)))
-        counts = f"{source.name}: {len(labelled):,} molecules for {coding.task}"
+        counts = f"{source.name}: {plural(len(labelled), 'molecule')} for {coding.task}"
         if labelled.bad:
             counts += f"; {plural(len(labelled.bad), 'row')} left out, the first: {labelled.bad[0]}"
         self.log(counts)
@@ -232,8 +232,10 @@ def _cell(values: Sequence[Any], kind: str, write: Any) -> str:
 
 
 def _is_list(reason: str, names: Sequence[str]) -> bool:
-    """Return True if a reason refers to a list of labels, with whose name it begins."""
-    return any(reason.startswith(f"{name}: ") for name in names)
+    """Return True if a reason refers to a list of labels, with whose name it begins, or to the
+    order of its values.
+    """
+    return any(reason.startswith(f"{name}: ") for name in (*names, "atom map numbers"))
 
 
 def _left_out(data: AtomData) -> Iterator[Sequence[object]]:
