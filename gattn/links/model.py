@@ -26,6 +26,7 @@ from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.fields import FieldInput, edge_terms, whole_graph
 from gattn.nodes.stack.blocks import Reduction, as_matrix
+from gattn.training.model_io import remove_prefix
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import limited_threads
 from gattn.training.types import EpochRecord, History
@@ -399,26 +400,15 @@ class LinkModel:
             settings, encoder, reduction, directed=state["directed"], bipartite=state["bipartite"]
         )
         try:
-            model.network.load_state_dict(_below(tensors, "network."))
+            model.network.load_state_dict(remove_prefix("network.", tensors))
             if settings.model == "stacked":
-                model.perceptron = PairPerceptron.from_state(_below(tensors, "pairs."))
+                model.perceptron = PairPerceptron.from_state(remove_prefix("pairs.", tensors))
         except RuntimeError as error:
             raise ValueError(str(error)) from None
         model.weights = dict(state["weights"])
         slope, constant = state["calibration"]
         model.calibration = slope, constant
         return model
-
-
-def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix; the prefix is removed from their
-    names.
-    """
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
 
 
 def _shortlist(

@@ -27,6 +27,21 @@ __all__ = ["ClassificationModel", "MoleculeModel", "RegressionModel"]
 Item = TypeVar("Item")
 
 
+def check_featuriser(folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
+    """Check the version of the molecular features on which a stored model was trained.
+
+    Raises:
+        RunError: this gattn computes another version.
+    """
+    predictor = card.get("predictor")
+    version = predictor.get("featuriser", "1") if isinstance(predictor, dict) else FEATURISER
+    if version != FEATURISER:
+        raise RunError(
+            f"the model in {folder} was trained on version {version} of the features of "
+            f"molecules, and this gattn computes version {FEATURISER}: train the model again"
+        )
+
+
 class MoleculeModel(FittedModel):
     """Base class of the trained models of molecules.
 
@@ -63,14 +78,7 @@ class MoleculeModel(FittedModel):
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        """Raise RunError if a model was trained with another version of the molecular features."""
-        predictor = card.get("predictor")
-        version = predictor.get("featuriser", "1") if isinstance(predictor, dict) else FEATURISER
-        if version != FEATURISER:
-            raise RunError(
-                f"the model in {folder} was trained on version {version} of the features of "
-                f"molecules, and this gattn computes version {FEATURISER}: train the model again"
-            )
+        check_featuriser(folder, card)
 
     @property
     def row_format(self) -> RowFormat:

@@ -37,6 +37,7 @@ __all__ = [
     "MoleculeInputs",
     "ParsedSmiles",
     "Piece",
+    "cache_path",
     "featurise",
     "in_pieces",
     "make_pieces",
@@ -318,6 +319,15 @@ def stream(
     read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
     pieces = _read_pieces(smiles, chunk, max_atoms, workers, read)
     return (_expand(piece) for piece in pieces)
+
+
+def cache_path(folder: Path, smiles: Sequence[str], max_atoms: int, row_format: RowFormat) -> Path:
+    """Return the path of the cache of parsed SMILES in a folder, which depends on the SMILES, the
+    row format and the versions of the parsers.
+    """
+    # Other formats than one plain molecule store other molecules.
+    texts = smiles if row_format == ONE_MOLECULE else [repr(row_format), *smiles]
+    return folder / f"{cache_key(texts, max_atoms)[:32]}.safetensors"
 
 
 def make_pieces(

@@ -35,6 +35,7 @@ from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_i
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import combine, fit_spread, predicted_std
 from gattn.molecules.target_transform import TargetTransform, choose
+from gattn.training.model_io import add_prefix, remove_prefix
 from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import Background, available_threads, limited_threads
@@ -137,16 +138,16 @@ class MoleculePredictor:
         self.networks = [
             _loaded(
                 make_network(settings, targets, extra=self.extra, molecules=self.molecules),
-                _under(f"networks.{member}.", tensors),
+                remove_prefix(f"networks.{member}.", tensors),
             )
             for member in range(settings.ensemble if settings.model != "gp" else 0)
         ]
         self._nearest = NearestMolecules(tensors["bits"])
-        kernel = _under("gp.", tensors)
+        kernel = remove_prefix("gp.", tensors)
         # In classification, predict does not need the variance of the Gaussian process.
         self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
         # Models of earlier versions of gattn have no forest.
-        trees = _under("forest.", tensors)
+        trees = remove_prefix("forest.", tensors)
         self.forest = Forest(trees) if trees else None
 
     @classmethod
@@ -319,7 +320,7 @@ class MoleculePredictor:
             with limited_threads(kernel_size, threads):
                 components = fit_parts(progress=progress)
         for member, network in enumerate(networks):
-            tensors |= _prefixed(f"networks.{member}.", network.state_dict())
+            tensors |= add_prefix(f"networks.{member}.", network.state_dict())
         folds = assign_folds(group, seed)
         kernel_index = torch.arange(0)
         if components is not None:
@@ -328,9 +329,9 @@ class MoleculePredictor:
             limits = None if bounds_val is None else bounds_val[kernel_index]
             factors = None if weights_val is None else weights_val[kernel_index]
             kernel = kernel.with_more(val[kernel_index], y_val[kernel_index], limits, factors)
-            tensors |= _prefixed("gp.", kernel.state())
+            tensors |= add_prefix("gp.", kernel.state())
             if components.forest is not None:
-                tensors |= _prefixed("forest.", components.forest.state())
+                tensors |= add_prefix("forest.", components.forest.state())
         unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
         predictor = cls(tensors | unknown, task, settings, targets, classes)
         predictor.history, predictor.threads = history, threads
@@ -657,11 +658,11 @@ class MoleculePredictor:
         """
         tensors = dict(self._tensors)
         for member, network in enumerate(self.networks):
-            tensors |= _prefixed(f"networks.{member}.", network.state_dict())
+            tensors |= add_prefix(f"networks.{member}.", network.state_dict())
         if self.kernel is not None:
-            tensors |= _prefixed("gp.", self.kernel.state())
+            tensors |= add_prefix("gp.", self.kernel.state())
         if self.forest is not None:
-            tensors |= _prefixed("forest.", self.forest.state())
+            tensors |= add_prefix("forest.", self.forest.state())
         return tensors, {
             "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
             "featuriser": FEATURISER, "classes": list(self.classes),
@@ -839,14 +840,6 @@ def _nothing(targets: int) -> Prediction:
     """Return an empty prediction, for inputs without molecules."""
     none = torch.empty(0, targets, dtype=torch.float64)
     return Prediction(none, none, {}, none[None][:0], torch.empty(0))
-
-
-def _prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {prefix + name: tensor.detach().clone() for name, tensor in tensors.items()}
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {n.removeprefix(prefix): tensor for n, tensor in tensors.items() if n.startswith(prefix)}
 
 
 def _loaded(

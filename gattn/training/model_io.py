@@ -21,8 +21,8 @@ from torch import Tensor
 from gattn.files import replace_files
 
 __all__ = [
-    "CARD", "Json", "RunError", "package_versions", "read_json", "read_model", "write_json",
-    "write_model",
+    "CARD", "Json", "RunError", "add_prefix", "package_versions", "read_json", "read_model",
+    "remove_prefix", "write_json", "write_model",
 ]  # fmt: skip
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -34,6 +34,30 @@ PACKAGES = ("gattn", "torch", "torch-geometric", "numpy")
 
 class RunError(ValueError):
     """Raised if a folder contains no readable model or run; the message contains the reason."""
+
+
+def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies of tensors, whose names begin with a prefix.
+
+    >>> import torch
+    >>> add_prefix("gp.", {"y": torch.ones(1)})
+    {'gp.y': tensor([1.])}
+    """
+    return {prefix + name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def remove_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix; the prefix is removed from their names.
+
+    >>> import torch
+    >>> remove_prefix("gp.", {"gp.y": torch.ones(1), "weights": torch.ones(2)})
+    {'y': tensor([1.])}
+    """
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 def write_model(

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from gattn.data import BadRow, MoleculeError, random_split
-from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.arrays import as_texts
 from gattn.molecules.atoms.entries import find_entries, order_problem
 from gattn.molecules.atoms.faults import without_faults
@@ -26,12 +25,12 @@ from gattn.molecules.atoms.labels import (
 from gattn.molecules.atoms.predictor import AtomPrediction, AtomPredictor
 from gattn.molecules.atoms.settings import AtomParameters, check_atom_settings
 from gattn.molecules.atoms.values import KINDS, LabelledAtoms, Targets
+from gattn.molecules.fitted import check_featuriser
 from gattn.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.molecules.row_format import RowFormat
 from gattn.molecules.rows import bad_rows, smiles_hashes, warn_of
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.training.fitted import FittedModel
-from gattn.training.model_io import RunError
 from gattn.training.settings import settings_of
 
 __all__ = ["AtomClassifier", "AtomEstimator", "AtomRegressor"]
@@ -311,13 +310,7 @@ class AtomEstimator(FittedModel, Parameters):
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        predictor = card.get("predictor")
-        version = predictor.get("featuriser") if isinstance(predictor, dict) else FEATURISER
-        if version != FEATURISER:
-            raise RunError(
-                f"the model in {folder} was trained on version {version} of the features of "
-                f"molecules, and this gattn computes version {FEATURISER}: train the model again"
-            )
+        check_featuriser(folder, card)
 
     def _extra_tensors(self) -> dict[str, torch.Tensor]:
         return {"seen": self.seen_}

@@ -13,7 +13,7 @@ from gattn.molecules.atoms.network import AtomNetwork
 from gattn.molecules.atoms.values import LabelledAtoms, Targets, Values
 from gattn.molecules.inputs import MoleculeInputs
 from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.members import MoleculeBatches
+from gattn.molecules.members import AVERAGE, CLIP, WARMUP, MoleculeBatches
 from gattn.molecules.predictor import batch_elements
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.training.losses import (
@@ -28,9 +28,6 @@ from gattn.training.threads import limited_threads
 from gattn.training.types import History, LoopSettings, Loss
 
 __all__ = ["AtomTraining", "new_network", "one_hot_labels", "output_width"]
-
-WARMUP, CLIP, AVERAGE = 0.1, 5.0, 0.99
-"""Settings of the training loop. They are equal to those for the networks of molecules."""
 
 
 def new_network(

@@ -13,10 +13,9 @@ from gattn.data import Split
 from gattn.data.molecules.standardise import STEPS
 from gattn.data.tables.csv_table import open_table
 from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.input_cache import cache_key
+from gattn.molecules.inputs import cache_path
 from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 from gattn.molecules.predictor import Prediction
-from gattn.molecules.row_format import ONE_MOLECULE
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.columns import prediction_table
 from gattn.molecules.runs.config import RunSettings
@@ -333,11 +332,7 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
     """Return the labelled molecules; their attribute ``bad`` contains all invalid rows of the
     table.
     """
-    texts, row_format = source.smiles, estimator.row_format
-    if row_format != ONE_MOLECULE:
-        # Models of other formats store other molecules.
-        texts = [repr(row_format), *texts]
-    path = cache / f"{cache_key(texts, estimator.max_atoms)[:32]}.safetensors"
+    path = cache_path(cache, source.smiles, estimator.max_atoms, estimator.row_format)
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
     molecules = estimator.read(
         source.rows,

@@ -25,8 +25,9 @@ from gattn.nodes.size.network import SampledNetwork, fit_sampled, plan_samples
 from gattn.nodes.stack.blocks import Reduction, as_matrix
 from gattn.nodes.stack.linear import Linear, Scaler, fit_linear
 from gattn.nodes.stack.perceptron import Perceptron
-from gattn.nodes.stack.weights import choose_weights, fit_weights, pool
+from gattn.nodes.stack.weights import choose_weights, fit_weights, pool_by_name
 from gattn.sampling import NeighborSampler
+from gattn.training.model_io import remove_prefix
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import limited_threads
 from gattn.training.types import EpochRecord, History
@@ -248,7 +249,7 @@ class SampledPredictor:
         self.weights = dict(self.smoothed)
         if self._is_stack:
             combined = self._smooth(parts, blocks.means, train, scratch)
-            pair = [_pool(at_rows, self.smoothed, is_class=is_class)]
+            pair = [pool_by_name(at_rows, self.smoothed, is_class=is_class)]
             pair.append(combined[val_rows].astype(np.float64))
             share, _ = choose_weights(pair, truth, seed, is_class=is_class)
             self.weights = {name: float(share[0]) * w for name, w in self.smoothed.items()}
@@ -262,7 +263,7 @@ class SampledPredictor:
         }
         self.validation_parts = at_val
         arrays = {name: part.numpy() for name, part in at_val.items()}
-        self.validation = torch.from_numpy(_pool(arrays, self.weights, is_class=is_class))
+        self.validation = torch.from_numpy(pool_by_name(arrays, self.weights, is_class=is_class))
         self.validation_loss = _loss(self.validation, problem.y[problem.val], is_class=is_class)
 
     def _fit_perceptron(
@@ -368,7 +369,7 @@ class SampledPredictor:
         out = scratch.array(n, self.outputs)
         for rows in pieces(n):
             chunk = {name: parts[name][rows].astype(np.float64) for name in some}
-            out[rows] = _pool(chunk, some, is_class=self._is_class)
+            out[rows] = pool_by_name(chunk, some, is_class=self._is_class)
         return out
 
     def predict(self, graph: AttributedGraph) -> Tensor:
@@ -519,7 +520,7 @@ class SampledPredictor:
         features = model._reduction.axes.shape[1] or encoder.width
         model._network = SampledNetwork(plan_samples(settings, 1).settings, features, model.outputs)
         try:
-            model._network.load_state_dict(_below(tensors, "network."))
+            model._network.load_state_dict(remove_prefix("network.", tensors))
         except RuntimeError as error:
             raise ValueError(str(error)) from None
         model._network.eval()
@@ -530,7 +531,9 @@ class SampledPredictor:
                 Scaler(tuple(linear["factors"])), Linear(weight, bias, is_class, linear["penalty"])
             )  # fmt: skip
         model._perceptrons = {
-            name: Perceptron.from_state(_below(tensors, f"perceptron.{name}."), is_class=is_class)
+            name: Perceptron.from_state(
+                remove_prefix(f"perceptron.{name}.", tensors), is_class=is_class
+            )
             for name in state["perceptrons"]
         }
         return model
@@ -539,22 +542,6 @@ class SampledPredictor:
 def _threads(threads: int) -> Any:
     """Return a context with a number of threads inside an operator; 0 for torch's number."""
     return limited_threads(1 << 62, threads)
-
-
-def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix, without the prefix."""
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
-def _pool(
-    parts: Mapping[str, NDArray], weights: Mapping[str, float], *, is_class: bool
-) -> NDArray[np.float64]:
-    values = np.array(list(weights.values()))
-    return pool([parts[name] for name in weights], values, is_class=is_class)
 
 
 def _name_hashes(graph: AttributedGraph) -> NDArray[np.uint64]:

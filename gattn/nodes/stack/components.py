@@ -17,6 +17,7 @@ from gattn.nodes.stack.linear import Linear, Scaler, fit_linear
 from gattn.nodes.stack.perceptron import Perceptron
 from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
 from gattn.nodes.stack.trees import Trees, can_fit_trees
+from gattn.training.model_io import remove_prefix
 from gattn.training.threads import Background
 
 __all__ = ["LABEL_FREE", "Components"]
@@ -315,26 +316,19 @@ class Components:
         form = ClosedForm(weights, tuple(state["factors"]), shares, is_class)
         labels = arrays["labels"]
         perceptrons = {
-            name: Perceptron.from_state(_below(tensors, f"{name}.perceptron."), is_class=is_class)
+            name: Perceptron.from_state(
+                remove_prefix(f"{name}.perceptron.", tensors), is_class=is_class
+            )
             for name in state["perceptrons"]
         }
-        of_trees = {name: tensor.numpy() for name, tensor in _below(tensors, "trees.").items()}
+        of_trees = {
+            name: tensor.numpy() for name, tensor in remove_prefix("trees.", tensors).items()
+        }
         outputs = labels.shape[1] if is_class else 1
         trees = Trees.from_arrays(of_trees, outputs) if of_trees else None
-        stored = _below(tensors, "consistent.")
+        stored = remove_prefix("consistent.", tensors)
         consistent = ConsistentNetworks.from_state(stored) if stored else None
         return cls(
             linear, form, perceptrons, trees, consistent, Reduction(arrays["axes"]),
             arrays["train"], labels, state["seed"], is_class=is_class,
         )  # fmt: skip
-
-
-def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with a prefix; the prefix is removed from their
-    names.
-    """
-    return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix)
-    }

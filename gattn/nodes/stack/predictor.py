@@ -24,7 +24,7 @@ from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.stack.components import LABEL_FREE, Components
 from gattn.nodes.stack.priors import class_factors, scale_classes
 from gattn.nodes.stack.propagation import Neighbours, smooth
-from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool
+from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool, pool_by_name
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import Background, available_threads, limited_threads
 from gattn.training.types import EpochRecord, History
@@ -251,7 +251,7 @@ class StackedPredictor:
         """Return the weighted combination of the predictions of the components."""
         has_smoothed, is_class = SMOOTHED in parts, self.task == "classification"
         arrays = {name: part.numpy() for name, part in parts.items()}
-        combined = _pool(
+        combined = pool_by_name(
             arrays, self.weights if has_smoothed else self.other_weights, is_class=is_class
         )
         if has_smoothed and is_class:
@@ -264,7 +264,7 @@ class StackedPredictor:
         """Add the predictions of the component ``smoothed`` to the predictions of the other
         components.
         """
-        combined = _pool(parts, self.smoothed, is_class=self.task == "classification")
+        combined = pool_by_name(parts, self.smoothed, is_class=self.task == "classification")
         labels = components.labels * self.network.std + self.network.mean
         return {**parts, SMOOTHED: smooth(neighbours.means, combined, labels, components.train)}
 
@@ -438,7 +438,7 @@ class Weights:
         parts = [p[val] for p in outputs.values()]
         weights, combined = choose_weights(parts, y, seed, is_class=is_class)
         base = dict(zip(outputs, weights.tolist()))
-        together = _pool(outputs, base, is_class=is_class)
+        together = pool_by_name(outputs, base, is_class=is_class)
         spread = smooth(neighbours.means, together, labels, train)
         pair, validation = choose_weights([combined, spread[val]], y, seed, is_class=is_class)
         if not _is_clearly_better(validation, combined, y, is_class=is_class):
@@ -462,14 +462,6 @@ def _is_clearly_better(one: NDArray, other: NDArray, y: NDArray, *, is_class: bo
     """
     gain = _losses(other, y, is_class=is_class) - _losses(one, y, is_class=is_class)
     return bool(gain.mean() > CLEARLY * gain.std() / max(len(gain), 1) ** 0.5)
-
-
-def _pool(
-    parts: Mapping[str, NDArray], weights: Mapping[str, float], *, is_class: bool
-) -> NDArray[np.float64]:
-    """Combine the predictions of several components, given as a dictionary by name."""
-    values = np.array(list(weights.values()))
-    return pool([parts[name] for name in weights], values, is_class=is_class)
 
 
 def _labels(y: NDArray, train: NDArray, problem: NodeProblem, task: NodeTask) -> NDArray:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["choose_weights", "cross_fit", "fit_weights", "pool", "temperature"]
+__all__ = ["choose_weights", "cross_fit", "fit_weights", "pool", "pool_by_name", "temperature"]
 
 PRIOR_ROWS = 4.0
 """Strength of the penalty on deviations from the prior weights, as a number of additional nodes."""
@@ -58,6 +58,20 @@ def pool(
     logs = sum((w * np.log(p + TINY) for w, p in used), np.zeros(shape))
     odds = np.exp(logs - logs.max(1, keepdims=True))
     return odds / odds.sum(1, keepdims=True)
+
+
+def pool_by_name(
+    parts: Mapping[str, NDArray], weights: Mapping[str, float], *, is_class: bool
+) -> NDArray[np.float64]:
+    """Combine the predictions of the components that have a weight; see :func:`pool`.
+
+    Args:
+        parts: predictions [n, c] by name.
+        weights: weight of each component by name.
+        is_class: True for probabilities.
+    """
+    values = np.array(list(weights.values()))
+    return pool([parts[name] for name in weights], values, is_class=is_class)
 
 
 def fit_weights(

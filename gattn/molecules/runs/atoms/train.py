@@ -15,8 +15,7 @@ from gattn.molecules.atoms.labels import AtomCells
 from gattn.molecules.atoms.predictor import AtomPrediction
 from gattn.molecules.atoms.settings import check_atom_settings
 from gattn.molecules.atoms.values import LabelledAtoms
-from gattn.molecules.input_cache import cache_key
-from gattn.molecules.row_format import ONE_MOLECULE
+from gattn.molecules.inputs import cache_path
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.atoms.columns import prediction_table
 from gattn.molecules.runs.atoms.measure import (
@@ -104,14 +103,13 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
             **asdict(settings.model), on_error="skip", workers=settings.workers,
             threads=settings.threads, reorder_atoms=settings.reorder_atoms,
         )  # fmt: skip
-        texts = source.smiles
-        if estimator.row_format != ONE_MOLECULE:
-            texts = [repr(estimator.row_format), *texts]
         self.cache.mkdir(parents=True, exist_ok=True)
         weights = None if source.weights is None else torch.from_numpy(source.weights)
         labelled = estimator.read(
             source.smiles, cells, coding=coding, weights=weights,
-            cache=self.cache / f"{cache_key(texts, estimator.max_atoms)[:32]}.safetensors",
+            cache=cache_path(
+                self.cache, source.smiles, estimator.max_atoms, estimator.row_format
+            ),
         )  # fmt: skip
         bad = {row.row: replace(row, line=source.lines[row.row]) for row in labelled.bad}
         lists = [
