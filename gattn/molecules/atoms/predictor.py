@@ -31,6 +31,7 @@ from gattn.molecules.network import batch_inputs
 from gattn.molecules.predictor import batch_elements
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import fit_spread, predicted_std
+from gattn.training.model_io import add_prefix, remove_prefix
 from gattn.training.scaling import moments
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import limited_threads
@@ -64,6 +65,29 @@ class AtomPrediction:
     graphs: MoleculeArrays
 
 
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Predictions of the components for k molecules.
+
+    Attributes:
+        members: predictions [K, r, t, d] of the K networks, by kind.
+        means: prediction [r, t, d] of each component by its name, by kind.
+        environments: the mean label of the environment and its number of labels, by kind.
+        radius: see :class:`AtomPrediction`.
+        graphs: the graphs of the molecules.
+    """
+
+    members: dict[str, Tensor]
+    means: dict[str, Mapping[str, Tensor]]
+    environments: dict[str, tuple[Tensor, Tensor]]
+    radius: dict[str, Tensor]
+    graphs: MoleculeArrays
+
+    def stacked(self, kind: str, column: int) -> Tensor:
+        """Return the predictions of a target by all components, [P, r, d]."""
+        return torch.stack([part[kind][:, column] for part in self.means.values()])
+
+
 class AtomPredictor:
     """Trained model of atoms, bonds and molecules, created by :meth:`fit` or :meth:`from_state`.
 
@@ -95,15 +119,16 @@ class AtomPredictor:
             for member in range(settings.ensemble)
         ]
         for member, network in enumerate(self.networks):
-            network.load_state_dict(_under(f"networks.{member}.", tensors))
+            network.load_state_dict(remove_prefix(f"networks.{member}.", tensors))
             network.eval()
         self.environments = {
-            kind: EnvironmentMeans.from_state(_under(f"environments.{kind}.", tensors))
+            kind: EnvironmentMeans.from_state(remove_prefix(f"environments.{kind}.", tensors))
             for kind in targets.kinds
             if kind != "molecule"
         }
         self.scores = [
-            GroupedScores.from_state(_under(f"scores.{i}.", tensors)) for i in range(len(targets))
+            GroupedScores.from_state(remove_prefix(f"scores.{i}.", tensors))
+            for i in range(len(targets))
         ]
 
     @classmethod
@@ -157,14 +182,14 @@ class AtomPredictor:
                 rows = None if weights is None else weights[train.y.owners(kind)]
                 labels = one_hot_labels(y, output_width(task, classes))
                 means = EnvironmentMeans.fit(codes[kind], labels, rows)
-                tensors |= _prefixed(f"environments.{kind}.", means.state())
+                tensors |= add_prefix(f"environments.{kind}.", means.state())
         training = AtomTraining(task, settings, targets, tuple(classes), tensors)
         networks, history = training.fit(train, val, folder, progress=progress, threads=threads)
         for member, network in enumerate(networks):
-            tensors |= _prefixed(f"networks.{member}.", network.state_dict())
+            tensors |= add_prefix(f"networks.{member}.", network.state_dict())
         for i in range(len(targets)):
             nothing = GroupedScores.fit(torch.empty(0), torch.empty(0, dtype=torch.int64))
-            tensors |= _prefixed(f"scores.{i}.", nothing.state())
+            tensors |= add_prefix(f"scores.{i}.", nothing.state())
         predictor = cls(tensors, task, settings, targets, classes)
         predictor.history, predictor.threads = history, threads
         predictor._calibrate(val)
@@ -172,8 +197,12 @@ class AtomPredictor:
 
     def predict(self, inputs: MoleculeInputs) -> AtomPrediction:
         """Predict molecules, their atoms and bonds; empty inputs give empty values."""
+        return self._combine(self._predict_parts(inputs))
+
+    def _predict_parts(self, inputs: MoleculeInputs) -> _Parts:
+        """Return the predictions of the components."""
         arrays = inputs.molecules.arrays
-        ptr, codes = pointers(arrays), environment_codes(arrays)
+        codes = environment_codes(arrays)
         members = self._predict_networks(inputs)
         attention = {kind: values.mean(0) for kind, values in members.items()}
         parts: dict[str, Mapping[str, Tensor]] = {"attention": attention}
@@ -186,20 +215,27 @@ class AtomPredictor:
             kind: of_environments[kind][0] if kind in of_environments else attention[kind]
             for kind in attention
         }
+        return _Parts(members, parts, of_environments, radius, arrays)
+
+    def _combine(self, each: _Parts) -> AtomPrediction:
+        """Combine the predictions of the components with the weights of each target."""
+        attention, ptr = each.means["attention"], pointers(each.graphs)
         mean = {kind: values.clone() for kind, values in attention.items()}
         std = {kind: torch.zeros(values.shape[:2]).double() for kind, values in attention.items()}
         for i, (kind, column, _) in enumerate(self.targets):
-            stacked = torch.stack([part[kind][:, column] for part in parts.values()])
+            stacked = each.stacked(kind, column)
             weights = self._tensors.get(f"weights.{i}", torch.tensor([1.0, 0.0]).double())
             mean[kind][:, column] = torch.einsum("prd,p->rd", stacked, weights)
             if self.task == "regression":
-                sources = self._error_inputs(kind, column, stacked, members[kind], of_environments)
+                sources = self._error_inputs(kind, column, each)
                 shape = (len(sources), 1)
                 spread = self._tensors.get(f"spread.{i}", torch.ones(shape).double())
                 std[kind][:, column] = predicted_std(sources, spread)[:, 0]
             else:
                 std[kind][:, column] = (stacked[0] - stacked[1]).abs().amax(1) / 2
-        return AtomPrediction(Values(mean, ptr), Values(std, ptr), parts, radius, arrays)
+        return AtomPrediction(
+            Values(mean, ptr), Values(std, ptr), each.means, each.radius, each.graphs
+        )
 
     def interval(self, predicted: AtomPrediction, coverage: float) -> tuple[Values, Values]:
         """Return the lower and the upper ends of prediction intervals for numbers, [r, t] each.
@@ -232,7 +268,7 @@ class AtomPredictor:
         """Return the tensors and the JSON values from which :meth:`from_state` restores it."""
         tensors = dict(self._tensors)
         for member, network in enumerate(self.networks):
-            tensors |= _prefixed(f"networks.{member}.", network.state_dict())
+            tensors |= add_prefix(f"networks.{member}.", network.state_dict())
         return tensors, {
             "task": self.task, "settings": to_table(self.settings), "featuriser": FEATURISER,
             "classes": list(self.classes),
@@ -291,15 +327,13 @@ class AtomPredictor:
         beyond = torch.arange(raw.shape[-1]) >= counts[:, None]
         return raw.masked_fill(beyond, NEVER).softmax(-1)
 
-    def _error_inputs(
-        self, kind: str, column: int, stacked: Tensor, members: Tensor,
-        of_environments: Mapping[str, tuple[Tensor, Tensor]],
-    ) -> Tensor:  # fmt: skip
+    def _error_inputs(self, kind: str, column: int, each: _Parts) -> Tensor:
         """Return the s inputs of the model of the squared error of a target, [s, r, 1]."""
+        stacked, members = each.stacked(kind, column), each.members[kind]
         unit = self._tensors[f"scale.{kind}"][column].square()
         sources = [unit.expand(stacked.shape[1], 1)]
-        if kind in of_environments:
-            labels = of_environments[kind][1][:, column, None]
+        if kind in each.environments:
+            labels = each.environments[kind][1][:, column, None]
             sources += [(stacked[0] - stacked[1]).square(), unit / (1 + labels)]
         if len(members) > 1:
             deviations = members[:, :, column] - members[:, :, column].mean(0)
@@ -310,24 +344,21 @@ class AtomPredictor:
         """Fit the weights of the components, the coefficients of the error variance, and the
         intervals.
         """
-        first = self.predict(val.inputs)
-        members = self._predict_networks(val.inputs)
-        codes = environment_codes(val.inputs.molecules.arrays)
-        of_environments = {k: means.predict(codes[k])[:2] for k, means in self.environments.items()}
+        each = self._predict_parts(val.inputs)
         stacked_model = self.settings.model == "stacked"
         for i, (kind, column, _) in enumerate(self.targets):
             y = val.y.rows[kind]
             labels = one_hot_labels(y, self.width)[:, column]
-            stacked = torch.stack([part[kind][:, column] for part in first.parts.values()])
+            stacked = each.stacked(kind, column)
             weights = torch.tensor([1.0, 0.0]).double()
             if stacked_model and kind != "molecule":
                 weights = mixture_weights(stacked[0], stacked[1], labels)
             self._tensors[f"weights.{i}"] = weights
             if self.task == "regression":
                 mean = torch.einsum("prd,p->rd", stacked, weights)
-                sources = self._error_inputs(kind, column, stacked, members[kind], of_environments)
+                sources = self._error_inputs(kind, column, each)
                 self._tensors[f"spread.{i}"] = fit_spread(sources, labels - mean)
-        self.validation = self.predict(val.inputs)
+        self.validation = self._combine(each)
         if self.task != "regression":
             return
         for i, (kind, column, _) in enumerate(self.targets):
@@ -335,12 +366,4 @@ class AtomPredictor:
             error = (val.y.rows[kind][:, column] - mean).abs()
             scores = error / self.validation.std.rows[kind][:, column]
             self.scores[i] = GroupedScores.fit(scores, val.y.owners(kind))
-            self._tensors |= _prefixed(f"scores.{i}.", self.scores[i].state())
-
-
-def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {prefix + name: tensor.detach().clone() for name, tensor in tensors.items()}
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {n.removeprefix(prefix): tensor for n, tensor in tensors.items() if n.startswith(prefix)}
+            self._tensors |= add_prefix(f"scores.{i}.", self.scores[i].state())
