@@ -161,8 +161,9 @@ class MoleculeSettings(TrainingSettings):
         Meta(
             description="Pretrained weights from which the networks start: the name of an encoder "
             "that gattn ships, or the folder of another run or of an encoder of your own. Only the "
-            "last layers start from random weights. The settings width, layers and heads must be "
-            "those of the encoder.",
+            "last layers start from random weights. Use it for less than about 3,000 molecules, "
+            "with epochs 30 and batch_size 32. The settings width, layers and heads must be those "
+            "of the encoder.",
         ),
     ] = ""
     freeze_encoder: Annotated[
@@ -178,9 +179,9 @@ class MoleculeSettings(TrainingSettings):
             gt=0,
             le=1,
             description="With from_foundation, learning rate of the encoder, relative to "
-            "learning_rate. Lower it if a network overfits small data.",
+            "learning_rate. With a lower value, the encoder changes less.",
         ),
-    ] = 0.3
+    ] = 1.0
     kernel_rows: Annotated[
         int,
         Meta(
