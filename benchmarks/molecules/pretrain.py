@@ -39,6 +39,8 @@ MODULE = "benchmarks.molecules.pretrain"
 NAME = "encoder-128"
 """Name of the encoder that gattn ships."""
 TEMPLATE = Path(__file__).with_name("encoder_card.md")
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "encoder.md"
+"""Page of the guide that is the card."""
 WARMUP, AVERAGE = 0.05, 0.999
 """Share of the steps in which the learning rate rises, and decay of the mean of the weights."""
 HELD_OUT = 2048
@@ -56,6 +58,7 @@ def main(arguments: Sequence[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for name in (*FILES, "card.md"):
             shutil.copyfile(options.work / name, folder / name)
+        shutil.copyfile(options.work / "card.md", PAGE)
 
 
 def pretrain(options: argparse.Namespace) -> None:
