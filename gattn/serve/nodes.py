@@ -157,7 +157,7 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     """
     estimator = load_estimator(folder).set_params(threads=threads)
     settings = read_toml(NodeRunSettings, folder / "config.toml")
-    check_data(folder, settings.data, settings.nodes)
+    check_data(folder, settings.data, *settings.tables)
     notes: list[str] = []
     graph = read_graph(estimator, settings.data, settings.reading, notes.append)
     predicted = estimator.predictor_.predict(graph)
@@ -167,13 +167,13 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     return ServedNodes(name, folder, estimator, graph, columns, rows, attention, tuple(notes))
 
 
-def check_data(folder: Path, data: str, nodes: str) -> None:
+def check_data(folder: Path, data: str, *tables: str) -> None:
     """Raise an error if the graph files of a run differ from those used in training.
 
     Args:
         folder: the folder of the run.
         data: the graph of its settings.
-        nodes: the table of nodes of its settings, or "".
+        *tables: the tables of its settings; an empty text stands for no file.
 
     Raises:
         RunError: a file has changed since the model was trained.
@@ -181,14 +181,16 @@ def check_data(folder: Path, data: str, nodes: str) -> None:
     """
     splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
     try:
-        digest = data_hash(data, nodes)
+        digest = data_hash(data, *tables)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"{folder} was trained on {error.filename}, which does not exist: move it back, or "
             "start the server in the folder in which the model was trained"
         ) from None
     if digest != splits["sha256"]:
-        raise RunError(f"{data} has changed since {folder} was trained: train it again")
+        raise RunError(
+            f"{data or 'a table'} has changed since {folder} was trained: train it again"
+        )
 
 
 def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:
