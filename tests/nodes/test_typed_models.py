@@ -22,6 +22,7 @@ from gattn.nodes.stack.components import Components
 from gattn.nodes.typed.neighbours import TypedNeighbours
 from gattn.nodes.typed.predictor import TypedPredictor, offsets
 from gattn.nodes.typed.relations import Relation
+from gattn.serve.nodes import open_nodes
 from tests.nodes.typed_networks import CITES, WRITES, typed_tables, write_tables
 
 SMALL = {"epochs": 30, "width": 16, "heads": 2, "dropout": 0.2, "learning_rate": 0.02}
@@ -251,3 +252,15 @@ def test_a_network_is_predicted_at_once_without_a_model(run):
     lines = []
     assert predict_at_once(settings, folder / "at_once.csv", lines.append) == 150
     assert any(line.startswith("each node predicted without its label") for line in lines)
+
+
+def test_a_run_is_served_with_the_nodes_of_other_types(run):
+    folder, _, _ = run
+    served = open_nodes("papers", folder / "run", 0.9, threads=1)
+    answer = served.predict("n3")
+    names = {one["name"]: one["predicted"] for one in answer.neighbours}
+    authors = [name for name in names if name.endswith("(authors)")]
+    assert authors
+    assert all(names[name] is None for name in authors)
+    assert sum(one["weights"][-1] for one in answer.neighbours) == pytest.approx(1, abs=1e-5)
+    assert served.draw("n3", dark=False).startswith(b"\x89PNG")

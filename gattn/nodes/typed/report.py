@@ -89,6 +89,8 @@ def permuted_graphs(
 def node_titles(graph: AttributedGraph) -> tuple[list[str], np.ndarray]:
     """Return the names of all nodes in the order of
     :func:`gattn.nodes.typed.predictor.offsets`, and the position of the type of each.
+
+    The name of a node that is not predicted is followed by its type.
     """
     network = graph.network
     assert network is not None
@@ -96,7 +98,8 @@ def node_titles(graph: AttributedGraph) -> tuple[list[str], np.ndarray]:
     kinds = []
     for place, kind in enumerate(offsets(network)):
         some: Any = network.names(kind, graph)
-        names += map(str, some)
+        suffix = f" ({kind})" if place else ""
+        names += [f"{name}{suffix}" for name in some]
         kinds.append(np.full(len(some), place))
     return names, np.concatenate(kinds)
 
