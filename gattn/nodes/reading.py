@@ -255,7 +255,12 @@ def from_hetero_data(
                 )
         columns = _edge_tensors(store, pairs)
         edges[relation] = edges_between(pairs, None if columns is None else columns.table)
-    others = {kind: one for kind, one in nodes.items() if kind != target}
+    # The labels and the masks of types that are not predicted are no features.
+    others = {
+        kind: replace(one, table=pd.DataFrame(index=range(len(one))), unreadable={})
+        for kind, one in nodes.items()
+        if kind != target
+    }
     notes = [f"Nodes of type {target} are predicted."]
     return typed_network_graph(nodes[target], target, others, edges, notes)
 

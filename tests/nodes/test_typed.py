@@ -131,6 +131,19 @@ def test_label_features_of_a_training_node_do_not_depend_on_its_label():
         assert np.abs(after - before).max() > 1e-3
 
 
+def test_the_columns_do_not_depend_on_the_numbers_of_edges():
+    edges, nodes = typed_tables()
+    reviews = edges[WRITES].assign(author=edges[WRITES]["author"].iloc[::-1].to_numpy())
+    relations = edges | {("authors", "reviews", "papers"): reviews}
+    many = _encoded(relations, nodes)
+    fewer = relations | {WRITES: edges[WRITES].iloc[:40]}
+    other = many.encoder.attach_edges(read_graph((fewer, nodes), label="topic"))
+    first, second = TypedNeighbours(many.graph.network), TypedNeighbours(other.network)
+    assert first.walks == second.walks
+    assert len(first.walks) == 4
+    assert [one.shape[1] for one in first.contexts] == [one.shape[1] for one in second.contexts]
+
+
 def test_names_may_repeat_between_types_but_not_within_one():
     nodes = {
         "papers": pd.DataFrame({"id": ["1", "2"], "topic": ["x", "y"]}),
@@ -300,6 +313,7 @@ def test_hetero_data_is_read_like_tables():
     data["authors"].x = network.inputs.x["authors"].to_dense()
     data["papers"].x = encoded.x
     data["papers"].y = torch.arange(90) % 3
+    data["authors"].train_mask = torch.ones(40, dtype=torch.bool)
     for relation, table in network.edges.items():
         data[tuple(relation)].edge_index = table.pairs
     graph = read_graph(data)

@@ -209,7 +209,7 @@ class NodeRunSettings(Settings):
             raise SettingsError(
                 f"a network with several tables of nodes needs no graph; got {self.data!r}"
             )
-        for name in ("time", "edge_type"):
+        for name in ("time", "edge_type", "memory"):
             if getattr(self, name):
                 raise SettingsError(
                     f"{name} cannot be set for a network with several tables of nodes"

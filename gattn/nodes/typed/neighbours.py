@@ -23,8 +23,8 @@ NEAR, FAR = 256, 32
 more: for means over one step, and for means over two steps.
 """
 WALKS = 16
-"""Maximum number of pairs of relations for which means over two steps are computed. The pairs with
-the most edges are chosen.
+"""Maximum number of pairs of relations for which means over two steps are computed. Pairs that lead
+back to labelled nodes come first, then the others in alphabetical order.
 """
 
 Matrix = Any
@@ -80,6 +80,9 @@ class TypedNeighbours(Neighbours):
 
     Args:
         network: the network, with its inputs.
+
+    Attributes:
+        walks: the pairs of relations, of which the first in a pair is the last step.
     """
 
     def __init__(self, network: TypedNetwork) -> None:
@@ -101,11 +104,12 @@ class TypedNeighbours(Neighbours):
             for first in messages
             if first.destination == last.source != target and _is_used(first, target, inputs)
         ]
-        edges = {pair: sum(messages[one].pairs.shape[1] for one in pair) for pair in walks}
-        chosen = sorted(walks, key=lambda pair: (-edges[pair], pair))[:WALKS]
+        # The columns of a model must be the same for every graph, so that the choice depends on the
+        # names of the relations alone.
+        self.walks = sorted(walks, key=lambda pair: (pair[1].source != target, pair))[:WALKS]
         self.typed = [means[relation] for relation in into if relation.source == target]
         self.typed += [
-            Walk(means[last], means[first]) for last, first in chosen if first.source == target
+            Walk(means[last], means[first]) for last, first in self.walks if first.source == target
         ]
         features = {kind: _features(kind, inputs) for kind in network.others}
         self.contexts = []
@@ -116,7 +120,7 @@ class TypedNeighbours(Neighbours):
                 )
             if messages[relation].features is not None:
                 self.contexts.append(_edge_means(messages[relation], sizes[target]))
-        for last, first in chosen:
+        for last, first in self.walks:
             if first.source != target:
                 x = narrow_block(features[first.source], FAR, FAR)
                 self.contexts.append(_mean(means[last], means[first] @ x))
