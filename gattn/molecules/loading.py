@@ -17,6 +17,7 @@ from gattn.molecules.descriptor_columns import (
 )
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.molecules.pretrained import resolve
+from gattn.pipeline.text import plural
 from gattn.training.model_io import CARD, Json, RunError, read_json, read_model
 
 if TYPE_CHECKING:
@@ -199,14 +200,14 @@ def descriptor_source(
     if not descriptors_path:
         if of_array:
             raise ValueError(
-                f"this model was trained with {len(of_array)} descriptors of a file; name the file "
-                "for this table with --descriptors-path"
+                f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "
+                "name the file for this table with --descriptors-path"
             )
         return plain, None
     array = read_array(descriptors_path)
     if list(array.names) != of_array:
         raise ValueError(
-            f"this model was trained with {len(of_array)} descriptors of a file; "
+            f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "
             f"{descriptors_path} has {len(array.names)}"
         )
     return plain, array
