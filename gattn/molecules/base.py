@@ -320,6 +320,15 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
 
     def _predict(self, smiles: Rows) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations [n, t]; NaN for a SMILES that cannot be parsed."""
+        mean, std = self._collect(smiles, lambda predicted: (predicted.mean, predicted.std))
+        return mean, std
+
+    def _collect(
+        self, smiles: Rows, choose: Callable[[Prediction], tuple[Tensor, ...]]
+    ) -> list[Tensor]:
+        """Return tensors [k, ...] that are computed from a prediction, for n rows: [n, ...] each;
+        NaN for a SMILES that cannot be parsed.
+        """
         self.check_fitted()
         texts, values = self._rows(smiles)
         if self.descriptors_columns_:
@@ -328,9 +337,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             )
         else:
             predicted = self.predictions(texts)
-        pieces = ((p, (p.result.mean, p.result.std)) for p in predicted)
-        mean, std = _joined(texts, pieces)
-        return mean, std
+        return _joined(texts, ((piece, choose(piece.result)) for piece in predicted))
 
     def _score(
         self,

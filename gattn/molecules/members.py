@@ -27,12 +27,11 @@ from gattn.molecules.network import (
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import varied
 from gattn.training.losses import (
-    absolute_error,
-    bounded,
     class_weights,
     cross_entropy,
     multiclass_cross_entropy,
-    squared_error,
+    quantile_error,
+    regression_loss,
     weighted,
 )
 from gattn.training.optimizer import Rate
@@ -90,6 +89,7 @@ class MoleculeBatches:
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
         weights: [k] weights of the rows; None for equal ones.
+        levels: number of outputs of a network for each target, the levels of its quantiles.
     """
 
     def __init__(
@@ -100,9 +100,10 @@ class MoleculeBatches:
         *,
         bounded: bool = False,
         weights: Tensor | None = None,
+        levels: int = 1,
     ) -> None:
         self.inputs, self.y = inputs, y.float()
-        self.auxiliary = 0
+        self.auxiliary, self.levels = 0, levels
         self.bounded, self.weights = bounded, weights
         self.targets = self.y
         if bounded:
@@ -124,6 +125,11 @@ class MoleculeBatches:
         added.targets = torch.cat([self.targets, columns], 1)
         added.auxiliary = values.shape[1]
         return added
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of a network for the targets."""
+        return self.y.shape[1] * self.levels
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -156,8 +162,8 @@ class MoleculeBatches:
         ``auxiliary`` is the number of additional outputs.
         """
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
-        targets = self.y.shape[1] + auxiliary
-        return make_network(settings, targets, extra=extra, molecules=molecules, seed=seed)
+        outputs = self.outputs + auxiliary
+        return make_network(settings, outputs, extra=extra, molecules=molecules, seed=seed)
 
 
 def molecules_in_row(inputs: MoleculeInputs) -> int:
@@ -167,7 +173,7 @@ def molecules_in_row(inputs: MoleculeInputs) -> int:
 
 
 def make_network(
-    settings: MoleculeSettings, targets: int, *, extra: int = 0, molecules: int = 1, seed: int = 0
+    settings: MoleculeSettings, outputs: int, *, extra: int = 0, molecules: int = 1, seed: int = 0
 ) -> MoleculeNetwork | AttentiveFPNetwork:
     """Create a network. Its weights are drawn from a seed, and torch's global generator is not
     used.
@@ -178,7 +184,7 @@ def make_network(
     kind = AttentiveFPNetwork if settings.model == "attentive_fp" else MoleculeNetwork
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return kind(settings, targets, extra, molecules)
+        return kind(settings, outputs, extra, molecules)
 
 
 def fit_members(
@@ -215,7 +221,9 @@ def fit_members(
     if not len(val) or not varied(val.y).any():
         none = val.inputs[torch.arange(0)]
         weights = None if val.weights is None else val.weights[:0]
-        val = MoleculeBatches(none, val.y[:0], bounded=val.bounded, weights=weights)
+        val = MoleculeBatches(
+            none, val.y[:0], bounded=val.bounded, weights=weights, levels=val.levels
+        )
     foundation = read_foundation_of(settings)
     training = _MemberTraining(
         train, val, task, settings, folder, tuple(classes), threads, foundation
@@ -279,9 +287,11 @@ class _MemberTraining:
         title = f"network {member + 1} of {settings.ensemble}"
         trained: nn.Module = network
         if train.auxiliary:
-            targets, weighs = train.y.shape[1], train.weights is not None
-            loss = with_auxiliary(loss, targets, settings.auxiliary_weight, has_weights=weighs)
-            trained = AuxiliaryNetwork(network, targets)
+            loss = with_auxiliary(
+                loss, train.y.shape[1], settings.auxiliary_weight,
+                has_weights=train.weights is not None, outputs=train.outputs,
+            )  # fmt: skip
+            trained = AuxiliaryNetwork(network, train.outputs)
             rates = {f"network.{name}": rate for name, rate in rates.items()}
         history = fit_network(
             trained, loss, train, self.val, loop, folder=where, progress=progress, title=title,
@@ -344,9 +354,10 @@ def cross_fit_members(
         threads: number of threads that compute a batch; 0 to choose it.
 
     Returns:
-        [K, m, t] float64, in the unit of the training; for classes logits.
+        [K, m, o] float64 for the o outputs of a network, in the unit of the training; for classes
+        logits.
     """
-    outputs = predict_members(networks, val.inputs, val.y.shape[1], threads=threads)
+    outputs = predict_members(networks, val.inputs, val.outputs, threads=threads)
     loss = _loss(task, settings, y.float(), classes, val.weights is not None)
     measured = _measured(val.targets)
     for member, history in enumerate(histories):
@@ -369,25 +380,26 @@ def cross_fit_members(
 def predict_members(
     networks: Sequence[MoleculeNetwork | AttentiveFPNetwork],
     inputs: MoleculeInputs,
-    targets: int,
+    outputs: int,
     *,
     threads: int = 0,
 ) -> Tensor:
-    """Return the outputs of each of K networks, [K, k, t] float64: scaled targets, or logits of
-    classes.
+    """Return the outputs of each of K networks, [K, k, o] float64: scaled targets or quantiles of
+    them, or logits of classes.
 
-    ``threads`` is the number of threads that compute a batch; 0 to choose it.
+    ``outputs`` is the number o of outputs, and ``threads`` is the number of threads that compute a
+    batch; 0 to choose it.
     """
     for network in networks:
         network.threads = share_threads(threads)
     if not networks:
-        return torch.empty(0, len(inputs), targets, dtype=torch.float64)
-    outputs = []
+        return torch.empty(0, len(inputs), outputs, dtype=torch.float64)
+    pieces = []
     with torch.inference_mode():
         for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
             batch = batch_inputs(inputs[positions])
-            outputs.append(torch.stack([network(batch) for network in networks]).double())
-    return torch.cat(outputs, 1)
+            pieces.append(torch.stack([network(batch) for network in networks]).double())
+    return torch.cat(pieces, 1)
 
 
 def _measured(targets: Tensor) -> Tensor:
@@ -401,7 +413,7 @@ def _measured(targets: Tensor) -> Tensor:
 def _loss(
     task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int], has_weights: bool
 ) -> Loss:
-    """Return a function that computes the loss of predictions [g, t] for a batch of g molecules."""
+    """Return a function that computes the loss of outputs for a batch of g molecules, [g, t]."""
     loss, factors = _equal_loss(task, settings, y, classes), target_weights(settings, classes)
     if factors is not None:
         loss = _scaled(loss, factors.float())
@@ -427,8 +439,8 @@ def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> T
 def _equal_loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
     """Return the loss function in which all rows and targets have equal weights."""
     if task == "regression":
-        loss = absolute_error if settings.loss_function.endswith("mae") else squared_error
-        return bounded(loss) if settings.bounded else loss
+        levels = settings.quantile_levels
+        return quantile_error(levels) if levels else regression_loss(settings.loss_function)
     balanced = settings.class_weight == "balanced"
     if task == "multiclass":
         return multiclass_cross_entropy(classes, _class_weights(y, classes) if balanced else None)
