@@ -77,7 +77,7 @@ def test_networks_start_from_the_encoder_of_this_name():
     model.fit(smiles, [float(len(text)) for text in smiles])
     (network,) = model.predictor_.networks
     stored = read_foundation("encoder-128").tensors
-    assert torch.equal(network.atoms.weight, stored["atoms.weight"])
+    assert torch.equal(network.state_dict()["atoms.weight"], stored["atoms.weight"])
 
 
 def test_the_command_takes_the_name(tmp_path, monkeypatch):
