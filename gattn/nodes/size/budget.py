@@ -33,16 +33,23 @@ class SizeChoice:
         estimate: estimated memory for training on the whole graph, in bytes.
         budget: memory budget in bytes.
         source: origin of the budget, as text for messages.
+        processes: number of processes that train together; several always sample.
     """
 
     sampled: bool
     estimate: int
     budget: int
     source: str
+    processes: int = 1
 
     @property
     def text(self) -> str:
         """Sentence about the choice and its reason."""
+        if self.processes > 1:
+            return (
+                f"Neighbours are sampled in training, because {self.processes} processes train "
+                "together; each of them reads the graph."
+            )
         way = "Neighbours are sampled in training: the whole graph"
         way = way if self.sampled else "The whole graph is trained: it"
         sign = "above" if self.sampled else "within"
@@ -62,6 +69,8 @@ class SizeChoice:
             "training": "sampled" if self.sampled else "whole graph",
             "estimated_bytes": self.estimate,
         }
+        if self.processes > 1:
+            record["processes"] = self.processes
         return {**record, "budget_bytes": self.budget} if memory else record
 
 
@@ -112,7 +121,7 @@ def graph_bytes(nodes: int, values: int, edges: int) -> int:
     return int(FIXED + PER_NODE * nodes + PER_VALUE * values + PER_EDGE * edges)
 
 
-def choose_size(memory: str, nodes: int, values: int, edges: int) -> SizeChoice:
+def choose_size(memory: str, nodes: int, values: int, edges: int, processes: int = 1) -> SizeChoice:
     """Choose how to train on a graph; see :func:`graph_bytes` for its sizes.
 
     Args:
@@ -120,11 +129,13 @@ def choose_size(memory: str, nodes: int, values: int, edges: int) -> SizeChoice:
         nodes: number of nodes.
         values: number of values in the table of nodes.
         edges: number of edges of the data.
+        processes: number of processes that train together.
     """
     budget = parse_memory(memory) if memory else free_memory() // 2
     source = f"--memory {memory}" if memory else "half of the free memory; change it with --memory"
     estimate = graph_bytes(nodes, values, edges)
-    return SizeChoice(estimate > budget, estimate, budget, source)
+    sampled = estimate > budget or processes > 1
+    return SizeChoice(sampled, estimate, budget, source, processes)
 
 
 def _gib(size: int) -> str:

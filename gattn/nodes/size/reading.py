@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
+from gattn.nodes.attributed import AttributedGraph, compacted
 from gattn.nodes.size.budget import SizeChoice, choose_size
 from gattn.nodes.size.edge_file import column_names, open_parquet
 from gattn.nodes.size.predictor import sampled_notes
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["read_for_training"]
 
-UNREAD = ("edge_weight", "edge_type", "time")
-"""Settings that name a column of the edges."""
 
-
-def read_for_training(settings: NodeRunSettings) -> tuple[AttributedGraph, SizeChoice]:
+def read_for_training(
+    settings: NodeRunSettings, processes: int = 1
+) -> tuple[AttributedGraph, SizeChoice]:
     """Read the graph of a run, with compact edges if its training samples neighbours.
 
     The sizes of Parquet tables are read from their metadata. Other files are read completely before
@@ -29,26 +28,24 @@ def read_for_training(settings: NodeRunSettings) -> tuple[AttributedGraph, SizeC
 
     Args:
         settings: settings of the run.
+        processes: number of processes that train together.
 
     Returns:
         The graph, with notes on the parts that are sampled or left out, and the choice.
 
     Raises:
-        GraphError: the graph cannot be read, or needs sampling and the settings name a column of
-            the edges.
+        GraphError: the graph cannot be read.
     """
     sizes = _parquet_sizes(settings)
     if sizes is not None:
-        choice = choose_size(settings.memory, *sizes)
-        _check_columns(settings, choice)
+        choice = choose_size(settings.memory, *sizes, processes)
         graph = settings.reading.read(
             settings.data, directed=settings.directed, compact=choice.sampled
         )
         notes = []
     else:
         graph = settings.reading.read(settings.data, directed=settings.directed)
-        choice = choose_size(settings.memory, *_graph_sizes(graph))
-        _check_columns(settings, choice)
+        choice = choose_size(settings.memory, *_graph_sizes(graph), processes)
         notes = [
             "The files were read completely: only edges in Parquet are read with little memory."
         ]
@@ -87,15 +84,3 @@ def _graph_sizes(graph: AttributedGraph) -> tuple[int, int, int]:
     if x is not None:
         values += x.numel() if x.layout == torch.strided else x.values().numel()
     return len(graph), values, edges
-
-
-def _check_columns(settings: NodeRunSettings, choice: SizeChoice) -> None:
-    """Raise an error if the training samples neighbours and a setting names a column of edges."""
-    named = [name for name in UNREAD if getattr(settings, name)]
-    if any(settings.edge_features):
-        named.append("edge_features")
-    if choice.sampled and named:
-        raise GraphError(
-            f"--{named[0].replace('_', '-')} needs training on the whole graph, because a sampled "
-            f"training reads no columns of edges. {choice.text}"
-        )
