@@ -235,17 +235,13 @@ class EdgeEncoder:
         source, destination = edges.pairs.numpy()
         if edges.two_way:
             source, destination = np.minimum(source, destination), np.maximum(source, destination)
-        keys = edges.table[list(dict.fromkeys(names))].copy()
-        code: Any = 0
-        if len(names):
-            groups = keys.groupby(list(keys), dropna=False, sort=False, observed=True)
-            code = groups.ngroup()
-        frame = pd.DataFrame({"source": source, "destination": destination, "code": code})
-        is_first = np.asarray(~frame.duplicated())
-        rows = edges if is_first.all() else edges.select(is_first)
+        codes = _row_codes(edges.table[list(dict.fromkeys(names))], source.dtype)
+        is_first = _first_of_equal(source, destination, codes)
+        rows = edges
+        if not is_first.all():
+            rows, codes = edges.select(is_first), codes[is_first]
         source, destination = rows.pairs.numpy()
-        # These arrays are int32 in a compact graph.
-        codes = frame["code"].to_numpy()[is_first].astype(source.dtype)
+        # These arrays are int32 in a compact graph, to limit the memory.
         place = np.arange(len(rows), dtype=source.dtype)
         if rows.two_way:
             source, destination = np.r_[source, destination], np.r_[destination, source]
@@ -642,6 +638,28 @@ def _read_notes(encoder: EdgeEncoder) -> list[str]:
     if encoder.has_edge_times:
         parts.append(f"{encoder.time!r} (times)")
     return [f"Columns of the edges that are used: {', '.join(parts)}."] if parts else []
+
+
+def _row_codes(table: pd.DataFrame, dtype: np.dtype) -> NDArray:
+    """Return a number for each row, which is equal for equal rows; missing values are equal."""
+    if table.columns.empty:
+        return np.zeros(len(table), dtype)
+    groups = table.groupby(list(table), dropna=False, sort=False, observed=True)
+    return groups.ngroup().to_numpy().astype(dtype)
+
+
+def _first_of_equal(*keys: NDArray) -> NDArray[np.bool_]:
+    """Return a mask of the positions whose keys do not occur at an earlier position."""
+    # A stable sort needs less memory than the hash table of pandas' duplicated.
+    order = np.lexsort(keys)
+    is_new = np.zeros(len(order), bool)
+    is_new[:1] = True
+    for key in keys:
+        ordered = key[order]
+        is_new[1:] |= ordered[1:] != ordered[:-1]
+    is_first = np.zeros(len(order), bool)
+    is_first[order[is_new]] = True
+    return is_first
 
 
 def _is_symmetric(source: NDArray, destination: NDArray, codes: NDArray) -> bool:
