@@ -7,13 +7,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gattn.molecules.inputs import in_pieces
+from gattn.molecules.trees import TreeProblem, grow_forests
+from gattn.training.early_process import run_in_early_process
 from gattn.training.scaling import moments
 
 if TYPE_CHECKING:
@@ -21,18 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Forest", "OutOfBag", "forest_obstacle"]
 
-INSIDE = 0.7
-"""Fraction of the groups of molecules on which a tree is trained. The errors of the tree are
-measured on the other molecules.
-"""
-FEATURES = 1 / 3
-"""Fraction of the features from which a tree chooses at each split."""
 LEAST = 3
 """A Morgan environment is a feature only if it occurs in at least this number of molecules."""
-ROWS = 4000
-"""Maximum number of molecules on which a tree is trained. It limits the time and the size of the
-tree.
-"""
 MOST = 20_000
 """Maximum number of molecules whose features are stored. If there are more, a random sample is
 used.
@@ -100,8 +92,8 @@ class Forest:
     the labels of the molecules that calibrate its errors. The second half also reads the validation
     part.
 
-    The trees are fitted by scikit-learn, which is imported by :meth:`fit`, and stored as tensors,
-    so that a prediction needs no scikit-learn and a saved model contains no code.
+    The trees are fitted by scikit-learn (:mod:`gattn.molecules.trees`) and stored as tensors, so
+    that a prediction needs no scikit-learn and a saved model contains no code.
 
     Reference: Geurts et al., "Extremely randomized trees" (Machine Learning 2006); Breiman,
     "Random forests" (Machine Learning 2001), for predictions out of the bag.
@@ -162,22 +154,28 @@ class Forest:
         count = max(min(trees, trees * TOTAL // patterns.shape[1]), 2)
         outs = [torch.full((2, total, y.shape[1]), torch.nan).double() for _ in range(2)]
         names = groups.numpy()
+        blocks: list[TreeProblem] = []
+        places: list[tuple[Tensor, Tensor]] = []
         for number in range(patterns.shape[1]):
             labelled = np.flatnonzero(patterns[order, number])
             of_block = (block == number).nonzero()[:, 0]
             rows = order[labelled]
-            factors = None if weights is None else weights.numpy()[rows]
-            grown = _grow(
-                x[labelled], scaled[rows][:, of_block.numpy()], names[rows], rows < first, count,
-                generator, factors, check,
+            blocks.append(
+                TreeProblem(
+                    labelled, scaled[rows][:, of_block.numpy()], names[rows], rows < first,
+                    None if weights is None else weights.numpy()[rows],
+                )
             )  # fmt: skip
-            tensors |= {f"{number}.{name}": value for name, value in vars(grown.trees).items()}
-            places = torch.from_numpy(rows)
+            places.append((torch.from_numpy(rows)[:, None], of_block))
+        forests = run_in_early_process(grow_forests, x, blocks, count, generator, check=check)
+        for number, (nodes, inside) in enumerate(forests):
+            grown = _Trees(**{name: torch.from_numpy(value) for name, value in nodes.items()})
+            tensors |= {f"{number}.{name}": value for name, value in vars(grown).items()}
             half = torch.arange(count) < count - count // 2
             for out, allowed in zip(outs, (half, torch.ones_like(half))):
-                left = ~grown.inside & allowed
-                out[0][places[:, None], of_block], out[1][places[:, None], of_block] = _out_of_bag(
-                    grown.trees, x[labelled], left, int(allowed.sum())
+                left = ~torch.from_numpy(inside) & allowed
+                out[0][places[number]], out[1][places[number]] = _out_of_bag(
+                    grown, x[blocks[number].rows], left, int(allowed.sum())
                 )
         forest = cls(tensors)
         return forest, [OutOfBag(one * scale + mean, two * scale.square()) for one, two in outs]
@@ -286,64 +284,6 @@ class _Trees:
             seen = flat[active // trees * width + feature]
             node = torch.where(seen <= self.threshold[node], node + 1, self.right[node].long())
             yield active, node
-
-
-@dataclass(frozen=True, eq=False)
-class _Grown:
-    """Trained trees, and a mask [k, T] bool of the molecules on which each tree was trained."""
-
-    trees: _Trees
-    inside: Tensor
-
-
-def _grow(
-    x: np.ndarray, y: np.ndarray, groups: np.ndarray, is_train: np.ndarray, count: int,
-    generator: np.random.Generator, weights: np.ndarray | None, check: Callable[[], None],
-) -> _Grown:  # fmt: skip
-    """Train trees on features [k, d] and outputs [k, o]; no value may be missing."""
-    from sklearn.tree import ExtraTreeRegressor
-
-    parts: list[dict[str, np.ndarray]] = []
-    inside = np.zeros((len(x), count), dtype=bool)
-    first = 0
-    for number in range(count):
-        check()
-        few = number < count - count // 2
-        rows = np.flatnonzero(is_train) if few and is_train.any() else np.arange(len(x))
-        kinds = generator.permutation(np.unique(groups[rows]))
-        chosen = rows[np.isin(groups[rows], kinds[: max(round(INSIDE * len(kinds)), 1)])]
-        chosen = np.sort(generator.permutation(chosen)[:ROWS])
-        # A tree must not be measured on a molecule if it was trained on another molecule of the
-        # same group.
-        inside[:, number] = np.isin(groups, groups[chosen])
-        tree: Any = ExtraTreeRegressor(
-            max_features=FEATURES, random_state=int(generator.integers(2**31 - 1))
-        )
-        tree.fit(x[chosen], y[chosen], None if weights is None else weights[chosen])
-        nodes = tree.tree_
-        parts.append(
-            {
-                "feature": np.where(nodes.children_left < 0, -1, nodes.feature),
-                "threshold": _rounded_down(nodes.threshold),
-                "right": np.where(nodes.children_left < 0, 0, nodes.children_right + first),
-                "value": nodes.value[:, :, 0].astype(np.float32),
-                "roots": np.array([first]),
-            }
-        )
-        first += nodes.node_count
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    for name in ("feature", "right"):
-        joined[name] = joined[name].astype(np.int32)
-    trees = _Trees(**{name: torch.from_numpy(value) for name, value in joined.items()})
-    return _Grown(trees, torch.from_numpy(inside))
-
-
-def _rounded_down(threshold: np.ndarray) -> np.ndarray:
-    """Return for each threshold the largest float32 number that does not exceed it. Comparisons
-    of float32 features then have the same results.
-    """
-    single = threshold.astype(np.float32)
-    return np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)
 
 
 def _out_of_bag(trees: _Trees, x: np.ndarray, left: Tensor, count: int) -> tuple[Tensor, Tensor]:
