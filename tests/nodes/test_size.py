@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks.core.record import RESULTS
 from gattn.graph import Graph
 from gattn.nodes.attributed import GraphError, compacted
 from gattn.nodes.files import read_graph_file
@@ -312,3 +313,21 @@ def test_sizes_of_memory(text, size):
 def test_other_texts_are_no_memory(text):
     with pytest.raises(SettingsError, match="memory must be a positive number with a unit"):
         override(None, None, {"data": "edges.csv", "memory": text})
+
+
+def measured(training):
+    """Return the measured runs of large networks with a kind of training."""
+    lines = (RESULTS / "huge.jsonl").read_text("utf-8").splitlines()
+    runs = [json.loads(line) for line in lines]
+    return [run for run in runs if run["size"]["training"] == training]
+
+
+def test_the_estimate_is_not_below_the_measured_memory():
+    runs = measured("whole graph")
+    assert len(runs) >= 4
+    for run in runs:
+        nodes, edges = run["nodes"], run["edges"]
+        # The table of nodes also has a column of names and one of labels.
+        values = nodes * (run["columns"] + 2) + edges * run.get("strengths", False)
+        estimate, peak = graph_bytes(nodes, values, edges), run["peak_resident_gib"] * 2**30
+        assert peak < estimate < 1.3 * peak

@@ -55,8 +55,8 @@ def read_for_training(
 
 
 def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
-    """Return the numbers of nodes, of values of nodes and of edges, from the metadata of Parquet
-    tables; None if the graph is not in Parquet tables.
+    """Return the numbers of nodes, of values and of edges, from the metadata of Parquet tables;
+    None if the graph is not in Parquet tables.
     """
     paths = [Path(path) for path in (settings.data, settings.nodes) if path]
     if any(path.suffix.lower() != ".parquet" or not path.is_file() for path in paths):
@@ -65,22 +65,25 @@ def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
         return None
     with open_parquet(paths[0]) as file:
         edges = file.metadata.num_rows
+        of_edges = edges * max(len(column_names(file)) - 2, 0)
     if len(paths) == 1:
         # At most two new nodes for each edge; usually an edge has far fewer.
-        return edges, 0, edges
+        return edges, of_edges, edges
     with open_parquet(paths[1]) as file:
         nodes, columns = file.metadata.num_rows, column_names(file)
         groups = range(file.metadata.num_row_groups)
         size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
     # A column of texts has about one value for each eight bytes, and a column of numbers one value
     # for each node.
-    return nodes, max(nodes * len(columns), size // 8), edges
+    return nodes, max(nodes * len(columns), size // 8) + of_edges, edges
 
 
 def _graph_sizes(graph: AttributedGraph) -> tuple[int, int, int]:
     edges = graph.arcs.shape[1] if graph.edge_table is None else len(graph.edge_table)
     x = graph.x
     values = len(graph) * graph.table.shape[1]
+    if graph.edge_table is not None:
+        values += graph.edge_table.table.size
     if x is not None:
         values += x.numel() if x.layout == torch.strided else x.values().numel()
     return len(graph), values, edges
