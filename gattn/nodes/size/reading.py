@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gattn.nodes.attributed import AttributedGraph, compacted
+from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
 from gattn.nodes.size.budget import SizeChoice, choose_size
 from gattn.nodes.size.edge_file import column_names, open_parquet
 from gattn.nodes.size.predictor import sampled_notes
@@ -20,7 +20,7 @@ __all__ = ["read_for_training"]
 
 def read_for_training(
     settings: NodeRunSettings, processes: int = 1
-) -> tuple[AttributedGraph, SizeChoice]:
+) -> tuple[AttributedGraph, SizeChoice | None]:
     """Read the graph of a run, with compact edges if its training samples neighbours.
 
     The sizes of Parquet tables are read from their metadata. Other files are read completely before
@@ -31,11 +31,23 @@ def read_for_training(
         processes: number of processes that train together.
 
     Returns:
-        The graph, with notes on the parts that are sampled or left out, and the choice.
+        The graph, with notes on the parts that are sampled or left out, and the choice. There is no
+        choice for a network with several tables of nodes, which is always trained on as a whole.
 
     Raises:
-        GraphError: the graph cannot be read.
+        GraphError: the graph cannot be read, or several processes cannot train on it.
     """
+    if settings.is_typed:
+        if processes > 1:
+            raise GraphError(
+                "a network with several tables of nodes is trained in one process, but torchrun "
+                f"started {processes}: start the command without torchrun"
+            )
+        graph = settings.reading.read(
+            "", directed=settings.directed, label=settings.label or None,
+            label_type=settings.label_type or None,
+        )  # fmt: skip
+        return graph, None
     sizes = _parquet_sizes(settings)
     if sizes is not None:
         choice = choose_size(settings.memory, *sizes, processes)
@@ -58,7 +70,7 @@ def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
     """Return the numbers of nodes, of values and of edges, from the metadata of Parquet tables;
     None if the graph is not in Parquet tables.
     """
-    paths = [Path(path) for path in (settings.data, settings.nodes) if path]
+    paths = [Path(path) for path in (settings.data, *settings.tables) if path]
     if any(path.suffix.lower() != ".parquet" or not path.is_file() for path in paths):
         return None
     if any(not path.stat().st_size for path in paths):
