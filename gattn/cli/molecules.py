@@ -121,7 +121,15 @@ def train(
 @with_settings(
     RunSettings,
     ScreenSettings,
-    only=("smiles", "encoding", "coverage", "workers", "threads", *SCREENING),
+    only=(
+        "smiles",
+        "encoding",
+        "coverage",
+        "workers",
+        "threads",
+        "descriptors_path",
+        *SCREENING,
+    ),
     as_trained=("smiles",),
 )
 def predict(
@@ -161,6 +169,8 @@ def predict(
     if is_screening(inputs, out, settings):
         if neighbors:
             raise SettingsError("--neighbors needs one input and a CSV file as --out")
+        if "descriptors_path" in settings:
+            raise SettingsError("--descriptors-path needs one input and a CSV file as --out")
         _screen(run, inputs, out, settings)
         return
     from gattn.molecules.runs.predict import predict_table
@@ -193,7 +203,9 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
 
 @app.command()
 @with_settings(
-    RunSettings, only=("smiles", "encoding", "workers", "threads"), as_trained=("smiles",)
+    RunSettings,
+    only=("smiles", "encoding", "workers", "threads", "descriptors_path"),
+    as_trained=("smiles",),
 )
 def explain(
     run: Run,
@@ -278,6 +290,7 @@ def embed(
         "coverage",
         "workers",
         "threads",
+        "descriptors_path",
     ),
     as_trained=("smiles", "target", *NUMBERS),
 )

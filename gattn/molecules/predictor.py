@@ -32,7 +32,8 @@ from gattn.molecules.members import (
 )
 from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
-from gattn.molecules.settings import MoleculeSettings, Task
+from gattn.molecules.quantiles import by_level, normal_quantiles, sorted_quantiles
+from gattn.molecules.settings import MEDIAN, MoleculeSettings, Task
 from gattn.molecules.stacking import combine, fit_spread, predicted_std
 from gattn.molecules.target_transform import TargetTransform, choose
 from gattn.training.model_io import add_prefix, remove_prefix
@@ -82,6 +83,9 @@ class Prediction:
         nearest_index: [k, c] int64, the columns of the model's fingerprints of the c most similar
             molecules, as :meth:`MoleculePredictor.nearest` returns them; None if not requested.
         nearest_similarity: [k, c] float32, their similarities; None if not requested.
+        quantiles: [k, t, q] float64, ascending quantiles at the levels of the model, in the
+            target's unit; None unless the loss function is ``"quantile"``. ``mean``,
+            ``component_means`` and ``member_predictions`` then are medians.
     """
 
     mean: Tensor
@@ -91,6 +95,7 @@ class Prediction:
     max_train_similarity: Tensor
     nearest_index: Tensor | None = None
     nearest_similarity: Tensor | None = None
+    quantiles: Tensor | None = None
 
 
 class MoleculePredictor:
@@ -113,6 +118,7 @@ class MoleculePredictor:
         extra: number of descriptor columns of the user.
         transform: the transform of each target; see ``target_transform`` of the settings.
         molecules: number of molecules in a row.
+        levels: levels of the predicted quantiles; () if the model predicts none.
     """
 
     threads = 0
@@ -125,6 +131,7 @@ class MoleculePredictor:
         """Restore a model from the tensors of :meth:`state`; see :meth:`from_state`."""
         self.task, self.settings, self.targets = task, settings, targets
         self.classes = tuple(classes)
+        self.levels = _levels(task, settings)
         self.history: list[History] = []
         self.validation = _nothing(targets)
         self._tensors = {name: tensors[name] for name in _OWN}
@@ -137,7 +144,12 @@ class MoleculePredictor:
         self._tensors |= {name: tensors[name] for name in (_MOLECULES,) if name in tensors}
         self.networks = [
             _loaded(
-                make_network(settings, targets, extra=self.extra, molecules=self.molecules),
+                make_network(
+                    settings,
+                    targets * max(len(self.levels), 1),
+                    extra=self.extra,
+                    molecules=self.molecules,
+                ),
                 remove_prefix(f"networks.{member}.", tensors),
             )
             for member in range(settings.ensemble if settings.model != "gp" else 0)
@@ -250,6 +262,7 @@ class MoleculePredictor:
         history: list[History] = []
         networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
         is_bounded = task == "regression" and settings.bounded
+        levels = _levels(task, settings)
         ends, ends_val = (
             None if each is None else (each - mean[:, None]) / scale[:, None]
             for each in (bounds, bounds_val)
@@ -259,7 +272,12 @@ class MoleculePredictor:
             weights, weights_val = weights.double() / unit, weights_val.double() / unit
         batches, val_batches = (
             MoleculeBatches(
-                inputs, (labels - mean) / scale, limits, bounded=is_bounded, weights=factors
+                inputs,
+                (labels - mean) / scale,
+                limits,
+                bounded=is_bounded,
+                weights=factors,
+                levels=max(len(levels), 1),
             )
             for inputs, labels, limits, factors in (
                 (train, y, ends, weights),
@@ -294,14 +312,17 @@ class MoleculePredictor:
                 factors = torch.cat([weights, weights_val])
             forest, (few, all_trees) = Forest.fit(
                 train, val, y_both, trees=settings.trees, seed=seed, groups=every, weights=factors,
-                check=check,
+                levels=levels, check=check,
             )  # fmt: skip
             first, rest = slice(0, len(train)), slice(len(train), None)
             # No tree was trained on a missing label, so all trees may be used for its molecule.
-            others = forest.predict(val)
-            few_val, all_val = few[rest].filled(others), all_trees[rest].filled(others)
+            others, quantiles = forest.predict(val), None
+            if levels:
+                quantiles = forest.quantiles(val, levels)
+                others = quantiles[..., levels.index(MEDIAN)]
+            few_val, all_val = (each[rest].filled(others, quantiles) for each in (few, all_trees))
             evidence = Evidence(inner, outer, few[first], few_val, y)
-            return _Parts(kernel, evidence, forest, all_val.mean)
+            return _Parts(kernel, evidence, forest, all_val.mean, all_val.quantiles)
 
         components: _Parts | None = None
         if settings.model != "gp":
@@ -342,16 +363,15 @@ class MoleculePredictor:
                 networks, history, val_batches, folds, task, settings, batches.y, classes,
                 threads=threads,
             )  # fmt: skip
-            outputs = predictor.in_units(members)
             predictor._calibrate(
-                val, y_val, outputs, kernel_index, group, folds, (weights, weights_val), components
+                val, y_val, members, kernel_index, group, folds, (weights, weights_val), components
             )
         bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
         predictor._tensors["bits"], predictor._nearest = bits, NearestMolecules(bits)
         return predictor
 
     def _calibrate(
-        self, val: MoleculeInputs, y_val: Tensor, members: Tensor, kernel_index: Tensor,
+        self, val: MoleculeInputs, y_val: Tensor, outputs: Tensor, kernel_index: Tensor,
         group: Tensor, folds: Tensor, by_part: tuple[Tensor | None, Tensor | None],
         components: _Parts | None,
     ) -> None:  # fmt: skip
@@ -360,7 +380,7 @@ class MoleculePredictor:
         Args:
             val: m molecules.
             y_val: [m, t].
-            members: [K, m, t], cross-fitted predictions of the networks.
+            outputs: [K, m, o], cross-fitted outputs of the networks.
             kernel_index: indices of the molecules that the Gaussian process is trained on.
             group: [m], the group of each row.
             folds: [m], the fold of each row.
@@ -369,6 +389,7 @@ class MoleculePredictor:
             components: the Gaussian process and the forest, with their predictions.
         """
         regression = self.task == "regression"
+        members = self.in_units(outputs)
         by_output = target_weights(self.settings, self.classes)
         row_weights = by_part[1]
         evidence = None if components is None else components.evidence
@@ -416,16 +437,24 @@ class MoleculePredictor:
         self._tensors["weights"], self._tensors["spread"] = chosen
         parts, sources = self._parts_and_error_inputs(members, forest_all, *left_out[0])
         mean, std = combine(parts, chosen[0]), _disagreement(parts, members)
+        quantile_parts = None if components is None else components.forest_quantiles
+        quantile_parts = self._quantile_parts(outputs, *left_out[0], quantile_parts)
+        quantiles = self._combined_quantiles(quantile_parts, chosen[0])
         for fold, pair in zip(range(count), left_out[1:], strict=True):
             inside = folds == fold
             weights, coefficients = fit(pair, ~inside) if not inside.all() else chosen
             mean[inside] = combine(parts[:, inside], weights)
+            if quantiles is not None and quantile_parts is not None:
+                some = self._combined_quantiles(quantile_parts[:, inside], weights)
+                quantiles[inside] = cast(Tensor, some)
             if regression:
                 measured = y_val[~inside].isfinite().any(0)
                 coefficients = coefficients.where(measured, chosen[1])
                 std[inside] = predicted_std(sources[:, inside], coefficients)
         named = dict(zip(self._names, parts))
-        validation = Prediction(mean, std, named, members, similarities)
+        if quantiles is not None:
+            mean = quantiles[..., self.levels.index(MEDIAN)]
+        validation = Prediction(mean, std, named, members, similarities, quantiles=quantiles)
         self.validation = self._in_target_units(validation)
 
     def _parts_and_error_inputs(
@@ -447,6 +476,42 @@ class MoleculePredictor:
         if self.forest is not None:
             parts.append(self._probabilities(forest))
         return parts
+
+    def _quantile_parts(
+        self, outputs: Tensor, mean: Tensor, variance: Tensor, forest: Tensor | None
+    ) -> Tensor | None:
+        """Return the quantiles of each of P components, [P, k, t, q], in the units of the
+        transformed targets; None if the model predicts none.
+
+        Those of an ensemble are the means over its networks. The Gaussian process predicts a
+        normal distribution.
+
+        Args:
+            outputs: [K, k, o], outputs of the networks.
+            mean: [k, t], means of the Gaussian process.
+            variance: [k, t], its variances.
+            forest: [k, t, q], quantiles of the forest.
+        """
+        if not self.levels:
+            return None
+        parts = [self.network_quantiles(outputs).mean(0)] if self.networks else []
+        if self.kernel is not None:
+            parts.append(normal_quantiles(mean, variance, self.levels))
+        if self.forest is not None and forest is not None:
+            parts.append(forest)
+        return torch.stack(parts)
+
+    def _combined_quantiles(self, parts: Tensor | None, weights: Tensor) -> Tensor | None:
+        """Return the weighted mean of the components' quantiles at each level, [k, t, q].
+
+        Quantiles of each component are ascending, so their weighted means are, too.
+
+        Reference: Ratcliff, "Group reaction time distributions and an analysis of distribution
+        statistics" (Psychological Bulletin 1979), for means of quantiles.
+        """
+        if parts is None:
+            return None
+        return combine(parts.flatten(2), weights).unflatten(1, parts.shape[2:])
 
     def _probabilities(self, mean: Tensor) -> Tensor:
         """Convert the means [k, t] of the Gaussian process to probabilities if the labels are
@@ -510,9 +575,11 @@ class MoleculePredictor:
         def inverse(values: Tensor) -> Tensor:
             return transform.inverse(transform.clipped(values))
 
-        mean = inverse(predicted.mean)
+        mean, quantiles = inverse(predicted.mean), predicted.quantiles
+        if quantiles is not None:
+            quantiles = inverse(quantiles.transpose(1, 2)).transpose(1, 2)
         return replace(
-            predicted, mean=mean, std=predicted.std / transform.slope(mean),
+            predicted, quantiles=quantiles, mean=mean, std=predicted.std / transform.slope(mean),
             component_means={name: inverse(m) for name, m in predicted.component_means.items()},
             member_predictions=inverse(predicted.member_predictions),
         )  # fmt: skip
@@ -531,15 +598,19 @@ class MoleculePredictor:
         inputs = self.standardised(inputs)
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
-            parts, members, variance = self._predict_components(inputs)
+            parts, members, variance, quantile_parts = self._predict_components(inputs)
             stacked = torch.stack(list(parts.values()))
             mean = combine(stacked, self._tensors["weights"])
+            quantiles = self._combined_quantiles(quantile_parts, self._tensors["weights"])
+            if quantiles is not None:
+                mean = quantiles[..., self.levels.index(MEDIAN)]
             if self.task == "regression":
                 sources = self._error_inputs(stacked, members, variance)
                 std = predicted_std(sources, self._tensors["spread"])
             else:
                 std = _disagreement(stacked, members)
-            return Prediction(mean, std, parts, members, self._similarity(inputs))
+            similarities = self._similarity(inputs)
+            return Prediction(mean, std, parts, members, similarities, quantiles=quantiles)
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
         """Return the inputs with standardised descriptor columns, as the model reads them.
@@ -698,14 +769,23 @@ class MoleculePredictor:
         return dict(zip(self._names, self._tensors["weights"].tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:
-        """Convert the outputs of networks, [..., t], to the units of the transformed targets, or to
-        probabilities.
+        """Convert the outputs of networks, [..., o], to the units of the transformed targets, or to
+        probabilities: [..., t]. If the model predicts quantiles, the result is the medians.
         """
+        if self.levels:
+            return self.network_quantiles(raw)[..., self.levels.index(MEDIAN)]
         if self.task == "multiclass":
             return class_softmax(raw, self.classes)
         if self.task == "classification":
             return raw.sigmoid()
         return raw * self._tensors["scale"] + self._tensors["mean"]
+
+    def network_quantiles(self, raw: Tensor) -> Tensor:
+        """Convert the outputs of networks, [..., t q], to ascending quantiles in the units of the
+        transformed targets: [..., t, q].
+        """
+        scaled = sorted_quantiles(by_level(raw, len(self.levels)))
+        return scaled * self._tensors["scale"][:, None] + self._tensors["mean"][:, None]
 
     @property
     def _names(self) -> list[str]:
@@ -717,18 +797,24 @@ class MoleculePredictor:
 
     def _predict_components(
         self, inputs: MoleculeInputs
-    ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Return the means [k, t] of each component, the means of each network, and the
-        variances of the Gaussian process.
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor | None]:
+        """Return the means [k, t] of each component, the means of each network, the variances of
+        the Gaussian process, and the quantiles of each component, [P, k, t, q].
         """
-        members = self.in_units(
-            predict_members(self.networks, inputs, self.targets, threads=self.threads)
-        )
+        count = self.targets * max(len(self.levels), 1)
+        outputs = predict_members(self.networks, inputs, count, threads=self.threads)
+        members = self.in_units(outputs)
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
-        forest = mean if self.forest is None else self.forest.predict(inputs)
-        return dict(zip(self._names, self._parts(members, mean, forest))), members, variance
+        forest, quantiles = mean, None
+        if self.forest is not None and self.levels:
+            quantiles = self.forest.quantiles(inputs, self.levels)
+            forest = quantiles[..., self.levels.index(MEDIAN)]
+        elif self.forest is not None:
+            forest = self.forest.predict(inputs)
+        parts = dict(zip(self._names, self._parts(members, mean, forest)))
+        return parts, members, variance, self._quantile_parts(outputs, mean, variance, quantiles)
 
     def _error_inputs(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
         """Return the s inputs of the model of the squared error, [s, k, t], in squares of the
@@ -758,12 +844,14 @@ class _Parts:
         forest: the forest of both parts.
         forest_val: [m, t] predictions of the validation molecules, each by the trees that were not
             trained on its group.
+        forest_quantiles: [m, t, q] quantiles over the same trees; None if none are predicted.
     """
 
     kernel: GaussianProcess
     evidence: Evidence | None = None
     forest: Forest | None = None
     forest_val: Tensor | None = None
+    forest_quantiles: Tensor | None = None
 
 
 def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
@@ -789,6 +877,11 @@ user's descriptor columns.
 """
 _TRANSFORM = "transform"
 """Key of the saved tensor with the codes of the target transforms."""
+
+
+def _levels(task: Task, settings: MoleculeSettings) -> tuple[float, ...]:
+    """Return the levels of the quantiles that a model predicts; () for classes."""
+    return settings.quantile_levels if task == "regression" else ()
 
 
 def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
