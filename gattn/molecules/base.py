@@ -22,6 +22,7 @@ from gattn.data import MoleculeError, random_split
 from gattn.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.molecules.fitted import MoleculeModel
+from gattn.molecules.foundation import read_foundation_of
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles
 from gattn.molecules.predictor import MoleculePredictor, Prediction
 from gattn.molecules.rows import (
@@ -125,7 +126,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         that stores the parsed molecules; see :func:`gattn.molecules.inputs.featurise`.
         """
         # An invalid parameter raises an error before the SMILES are parsed, which may take long.
-        settings_of(MoleculeParameters, self)
+        read_foundation_of(settings_of(MoleculeParameters, self))
         texts, values, self.descriptors_columns_ = _rows(smiles, self.molecules_per_row)
         table = as_table(y, len(texts))
         self.targets_ = column_names(y) if targets is None else list(targets)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gattn.molecules.auxiliary import AuxiliaryNetwork, with_auxiliary
 from gattn.molecules.classes import split_classes
+from gattn.molecules.foundation import Foundation, fine_tuning_rates, read_foundation_of
 from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.network import (
     AttentiveFPNetwork,
@@ -33,6 +34,7 @@ from gattn.training.losses import (
     regression_loss,
     weighted,
 )
+from gattn.training.optimizer import Rate
 from gattn.training.processes import in_order, processor_count
 from gattn.training.settings import TrainingSettings
 from gattn.training.threads import share_threads
@@ -222,7 +224,10 @@ def fit_members(
         val = MoleculeBatches(
             none, val.y[:0], bounded=val.bounded, weights=weights, levels=val.levels
         )
-    training = _MemberTraining(train, val, task, settings, folder, tuple(classes), threads)
+    foundation = read_foundation_of(settings)
+    training = _MemberTraining(
+        train, val, task, settings, folder, tuple(classes), threads, foundation
+    )
     processes = _process_count(settings, len(train))
     if processes == 1:
         pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
@@ -255,6 +260,7 @@ class _MemberTraining:
     folder: Path | None
     classes: tuple[int, ...]
     threads: int
+    foundation: Foundation | None
 
     def fit(
         self, member: int, *, progress: bool
@@ -265,6 +271,10 @@ class _MemberTraining:
         settings, train = self.settings, self.train
         seed = settings.seed + member
         network = train.make_network(settings, seed, train.auxiliary)
+        rates: dict[str, Rate] = {}
+        if self.foundation is not None:
+            self.foundation.load_into(network, freeze=settings.freeze_encoder)
+            rates = fine_tuning_rates(settings)
         network.threads = share_threads(self.threads)
         shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
         shared["seed"] = seed
@@ -282,9 +292,11 @@ class _MemberTraining:
                 has_weights=train.weights is not None, outputs=train.outputs,
             )  # fmt: skip
             trained = AuxiliaryNetwork(network, train.outputs)
+            rates = {f"network.{name}": rate for name, rate in rates.items()}
         history = fit_network(
-            trained, loss, train, self.val, loop, folder=where, progress=progress, title=title
-        )
+            trained, loss, train, self.val, loop, folder=where, progress=progress, title=title,
+            rates=rates,
+        )  # fmt: skip
         if isinstance(trained, AuxiliaryNetwork):
             network = train.make_network(settings, seed)
             network.load_state_dict(trained.trimmed_state(network))

@@ -174,6 +174,32 @@ class MoleculeSettings(TrainingSettings):
             "errors on FreeSolv and ESOL, and a higher error on CHEMBL2321810.",
         ),
     ] = 0.0
+    from_foundation: Annotated[
+        str,
+        Meta(
+            description="Pretrained weights from which the networks start: the name of an encoder "
+            "that gattn ships, or the folder of another run or of an encoder of your own. Only the "
+            "last layers start from random weights. Use it for less than about 3,000 molecules, "
+            "with epochs 30 and batch_size 32. The settings width, layers and heads must be those "
+            "of the encoder.",
+        ),
+    ] = ""
+    freeze_encoder: Annotated[
+        bool,
+        Meta(
+            description="With from_foundation, train only the last layers and leave the weights of "
+            "the encoder unchanged. Use it for a few dozen molecules."
+        ),
+    ] = False
+    encoder_rate: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="With from_foundation, learning rate of the encoder, relative to "
+            "learning_rate. With a lower value, the encoder changes less.",
+        ),
+    ] = 1.0
     kernel_rows: Annotated[
         int,
         Meta(
@@ -257,6 +283,10 @@ class MoleculeSettings(TrainingSettings):
         if not all(0 < weight < float("inf") for weight in self.task_weights):
             shown = ", ".join(map(str, self.task_weights))
             raise SettingsError(f"task_weights must be above 0 and finite; got {shown}")
+        if self.freeze_encoder and not self.from_foundation:
+            raise SettingsError("freeze_encoder needs from_foundation, whose encoder is frozen")
+        if self.from_foundation and self.model == "gp":
+            raise SettingsError("from_foundation needs a model with a network; got model gp")
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
 

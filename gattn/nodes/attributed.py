@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.nodes.edge_table import EdgeInputs, EdgeTable
+
+if TYPE_CHECKING:
+    from gattn.nodes.typed.network import TypedNetwork
 
 __all__ = [
     "AttributedGraph",
@@ -102,6 +105,9 @@ class AttributedGraph:
             once, and otherwise once for each combination of attributes.
         compact: True if ``edge_index`` and ``arcs`` are int32 and columns of edges are not read, as
             :class:`gattn.nodes.size.predictor.SampledPredictor` expects.
+        network: nodes of other types and the edges between all types; None for a graph of one
+            type. The edges of the graph are then those of
+            :func:`gattn.nodes.typed.network.projection`.
     """
 
     names: list[Hashable]
@@ -118,6 +124,7 @@ class AttributedGraph:
     edge_table: EdgeTable | None = None
     edge_inputs: EdgeInputs | None = None
     compact: bool = False
+    network: TypedNetwork | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -150,6 +157,8 @@ class AttributedGraph:
 
     def without_edge_inputs(self) -> AttributedGraph:
         """Return the graph as it was read, before an encoder added the inputs of its edges."""
+        if self.network is not None:
+            return replace(self, network=self.network.without_inputs())
         if self.edge_inputs is None:
             return self
         pairs, nodes = self.arcs, len(self)

@@ -19,6 +19,7 @@ UNSUPPORTED = (
     "target_transform",
     "class_weight",
     "auxiliary_weight",
+    "from_foundation",
 )
 """Settings of molecule models that models of atoms and bonds do not support."""
 MODELS = ("stacked", "attention")

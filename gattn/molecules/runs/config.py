@@ -398,6 +398,11 @@ class RunSettings(NumberSettings):
 
     def _check_search(self) -> None:
         """Check that the initial value of each searched setting is within its search range."""
+        if self.model.from_foundation:
+            raise SettingsError(
+                "tune searches width and layers, which are fixed by from_foundation; leave out one "
+                "of them"
+            )
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:
