@@ -49,7 +49,7 @@ def make_tables(
         {
             "id": [f"paper {place}" for place in range(papers)],
             "pages": draw.integers(4, 30, size=papers),
-            "topic": np.where(has_label, names, None),
+            "topic": pd.Series(names).where(has_label),
         }
     )
     edges = {

@@ -13,8 +13,8 @@ from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.settings import TYPED_MODELS, NodeSettings, NodeTask
 from gattn.nodes.size.network import ONE
 from gattn.nodes.size.predictor import SampledPredictor
-from gattn.nodes.stack.predictor import StackedPredictor, network_kind
-from gattn.nodes.typed.predictor import TypedPredictor
+from gattn.nodes.stack.predictor import StackedPredictor
+from gattn.nodes.typed.predictor import TypedPredictor, network_kind
 from gattn.training.types import EpochRecord
 
 __all__ = [

@@ -162,8 +162,10 @@ class NodeRunSettings(Settings):
     @property
     def tables(self) -> list[str]:
         """Files of the tables of nodes and, for a network with several, of the edges."""
+        if isinstance(self.nodes, str) and not self.edges:
+            return [self.nodes] if self.nodes else []
         nodes = [self.nodes] if isinstance(self.nodes, str) else self.nodes
-        return typed_files([*(one for one in nodes if one), *self.edges])
+        return typed_files([*nodes, *self.edges])
 
     @property
     def source(self) -> str:

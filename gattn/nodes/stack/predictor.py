@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +21,12 @@ from gattn.nodes.fields import read_features, receptive_field
 from gattn.nodes.predictor import NodePredictor, NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.stack.components import LABEL_FREE, Components
+from gattn.nodes.stack.fingerprint import fingerprint, name_order
 from gattn.nodes.stack.priors import class_factors, scale_classes
 from gattn.nodes.stack.propagation import Neighbours, smooth
 from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool, pool_by_name
 from gattn.nodes.typed.neighbours import neighbours_of
-from gattn.nodes.typed.predictor import TypedPredictor, input_size
+from gattn.nodes.typed.predictor import TypedPredictor, input_size, network_kind
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import Background, available_threads, limited_threads
 from gattn.training.types import EpochRecord, History
@@ -177,7 +177,7 @@ class StackedPredictor:
             {name: p * std + mean for name, p in each.items()}
             for each in (predictions, final_predictions)
         )
-        ranks = np.argsort(_name_order(graph))[final.train]
+        ranks = np.argsort(name_order(graph))[final.train]
         truth, train_labels = (
             problem.y.numpy()[val],
             _labels(problem.y.numpy(), train, problem, task),
@@ -202,7 +202,7 @@ class StackedPredictor:
                 weights.smoothed,
                 weights.factors,
                 dict(zip(label_free, other.tolist())),
-                _fingerprint(graph),
+                fingerprint(graph),
                 ranks,
             )
             stack._last = (
@@ -289,7 +289,7 @@ class StackedPredictor:
         components = self._components
         # In this graph, the training nodes may have other positions than in the graph of ``fit``.
         if with_labels:
-            components = components.with_train(_name_order(graph)[self._train_ranks])
+            components = components.with_train(name_order(graph)[self._train_ranks])
         predicted = components.predict(
             self.encoder.features(graph), neighbours, with_labels=with_labels
         )
@@ -306,7 +306,7 @@ class StackedPredictor:
         """
         # The result for the last graph is cached, because the fingerprint sorts all edges.
         if self._compared is None or self._compared[0] is not graph:
-            self._compared = graph, _fingerprint(graph) == self._fingerprint
+            self._compared = graph, fingerprint(graph) == self._fingerprint
         return self._compared[1]
 
     def embed(self, graph: AttributedGraph) -> Tensor:
@@ -377,30 +377,6 @@ def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
     rate = settings.learning_rate * (settings.epochs / epochs) ** 0.5
     model = NETWORK if graph.network is None else TYPED_NETWORK
     return replace(settings, model=model, epochs=epochs, learning_rate=rate)
-
-
-def network_kind(encoder: FeatureEncoder) -> type[NodePredictor]:
-    """Return the class of the attention network for a graph of one type, or a typed network."""
-    return NodePredictor if encoder.network is None else TypedPredictor
-
-
-def _fingerprint(graph: AttributedGraph) -> str:
-    """Return a SHA-256 hash of a graph's node names and edges that does not depend on their
-    order.
-    """
-    if graph.network is not None:
-        return graph.network.fingerprint(graph)
-    order = _name_order(graph)
-    names = "\0".join(str(graph.names[i]) for i in order).encode()
-    source, destination = np.argsort(order)[graph.edge_index.numpy()]
-    edges = np.sort(source * len(graph) + destination)
-    return hashlib.sha256(names + edges.tobytes()).hexdigest()
-
-
-def _name_order(graph: AttributedGraph) -> NDArray[np.int64]:
-    """Return the indices [n] that sort the nodes by name."""
-    names = list(map(str, graph.names))
-    return np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.nodes.attributed import AttributedGraph
+from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.predictor import NodePredictor, NodeProblem, graph_elements
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.typed.attention import (
@@ -21,7 +22,7 @@ from gattn.nodes.typed.relations import Relation
 from gattn.training.full_batch import FullBatch
 from gattn.training.threads import limited_threads
 
-__all__ = ["TypedPredictor", "input_size", "offsets"]
+__all__ = ["TypedPredictor", "input_size", "network_kind", "offsets"]
 
 
 class TypedPredictor(NodePredictor):
@@ -114,6 +115,11 @@ class TypedPredictor(NodePredictor):
             }
             for weights in layers
         ]
+
+
+def network_kind(encoder: FeatureEncoder) -> type[NodePredictor]:
+    """Return the class of the attention network for a graph of one type, or a typed network."""
+    return NodePredictor if encoder.network is None else TypedPredictor
 
 
 def offsets(network: TypedNetwork) -> dict[str, int]:
