@@ -250,7 +250,8 @@ def override(
                 "a config file already sets all settings: use either --config or --preset"
             )
         return updated(read_toml(NodeRunSettings, config), changes)
-    if "data" not in changes and "edges" in changes:
+    several = "edges" in changes or isinstance(changes.get("nodes", ""), tuple)
+    if "data" not in changes and several:
         # The edges of a network with several tables of nodes are in tables of their own.
         changes = {**changes, "data": ""}
     if "data" not in changes:
