@@ -17,7 +17,7 @@ UNITS = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
 SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
-FIXED, PER_NODE, PER_VALUE, PER_EDGE = 8.2e8, 5000, 60, 650
+FIXED, PER_NODE, PER_VALUE, PER_EDGE = 8.2e8, 5000, 90, 650
 """Bytes of memory for training on a whole graph: for the program, for each node, for each value in
 the tables, and for each edge of the data. They were fitted to the peaks that
 ``python -m benchmarks.huge`` measured, so that no estimate is below its peak, and none is more than
