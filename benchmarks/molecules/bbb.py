@@ -56,7 +56,10 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
     parser.add_argument("--run", type=Path, required=True, help="folder of the training run")
     parser.add_argument(
-        "--split", default="scaffold", choices=["random", "scaffold"], help="rule of the test part (default: %(default)s)"
+        "--split",
+        default="scaffold",
+        choices=["random", "scaffold"],
+        help="rule of the test part (default: %(default)s)",
     )
     parser.add_argument(
         "--model", default=MODEL.model, choices=["stacked", "attention", "gp"],
