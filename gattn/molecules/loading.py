@@ -177,21 +177,24 @@ def open_run(
     model.predictor_.threads = threads
     columns = smiles_columns(card, smiles, model.molecules_per_row)
     names = [] if molecule_alone else model.descriptors_columns_
-    plain, array = descriptor_source(names, descriptors_path)
+    plain, array = descriptor_source(names, descriptors_path, path, encoding)
     table = open_table(path, [*columns, *plain], encoding=encoding, on_bad_bytes=on_bad_bytes)
     style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
     return OpenedRun(model, table, columns, DescriptorColumns.of(table, plain, style, array))
 
 
 def descriptor_source(
-    names: Sequence[str], descriptors_path: str
+    names: Sequence[str], descriptors_path: str, table: str | Path, encoding: str | None
 ) -> tuple[list[str], DescriptorArray | None]:
     """Return the descriptor columns that a model reads from a table, and the array that contains
     the others.
 
     Args:
         names: the descriptor columns of the model.
-        descriptors_path: file of NumPy with descriptors of every row; "" for none.
+        descriptors_path: file of NumPy with descriptors of every row; "" if the table contains
+            all of them as columns.
+        table: the table.
+        encoding: its encoding.
 
     Raises:
         ValueError: the model needs such a file, needs none, or needs another number of columns.
@@ -199,11 +202,13 @@ def descriptor_source(
     plain, of_array = array_columns(names)
     if not descriptors_path:
         if of_array:
-            raise ValueError(
-                f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "
-                "name the file for this table with --descriptors-path"
-            )
-        return plain, None
+            columns = open_table(table, encoding=encoding, on_bad_bytes="surrogateescape").columns
+            if not set(of_array) & set(columns):
+                raise ValueError(
+                    f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "
+                    "name the file for this table with --descriptors-path"
+                )
+        return list(names), None
     array = read_array(descriptors_path)
     if list(array.names) != of_array:
         raise ValueError(

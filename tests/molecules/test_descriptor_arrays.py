@@ -115,6 +115,21 @@ def test_missing_and_infinite_values(table, tmp_path):
     assert source.smiles[0] == SMILES[0]
 
 
+def test_columns_with_the_names_of_the_file_replace_it(table, tmp_path):
+    array = str(tmp_path / "data.npz")
+    train(table, tmp_path / "run", descriptors_path=array)
+    new = tmp_path / "columns.csv"
+    lines = [f"{s},{a!r},{b!r}" for s, (a, b) in zip(SMILES, VALUES.tolist())]
+    new.write_text("\n".join(["smiles,npz_1,npz_2", *lines]) + "\n")
+    predict_table(tmp_path / "run", new, tmp_path / "columns-out.csv", workers=1)
+    predict_table(tmp_path / "run", table, tmp_path / "out.csv", workers=1, descriptors_path=array)
+    both = [read_rows(tmp_path / name) for name in ("columns-out.csv", "out.csv")]
+    one, two = ([row["prediction"] for row in rows] for rows in both)
+    assert one == two
+    with pytest.raises(ValueError, match="a column can be used only once"):
+        read_source(str(new), "smiles", [], "auto", descriptors=["npz_1"], descriptors_path=array)
+
+
 @pytest.mark.parametrize("rows", [len(SMILES) - 1, len(SMILES) + 2])
 def test_another_number_of_rows(table, tmp_path, rows):
     np.savez(tmp_path / "data.npz", np.zeros((rows, 2)))

@@ -114,7 +114,7 @@ def evaluate_table(
         raise ValueError(
             f"targets must list a column for each target of the model ({names}); got {len(targets)}"
         )
-    plain, _ = descriptor_source(estimator.descriptors_columns_, descriptors_path)
+    plain, _ = descriptor_source(estimator.descriptors_columns_, descriptors_path, path, encoding)
     source = read_source(
         str(path), columns, targets or estimator.targets_, estimator.task,
         encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,

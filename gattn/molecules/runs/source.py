@@ -153,13 +153,14 @@ def read_source(
     """
     molecules = (smiles,) if isinstance(smiles, str) else tuple(smiles)
     names = [*molecules, *targets, *descriptors, *filter(None, (weight, time, part_column))]
-    if len(set(names)) < len(names):
-        raise ValueError(f"a column can be used only once; got {', '.join(names)}")
+    further = read_array(descriptors_path) if descriptors_path else None
+    every = names if further is None else [*names, *further.names]
+    if len(set(every)) < len(every):
+        raise ValueError(f"a column can be used only once; got {', '.join(every)}")
     paths = [path] if isinstance(path, str) else list(path)
     path = ", ".join(paths)
     table = open_tables(paths, names, parts=file_parts, encoding=encoding)
     places = [table.place(target) for target in targets]
-    further = read_array(descriptors_path) if descriptors_path else None
     columns = DescriptorColumns.of(table, descriptors, style or NumberFormat(), further)
     weighing = DescriptorColumns.of(table, [weight] if weight else [], style or NumberFormat())
     values, weights, unread = array("d"), array("d"), array("q")
