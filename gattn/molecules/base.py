@@ -23,7 +23,8 @@ from gattn.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles
-from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.prediction import Prediction
+from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.rows import (
     LabelledMolecules,
     bad_rows,

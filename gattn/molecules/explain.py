@@ -11,8 +11,7 @@ from torch import Tensor
 from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
 from gattn.molecules.inputs import DescribedInputs
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
-from gattn.molecules.members import PREDICTION_BATCH
-from gattn.molecules.predictor import batch_elements
+from gattn.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.molecules.row_format import drawn_smiles
 from gattn.training.threads import limited_threads
 

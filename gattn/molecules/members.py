@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PREDICTION_BATCH",
     "MoleculeBatches",
+    "batch_elements",
     "cross_fit_members",
     "fit_members",
     "make_network",
@@ -66,6 +67,8 @@ RECORDED_OUTPUTS = 4096
 needed to choose the epoch by cross-fitting, which has little effect for more molecules.
 """
 
+ATOMS = 25
+"""Typical number of atoms of a molecule, used to estimate the size of a batch."""
 FEW = 20_000
 """An ensemble is trained in several processes only if epochs x training molecules is at least
 this number. For less work, starting the processes takes longer than it saves.
@@ -156,6 +159,16 @@ class MoleculeBatches:
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
         targets = self.y.shape[1] + auxiliary
         return make_network(settings, targets, extra=extra, molecules=molecules, seed=seed)
+
+
+def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
+    """Estimate the size of a batch of molecules as the number of atoms times the number of
+    features.
+
+    The size decides how many threads compute a batch; see
+    :func:`gattn.training.threads.choose_threads`.
+    """
+    return molecules * ATOMS * settings.width
 
 
 def molecules_in_row(inputs: MoleculeInputs) -> int:

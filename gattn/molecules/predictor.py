@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -12,85 +11,30 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
-from gattn.data.splits import number_groups
-from gattn.molecules.auxiliary import descriptor_targets
-from gattn.molecules.classes import class_softmax, normalised
-from gattn.molecules.evidence import Evidence, left_out_of_kernel, network_prior, part_weights
-from gattn.molecules.folds import assign_folds
-from gattn.molecules.forest import Forest, forest_obstacle
-from gattn.molecules.gaussian_process import FARTHEST, GaussianProcess, draw
-from gattn.molecules.inputs import DescribedInputs, in_pieces
-from gattn.molecules.members import (
-    PREDICTION_BATCH,
-    MoleculeBatches,
-    cross_fit_members,
-    fit_members,
-    make_network,
-    molecules_in_row,
-    predict_members,
-    target_weights,
-)
-from gattn.molecules.nearest import NearestMolecules, pack_bits
-from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
+from gattn.molecules.components import Components, disagreement
+from gattn.molecules.descriptor_scaling import RANGE, SCALE, outside_range, with_standard_columns
+from gattn.molecules.fitting import MOLECULES, PIECE, TRANSFORM, FitPart, fit_model
+from gattn.molecules.inputs import in_pieces
+from gattn.molecules.members import PREDICTION_BATCH, batch_elements
+from gattn.molecules.nearest import NearestMolecules
+from gattn.molecules.network import batch_inputs
+from gattn.molecules.prediction import Prediction, empty_prediction, in_target_units
 from gattn.molecules.settings import MoleculeSettings, Task
-from gattn.molecules.stacking import combine, fit_spread, predicted_std
-from gattn.molecules.target_transform import TargetTransform, choose
-from gattn.training.model_io import add_prefix, remove_prefix
-from gattn.training.scaling import moments
+from gattn.molecules.stacking import combine, predicted_std
+from gattn.molecules.target_transform import TargetTransform
 from gattn.training.settings import from_table, to_table
-from gattn.training.threads import Background, available_threads, limited_threads
+from gattn.training.threads import limited_threads
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.training.loop import History
 
-__all__ = ["MoleculePredictor", "Prediction", "batch_elements"]
+__all__ = ["MoleculePredictor"]
 
-PIECE = 1024
-"""Number of molecules whose fingerprints are unpacked at once."""
 FEW = 64
 """Number of molecules that are compared with all training molecules at once."""
-ATOMS = 25
-"""Typical number of atoms of a molecule, used to estimate the size of a batch."""
-MARGIN = 0.1
-"""A descriptor is far outside its training range if it is outside by more than this fraction of
-the width of the range.
-"""
-KERNEL_PARTS = 6
-"""Number of matrices of the size of the kernel matrix that one evaluation of the kernel reads.
-It determines the number of threads.
-"""
-
-
-@dataclass(frozen=True, eq=False)
-class Prediction:
-    """Predictions for k molecules and t targets, with their expected errors.
-
-    Attributes:
-        mean: [k, t] float64, in the target's unit; for two classes the probability of class 1. For
-            several classes t is the number of classes of all targets, and these are the
-            probabilities of the classes.
-        std: [k, t] float64, in the target's unit: the standard deviation of the expected error.
-            For classes the standard deviation over components and networks.
-        component_means: mean [k, t] of each component: ``"attention"`` or ``"attentive_fp"``,
-            ``"gp"``, ``"forest"``.
-        member_predictions: [K, k, t], predictions of each network of the ensemble.
-        max_train_similarity: [k] float32 in 0..1, the Tanimoto similarity on Morgan bits to the
-            most similar molecule of the training and validation parts; for
-            :attr:`MoleculePredictor.validation`, of the training part alone.
-            Different molecules may have a similarity of 1.
-        nearest_index: [k, c] int64, the columns of the model's fingerprints of the c most similar
-            molecules, as :meth:`MoleculePredictor.nearest` returns them; None if not requested.
-        nearest_similarity: [k, c] float32, their similarities; None if not requested.
-    """
-
-    mean: Tensor
-    std: Tensor
-    component_means: dict[str, Tensor]
-    member_predictions: Tensor
-    max_train_similarity: Tensor
-    nearest_index: Tensor | None = None
-    nearest_similarity: Tensor | None = None
+_TENSORS = ("mean", "scale", "bits", "weights", "spread")
+"""Keys of the saved tensors that every model has, beside those of its components."""
 
 
 class MoleculePredictor:
@@ -118,37 +62,22 @@ class MoleculePredictor:
     threads = 0
     without_forest = ""
 
-    def __init__(
-        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings, targets: int,
-        classes: Sequence[int] = (),
-    ) -> None:  # fmt: skip
-        """Restore a model from the tensors of :meth:`state`; see :meth:`from_state`."""
-        self.task, self.settings, self.targets = task, settings, targets
-        self.classes = tuple(classes)
+    def __init__(self, components: Components, tensors: dict[str, Tensor]) -> None:
+        """Create a model from its components and the other tensors of :meth:`state`."""
+        self._components = components
+        self.task, self.settings = components.task, components.settings
+        self.targets, self.classes = components.targets, components.classes
+        self.networks = components.networks
+        self.kernel, self.forest = components.kernel, components.forest
         self.history: list[History] = []
-        self.validation = _nothing(targets)
-        self._tensors = {name: tensors[name] for name in _OWN}
-        optional = (*_EXTRA, *_RANGE, _TRANSFORM)
+        self.validation = empty_prediction(self.targets)
+        self._tensors = {name: tensors[name] for name in _TENSORS}
+        optional = (*SCALE, *RANGE, TRANSFORM, MOLECULES)
         self._tensors |= {name: tensors[name] for name in optional if name in tensors}
-        codes = tensors.get(_TRANSFORM, torch.zeros(targets, dtype=torch.int64))
+        codes = tensors.get(TRANSFORM, torch.zeros(self.targets, dtype=torch.int64))
         self.transform = TargetTransform.from_codes(codes)
-        self.extra = len(tensors.get("extra_mean", ()))
-        self.molecules = int(tensors.get(_MOLECULES, 1))
-        self._tensors |= {name: tensors[name] for name in (_MOLECULES,) if name in tensors}
-        self.networks = [
-            _loaded(
-                make_network(settings, targets, extra=self.extra, molecules=self.molecules),
-                remove_prefix(f"networks.{member}.", tensors),
-            )
-            for member in range(settings.ensemble if settings.model != "gp" else 0)
-        ]
+        self.extra, self.molecules = _input_sizes(tensors)
         self._nearest = NearestMolecules(tensors["bits"])
-        kernel = remove_prefix("gp.", tensors)
-        # In classification, predict does not need the variance of the Gaussian process.
-        self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
-        # Models of earlier versions of gattn have no forest.
-        trees = remove_prefix("forest.", tensors)
-        self.forest = Forest(trees) if trees else None
 
     @classmethod
     def fit(
@@ -224,263 +153,16 @@ class MoleculePredictor:
         Raises:
             ValueError: shapes that do not match, or a target without a training label.
         """
-        _check(train, y, "y")
-        _check(val, y_val, "y_val")
-        y, y_val, targets = y.double(), y_val.double(), y.shape[1]
-        if not y.isfinite().any(0).all():
-            raise ValueError("y must have a label for every target; a target has no label")
-        transform = TargetTransform(("none",) * targets)
-        if task == "regression":
-            limits = [end for each in (bounds, bounds_val) if each is not None
-                      for end in each.unbind(2)]  # fmt: skip
-            transform = choose(settings.target_transform, torch.cat([y, y_val, *limits]))
-            y, y_val = transform(y), transform(y_val)
-            bounds = None if bounds is None else transform.limits(bounds)
-            bounds_val = None if bounds_val is None else transform.limits(bounds_val)
-        mean, scale = _scaling(y, task)
-        tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train)}
-        if not transform.is_identity:
-            tensors[_TRANSFORM] = transform.codes
-        if (molecules := molecules_in_row(train)) > 1:
-            tensors[_MOLECULES] = torch.tensor(molecules)
-        if train.extra_descriptors.shape[1]:
-            tensors |= dict(zip(_EXTRA, moments(train.extra_descriptors)))
-            tensors |= _ranges(train.extra_descriptors)
-            train, val = (_with_standard_columns(part, tensors) for part in (train, val))
-        history: list[History] = []
-        networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
-        is_bounded = task == "regression" and settings.bounded
-        ends, ends_val = (
-            None if each is None else (each - mean[:, None]) / scale[:, None]
-            for each in (bounds, bounds_val)
-        )
-        if weights is not None and weights_val is not None:
-            unit = weights.double().mean()
-            weights, weights_val = weights.double() / unit, weights_val.double() / unit
-        batches, val_batches = (
-            MoleculeBatches(
-                inputs, (labels - mean) / scale, limits, bounded=is_bounded, weights=factors
-            )
-            for inputs, labels, limits, factors in (
-                (train, y, ends, weights),
-                (val, y_val, ends_val, weights_val),
-            )
-        )
-        if settings.auxiliary_weight:
-            batches = batches.with_auxiliary(descriptor_targets(train))
-        rows, seed = settings.kernel_rows, settings.seed
-        group = number_groups(groups, len(val))
-        train_group = number_groups(train_groups, len(train))
-        kernel_size = KERNEL_PARTS * min(len(train), rows) ** 2
-        without = forest_obstacle(settings.trees, targets, bounds, bounds_val)
-        y_both = torch.cat([y, y_val])
-
-        def fit_parts(check: Callable[[], None] = lambda: None, progress: bool = False) -> _Parts:
-            """Train those parts of the model that are not networks."""
-            kernel = GaussianProcess.fit(
-                train, y, rows=rows, seed=seed, bounds=bounds, weights=weights,
-                progress=progress, check=check,
-            )  # fmt: skip
-            if settings.model != "stacked":
-                return _Parts(kernel)
-            inner, outer = left_out_of_kernel(kernel, train, rows, seed, train_group, val)
-            if without:
-                return _Parts(kernel, Evidence(inner, outer, None, None, y))
-            every = torch.cat([train_group, group + train_group.amax() + 1])
-            if groups is not None and train_groups is not None:
-                every = number_groups([*train_groups, *groups], len(y_both))
-            factors = None
-            if weights is not None and weights_val is not None:
-                factors = torch.cat([weights, weights_val])
-            forest, (few, all_trees) = Forest.fit(
-                train, val, y_both, trees=settings.trees, seed=seed, groups=every, weights=factors,
-                check=check,
-            )  # fmt: skip
-            first, rest = slice(0, len(train)), slice(len(train), None)
-            # No tree was trained on a missing label, so all trees may be used for its molecule.
-            others = forest.predict(val)
-            few_val, all_val = few[rest].filled(others), all_trees[rest].filled(others)
-            evidence = Evidence(inner, outer, few[first], few_val, y)
-            return _Parts(kernel, evidence, forest, all_val.mean)
-
-        components: _Parts | None = None
-        if settings.model != "gp":
-            with ExitStack() as stack:
-                elements = batch_elements(settings.batch_size, settings)
-                used = stack.enter_context(limited_threads(elements, threads))
-                background: Background[_Parts] | None = None
-                if settings.model == "stacked" and used < available_threads():
-                    background = stack.enter_context(Background(fit_parts))
-                networks, history = fit_members(
-                    batches, val_batches, task, settings, classes=classes, folder=folder,
-                    progress=progress, threads=threads,
-                )  # fmt: skip
-                components = background and background.result()
-        if settings.model in ("stacked", "gp") and components is None:
-            with limited_threads(kernel_size, threads):
-                components = fit_parts(progress=progress)
-        for member, network in enumerate(networks):
-            tensors |= add_prefix(f"networks.{member}.", network.state_dict())
-        folds = assign_folds(group, seed)
-        kernel_index = torch.arange(0)
-        if components is not None:
-            kernel = components.kernel
-            kernel_index = draw(len(val), max(rows - len(kernel.counts), 0), seed)
-            limits = None if bounds_val is None else bounds_val[kernel_index]
-            factors = None if weights_val is None else weights_val[kernel_index]
-            kernel = kernel.with_more(val[kernel_index], y_val[kernel_index], limits, factors)
-            tensors |= add_prefix("gp.", kernel.state())
-            if components.forest is not None:
-                tensors |= add_prefix("forest.", components.forest.state())
-        unknown = {"weights": torch.ones(0), "spread": torch.ones(0)}
-        predictor = cls(tensors | unknown, task, settings, targets, classes)
-        predictor.history, predictor.threads = history, threads
-        if settings.model == "stacked":
-            predictor.without_forest = without
-        with limited_threads(kernel_size, threads):
-            members = cross_fit_members(
-                networks, history, val_batches, folds, task, settings, batches.y, classes,
-                threads=threads,
-            )  # fmt: skip
-            outputs = predictor.in_units(members)
-            predictor._calibrate(
-                val, y_val, outputs, kernel_index, group, folds, (weights, weights_val), components
-            )
-        bits = torch.cat([predictor._tensors["bits"], _bits(val)], 1)
-        predictor._tensors["bits"], predictor._nearest = bits, NearestMolecules(bits)
+        fitted = fit_model(
+            FitPart(train, y, bounds, weights, train_groups),
+            FitPart(val, y_val, bounds_val, weights_val, groups),
+            task, settings, classes=classes, folder=folder, progress=progress, threads=threads,
+        )  # fmt: skip
+        predictor = cls(fitted.components, fitted.tensors)
+        predictor.history, predictor.threads = fitted.history, threads
+        predictor.validation = in_target_units(fitted.validation, predictor.transform)
+        predictor.without_forest = fitted.without_forest
         return predictor
-
-    def _calibrate(
-        self, val: MoleculeInputs, y_val: Tensor, members: Tensor, kernel_index: Tensor,
-        group: Tensor, folds: Tensor, by_part: tuple[Tensor | None, Tensor | None],
-        components: _Parts | None,
-    ) -> None:  # fmt: skip
-        """Fit the weights of the components, and the coefficients of the error variance.
-
-        Args:
-            val: m molecules.
-            y_val: [m, t].
-            members: [K, m, t], cross-fitted predictions of the networks.
-            kernel_index: indices of the molecules that the Gaussian process is trained on.
-            group: [m], the group of each row.
-            folds: [m], the fold of each row.
-            by_part: weights of the rows of the training and of the validation part; None for
-                equal ones.
-            components: the Gaussian process and the forest, with their predictions.
-        """
-        regression = self.task == "regression"
-        by_output = target_weights(self.settings, self.classes)
-        row_weights = by_part[1]
-        evidence = None if components is None else components.evidence
-        factors: tuple[Tensor, Tensor] | None = None
-        if evidence is not None and (row_weights is not None or by_output is not None):
-            of_outputs = torch.ones(y_val.shape[1]).double() if by_output is None else by_output
-            of_train, of_val = (
-                (torch.ones(len(rows)).double() if each is None else each)[:, None] * of_outputs
-                for each, rows in zip(by_part, (evidence.y, y_val))
-            )
-            factors = of_train, of_val
-        # The trees that read the validation part must not be used to fit the coefficients of the
-        # error, because they have read the labels of the fold that is predicted.
-        forest_few = forest_all = torch.zeros_like(y_val)
-        if components is not None and components.forest_val is not None:
-            assert evidence is not None
-            assert evidence.forest_val is not None
-            forest_few, forest_all = evidence.forest_val.mean, components.forest_val
-        count = int(folds.max()) + 1
-        left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + count)
-        if self.kernel is not None:
-            left_out = self._leave_out(val, kernel_index, group, folds)
-
-        similarities = self._similarity(val)
-        prior = network_prior(similarities)
-
-        def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
-            """Fit the weights of the components and the coefficients of the error variance to
-            the molecules at ``rows``.
-            """
-            parts, sources = self._parts_and_error_inputs(members, forest_few, *pair)
-            weights = torch.ones(1).double()
-            if evidence is not None:
-                weights = part_weights(
-                    evidence, members.mean(0), y_val, rows, self._tensors["scale"], prior,
-                    factors, self._probabilities,
-                )  # fmt: skip
-            if not regression:
-                return weights, torch.ones(0)
-            by_row = None if row_weights is None else row_weights[rows]
-            errors = y_val[rows] - combine(parts[:, rows], weights)
-            return weights, fit_spread(sources[:, rows], errors, by_row)
-
-        chosen = fit(left_out[0], torch.ones(len(y_val), dtype=torch.bool))
-        self._tensors["weights"], self._tensors["spread"] = chosen
-        parts, sources = self._parts_and_error_inputs(members, forest_all, *left_out[0])
-        mean, std = combine(parts, chosen[0]), _disagreement(parts, members)
-        for fold, pair in zip(range(count), left_out[1:], strict=True):
-            inside = folds == fold
-            weights, coefficients = fit(pair, ~inside) if not inside.all() else chosen
-            mean[inside] = combine(parts[:, inside], weights)
-            if regression:
-                measured = y_val[~inside].isfinite().any(0)
-                coefficients = coefficients.where(measured, chosen[1])
-                std[inside] = predicted_std(sources[:, inside], coefficients)
-        named = dict(zip(self._names, parts))
-        validation = Prediction(mean, std, named, members, similarities)
-        self.validation = self._in_target_units(validation)
-
-    def _parts_and_error_inputs(
-        self, members: Tensor, forest: Tensor, mean: Tensor, variance: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the mean of each of P components, [P, k, t], and the inputs of the model of the
-        squared error.
-        """
-        stacked = torch.stack(self._parts(members, mean, forest))
-        return stacked, self._error_inputs(stacked, members, variance)
-
-    def _parts(self, members: Tensor, mean: Tensor, forest: Tensor) -> list[Tensor]:
-        """Return the mean [k, t] of each component: the networks, the Gaussian process and the
-        forest.
-        """
-        parts = [members.mean(0)] if self.networks else []
-        if self.kernel is not None:
-            parts.append(self._probabilities(mean))
-        if self.forest is not None:
-            parts.append(self._probabilities(forest))
-        return parts
-
-    def _probabilities(self, mean: Tensor) -> Tensor:
-        """Convert the means [k, t] of the Gaussian process to probabilities if the labels are
-        classes.
-        """
-        if self.task == "multiclass":
-            return normalised(mean, self.classes)
-        return mean.clamp(0, 1) if self.task == "classification" else mean
-
-    def _leave_out(
-        self, val: MoleculeInputs, kernel_index: Tensor, group: Tensor, folds: Tensor
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Predict validation molecules with Gaussian processes that were not trained on them.
-
-        Returns:
-            Pairs of means and variances [m, t]. In the first pair, the model of a molecule was
-            trained without its group; in the next pairs, also without one fold each.
-        """
-        assert self.kernel is not None
-        rows = len(self.kernel.counts) - len(kernel_index) + torch.arange(len(kernel_index))
-        left_out = self.kernel.leave_out(rows, group[kernel_index], folds[kernel_index])
-        plain = self.kernel.predict(val)
-        # If a fold contains no training molecule of the Gaussian process, its molecules are
-        # predicted by the complete Gaussian process.
-        left_out += left_out[:1] * (int(folds.max()) + 2 - len(left_out))
-        pairs = []
-        for pair in left_out:
-            full = tuple(each.clone() for each in plain)
-            for each, out in zip(full, pair):
-                # A row without a label was not used to fit the Gaussian process, so no model
-                # without its fold is needed.
-                each[kernel_index] = torch.where(out.isfinite(), out, each[kernel_index])
-            pairs.append(full)
-        return pairs
 
     def predict(self, inputs: MoleculeInputs, neighbors: int = 0) -> Prediction:
         """Predict the targets of molecules and the expected errors, in the targets' units.
@@ -495,27 +177,11 @@ class MoleculePredictor:
         Returns:
             Means, expected errors, and their components; empty tensors for no molecules.
         """
-        predicted = self._in_target_units(self.predict_transformed(inputs))
+        predicted = in_target_units(self.predict_transformed(inputs), self.transform)
         if not neighbors:
             return predicted
         index, similarity = self.nearest(inputs, neighbors)
         return replace(predicted, nearest_index=index, nearest_similarity=similarity)
-
-    def _in_target_units(self, predicted: Prediction) -> Prediction:
-        """Convert predictions of transformed targets to the targets' units."""
-        transform = self.transform
-        if transform.is_identity:
-            return predicted
-
-        def inverse(values: Tensor) -> Tensor:
-            return transform.inverse(transform.clipped(values))
-
-        mean = inverse(predicted.mean)
-        return replace(
-            predicted, mean=mean, std=predicted.std / transform.slope(mean),
-            component_means={name: inverse(m) for name, m in predicted.component_means.items()},
-            member_predictions=inverse(predicted.member_predictions),
-        )  # fmt: skip
 
     def predict_transformed(self, inputs: MoleculeInputs) -> Prediction:
         """Predict the transformed targets, on the scale on which the model is trained.
@@ -531,15 +197,15 @@ class MoleculePredictor:
         inputs = self.standardised(inputs)
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
-            parts, members, variance = self._predict_components(inputs)
-            stacked = torch.stack(list(parts.values()))
-            mean = combine(stacked, self._tensors["weights"])
+            by_name, members, variance = self._components.predict(inputs, threads=self.threads)
+            means = torch.stack(list(by_name.values()))
+            mean = combine(means, self._tensors["weights"])
             if self.task == "regression":
-                sources = self._error_inputs(stacked, members, variance)
+                sources = self._components.error_inputs(means, members, variance)
                 std = predicted_std(sources, self._tensors["spread"])
             else:
-                std = _disagreement(stacked, members)
-            return Prediction(mean, std, parts, members, self._similarity(inputs))
+                std = disagreement(means, members)
+            return Prediction(mean, std, by_name, members, self._similarity(inputs))
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
         """Return the inputs with standardised descriptor columns, as the model reads them.
@@ -555,7 +221,7 @@ class MoleculePredictor:
             raise ValueError(
                 f"the model was trained with {self.extra} descriptor columns; got {count}"
             )
-        return _with_standard_columns(inputs, self._tensors) if count else inputs
+        return with_standard_columns(inputs, self._tensors) if count else inputs
 
     def outside(self, values: Tensor) -> Tensor:
         """Return a mask of the descriptor values that are far outside their training range.
@@ -568,11 +234,7 @@ class MoleculePredictor:
         Returns:
             [k, f] bool; False for missing values, and for a model that was saved without ranges.
         """
-        if _RANGE[0] not in self._tensors:
-            return torch.zeros(values.shape, dtype=torch.bool)
-        low, high = (self._tensors[name] for name in _RANGE)
-        margin = MARGIN * (high - low)
-        return (values < low - margin) | (values > high + margin)
+        return outside_range(values, self._tensors)
 
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
         """Return the similarity of each molecule to the most similar training molecule: [k]."""
@@ -656,14 +318,7 @@ class MoleculePredictor:
         Returns:
             Tensors by name, and the other values of the state, which JSON can store.
         """
-        tensors = dict(self._tensors)
-        for member, network in enumerate(self.networks):
-            tensors |= add_prefix(f"networks.{member}.", network.state_dict())
-        if self.kernel is not None:
-            tensors |= add_prefix("gp.", self.kernel.state())
-        if self.forest is not None:
-            tensors |= add_prefix("forest.", self.forest.state())
-        return tensors, {
+        return self._tensors | self._components.state(), {
             "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
             "featuriser": FEATURISER, "classes": list(self.classes),
         }  # fmt: skip
@@ -686,7 +341,12 @@ class MoleculePredictor:
             settings = from_table(MoleculeSettings, cast("dict[str, object]", facts["settings"]))
             classes = cast("Sequence[int]", facts.get("classes", ()))
             targets = cast(int, facts["targets"])
-            return cls(tensors, cast(Task, facts["task"]), settings, targets, classes)
+            extra, molecules = _input_sizes(tensors)
+            components = Components(
+                tensors, cast(Task, facts["task"]), settings, targets, classes,
+                extra=extra, molecules=molecules,
+            )  # fmt: skip
+            return cls(components, tensors)
         except (KeyError, TypeError, RuntimeError) as error:
             raise ValueError(
                 f"these tensors and values are not the state of a model: {error}"
@@ -695,155 +355,15 @@ class MoleculePredictor:
     @property
     def weights(self) -> dict[str, float]:
         """Weight of each component in the predicted mean; the weights sum to one."""
-        return dict(zip(self._names, self._tensors["weights"].tolist()))
+        return dict(zip(self._components.names, self._tensors["weights"].tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:
         """Convert the outputs of networks, [..., t], to the units of the transformed targets, or to
         probabilities.
         """
-        if self.task == "multiclass":
-            return class_softmax(raw, self.classes)
-        if self.task == "classification":
-            return raw.sigmoid()
-        return raw * self._tensors["scale"] + self._tensors["mean"]
-
-    @property
-    def _names(self) -> list[str]:
-        """Names of the components, in the order of their weights."""
-        model = self.settings.model
-        if model != "stacked":
-            return [model]
-        return ["attention", "gp", *(["forest"] if self.forest is not None else [])]
-
-    def _predict_components(
-        self, inputs: MoleculeInputs
-    ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Return the means [k, t] of each component, the means of each network, and the
-        variances of the Gaussian process.
-        """
-        members = self.in_units(
-            predict_members(self.networks, inputs, self.targets, threads=self.threads)
-        )
-        mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
-        if self.kernel is not None:
-            mean, variance = self.kernel.predict(inputs)
-        forest = mean if self.forest is None else self.forest.predict(inputs)
-        return dict(zip(self._names, self._parts(members, mean, forest))), members, variance
-
-    def _error_inputs(self, parts: Tensor, members: Tensor, variance: Tensor) -> Tensor:
-        """Return the s inputs of the model of the squared error, [s, k, t], in squares of the
-        target's unit.
-        """
-        sources = [self._tensors["scale"].square().expand_as(variance)]
-        if self.kernel is not None:
-            sources.append(variance)
-        if len(parts) > 1:
-            sources.append((parts[0] - parts[1]).square())
-        if len(parts) > 2:
-            sources.append((parts[1] - parts[2]).square())
-        if len(members) > 1:
-            # The variance is computed without Tensor.var, which warns if the batch is empty.
-            deviations = members - members.mean(0)
-            sources.append(deviations.square().sum(0) / (len(members) - 1))
-        return torch.stack(sources)
+        return self._components.in_units(raw)
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Parts of a model that are not networks: the Gaussian process and the forest.
-
-    Attributes:
-        kernel: the Gaussian process of the training part.
-        evidence: their predictions for fitting the weights; None for a model of one part.
-        forest: the forest of both parts.
-        forest_val: [m, t] predictions of the validation molecules, each by the trees that were not
-            trained on its group.
-    """
-
-    kernel: GaussianProcess
-    evidence: Evidence | None = None
-    forest: Forest | None = None
-    forest_val: Tensor | None = None
-
-
-def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
-    """Estimate the size of a batch of molecules as the number of atoms times the number of
-    features.
-
-    The size decides how many threads compute a batch; see
-    :func:`gattn.training.threads.choose_threads`.
-    """
-    return molecules * ATOMS * settings.width
-
-
-_OWN = ("mean", "scale", "bits", "weights", "spread")
-_MOLECULES = "molecules"
-"""Key of the saved number of molecules in a row. It is absent if a row has one molecule."""
-_EXTRA = ("extra_mean", "extra_scale")
-"""Keys of the saved tensors with the mean and the standard deviation of each of the user's
-descriptor columns.
-"""
-_RANGE = ("extra_low", "extra_high")
-"""Keys of the saved tensors with the smallest and the largest training value of each of the
-user's descriptor columns.
-"""
-_TRANSFORM = "transform"
-"""Key of the saved tensor with the codes of the target transforms."""
-
-
-def _disagreement(parts: Tensor, members: Tensor) -> Tensor:
-    """Return the standard deviation [k, t] over components and networks. For classes, it is the
-    expected error.
-    """
-    voices = torch.cat([parts, members])
-    return (voices - voices.mean(0)).square().mean(0).sqrt()
-
-
-def _check(inputs: MoleculeInputs, y: Tensor, name: str) -> None:
-    if y.dim() != 2 or len(y) != len(inputs) or not len(y):
-        raise ValueError(f"{name} must be ({len(inputs)}, t), one or more; got {(*y.shape,)}")
-
-
-def _with_standard_columns(inputs: MoleculeInputs, tensors: dict[str, Tensor]) -> MoleculeInputs:
-    """Return the inputs after their descriptor columns are standardised; see ``standardised``."""
-    mean, scale = (tensors[name] for name in _EXTRA)
-    columns = ((inputs.extra_descriptors - mean) / scale).clamp(-FARTHEST, FARTHEST)
-    return DescribedInputs(inputs, columns.nan_to_num(0.0))
-
-
-def _ranges(columns: Tensor) -> dict[str, Tensor]:
-    """Return the smallest and the largest value of each column of [k, f]; NaN for a column
-    without values.
-    """
-    missing = columns.isnan()
-    low = columns.masked_fill(missing, torch.inf).amin(0)
-    high = columns.masked_fill(missing, -torch.inf).amax(0)
-    empty = missing.all(0)
-    ends = (low.masked_fill(empty, torch.nan), high.masked_fill(empty, torch.nan))
-    return dict(zip(_RANGE, ends))
-
-
-def _bits(inputs: MoleculeInputs) -> Tensor:
-    return pack_bits(some.counts for some in in_pieces(inputs, PIECE))
-
-
-def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-    """Return the mean and the standard deviation by which each target is scaled; 0 and 1 for
-    classes.
-    """
-    if task != "regression":
-        return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
-    return moments(y)
-
-
-def _nothing(targets: int) -> Prediction:
-    """Return an empty prediction, for inputs without molecules."""
-    none = torch.empty(0, targets, dtype=torch.float64)
-    return Prediction(none, none, {}, none[None][:0], torch.empty(0))
-
-
-def _loaded(
-    network: MoleculeNetwork | AttentiveFPNetwork, tensors: dict[str, Tensor]
-) -> MoleculeNetwork | AttentiveFPNetwork:
-    network.load_state_dict(tensors)
-    return network.eval()
+def _input_sizes(tensors: dict[str, Tensor]) -> tuple[int, int]:
+    """Return the number of the user's descriptor columns, and of molecules in a row."""
+    return len(tensors.get(SCALE[0], ())), int(tensors.get(MOLECULES, 1))

@@ -20,7 +20,8 @@ from gattn.molecules.members import (
     predict_members,
 )
 from gattn.molecules.network import batch_inputs
-from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.prediction import Prediction
+from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.training.loop import History
 

@@ -26,9 +26,8 @@ from gattn.molecules.atoms.training import (
 from gattn.molecules.atoms.values import LabelledAtoms, Targets, Values, pointers
 from gattn.molecules.inputs import MoleculeInputs
 from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.members import PREDICTION_BATCH
+from gattn.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.molecules.network import batch_inputs
-from gattn.molecules.predictor import batch_elements
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import fit_spread, predicted_std
 from gattn.training.model_io import add_prefix, remove_prefix

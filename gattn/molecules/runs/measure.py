@@ -11,7 +11,7 @@ from torch import Tensor
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.baselines import BASELINE_ROWS, baseline_predictions
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
-from gattn.molecules.predictor import Prediction
+from gattn.molecules.prediction import Prediction
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.settings import MoleculeSettings
 from gattn.pipeline.measure import interval_metrics, measure, set_metrics
