@@ -163,10 +163,15 @@ class AtomEstimator(FittedModel, Parameters):
         if self.coding_.task == "regression":
             cells = without_faults(cells, bounded=self.coding_.bounded)
         parsed = self.featurise(smiles, cache=cache)
-        bad = [*bad_rows(smiles, parsed)]
+        # With reorder_atoms, atom map numbers that cannot be used are a problem of the labels,
+        # because the order of the lists is not known.
+        bad = [
+            replace(row, in_labels=self.reorder_atoms and bool(order_problem(row.text)))
+            for row in bad_rows(smiles, parsed)
+        ]
         unread = {row.row for row in bad}
         bad += [
-            BadRow(row, str(smiles[row]), problem)
+            BadRow(row, str(smiles[row]), problem, in_labels=True)
             for row, problem in enumerate(cells.problems)
             if problem and row not in unread
         ]
@@ -178,7 +183,7 @@ class AtomEstimator(FittedModel, Parameters):
         )  # fmt: skip
         of_row = {row: cells.problems[row] or problems[i] for i, row in enumerate(rows)}
         bad += [
-            BadRow(row, str(smiles[row]), problem)
+            BadRow(row, str(smiles[row]), problem, in_labels=True)
             for row, problem in of_row.items()
             if problem and not cells.problems[row]
         ]
