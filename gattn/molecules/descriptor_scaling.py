@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.molecules.gaussian_process import FARTHEST
 from gattn.molecules.inputs import DescribedInputs
+from gattn.molecules.kernel_function import FARTHEST
 from gattn.training.scaling import moments
 
 if TYPE_CHECKING:
