@@ -22,9 +22,7 @@ from messages along the edges of the other folds.
 LEAST = 10
 """Minimum number of links that can be divided into parts."""
 WINDOW = 0.1
-"""If the links have times, each of the ``FOLDS`` folds contains this fraction of the training
-links.
-"""
+"""Fraction of the training links in each of the ``FOLDS`` folds, if the links have times."""
 
 
 @dataclass(frozen=True, eq=False)

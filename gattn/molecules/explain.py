@@ -42,10 +42,10 @@ class Faithfulness:
     Attributes:
         atoms: indices of the fifth of the atoms with the highest signed weights, which raise the
             prediction most.
-        top: drop of the prediction when these atoms are deleted, in the target's unit; negative if
-            the prediction rises.
-        random: mean drop when the same number of random atoms is deleted.
-        random_std: standard deviation of the drop over the sets of random atoms.
+        top: decrease of the prediction when these atoms are deleted, in the target's unit; negative
+            if the prediction rises.
+        random: mean decrease when the same number of random atoms is deleted.
+        random_std: standard deviation of the decrease over the sets of random atoms.
     """
 
     atoms: tuple[int, ...]

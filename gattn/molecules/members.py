@@ -354,7 +354,7 @@ def cross_fit_members(
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
-        losses = losses.where(measured, 0.0).double().sum(2)  # [epochs, m]: loss per molecule
+        losses = losses.where(measured, 0.0).double().sum(2)  # [epochs, m] losses of molecules
         for fold in folds.unique():
             inside = folds == fold
             if inside.all() or not varied(val.y[~inside]).any():
@@ -392,8 +392,8 @@ def predict_members(
 
 
 def _measured(targets: Tensor) -> Tensor:
-    """Return a mask [k, t] that is True where a target is known. Bounded targets [k, t, 2] are
-    known if both ends are.
+    """Return a mask [k, t] that is True where a target is known. A bounded target [k, t, 2] counts
+    as known if both of its ends are known.
     """
     mask = ~targets.isnan()
     return mask.all(2) if targets.dim() > 2 else mask

@@ -48,10 +48,10 @@ class MoleculePredictor:
         task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
         classes: for several classes the number of classes of each target; () for other tasks.
         settings: the settings of the model and its training.
-        weights: the weight of each part in the mean, by the part's name.
+        weights: the weight of each component in the predicted mean, by the name of the component.
         kernel: the Gaussian process; None if the model has none.
         forest: the forest of trees; None if the model has none.
-        without_forest: why a stacked model has no forest, in words; empty if it has one, and after
+        without_forest: the reason why a stacked model has no forest; empty if it has one, and after
             :meth:`from_state`.
         threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
         extra: number of descriptor columns of the user.
@@ -100,17 +100,17 @@ class MoleculePredictor:
         progress: bool = False,
         threads: int = 0,
     ) -> MoleculePredictor:
-        """Train the components of the model. Their weights are fitted to errors for molecules on
-        which they were not trained.
+        """Train the components of the model. The weights of the components are fitted to errors for
+        molecules on which the components were not trained.
 
         The Gaussian process and the forest are trained on both parts. Their weights are fitted to
-        predictions of the training molecules without themselves, and the weight of the network to
-        the validation part; see :func:`gattn.molecules.evidence.part_weights`.
-        :attr:`validation` predicts the validation part by cross-fitting in ten folds. The networks'
-        epochs, the components' weights and the coefficients of the error for one fold are chosen
-        without its labels, and the Gaussian process and the forest predict each molecule as if they
-        had not been trained on it. The errors of these predictions are therefore similar to errors
-        for new molecules.
+        predictions of training molecules by models that were not trained on these molecules. The
+        weight of the network is fitted to the validation part; see
+        :func:`gattn.molecules.evidence.part_weights`. :attr:`validation` predicts the validation
+        part by cross-fitting in ten folds. The networks' epochs, the components' weights and the
+        coefficients of the error for one fold are chosen without its labels, and the Gaussian
+        process and the forest predict each molecule as if they had not been trained on it. The
+        errors of these predictions are therefore similar to errors for new molecules.
 
         If the networks are trained with one thread, the Gaussian process and the forest are trained
         at the same time on another core.
@@ -129,19 +129,21 @@ class MoleculePredictor:
             bounds: [k, t, 2] float64, the lower and upper ends of the training labels for a bounded
                 loss, with NaN in y where the ends differ. The networks get no loss between the
                 ends; the Gaussian process reads the expected value between them.
-            bounds_val: [m, t, 2] float64, the same of the validation part. They help to choose the
-                epoch; weights and errors are those of measured values.
+            bounds_val: [m, t, 2] float64, the ends of the validation labels. They are used to
+                choose the epoch; the weights of the components and the coefficients of the error
+                are fitted to measured values only.
             weights: [k] weights of the training rows, above 0; None for equal ones. They are
                 divided by their mean. They multiply the loss of the networks, and divide the
                 noise variance of the Gaussian process.
             weights_val: [m] weights of the validation rows, which are divided by the same mean.
-                They weight the squared errors that choose the components' weights and the
-                coefficients of the error.
-            groups: the group of each of the m rows; rows of one group are left out together.
-                Rows of the same molecule must belong to one group. If whole scaffolds were held
-                out, the molecules of a scaffold must, too. By default each row is a group.
-            train_groups: the group of each of the k rows, for the predictions of training molecules
-                without themselves. By default each row is a group.
+                They multiply the squared errors to which the weights of the components and the
+                coefficients of the error are fitted.
+            groups: the group of each of the m rows; rows of one group are left out together. Rows
+                of the same molecule must belong to one group. If the split divides by scaffold, the
+                molecules of one scaffold must also belong to one group. By default each row is a
+                group.
+            train_groups: the group of each of the k rows. A training molecule is predicted by
+                models that were trained without its group. By default each row is a group.
             folder: folder of the checkpoints of the networks, from which training continues.
             progress: whether to show a progress bar.
             threads: number of threads inside an operator; 0 to choose it by the size of a batch
@@ -283,15 +285,17 @@ class MoleculePredictor:
 
     @property
     def fingerprint_bytes(self) -> int:
-        """Number of bytes that store one fingerprint bit for all training molecules."""
+        """Number of bytes in which one bit of the fingerprints is stored for all training
+        molecules.
+        """
         return self._tensors["bits"].shape[1]
 
     def embed(self, inputs: MoleculeInputs) -> Tensor:
         """Return the hidden vectors of molecules, from which the networks compute their
         predictions.
 
-        The vectors of the ensemble's networks are concatenated, not averaged: their features do
-        not correspond.
+        The vectors of the ensemble's networks are concatenated and not averaged, because the
+        features of different networks have different meanings.
 
         Args:
             inputs: k molecules.

@@ -183,7 +183,7 @@ def check_domain(
     end = 1.0 if name == "logit" else math.inf
     bad = (labels <= 0) | (labels >= end)
     if bounds is not None:
-        # The upper end of "<0" or the lower end of ">1" may leave no value inside the domain.
+        # A label such as "<0" or ">1" may exclude every value of the domain.
         bad |= (bounds[:, 1] <= 0) | (bounds[:, 0] >= end)
     rows = np.flatnonzero(bad)
     if len(rows):

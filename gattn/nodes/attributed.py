@@ -149,7 +149,7 @@ class AttributedGraph:
         return replace(self, notes=(*self.notes, *notes))
 
     def without_edge_inputs(self) -> AttributedGraph:
-        """Return the graph as it was read, before an encoder added the inputs of its edges."""
+        """Return the graph without the inputs of its edges that an encoder added."""
         if self.edge_inputs is None:
             return self
         pairs, nodes = self.arcs, len(self)

@@ -449,7 +449,8 @@ def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], li
                 raise GraphError(f"each feature of edges must be named once; got {name!r} twice")
             parts = [one for one in columns if one.rpartition(".")[0] == name]
             if name not in columns and parts:
-                # The attribute is a list of numbers, which became several columns.
+                # This attribute is a list of numbers, which the reader has divided into several
+                # columns.
                 names += parts
                 continue
             _column(edges, name)

@@ -251,8 +251,8 @@ def _choose(graph: AttributedGraph) -> str:
 def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
     """Return the labels ``y`` in the order of the n nodes; None stands for a missing label.
 
-    Names of nodes in tables are texts. The keys of a mapping may also be numbers: 7 stands for
-    the name "7".
+    The names of nodes that were read from tables are texts. A key of a mapping may also be a
+    number: 7 stands for the name "7".
     """
     if not isinstance(y, Mapping):
         if isinstance(y, Tensor | np.ndarray | pd.DataFrame):

@@ -32,7 +32,7 @@ def fit_predictors(
     """Train several models whose settings differ only in the seed; see
     :meth:`NodePredictor.fit`.
 
-    A compact graph is trained on samples.
+    For a compact graph, the models are trained on sampled neighbourhoods.
     """
     if problem.graph.compact:
         return SampledPredictor.fit(problem, encoder, task, settings, on_epoch, threads)

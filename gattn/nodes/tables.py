@@ -128,7 +128,7 @@ class _Ends:
         names = np.asarray(names, dtype=object)
         if codes is None:
             return cls(places, names)
-        # The last entry belongs to the code -1.
+        # The last entry of the array belongs to the code -1, which stands for a missing name.
         places = np.append(places, -1).astype(codes.dtype)
         return cls(codes if (places[:-1] == np.arange(len(column))).all() else places[codes], names)
 
@@ -512,9 +512,9 @@ def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
 def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
     """Return a hint why the edges contain names that the table of nodes does not contain.
 
-    Either the names are written differently, or another column contains most of the missing names.
-    A
-    column with an empty cell or with equal cells cannot name the nodes.
+    Either the names are written differently, or another column of the table contains most of the
+    missing names. A column with empty or repeated cells is not proposed, because it cannot contain
+    the names of the nodes.
     """
     if alike := _alike(ends, names):
         return alike

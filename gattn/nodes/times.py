@@ -238,7 +238,8 @@ def time_split(
             f"a split by time needs {parts} different times of labelled nodes; column {name!r} "
             f"has {len(values)}"
         )
-    # A cut after the i-th time is a candidate for i = 1, ..., so that no part is empty.
+    # Times are divided after the i-th distinct time. The candidates for i begin at 1, so that no
+    # part is empty.
     shares = counts.cumsum() / counts.sum()
     first = _nearest(shares, fractions[0], 0, len(values) - parts + 1)
     last = len(values)

@@ -169,7 +169,7 @@ def _as_text(value: object) -> str:
 def _may_be_number(text: str) -> bool:
     """Return True if a text begins like a number. Other texts need not be parsed."""
     start = text.lstrip()[:1]
-    # The text may be "infinity", which is a number.
+    # A text such as "infinity" is a number that begins with a letter.
     return not start.isalpha() or start in "iI"
 
 

@@ -182,7 +182,8 @@ def _run(
     states: dict[str, Tensor], more: dict[str, Tensor],
 ) -> None:  # fmt: skip
     source, destination = graph.edge_index.contiguous()
-    # The tensors must exist until the kernel ends, because the table contains their addresses.
+    # The tensors must exist until the kernel ends, because the table of arguments contains their
+    # addresses.
     weights = [p.contiguous() for p in parameters]
     values: dict[str, Any] = {
         "x": graph.x, "edge_attr": graph.edge_attr, "ptr": graph.ptr,

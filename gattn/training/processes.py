@@ -187,8 +187,8 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 
 def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExecutor]) -> None:
-    """Kill the child processes of loky that are neither in ``before`` nor in one of the open
-    pools.
+    """Kill the child processes of the library loky that neither existed before (``before``) nor
+    belong to an open pool.
     """
     from joblib.externals.loky.backend.process import LokyProcess
 

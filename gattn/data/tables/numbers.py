@@ -149,7 +149,7 @@ class Cell(NamedTuple):
     Attributes:
         kind: the pattern of the cell. The default :class:`NumberFormat` parses ``"plain"`` cells.
             The comma of a ``"comma"`` cell may separate thousands or decimals; the other cells of
-            its column decide.
+            the column determine which.
         body: the digits with their sign and separators, with an ASCII minus; empty if the cell
             is not a single number.
         relation: the sign before the number, for example ``>``, ``<`` or ``~``.
@@ -333,9 +333,9 @@ class NumberFormat:
             cell: the text of the cell.
 
         Returns:
-            The lower and the upper end: of ``">10"`` 10 and infinity, of ``"<10"`` minus infinity
-            and 10, of a plain number twice that number, and NaN twice for a cell that is missing
-            or cannot be parsed.
+            The lower and the upper end: for ``">10"`` these are 10 and infinity, for ``"<10"``
+            minus infinity and 10, and for a plain number both are that number. Both are NaN for a
+            cell that is missing or cannot be parsed.
 
         >>> number = NumberFormat(censored="limit")
         >>> number.limits(">10"), number.limits("<= 0.5"), number.limits("3")

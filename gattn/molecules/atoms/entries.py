@@ -164,8 +164,8 @@ def place_values(
                 f"its list has {len(values)} values, and the molecule has {len(places)} {kind}s"
                 f"{extra}"
             )
-        # The list does not contain the added hydrogens, which are the last nodes and bonds of the
-        # graph.
+        # The list of labels has no values for the added hydrogens, which are the last nodes and
+        # bonds of the graph.
         places = places[(places >= 0) & (places < without)]
     is_node = places >= 0
     return places[is_node], [value for value, use in zip(values, is_node) if use]

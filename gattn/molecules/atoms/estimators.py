@@ -451,7 +451,7 @@ def _probabilities(values: np.ndarray, count: int) -> np.ndarray:
     """Return the probabilities of all classes, [a, c]. A single column is the probability of
     class 1.
     """
-    if not len(values):  # a molecule without bonds, or one that cannot be read
+    if not len(values):  # A molecule has no values if it has no bonds or cannot be read.
         return np.zeros((0, count))
     values = values.reshape(len(values), -1)
     return np.hstack([1 - values, values]) if values.shape[1] == 1 else values[:, :count]

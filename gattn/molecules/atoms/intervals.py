@@ -68,7 +68,8 @@ class GroupedScores:
     @property
     def molecules(self) -> int:
         """Number of calibration molecules with a measured value."""
-        # The sum of the probabilities of the scores of K molecules is K / (K + 1).
+        # With K molecules, the probabilities of all scores sum to K / (K + 1), from which K is
+        # computed.
         total = float(self.mass[-1]) if len(self.mass) else 0.0
         return round(total / (1 - total))
 
@@ -77,7 +78,7 @@ class GroupedScores:
         molecules.
         """
         check_fraction("coverage", coverage)
-        # Sums of fractions have rounding errors of about 1e-16 for each score.
+        # A sum of probabilities has a rounding error of about 1e-16 for each score.
         place = int(torch.searchsorted(self.mass, coverage - 1e-9))
         return float(self.scores[place]) if place < len(self.scores) else float("inf")
 

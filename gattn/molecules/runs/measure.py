@@ -143,7 +143,8 @@ def measure_baselines(
 ) -> dict[str, dict[str, float]]:
     """Train the baselines on ``train`` and return their metrics on ``test``.
 
-    They are trained on the transformed targets, and measured in the targets' units.
+    The baselines are trained on the transformed targets, and their metrics are computed in the
+    targets' units.
     """
     transform = estimator.predictor_.transform
     predicted = baseline_predictions(

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Source", "built_in", "read_source"]
 
 SPLIT = ("comma", "thousands", "decimal")
-"""Kinds of numbers that contain a comma, which may also separate the cells."""
+"""Kinds of numbers that contain a comma. In a table whose separator is a comma, such a number is
+read as two cells.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +178,8 @@ def read_source(
         texts.append(row_text(row.cells, text_places))
         cells.append(tuple(row.cells[p] if fits else "" for p in places))
         if parts is not None:
-            # A row with a wrong number of cells has no label, so it is never used. It can be in any
-            # part.
+            # A row with a wrong number of cells has no label, so no part uses it. Its part is
+            # therefore arbitrary.
             parts.append(intern(row.cells[part_place]) if fits else "train")
         if not fits and not skip_bad:
             _check_split_number(table, row, places)

@@ -246,7 +246,7 @@ class _Parser:
             # An empty cell is a missing value, which is neither less nor greater than a text.
             return lambda cells: bool(a(cells)) and bool(b(cells)) and compare(a(cells), b(cells))
         one, other = _number(first), _number(second)
-        # NaN, which stands for an empty cell, differs from every number
+        # The value NaN, which stands for an empty cell, differs from every number.
         if sign == "!=":
             return lambda cells: one(cells) < other(cells) or one(cells) > other(cells)
         return lambda cells: compare(one(cells), other(cells))

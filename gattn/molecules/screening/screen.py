@@ -334,8 +334,8 @@ def _tasks(
     """Read the rows of the unfinished shards in blocks; the first block of a shard begins at its
     first row.
 
-    The pieces of a shard are therefore the same in each call, and so are the last digits of its
-    predictions.
+    The blocks of a shard are therefore the same in each call, so that its predictions have the same
+    bits.
     """
     rows: Iterator[TableRow] = iter(())
     columns = DescriptorColumns((), (), style)

@@ -256,7 +256,7 @@ class TermsEdgeByEdge(MessagePassing):
     def drop_weights(self, alpha: Tensor) -> Tensor:
         """Apply dropout to the attention weights, and store the weights before dropout.
 
-        The stored weights are those that the layer returns or records for this forward.
+        The layer returns or records the stored weights after the forward pass.
         """
         if _active.layer is self:
             _active.weights = alpha

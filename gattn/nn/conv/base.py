@@ -85,8 +85,8 @@ class AttentionConv(TermsEdgeByEdge):
     (``torch.utils.checkpoint``).
     """
     _class_equations: tuple[str, dict[str, Any]] = "", {}
-    """Description of the equations that the class overrides, and the equations to which it
-    refers.
+    """Pair of a description of the equations that the class overrides, and of all equations of the
+    class, by which a later replacement is detected.
     """
     _warned = False
 

@@ -16,7 +16,7 @@ from gattn.nodes.stack.blocks import Reduction, as_matrix
 __all__ = ["SampledBlocks", "sample"]
 
 PROJECTED_ROWS = 200_000
-"""Maximum number of nodes by which the projection of wide features is computed."""
+"""Maximum number of nodes from whose features the projection of wide features is computed."""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""

@@ -19,8 +19,7 @@ UNITS = {
 SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
 FIXED, PER_NODE, PER_VALUE, PER_EDGE = 6e8, 4000, 60, 500
 """Bytes of memory for training on a whole graph: for the program, for each node, for each value in
-the table of nodes, and for each edge of the data. They are estimates, which were not compared with
-measured peaks.
+the table of nodes, and for each edge of the data. These numbers are estimates.
 """
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["read_for_training"]
 
 UNREAD = ("edge_weight", "edge_type", "time")
-"""Settings that name a column of the edges."""
+"""Names of the settings whose value is the name of a column of edges."""
 
 
 def read_for_training(settings: NodeRunSettings) -> tuple[AttributedGraph, SizeChoice]:
@@ -69,7 +69,8 @@ def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
     with open_parquet(paths[0]) as file:
         edges = file.metadata.num_rows
     if len(paths) == 1:
-        # At most two new nodes for each edge; usually an edge has far fewer.
+        # This is an upper bound, because an edge has at most two new nodes; usually there are far
+        # fewer.
         return edges, 0, edges
     with open_parquet(paths[1]) as file:
         nodes, columns = file.metadata.num_rows, column_names(file)

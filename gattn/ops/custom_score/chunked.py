@@ -292,8 +292,8 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     reader = Reader(plan.graph, tensors, plan.row_kinds)
     for chunk in chunks(plan.graph, "destination"):
         step, (inputs, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
-        # The arguments are detached, so they do not require gradients. If the output requires one,
-        # the user's function reads another tensor that does.
+        # The arguments are detached, so they do not require gradients. If the output requires a
+        # gradient, the user's function reads another tensor that requires one.
         with torch.set_grad_enabled(plan.needs_grad):
             output = _call_checked(
                 lambda: step(plan.call, inputs, rows),  # noqa: B023
