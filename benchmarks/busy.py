@@ -145,7 +145,9 @@ COMMANDS = (
 def _measure(
     python: str, command: Command, load: str, side: str, folder: Path, limit: float
 ) -> dict[str, float] | str:
-    """Return the longest usage of the runs under a load, or the limit that they exceed."""
+    """Return the largest times of several runs of a command under a load, or the time limit if a
+    run exceeds it.
+    """
     words = []
     for _ in range(2 if load == PAIR else 1):
         place = folder / side

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 SHARED = {"ops", "sampling", "nn", "molecules", "nodes", "links"}
-"""The folders of tests whose kernels share their work among threads."""
+"""Folders of the tests whose kernels divide their work among several threads."""
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 

@@ -134,7 +134,7 @@ def _serve(connection: Connection, threads: int, gigabytes: float | None, gattn:
         sys.meta_path.insert(0, OnlyFrom("gattn", Path(gattn)))
     while True:
         try:
-            function, arguments = connection.recv()  # unpickling a function imports its module
+            function, arguments = connection.recv()  # Unpickling a function imports its module.
             answer = "", function(*arguments)
         except EOFError:
             return

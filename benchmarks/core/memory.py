@@ -29,8 +29,9 @@ class Peak:
 def peak(device: torch.device | str = "cpu") -> Iterator[Peak]:
     """Measure the peak memory of a block.
 
-    On the CPU free memory is first returned to the system, and the peak counts from the rest. On
-    systems other than Linux the peak is that of the process since its start.
+    On the CPU, free memory is first returned to the system, and the peak is measured relative to
+    the memory that remains in use. On systems other than Linux the peak is that of the process
+    since its start.
     """
     measured_peak = Peak()
     if torch.device(device).type == "cuda":
@@ -115,7 +116,7 @@ def tree(process: int) -> list[int]:
     while pending:
         number = pending.pop()
         processes.append(number)
-        with contextlib.suppress(OSError):  # the process may have ended
+        with contextlib.suppress(OSError):  # the process has ended
             for task in Path(f"/proc/{number}/task").iterdir():
                 pending += map(int, (task / "children").read_text().split())
     return processes

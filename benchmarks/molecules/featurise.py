@@ -36,7 +36,7 @@ from gattn.data.molecules.smiles import MAX_ATOMS, parse_or_reason
 from gattn.molecules.inputs import stream
 
 Totals = tuple[int, int, int]
-"""Numbers of rows, of invalid rows and of atoms."""
+"""Type of the total numbers of rows, of invalid rows and of atoms."""
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -37,7 +37,8 @@ MODULE = "benchmarks.molecules.predict"
 ASKED_ALONE = 200
 """Number of rows that are predicted again separately."""
 DIGITS = 1e-4
-"""Maximum difference between two predictions of one molecule, in standard deviations."""
+"""Maximum difference between two predictions of one molecule, in standard deviations of the target.
+"""
 
 
 def main(arguments: Sequence[str]) -> None:

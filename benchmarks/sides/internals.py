@@ -26,7 +26,7 @@ def _module(name: str, earlier: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if not name.startswith(error.name or "gattn"):
-            raise  # the error is about another module, which the imported module needs
+            raise  # The missing module is another one, which the imported module needs.
         return importlib.import_module(earlier)
 
 
@@ -150,7 +150,7 @@ def triton_on_cpu() -> Iterator[None]:
     """Run the operators on CPU tensors with the Triton launchers during the block."""
     backend = _module("gattn.ops.registration.backend", "gattn.ops.backend")
 
-    def everywhere() -> bool:  # a plain function is faster to call than a Mock
+    def everywhere() -> bool:  # A plain function is faster to call than a Mock.
         return True
 
     with mock.patch.object(backend, "interpreted", everywhere):

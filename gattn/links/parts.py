@@ -27,11 +27,11 @@ WINDOW = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Fold of training links: the links to predict, and the links along which messages are sent
-    meanwhile.
+    """Fold of training links: the links to predict, and the links along which messages are sent for
+    this prediction.
 
     Attributes:
-        links: positions of the links to predict; no edge of them sends messages.
+        links: positions of the links to predict, along whose edges no messages are sent.
         messages: positions of the links whose edges send messages.
     """
 

@@ -77,8 +77,8 @@ def calibrate(
             for each, rows in zip(by_part, (evidence.y, y_val))
         )
         factors = of_train, of_val
-    # The trees that read the validation part must not be used to fit the coefficients of the
-    # error, because they have read the labels of the fold that is predicted.
+    # The trees that were trained on the validation part must not be used to fit the coefficients of
+    # the error, because they have read the labels of the fold that is predicted.
     forest_few = forest_all = torch.zeros_like(y_val)
     if forest_val is not None:
         assert evidence is not None

@@ -96,7 +96,7 @@ def test_prediction_has_a_list_for_each_row(trained, gattn, tmp_path):
     assert code == 0, text
     first, second, third = read_rows(out)
     assert len(read_list(first["mass_prediction"])) == 4
-    assert read_list(first["atom_radius"])[3] == -1  # no training molecule has bromine
+    assert read_list(first["atom_radius"])[3] == -1  # The training molecules contain no bromine.
     assert second["error"].startswith("not valid SMILES")
     assert second["mass_prediction"] == ""
     assert read_list(third["mass_prediction"])[0] is None

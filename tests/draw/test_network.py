@@ -39,7 +39,7 @@ def axes(monkeypatch):
 
 
 def _lines(axes):
-    """Return the line collections: thin edges, and half edges as thick as their weights."""
+    """Return the collections of lines: thin edges, and half edges whose width shows their weight."""
     return [
         collection for collection in axes[0].collections if isinstance(collection, LineCollection)
     ]

@@ -128,7 +128,7 @@ class AtomEstimator(FittedModel, Parameters):
         Args:
             smiles: n texts.
             cells: the cells of the labels.
-            coding: task and classes of the labels; by default those of the labels.
+            coding: task and classes of the labels; by default they are determined from the labels.
             weights: [n] weights of the rows.
             cache: a file that stores the parsed molecules.
 

@@ -18,7 +18,8 @@ class GroupedScores:
     r"""Conformal scores of atoms, where every molecule has the same total weight.
 
     The atoms of a molecule depend on one another, so that they are not exchangeable with the atoms
-    of a new molecule; molecules are. The scores of K calibration molecules with n_k atoms are
+    of a new molecule. Whole molecules are exchangeable. The scores of K calibration molecules with
+    n_k atoms are
 
     .. math:: r_{ki} = |y_{ki} - m_{ki}| / s_{ki}
 

@@ -45,8 +45,8 @@ class Source:
         labels: labels of the n rows.
         lines: the line of each row in the file.
         parts: the value of each row in the split column; None without such a column.
-        bad: rows with a wrong number of cells or with an invalid label. They stay in the lists,
-            with an empty SMILES and missing labels, so that row numbers do not change.
+        bad: rows with a wrong number of cells or with an invalid label. These rows stay in the
+            lists, with an empty SMILES and missing labels, so that row numbers do not change.
         descriptors: names of the f descriptor columns.
         descriptor_values: [n, f] float64, the cells of these columns, NaN for an empty cell; None
             if there are no such columns.
@@ -140,8 +140,10 @@ def read_source(
             number.
         descriptors: its descriptor columns. A row with a descriptor that is not a number is left
             out; more than 5 % of such rows are an error.
-        weight: its column of weights, which are numbers above 0; the same rule holds.
-        time: its column of times, which are numbers or dates of ISO 8601; the same rule holds.
+        weight: its column of weights, which are numbers above 0. Invalid cells are treated like
+            those of ``descriptors``.
+        time: its column of times, which are numbers or dates of ISO 8601. Invalid cells are treated
+            like those of ``descriptors``.
         file_parts: for each file "val" or "test" if all its rows are in that part, or "".
 
     Returns:

@@ -68,8 +68,9 @@ class Term(NamedTuple):
     """Part of an expression that has a value.
 
     Attributes:
-        kind: the type of the value; a ``column`` is a number or a text, as its use requires.
-        evaluate: computes the value from the cells of a row.
+        kind: the type of the value; a ``column`` is converted to a number or a text, depending on
+            the operator.
+        evaluate: function that computes the value from the cells of a row.
     """
 
     kind: Kind
