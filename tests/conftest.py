@@ -47,8 +47,8 @@ def pytest_collection_modifyitems(items):
 def as_many_threads_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run tests of the kernels with ``GATTN_TEST_THREADS`` threads, others with torch's number.
 
-    Two workers with more threads than cores block each other and are ten times slower. A test that
-    changes the number must restore it.
+    If the threads of two workers are more than the cores, the workers block each other and are ten
+    times slower. A test that changes the number must restore it.
     """
     before = torch.get_num_threads()
     folder = request.path.relative_to(TESTS).parts[0] if request.path.is_relative_to(TESTS) else ""

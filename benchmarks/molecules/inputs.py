@@ -351,7 +351,9 @@ def pairs(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def reactions(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return the test RMSE of models that read the reactants, the products, or the whole reaction."""
+    """Return the test RMSE of models that read the reactants, the products, or the whole
+    reaction.
+    """
     generator = np.random.default_rng(seed)
     smiles = load_molecules("chembl2321810").smiles[:count]
     rows, changes = zip(*(_substitution(text, generator) for text in smiles))

@@ -74,8 +74,8 @@ def from_tables(
 
     A column of row numbers, which ``to_csv`` of pandas writes first, is skipped: a column of
     different whole numbers without a name (or called ``Unnamed: 0``), or a column called ``index``
-    or ``level_0`` that counts 0, 1, 2, ... It is used as the names of the nodes only if it
-    contains more of the names that the edges use than the next column does.
+    or ``level_0`` that counts 0, 1, 2, ... Such a column contains the names of the nodes only if
+    more of the names in the table of edges occur in it than in the next column.
 
     Edges to nodes that are not in the table of nodes are left out.
 
@@ -85,7 +85,7 @@ def from_tables(
         directed: True if messages follow the direction of edges only.
         lines: lines of the edges in their file.
         node_lines: lines of the nodes in their file; empty if they were not read from a file.
-        notes: sentences about decisions that were already made.
+        notes: sentences about earlier decisions of the readers.
 
     Returns:
         The graph.

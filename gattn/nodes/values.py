@@ -2,8 +2,8 @@
 
 An empty cell is missing: None, NaN, or a text of white space. Words such as ``NA``, ``NaN``,
 ``None`` and ``null``, in upper or lower case, are missing in a column whose other cells are
-numbers. In every other column they are values: a class may be called ``none``, and the code of
-Namibia is ``NA``.
+numbers. In all other columns these words are values: a class may be called ``none``, and the
+country code of Namibia is ``NA``.
 """
 
 from __future__ import annotations

@@ -278,7 +278,9 @@ FEW = [text if "[" in text else numbered(text) for text in FEW]
 
 @pytest.mark.parametrize("kind", ["numbers", "limits", "two", "several"])
 def test_small_tables_of_every_kind(gattn, tmp_path, kind):
-    """Eleven rows with labels of molecules, atoms and bonds, two of them of one molecule."""
+    """Train on eleven rows with labels of molecules, atoms and bonds; two of the rows contain the
+    same molecule.
+    """
     parameters = Chem.SmilesParserParams()
     parameters.removeHs = False
     options = {

@@ -59,7 +59,9 @@ def test_nothing_in_common_and_nothing_at_all() -> None:
 
 
 def test_the_gradient_of_the_posterior_is_that_of_autograd() -> None:
-    """Against the differentiated factorisation of the documented kernel."""
+    """The gradient equals that of autograd, which differentiates the factorisation of the
+    documented kernel.
+    """
     inputs, y = random_molecules(30)
     z = (inputs.descriptors.double() - inputs.descriptors.double().mean(0)) / 2
     z = torch.cat([z, torch.randn(30, kernel_function.SURFACES, dtype=torch.float64)], 1)
@@ -183,7 +185,9 @@ def test_without_variances_the_means_are_the_same() -> None:
 
 
 def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
-    """The diagonal is 0.05 too small, so 0.1 is the first jitter that is large enough."""
+    """The diagonal of the kernel is 0.05 too small, so the first jitter that is large enough is
+    0.1.
+    """
     quiet = torch.full((8,), -40.0).double()
     kernel = torch.ones(3, 3).double() - 0.05 * torch.eye(3)
     with pytest.raises(torch.linalg.LinAlgError):
