@@ -45,8 +45,9 @@ class Command:
     """Command of gattn that is measured.
 
     Attributes:
-        words: returns its words; it writes to the path that it gets.
-        loads: what else runs while it is timed.
+        words: function that returns the words of the command; its argument is the path to which the
+            command writes.
+        loads: names of the other programs that run while the command is timed.
     """
 
     words: Callable[[Path], list[str]]

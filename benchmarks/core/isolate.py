@@ -40,15 +40,15 @@ def call(
     """Call a function in a new process and return its result.
 
     Args:
-        function: of a module, or a method.
-        arguments: its arguments.
+        function: a function of a module, or a method.
+        arguments: the arguments of the function.
         threads: of torch.
         gigabytes: address space that the process may have.
         seconds: time that the process may take.
 
     Raises:
-        Stopped: if it asks for more.
-        Failed: if it fails otherwise.
+        Stopped: the process exceeds a limit.
+        Failed: the process fails for another reason.
     """
     with Process(threads=threads, gigabytes=gigabytes) as process:
         return process.call(function, *arguments, seconds=seconds)
@@ -60,7 +60,8 @@ class Process:
     Args:
         threads: of torch.
         gigabytes: address space that the process may have.
-        gattn: folder whose package ``gattn`` the process imports, in place of the one here.
+        gattn: folder from which the process imports the package ``gattn``; None for the package of
+            this tree.
     """
 
     def __init__(

@@ -80,9 +80,9 @@ def _status(field: str) -> int:
 class TreePeak(threading.Thread):
     """Sampler of the memory of this process and of its child processes, on Linux.
 
-    The proportional set size (PSS) divides a page that several processes share, such as those of
-    libraries, among them, so that the sum over processes counts it once. The sum of the resident
-    sizes (RSS) counts it in each process.
+    The proportional set size (PSS) divides each page that several processes share, such as the
+    pages of libraries, among these processes, so that the sum over processes counts the page once.
+    The sum of the resident sizes (RSS) counts the page in each process.
 
     Attributes:
         pss: largest sum of the proportional set sizes, in bytes.

@@ -100,8 +100,8 @@ def block_model(
     """Write a contextual block model, in which the numbers and the edges of nodes depend on their
     class.
 
-    A node has ten numbers, normal around the centre of its class. Of its five edges a share joins
-    its class, the others one of the other classes.
+    A node has ten numbers, normal around the centre of its class. A fraction ``homophily`` of its
+    five edges lead to nodes of its class, and the others lead to nodes of other classes.
 
     Args:
         folder: to write in.

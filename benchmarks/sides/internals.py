@@ -128,9 +128,10 @@ def layout_of(
     """Return the arguments of a launcher for a layout with these six index tensors.
 
     Args:
-        tensors: of a layout.
-        is_runs: whether each destination's sources are known to be consecutive nodes.
-        graph_ptr: where the small graphs of a batch begin, if it is one.
+        tensors: the index tensors of a layout.
+        is_runs: whether the sources of each destination are consecutive nodes.
+        graph_ptr: node offsets of the small graphs of a batch; None if the graph is not such a
+            batch.
     """
     stats = _stats()
     layout = _either(_layout(), "without_stats", "bare")(*tensors)

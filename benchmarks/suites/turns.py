@@ -31,8 +31,8 @@ class Turns:
     """Pair of processes that measure the same cases.
 
     Args:
-        other: folder that holds the other package ``gattn``, built.
-        threads: of torch, in each process.
+        other: folder that contains the other package ``gattn`` with its compiled extension.
+        threads: torch's number of threads in each process.
     """
 
     def __init__(self, other: Path, threads: int) -> None:
@@ -76,7 +76,7 @@ class Turns:
         """Check that both sides compute the same results, and then time them alternately.
 
         Raises:
-            CheckFailed: where they differ by more than rounding.
+            CheckFailed: the results differ by more than rounding errors.
         """
         inputs = case.inputs(scale)
         path = self.folder / "inputs.pt"

@@ -230,7 +230,7 @@ def read(shape: aot.ShapeClass, families: Iterable[str] | None = None) -> Iterat
 
     Args:
         shape: the shape class.
-        families: of attention; all, if None.
+        families: families of attention operators; None for all.
     """
     expected = PAIRS if shape.path == "runs" else TABLES.keys()
     with aot.compiling_only() as compiled:

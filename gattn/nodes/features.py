@@ -138,8 +138,8 @@ class FeatureEncoder:
         return _as_tensor(matrix, self.width)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """Return a note for each column of which no value occurred in training, so that its values
-        have no features.
+        """Return a note for each column if none of its values occurred in training, so that its
+        values have no features.
 
         Args:
             graph: a graph other than the graph of :meth:`fit`.

@@ -55,7 +55,7 @@ def read_labels(
     *,
     classes: bool = False,
 ) -> tuple[pd.Series, list[str]]:
-    """Read the labels of n nodes; they are not encoded yet.
+    """Read the labels of n nodes without encoding them as numbers.
 
     Args:
         graph: the graph.
@@ -67,7 +67,7 @@ def read_labels(
 
     Returns:
         The labels (None for a missing label), as a series with the name of their attribute; and
-        sentences about the decisions that were made.
+        sentences about decisions, such as the choice of the attribute.
 
     Raises:
         GraphError: there are no labels, their number differs from the number of nodes, both ``y``
