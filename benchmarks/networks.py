@@ -5,13 +5,15 @@ baselines.
     python -m benchmarks.networks debian --options=--names
     python -m benchmarks.networks cora --split random-per-class --model gat
     python -m benchmarks.networks weights types direction time --edges both
+    python -m benchmarks.networks neighbour-columns relations typed-noise --edges both
     python -m benchmarks.networks cora --split random-per-class --others lightgbm gcn gat
     python -m benchmarks.networks --table    # print a table of the recorded results
 
 Each split is a run of ``gattn nodes train`` with another seed, in a process of its own. The command
 prints the mean and the standard error of the accuracy of the model, of each component and of each
 baseline. With ``--edges both`` it first ignores the columns and the direction of the edges, and
-then reads them. With ``--others``, models of other libraries are trained on the same parts; see
+then reads them; networks with several tables of nodes are first read as one table of all nodes.
+With ``--others``, models of other libraries are trained on the same parts; see
 :mod:`benchmarks.sides.node_models`. The command appends a JSON line for each network to
 benchmarks/results/networks.jsonl.
 """
@@ -32,14 +34,16 @@ from typing import Any
 
 from benchmarks.core import record
 from benchmarks.data.networks import NETWORKS, READING, ignore_edge_columns, make
+from benchmarks.data.typed_networks import TYPED_NETWORKS, write
 from benchmarks.sides.node_models import MODELS
 from benchmarks.tools import networks_table
 
 
 def main(arguments: Sequence[str]) -> None:
     """Measure the accuracy on some networks."""
+    names = [*NETWORKS, *TYPED_NETWORKS]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.networks", description=main.__doc__)
-    parser.add_argument("networks", nargs="*", help=f"networks to train on: {', '.join(NETWORKS)}")
+    parser.add_argument("networks", nargs="*", help=f"networks to train on: {', '.join(names)}")
     parser.add_argument(
         "--table",
         action="store_true",
@@ -78,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
         "--edges",
         choices=("read", "ignore", "both"),
         default="read",
-        help="read the columns and directions of the edges, ignore both, or measure both "
+        help="read the columns, directions and types of the edges, ignore them, or measure both "
         "cases (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
@@ -87,7 +91,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     if not options.networks:
         parser.error("the names of one or more networks are required")
-    if unknown := set(options.networks) - set(NETWORKS):
+    if unknown := set(options.networks) - set(names):
         parser.error(f"unknown networks: {', '.join(sorted(unknown))}")
     environment = record.environment("benchmarks.networks", arguments)
     ways = ("ignore", "read") if options.edges == "both" else (options.edges,)
@@ -110,11 +114,14 @@ def measure(name: str, options: argparse.Namespace, edges: str) -> dict[str, Any
     scores: dict[str, list[float]] = {}
     began, used = time.perf_counter(), _processor_seconds()
     with tempfile.TemporaryDirectory() as folder:
-        data = make(name, Path(folder))
-        if edges == "ignore":
-            ignore_edge_columns(Path(data[0]))
+        if name in TYPED_NETWORKS:
+            data = write(name, Path(folder), ignore_types=edges == "ignore")
         else:
-            data += READING.get(name, ())
+            data = make(name, Path(folder))
+            if edges == "ignore":
+                ignore_edge_columns(Path(data[0]))
+            else:
+                data += READING.get(name, ())
         prepared, used = time.perf_counter(), _processor_seconds()
         for seed in range(options.splits):
             out = Path(folder) / f"run{seed}"

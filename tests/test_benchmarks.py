@@ -385,6 +385,7 @@ COMMANDS = [
     *sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py")),
     "molecules.attributions",
     "molecules.chemprop",
+    "molecules.curves",
     "molecules.featurise",
     "molecules.inputs",
     "molecules.large",

@@ -3,17 +3,19 @@
     pip install qc-b3db                                         # the data, CC0 1.0
     python -m benchmarks.molecules.bbb --run RUN                # train, measure on the external set
     python -m benchmarks.molecules.bbb --run RUN --ship         # and write the shipped files
-    python -m benchmarks.molecules.bbb --run RUN --model gp --split scaffold
+    python -m benchmarks.molecules.bbb --run RUN --model gp --split random
 
 The package ``qc-b3db`` contains B3DB: 7,807 molecules with a class, BBB+ (enters the brain) or
 BBB-, and an external set of 175 molecules that its authors collected later. A training molecule
 whose constitution (formula and bonds, without stereochemistry) is in the external set is left out
-of the training, so that the external molecules are new to the model. The rest is divided at random
-into training, validation and test parts.
+of the training, so that the external molecules are new to the model. The rest is divided by
+scaffolds into training, validation and test parts: the molecules of a scaffold are in one part.
+The sets of classes are then calibrated on scaffolds that are new to the model, like the external
+molecules. With ``--split random``, they are calibrated on near duplicates of training molecules,
+and contain the class of an external molecule less often than they promise.
 
 Only four external molecules are BBB-. The area under the ROC curve of the external set is therefore
-printed with its standard error (Hanley and McNeil, 1982), and the test part gives the better
-estimate.
+printed with its standard error (Hanley and McNeil, 1982).
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
     parser.add_argument("--run", type=Path, required=True, help="folder of the training run")
     parser.add_argument(
-        "--split", default="random", choices=["random", "scaffold"], help="rule of the test part"
+        "--split",
+        default="scaffold",
+        choices=["random", "scaffold"],
+        help="rule of the test part (default: %(default)s)",
     )
     parser.add_argument(
         "--model", default=MODEL.model, choices=["stacked", "attention", "gp"],

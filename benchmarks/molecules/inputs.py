@@ -50,6 +50,12 @@ needed. Each case measures the default model on a test part that is drawn by mol
     an acidic NH or OH group, or as hydrochlorides, as tables from several sources write them.
     Compared: no standardisation, the largest fragment, the largest neutral fragment, and a table
     without salts.
+``quantiles``
+    The label is made, so that its spread is known: Crippen's logP plus exponential noise, whose
+    mean is 2 for molecules with at least the median number of nitrogens, and 0.2 for the others.
+    Intervals for 90 % of the squared error and of the quantile loss are compared by the share of
+    labels inside, for either noise, by their mean width, and by the interval score: the width, plus
+    20 times the distance of a label outside.
 ``transform``
     The labels are concentrations in nM, 10 ** (9 - pIC50). The errors are the RMSE of log10 of the
     predictions, where a prediction below 0.001 nM counts as 0.001 nM, the mean absolute error in
@@ -236,6 +242,33 @@ def transform(model: Model, count: int, seed: int) -> dict[str, float]:
     return results
 
 
+def quantiles(model: Model, count: int, seed: int) -> dict[str, float]:
+    """Return shares inside intervals, widths and interval scores of two loss functions."""
+    from rdkit.Chem import Crippen, MolFromSmiles
+
+    smiles = np.array(load_molecules("chembl2321810").smiles[:count])
+    structures = list(map(MolFromSmiles, smiles))
+    nitrogens = np.array([sum(a.GetAtomicNum() == 7 for a in s.GetAtoms()) for s in structures])
+    is_wide = nitrogens >= np.median(nitrogens)
+    generator = np.random.default_rng(seed)
+    noise = np.where(is_wide, 2.0, 0.2) * generator.standard_exponential(len(smiles))
+    y = np.array(list(map(Crippen.MolLogP, structures))) + noise
+    train, test = _parts(smiles.tolist(), seed)
+    results = {}
+    for loss in ("mse", "quantile"):
+        fitted = model(seed=seed, loss_function=loss).fit(smiles[train], y[train])
+        lower, upper = (np.asarray(end) for end in fitted.predict_interval(smiles[test], 0.9))
+        inside = (lower <= y[test]) & (y[test] <= upper)
+        outside = np.maximum(lower - y[test], 0) + np.maximum(y[test] - upper, 0)
+        results |= {
+            f"{loss}, share inside, small noise": float(inside[~is_wide[test]].mean()),
+            f"{loss}, share inside, large noise": float(inside[is_wide[test]].mean()),
+            f"{loss}, mean width": float((upper - lower).mean()),
+            f"{loss}, interval score": float((upper - lower + 20 * outside).mean()),
+        }
+    return results
+
+
 def atoms(model: Model, count: int, seed: int) -> dict[str, float]:
     """Return the test RMSE of predicted lists of labels with and without attention."""
     from gattn.molecules.atoms.labels import read_cells
@@ -405,6 +438,7 @@ CASES: dict[str, Callable[[Model, int, int], dict[str, float]]] = {
     "classes": classes,
     "pairs": pairs,
     "reactions": reactions,
+    "quantiles": quantiles,
     "splits": splits,
     "standardize": standardize,
     "transform": transform,
@@ -412,7 +446,7 @@ CASES: dict[str, Callable[[Model, int, int], dict[str, float]]] = {
 
 
 ERROR = dict.fromkeys(CASES, "RMSE")
-ERROR |= {"classes": "1 - accuracy", "transform": "value", "atoms": "value"}
+ERROR |= {"classes": "1 - accuracy", "transform": "value", "atoms": "value", "quantiles": "value"}
 """Name of the error that each case returns."""
 
 

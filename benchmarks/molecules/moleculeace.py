@@ -4,6 +4,7 @@
     python -m benchmarks.molecules.moleculeace ace/MoleculeACE/Data/benchmark_data
     python -m benchmarks.molecules.moleculeace FOLDER --sets CHEMBL262_Ki CHEMBL231_Ki
     python -m benchmarks.molecules.moleculeace FOLDER --sets CHEMBL262_Ki --sizes 16 64 250 1000
+    python -m benchmarks.molecules.moleculeace FOLDER --from-foundation encoder-128
     python -m benchmarks.molecules.moleculeace --table    # what was measured before
     python -m benchmarks.molecules.moleculeace --page     # the same, into the documentation
 
@@ -47,6 +48,10 @@ SHOWN = {
     "stacked/forest": "forest", "kernel_ridge": "kernel ridge",
     "random_forest": "random forest, Morgan counts",
 }  # fmt: skip
+FINE_TUNING = {"epochs": 30, "batch_size": 32}
+"""Settings of a training that starts from a pretrained encoder."""
+PRETRAINED = ("stacked/attention", "stacked")
+"""Predictions that the table of the pretrained encoder compares."""
 TREES = 100
 PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
 
@@ -76,7 +81,9 @@ def main(arguments: list[str]) -> None:
     """Train and measure on every set, and print the table."""
     options = _parser().parse_args(arguments)
     if options.page:
-        return tables.write(PAGE, "moleculeace", table(record.every(options.output)))
+        rows = record.every(options.output)
+        tables.write(PAGE, "moleculeace", table(rows))
+        return tables.write(PAGE, "moleculeace-pretrained", pretrained_table(rows))
     if not options.table:
         if options.folder is None:
             raise SystemExit("FOLDER is missing: the folder with the tables of MoleculeACE")
@@ -87,22 +94,26 @@ def main(arguments: list[str]) -> None:
         for name in options.sets:
             data = _Table.read(options.folder / f"{name}.csv")
             for size in options.sizes or [0]:
-                row = {"dataset": name, **_measure(data, size, options.seed)}
+                foundation = options.from_foundation
+                row = {"dataset": name, **_measure(data, size, options.seed, foundation)}
                 errors = ", ".join(f"{k} {v:.3f}" for k, v in row["rmse"].items())
                 print(f"{name} {row['molecules']}: {errors}", file=sys.stderr, flush=True)
                 record.append(options.output, row | {"environment": environment})
-    print(table(record.every(options.output)))
+    rows = record.every(options.output)
+    print(pretrained_table(rows) if options.from_foundation else table(rows))
 
 
-def _measure(data: _Table, size: int, seed: int) -> record.Record:
+def _measure(data: _Table, size: int, seed: int, foundation: str) -> record.Record:
     """Return the errors of all models on the test part of a set.
 
     Args:
         data: the set.
         size: number of training molecules; 0 for all.
         seed: seed of the models and of the sample.
+        foundation: the pretrained encoder from which the network starts; "" for random weights.
     """
-    regressor = MoleculeRegressor(seed=seed)
+    changes = {"from_foundation": foundation, **FINE_TUNING} if foundation else {}
+    regressor = MoleculeRegressor(seed=seed, **changes)
     molecules = regressor.read(data.smiles, data.y)
     train, test = data.rows("train"), molecules[data.rows("test")]
     if size:
@@ -121,7 +132,8 @@ def _measure(data: _Table, size: int, seed: int) -> record.Record:
     lower, upper = regressor.calibrator_.interval(predicted.mean, predicted.std, coverage=0.9)
     named = {"stacked": predicted.mean, **parts, **baselines, **others}
     return {
-        "size": size, "seed": seed, "molecules": len(both), "test": len(test),
+        "size": size, "seed": seed, "from_foundation": foundation,
+        "molecules": len(both), "test": len(test),
         "weights": regressor.predictor_.weights,
         "rmse": {name: _rmse(test.y, mean) for name, mean in named.items()},
         "coverage": float(((test.y >= lower) & (test.y <= upper)).double().mean()),
@@ -141,8 +153,14 @@ def _rmse(y: Tensor, mean: Tensor) -> float:
 
 
 def table(rows: Sequence[record.Record]) -> str:
-    """Return a table of the errors on every set, and their means for each size."""
-    newest = {(row["dataset"], row["size"], row["seed"]): row for row in rows}
+    """Return a table of the errors on every set without pretraining, and their means for each
+    size.
+    """
+    newest = {
+        (row["dataset"], row["size"], row["seed"]): row
+        for row in rows
+        if not row.get("from_foundation")
+    }
     lines: list[list[str]] = []
     for size in sorted({row["size"] for row in newest.values()}):
         some = [row for row in newest.values() if row["size"] == size]
@@ -158,6 +176,24 @@ def table(rows: Sequence[record.Record]) -> str:
     return tables.markdown(["set", "molecules", *SHOWN.values()], lines, text=1)
 
 
+def pretrained_table(rows: Sequence[record.Record]) -> str:
+    """Return a table of the errors on the complete sets, without and with a pretrained encoder."""
+    newest: dict[str, dict[bool, dict[str, float]]] = {}
+    for row in rows:
+        if not row["size"]:
+            pretrained = bool(row.get("from_foundation"))
+            newest.setdefault(row["dataset"], {})[pretrained] = row["rmse"]
+    pairs = {name: pair for name, pair in sorted(newest.items()) if len(pair) == 2}
+    columns = [(part, pretrained) for part in PRETRAINED for pretrained in (False, True)]
+    values = {name: [pair[is_so][part] for part, is_so in columns] for name, pair in pairs.items()}
+    if len(values) > 1:
+        means = [statistics.mean(column) for column in zip(*values.values())]
+        values[f"mean of {len(values)} sets"] = means
+    head = [f"{SHOWN[part]}, pretrained" if is_so else SHOWN[part] for part, is_so in columns]
+    lines = [[name, *(f"{value:.3f}" for value in row)] for name, row in values.items()]
+    return tables.markdown(["set", *head], lines, text=1)
+
+
 def _cells(errors: dict[str, float]) -> list[str]:
     return [f"{errors[name]:.3f}" if name in errors else "" for name in SHOWN]
 
@@ -167,6 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("folder", nargs="?", type=Path, help="folder of the tables")
     parser.add_argument("--sets", nargs="+", default=DEVELOPMENT, help="names of the sets")
     parser.add_argument("--sizes", nargs="+", type=int, help="numbers of training molecules")
+    parser.add_argument("--from-foundation", default="", help="start from a pretrained encoder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--table", action="store_true", help="print the earlier measurements")

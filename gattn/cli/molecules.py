@@ -16,6 +16,7 @@ from gattn.molecules.runs.config import NumberSettings, RunSettings, override
 from gattn.molecules.screening.settings import ScreenSettings, is_screening
 from gattn.molecules.settings import MoleculeSettings
 from gattn.pipeline.text import plural
+from gattn.training.early_process import start_early_process
 from gattn.training.settings import SettingsError, declared
 
 if TYPE_CHECKING:
@@ -103,6 +104,10 @@ def train(
             "on all of them without --folds and --replicates"
         )
         return
+    if run.model.model == "stacked" and run.model.trees:
+        # scikit-learn takes longer to import than its trees to train, so a second process imports
+        # it while this process imports PyTorch.
+        start_early_process("gattn.molecules.trees", "sklearn.tree")
     from gattn.molecules.runs.train import train_run
 
     show_metrics(train_run(run, out, progress=True, log=say), "molecules")
@@ -116,7 +121,15 @@ def train(
 @with_settings(
     RunSettings,
     ScreenSettings,
-    only=("smiles", "encoding", "coverage", "workers", "threads", *SCREENING),
+    only=(
+        "smiles",
+        "encoding",
+        "coverage",
+        "workers",
+        "threads",
+        "descriptors_path",
+        *SCREENING,
+    ),
     as_trained=("smiles",),
 )
 def predict(
@@ -156,6 +169,8 @@ def predict(
     if is_screening(inputs, out, settings):
         if neighbors:
             raise SettingsError("--neighbors needs one input and a CSV file as --out")
+        if "descriptors_path" in settings:
+            raise SettingsError("--descriptors-path needs one input and a CSV file as --out")
         _screen(run, inputs, out, settings)
         return
     from gattn.molecules.runs.predict import predict_table
@@ -188,7 +203,9 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
 
 @app.command()
 @with_settings(
-    RunSettings, only=("smiles", "encoding", "workers", "threads"), as_trained=("smiles",)
+    RunSettings,
+    only=("smiles", "encoding", "workers", "threads", "descriptors_path"),
+    as_trained=("smiles",),
 )
 def explain(
     run: Run,
@@ -273,6 +290,7 @@ def embed(
         "coverage",
         "workers",
         "threads",
+        "descriptors_path",
     ),
     as_trained=("smiles", "target", *NUMBERS),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ from typer import Argument, Option
 
 from gattn.cli.console import say, show_metrics, show_runs, watched
 from gattn.cli.options import with_settings
-from gattn.cli.reading import READING, with_reading
+from gattn.cli.reading import TYPED_READING, with_reading, with_tables
 from gattn.nodes.runs.config import NodeRunSettings, override
 from gattn.nodes.settings import NodeSettings, Preset
 from gattn.pipeline.text import plural
@@ -29,7 +30,7 @@ app = typer.Typer(
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
 AT_ONCE = (
-    *("label", "features", "names", "task", "split", "directed"),
+    *("label", "label_type", "features", "names", "task", "split", "directed"),
     *("edge_features", "edge_weight", "edge_type", "time"),
 )
 """Names of the settings of ``gattn nodes predict`` that are used without a trained model."""
@@ -59,6 +60,7 @@ def train(
     settings: dict[str, Any],
 ) -> None:
     """Train a model on the labelled nodes of a graph, and write it with metrics and a report."""
+    settings = with_tables(settings)
     run = override(config, preset, settings if data is None else {**settings, "data": data})
     from gattn.nodes.runs.train import train_run
 
@@ -75,7 +77,9 @@ def train(
         metrics = train_run(run, out, on_epoch=on_epoch, on_run_end=on_run_end, log=say)
     show_metrics(metrics, "nodes")
     show_runs(metrics)
-    graph = "GRAPH --nodes NODES" if "nodes" in settings else "GRAPH"
+    graph = "GRAPH --nodes NODES" if run.nodes else "GRAPH"
+    if run.is_typed:
+        graph = "--nodes TYPE=FILE ... --edges RELATION=FILE ..."
     say(
         f"{out / 'report.html'} is the report; to predict: gattn nodes predict {out} {graph} "
         "--out OUT.csv"
@@ -83,7 +87,7 @@ def train(
 
 
 @app.command()
-@with_settings(NodeRunSettings, only=(*READING, "coverage", "threads", *AT_ONCE))
+@with_settings(NodeRunSettings, only=(*TYPED_READING, "coverage", "threads", *AT_ONCE))
 def predict(
     out: Annotated[
         Path,
@@ -93,27 +97,25 @@ def predict(
         ),
     ],
     paths: Annotated[
-        list[str],
+        list[str] | None,
         Argument(
             metavar="[RUN] GRAPH",
             help="Folder of a trained model, and the graph whose nodes are predicted. If no "
             "model is named, predictions are computed from the labelled nodes of the graph, "
-            "without training.",
+            "without training. With --edges, GRAPH is left out.",
             show_default=False,
         ),
-    ],
+    ] = None,
     *,
     settings: dict[str, Any],
 ) -> None:
     """Predict every node of a graph, with a trained model or from the labelled nodes."""
-    if len(paths) > 2:
-        raise ValueError(f"predict expects RUN and GRAPH, or only GRAPH; got {' '.join(paths)}")
-    if len(paths) == 1:
-        if Path(paths[0]).is_dir():
-            raise ValueError(f"{paths[0]} is a folder: pass the graph to predict after it")
+    run, graph = _run_and_graph(paths or [], settings)
+    if run is None:
         from gattn.nodes.runs.at_once import predict_at_once
 
-        count = predict_at_once(override(None, None, {**settings, "data": paths[0]}), out, say)
+        changes = {**with_tables(settings), "data": graph}
+        count = predict_at_once(override(None, None, changes), out, say)
         say(f"{out}: {plural(count, 'node')}")
         return
     if unused := [name for name in AT_ONCE if name in settings]:
@@ -123,17 +125,23 @@ def predict(
         )
     from gattn.nodes.runs.predict import predict_graph
 
-    run, graph = paths
     count = predict_graph(run, graph, out, log=say, **with_reading(settings))
     say(f"{out}: {plural(count, 'node')}")
 
 
 @app.command()
-@with_settings(NodeRunSettings, only=(*READING, "threads"))
+@with_settings(NodeRunSettings, only=(*TYPED_READING, "threads"))
 def explain(
     run: Run,
-    graph: Annotated[str, GRAPH],
-    node: Annotated[str, Argument(metavar="NODE", help="Name of the node to explain.")],
+    names: Annotated[
+        list[str],
+        Argument(
+            metavar="GRAPH NODE",
+            help="Graph to read, as for train, and name of the node to explain. With --edges, "
+            "GRAPH is left out.",
+            show_default=False,
+        ),
+    ],
     out: Annotated[Path, Option(help="New folder for the tables and the picture.")],
     most: Annotated[
         int,
@@ -148,6 +156,10 @@ def explain(
     settings: dict[str, Any],
 ) -> None:
     """Explain the prediction of one node by its neighbours and its attributes."""
+    if len(names) != (1 if settings.get("edges") else 2):
+        expected = "NODE" if settings.get("edges") else "GRAPH NODE"
+        raise ValueError(f"explain expects RUN {expected}; got RUN {' '.join(names)}")
+    graph, node = names if len(names) == 2 else ("", *names)
     from gattn.nodes.runs.explain import explain_graph_node
 
     explain_graph_node(run, graph, node, out, most=most, log=say, **with_reading(settings))
@@ -155,18 +167,35 @@ def explain(
 
 
 @app.command()
-@with_settings(NodeRunSettings, only=(*READING, "threads"))
+@with_settings(NodeRunSettings, only=(*TYPED_READING, "threads"))
 def embed(
     run: Run,
-    graph: Annotated[str, GRAPH],
     out: Annotated[
         Path, Option(help="New file to write; its name must end with .parquet or .npy.")
     ],
+    graph: Annotated[str | None, GRAPH] = None,
     *,
     settings: dict[str, Any],
 ) -> None:
     """Write the hidden vectors of the nodes, which are the input of the network's last layer."""
+    if graph is None and not settings.get("edges"):
+        raise ValueError("embed expects RUN GRAPH; got RUN")
     from gattn.nodes.runs.predict import embed_graph
 
-    count = embed_graph(run, graph, out, log=say, **with_reading(settings))
+    count = embed_graph(run, graph or "", out, log=say, **with_reading(settings))
     say(f"{out}: {plural(count, 'node')}")
+
+
+def _run_and_graph(paths: list[str], settings: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Return the folder of a trained model, None for none, and the graph, "" with ``--edges``."""
+    typed = bool(settings.get("edges"))
+    expected = "RUN, or only --nodes and --edges" if typed else "RUN and GRAPH, or only GRAPH"
+    if len(paths) > 2 - typed or len(paths) < 1 - typed:
+        raise ValueError(f"predict expects {expected}; got {' '.join(paths) or 'none'}")
+    if typed:
+        return (paths[0], "") if paths else (None, "")
+    if len(paths) == 2:
+        return paths[0], paths[1]
+    if Path(paths[0]).is_dir():
+        raise ValueError(f"{paths[0]} is a folder: pass the graph to predict after it")
+    return None, paths[0]

@@ -33,7 +33,9 @@ def descriptor_targets(inputs: MoleculeInputs) -> Tensor:
     return ((descriptors - mean) / scale).clamp(-FARTHEST, FARTHEST).float()
 
 
-def with_auxiliary(loss: Loss, targets: int, weight: float, *, has_weights: bool) -> Loss:
+def with_auxiliary(
+    loss: Loss, targets: int, weight: float, *, has_weights: bool, outputs: int | None = None
+) -> Loss:
     r"""Return a loss function that includes the squared errors of the additional targets.
 
     .. math:: L = \frac{1}{t} \sum_{j \le t} \mathrm{loss}_j
@@ -47,20 +49,22 @@ def with_auxiliary(loss: Loss, targets: int, weight: float, *, has_weights: bool
         targets: number t of targets.
         weight: weight w of the a additional targets.
         has_weights: whether the last entry of a target is the weight of its row.
+        outputs: number o of outputs for the t targets; by default t.
 
     Returns:
-        A function of outputs [g, t + a] or [g, t], and of targets with the same columns.
+        A function of outputs [g, o + a] and targets [g, t + a], or of [g, o] and [g, t].
     """
+    width = targets if outputs is None else outputs
 
     def of_columns(output: Tensor, target: Tensor) -> Tensor:
-        main = loss(output[:, :targets], target[:, :targets])
-        count = output.shape[1]
-        if count == targets:
+        main = loss(output[:, :width], target[:, :targets])
+        if output.shape[1] == width:
             return main
+        count = target.shape[1]
         labels = target[:, targets:]
         factor = labels[..., -1] if has_weights else 1.0
         value = labels if labels.dim() == 2 else labels[..., 0]
-        added = factor * squared_error(output[:, targets:], value)
+        added = factor * squared_error(output[:, width:], value)
         shares = count / targets, weight * count / (count - targets)
         return torch.cat([shares[0] * main, shares[1] * added], 1)
 
@@ -71,24 +75,24 @@ class AuxiliaryNetwork(nn.Module):
     """Network that returns additional outputs in training mode only.
 
     Args:
-        network: a network with t + a outputs.
-        targets: number t of targets.
+        network: a network with o + a outputs.
+        outputs: number o of outputs for the targets.
     """
 
-    def __init__(self, network: nn.Module, targets: int) -> None:
+    def __init__(self, network: nn.Module, outputs: int) -> None:
         super().__init__()
-        self.network, self.targets = network, targets
+        self.network, self.outputs = network, outputs
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
-        """Return [g, t + a] in training mode, and [g, t] otherwise."""
+        """Return [g, o + a] in training mode, and [g, o] otherwise."""
         output = self.network(batch)
-        return output if self.training else output[:, : self.targets]
+        return output if self.training else output[:, : self.outputs]
 
     def trimmed_state(self, like: nn.Module) -> dict[str, Tensor]:
         """Return the parameters, without those of the additional outputs.
 
         Args:
-            like: a network with t outputs, which determines the shapes.
+            like: a network with o outputs, which determines the shapes.
         """
         shapes: Mapping[str, Tensor] = like.state_dict()
         state = self.network.state_dict()

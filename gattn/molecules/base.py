@@ -22,6 +22,7 @@ from gattn.data import MoleculeError, random_split
 from gattn.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.molecules.fitted import MoleculeModel
+from gattn.molecules.foundation import read_foundation_of
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles
 from gattn.molecules.prediction import Prediction
 from gattn.molecules.predictor import MoleculePredictor
@@ -126,7 +127,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         that stores the parsed molecules; see :func:`gattn.molecules.inputs.featurise`.
         """
         # An invalid parameter raises an error before the SMILES are parsed, which may take long.
-        settings_of(MoleculeParameters, self)
+        read_foundation_of(settings_of(MoleculeParameters, self))
         texts, values, self.descriptors_columns_ = _rows(smiles, self.molecules_per_row)
         table = as_table(y, len(texts))
         self.targets_ = column_names(y) if targets is None else list(targets)
@@ -320,6 +321,15 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
 
     def _predict(self, smiles: Rows) -> tuple[Tensor, Tensor]:
         """Return means and standard deviations [n, t]; NaN for a SMILES that cannot be parsed."""
+        mean, std = self._collect(smiles, lambda predicted: (predicted.mean, predicted.std))
+        return mean, std
+
+    def _collect(
+        self, smiles: Rows, choose: Callable[[Prediction], tuple[Tensor, ...]]
+    ) -> list[Tensor]:
+        """Return tensors [k, ...] that are computed from a prediction, for n rows: [n, ...] each;
+        NaN for a SMILES that cannot be parsed.
+        """
         self.check_fitted()
         texts, values = self._rows(smiles)
         if self.descriptors_columns_:
@@ -328,9 +338,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             )
         else:
             predicted = self.predictions(texts)
-        pieces = ((p, (p.result.mean, p.result.std)) for p in predicted)
-        mean, std = _joined(texts, pieces)
-        return mean, std
+        return _joined(texts, ((piece, choose(piece.result)) for piece in predicted))
 
     def _score(
         self,

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.molecules.components import Components, disagreement
+from gattn.molecules.components import Components, combined_quantiles, disagreement
 from gattn.molecules.evidence import Evidence, network_prior, part_weights
 from gattn.molecules.members import target_weights
 from gattn.molecules.prediction import Prediction
+from gattn.molecules.settings import MEDIAN
 from gattn.molecules.stacking import combine, fit_spread, predicted_std
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ class Calibration:
 
 
 def calibrate(
-    components: Components, val: MoleculeInputs, y_val: Tensor, members: Tensor, *,
+    components: Components, val: MoleculeInputs, y_val: Tensor, outputs: Tensor, *,
     similarities: Tensor, kernel_index: Tensor, group: Tensor, folds: Tensor,
     by_part: tuple[Tensor | None, Tensor | None], evidence: Evidence | None,
-    forest_val: Tensor | None,
+    forest_val: Tensor | None, forest_quantiles: Tensor | None = None,
 ) -> Calibration:  # fmt: skip
     """Fit the weights of the components, and the coefficients of the error variance.
 
@@ -51,7 +52,7 @@ def calibrate(
         components: the trained components.
         val: m molecules of the validation part.
         y_val: [m, t] their labels; NaN for missing ones.
-        members: [K, m, t], cross-fitted predictions of the networks.
+        outputs: [K, m, o], cross-fitted outputs of the networks.
         similarities: [m] similarity of each molecule to the most similar training molecule.
         kernel_index: indices of the validation molecules on which the Gaussian process is trained.
         group: [m], the group of each row.
@@ -62,11 +63,14 @@ def calibrate(
             of one component.
         forest_val: [m, t], predictions of the forest by the trees that were not trained on the
             group of a molecule; None without a forest.
+        forest_quantiles: [m, t, q], quantiles of the predictions of the same trees; None if the
+            model predicts no quantiles.
 
     Returns:
         The weights, the coefficients, and the predictions of the validation part.
     """
     regression = components.task == "regression"
+    members = components.in_units(outputs)
     by_output = target_weights(components.settings, components.classes)
     row_weights = by_part[1]
     factors: tuple[Tensor, Tensor] | None = None
@@ -112,16 +116,23 @@ def calibrate(
     means = components.means(members, left_out[0][0], forest_all)
     sources = components.error_inputs(means, members, left_out[0][1])
     mean, std = combine(means, chosen[0]), disagreement(means, members)
+    parts = components.quantiles(outputs, *left_out[0], forest_quantiles)
+    quantiles = None if parts is None else combined_quantiles(parts, chosen[0])
     for fold, pair in zip(range(count), left_out[1:], strict=True):
         inside = folds == fold
         weights, coefficients = fit(pair, ~inside) if not inside.all() else chosen
         mean[inside] = combine(means[:, inside], weights)
+        if quantiles is not None and parts is not None:
+            quantiles[inside] = combined_quantiles(parts[:, inside], weights)
         if regression:
             measured = y_val[~inside].isfinite().any(0)
             coefficients = coefficients.where(measured, chosen[1])
             std[inside] = predicted_std(sources[:, inside], coefficients)
     named = dict(zip(components.names, means))
-    return Calibration(*chosen, Prediction(mean, std, named, members, similarities))
+    if quantiles is not None:
+        mean = quantiles[..., components.levels.index(MEDIAN)]
+    validation = Prediction(mean, std, named, members, similarities, quantiles=quantiles)
+    return Calibration(*chosen, validation)
 
 
 def _leave_out(

@@ -4,12 +4,13 @@ classes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags
+from torch import Tensor
 
 from gattn.molecules.base import Rows
 from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
@@ -69,8 +70,9 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
 
         Returns:
             Means in the shape that y had in ``fit``, [n] or [n, t], float64 in the targets' units;
-            with ``return_std`` also the standard deviations, in the same shape. NaN in the rows
-            of SMILES that cannot be parsed, with one warning that lists them.
+            for ``loss_function="quantile"`` medians. With ``return_std`` also the standard
+            deviations, in the same shape. NaN in the rows of SMILES that cannot be parsed, with one
+            warning that lists them.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -99,9 +101,43 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
             NotFittedError: the estimator was not fitted.
             ValueError: the coverage is not above 0 and below 1.
         """
-        mean, std = self._predict(smiles)
-        lower, upper = self.calibrator_.interval(mean, std, coverage=coverage)
+        lower, upper = self._collect(smiles, lambda each: self.intervals(each, coverage))
         return self._shaped(lower.numpy()), self._shaped(upper.numpy())
+
+    def predict_quantiles(self, X: Rows) -> np.ndarray:
+        """Predict quantiles of the targets, at the levels :attr:`quantile_levels`.
+
+        They are the weighted means of the quantiles of the networks, the Gaussian process and the
+        forest at each level, and ascend with the level. They are not calibrated; the intervals of
+        :meth:`predict_interval` are.
+
+        Args:
+            X: n SMILES, or a table as in :meth:`fit`.
+
+        Returns:
+            [n, q] if y was [n], [n, t, q] if it was [n, t]; NaN in the rows of SMILES that cannot
+            be parsed, with one warning that lists them.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+            ValueError: the loss function is not ``"quantile"``.
+
+        Example:
+            >>> smiles = ["C" * n + "O" for n in range(1, 25)]
+            >>> options = {"loss_function": "quantile", "quantiles": (0.1, 0.9)}
+            >>> model = MoleculeRegressor(model="gp", **options)
+            >>> quantiles = model.fit(smiles, range(24)).predict_quantiles(["CCCCO"])
+            >>> model.quantile_levels, bool((np.diff(quantiles) > 0).all())
+            ((0.1, 0.5, 0.9), True)
+        """
+        self.check_fitted()
+        if not self.quantile_levels:
+            raise ValueError(
+                f"quantiles need a model with loss_function 'quantile'; it is "
+                f"{self.loss_function!r}"
+            )
+        (values,) = self._collect(X, lambda each: (cast(Tensor, each.quantiles),))
+        return self._shaped(values.numpy())
 
     def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
         """Return R², averaged over targets, for the molecules with a valid SMILES and a label.

@@ -16,6 +16,7 @@ from gattn.molecules.classes import one_hot, split_classes
 from gattn.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.molecules.prediction import Prediction
 from gattn.molecules.predictor import MoleculePredictor
+from gattn.molecules.quantiles import QuantileIntervals
 from gattn.molecules.row_format import RowFormat
 from gattn.molecules.settings import MoleculeParameters, Task
 from gattn.molecules.target_transform import restore_intervals
@@ -232,11 +233,35 @@ class RegressionModel(MoleculeModel):
     """
 
     task: ClassVar[Task] = "regression"
-    calibrator_: IntervalCalibrator
+    calibrator_: IntervalCalibrator | QuantileIntervals
     _saved_as = "MoleculeRegressor"
 
+    @property
+    def quantile_levels(self) -> tuple[float, ...]:
+        """Levels of the predicted quantiles, ascending; empty if the loss function is not
+        quantile.
+        """
+        return self.predictor_.levels
+
+    def intervals(self, predicted: Prediction, coverage: float) -> tuple[Tensor, Tensor]:
+        """Return the lower and the upper ends of the prediction intervals, [k, t] each.
+
+        Args:
+            predicted: a prediction of k molecules by :attr:`predictor_`.
+            coverage: the requested probability, in (0, 1).
+        """
+        mean, std = predicted.mean, predicted.std
+        if isinstance(self.calibrator_, IntervalCalibrator):
+            return self.calibrator_.interval(mean, std, coverage=coverage)
+        assert predicted.quantiles is not None
+        return self.calibrator_.interval(mean, predicted.quantiles, std, coverage=coverage)
+
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        self.calibrator_ = restore_intervals(state["calibration"])
+        calibration = state["calibration"]
+        if calibration.get("quantiles"):
+            self.calibrator_ = QuantileIntervals.from_state(calibration)
+        else:
+            self.calibrator_ = restore_intervals(calibration)
 
 
 class ClassificationModel(MoleculeModel):

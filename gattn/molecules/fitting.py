@@ -19,7 +19,7 @@ from torch import Tensor
 from gattn.data.splits import number_groups
 from gattn.molecules.auxiliary import descriptor_targets
 from gattn.molecules.calibration import calibrate
-from gattn.molecules.components import Components
+from gattn.molecules.components import Components, levels_of
 from gattn.molecules.descriptor_scaling import column_tensors, with_standard_columns
 from gattn.molecules.evidence import Evidence, left_out_of_kernel
 from gattn.molecules.folds import assign_folds
@@ -36,7 +36,7 @@ from gattn.molecules.members import (
 from gattn.molecules.nearest import NearestMolecules, pack_bits
 from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork
 from gattn.molecules.prediction import Prediction
-from gattn.molecules.settings import MoleculeSettings, Task
+from gattn.molecules.settings import MEDIAN, MoleculeSettings, Task
 from gattn.molecules.target_transform import TargetTransform, choose
 from gattn.training.model_io import add_prefix
 from gattn.training.scaling import moments
@@ -145,12 +145,12 @@ def fit_model(
             replace(part, weights=None if part.weights is None else part.weights.double() / unit)
             for part in (train, val)
         )
-    is_bounded = task == "regression" and settings.bounded
+    is_bounded, levels = task == "regression" and settings.bounded, levels_of(task, settings)
     batches, val_batches = (
         MoleculeBatches(
             part.inputs, (part.y - mean) / scale,
             None if part.bounds is None else (part.bounds - mean[:, None]) / scale[:, None],
-            bounded=is_bounded, weights=part.weights,
+            bounded=is_bounded, weights=part.weights, levels=max(len(levels), 1),
         )
         for part in (train, val)
     )  # fmt: skip
@@ -162,7 +162,9 @@ def fit_model(
 
     def fit_others(check: Callable[[], None] = lambda: None, progress: bool = False) -> _Others:
         """Train the components that are not networks."""
-        return _fit_others(train, val, settings, forest=not without, check=check, progress=progress)
+        return _fit_others(
+            train, val, settings, levels, forest=not without, check=check, progress=progress
+        )
 
     history: list[History] = []
     networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
@@ -207,12 +209,13 @@ def fit_model(
         )  # fmt: skip
         pieces = in_pieces(val.inputs, PIECE)
         calibration = calibrate(
-            components, val.inputs, val.y, components.in_units(raw),
+            components, val.inputs, val.y, raw,
             similarities=torch.cat([nearest.similarity(some.counts) for some in pieces]),
             kernel_index=kernel_index, group=group, folds=folds,
             by_part=(train.weights, val.weights),
             evidence=None if others is None else others.evidence,
             forest_val=None if others is None else others.forest_val,
+            forest_quantiles=None if others is None else others.forest_quantiles,
         )  # fmt: skip
     tensors |= {
         "weights": calibration.weights, "spread": calibration.spread,
@@ -232,20 +235,24 @@ class _Others:
         forest: the forest of both parts.
         forest_val: [m, t] predictions of the validation molecules, each by the trees that were not
             trained on its group.
+        forest_quantiles: [m, t, q] quantiles of the predictions of these trees; None if the model
+            predicts none.
     """
 
     kernel: GaussianProcess
     evidence: Evidence | None = None
     forest: Forest | None = None
     forest_val: Tensor | None = None
+    forest_quantiles: Tensor | None = None
 
 
 def _fit_others(
-    train: FitPart, val: FitPart, settings: MoleculeSettings, *, forest: bool,
-    check: Callable[[], None], progress: bool,
+    train: FitPart, val: FitPart, settings: MoleculeSettings, levels: Sequence[float], *,
+    forest: bool, check: Callable[[], None], progress: bool,
 ) -> _Others:  # fmt: skip
-    """Train the Gaussian process, and the forest if ``forest`` is True. ``check`` is called
-    repeatedly, and raises an error to stop the training.
+    """Train the Gaussian process, and the forest if ``forest`` is True. The forest
+    also predicts the quantiles of the molecules at the levels. ``check`` is called repeatedly, and
+    raises an error to stop the training.
     """
     rows, seed = settings.kernel_rows, settings.seed
     kernel = GaussianProcess.fit(
@@ -267,14 +274,17 @@ def _fit_others(
         weights = torch.cat([train.weights, val.weights])
     trees, (few, all_trees) = Forest.fit(
         train.inputs, val.inputs, y_both, trees=settings.trees, seed=seed, groups=every,
-        weights=weights, check=check,
+        weights=weights, levels=levels, check=check,
     )  # fmt: skip
     first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
     # No tree was trained on a missing label, so all trees may be used for its molecule.
-    unlabelled = trees.predict(val.inputs)
-    few_val, all_val = few[rest].filled(unlabelled), all_trees[rest].filled(unlabelled)
+    unlabelled, quantiles = trees.predict(val.inputs), None
+    if levels:
+        quantiles = trees.quantiles(val.inputs, levels)
+        unlabelled = quantiles[..., levels.index(MEDIAN)]
+    few_val, all_val = (each[rest].filled(unlabelled, quantiles) for each in (few, all_trees))
     evidence = Evidence(inner, outer, few[first], few_val, train.y)
-    return _Others(kernel, evidence, trees, all_val.mean)
+    return _Others(kernel, evidence, trees, all_val.mean, all_val.quantiles)
 
 
 def _with_transform(

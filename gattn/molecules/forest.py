@@ -5,15 +5,17 @@ tensors.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gattn.molecules.inputs import in_pieces
+from gattn.molecules.trees import TreeProblem, grow_forests
+from gattn.training.early_process import run_in_early_process
 from gattn.training.scaling import moments
 
 if TYPE_CHECKING:
@@ -21,18 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Forest", "OutOfBag", "forest_obstacle"]
 
-INSIDE = 0.7
-"""Fraction of the groups of molecules on which a tree is trained. The errors of the tree are
-measured on the other molecules.
-"""
-FEATURES = 1 / 3
-"""Fraction of the features from which a tree chooses at each split."""
 LEAST = 3
 """A Morgan environment is a feature only if it occurs in at least this number of molecules."""
-ROWS = 4000
-"""Maximum number of molecules on which a tree is trained. It limits the time and the size of the
-tree.
-"""
 MOST = 20_000
 """Maximum number of molecules whose features are stored. If there are more, a random sample is
 used.
@@ -56,20 +48,28 @@ class OutOfBag:
             a tree.
         excess: [k, t], the part of the squared error that is due to the small number of those
             trees: the expected decrease of the squared error for all trees of the forest.
+        quantiles: [k, t, q] quantiles over those trees, whose median then is ``mean``; None if
+            none were requested.
     """
 
     mean: Tensor
     excess: Tensor
+    quantiles: Tensor | None = None
 
     def __getitem__(self, rows: slice) -> OutOfBag:
-        return OutOfBag(self.mean[rows], self.excess[rows])
+        quantiles = None if self.quantiles is None else self.quantiles[rows]
+        return OutOfBag(self.mean[rows], self.excess[rows], quantiles)
 
-    def filled(self, mean: Tensor) -> OutOfBag:
+    def filled(self, mean: Tensor, quantiles: Tensor | None = None) -> OutOfBag:
         """Return the predictions of trees that were not trained on a molecule. If there is no such
-        tree, return the row of the given means [k, t].
+        tree, return the rows of the given means [k, t] and quantiles [k, t, q].
         """
         missing = self.mean.isnan()
-        return OutOfBag(mean.where(missing, self.mean), self.excess.masked_fill(missing, 0.0))
+        if self.quantiles is not None and quantiles is not None:
+            quantiles = quantiles.where(missing[..., None], self.quantiles)
+        return OutOfBag(
+            mean.where(missing, self.mean), self.excess.masked_fill(missing, 0.0), quantiles
+        )
 
 
 def forest_obstacle(trees: int, targets: int, *bounds: Tensor | None) -> str:
@@ -102,8 +102,8 @@ class Forest:
     validation part are new molecules. The weights of the components can therefore be fitted to
     their predictions of the validation part. The second half also reads the validation part.
 
-    The trees are fitted by scikit-learn, which is imported by :meth:`fit`, and stored as tensors,
-    so that a prediction needs no scikit-learn and a saved model contains no code.
+    The trees are fitted by scikit-learn (:mod:`gattn.molecules.trees`) and stored as tensors, so
+    that a prediction needs no scikit-learn and a saved model contains no code.
 
     Reference: Geurts et al., "Extremely randomized trees" (Machine Learning 2006); Breiman,
     "Random forests" (Machine Learning 2001), for predictions out of the bag.
@@ -128,7 +128,8 @@ class Forest:
     @classmethod
     def fit(
         cls, train: MoleculeInputs, val: MoleculeInputs, y: Tensor, *, trees: int, seed: int,
-        groups: Tensor, weights: Tensor | None = None, check: Callable[[], None] = lambda: None,
+        groups: Tensor, weights: Tensor | None = None, levels: Sequence[float] = (),
+        check: Callable[[], None] = lambda: None,
     ) -> tuple[Forest, list[OutOfBag]]:  # fmt: skip
         """Train the trees; predict each molecule with the trees that were not trained on it.
 
@@ -142,6 +143,8 @@ class Forest:
             groups: [k] int64, the group of each molecule. A tree is trained on all molecules of a
                 group or on none.
             weights: [k] above 0, factors of the squared errors; None for ones.
+            levels: levels of the quantiles to predict for the k molecules, with 0.5 among them;
+                the medians then are their means.
             check: called before each tree; an error that it raises ends the training.
 
         Returns:
@@ -163,40 +166,77 @@ class Forest:
         block = torch.from_numpy(block.reshape(-1).astype(np.int64))
         tensors = {"mean": mean, "scale": scale, "columns": columns, "block": block}
         count = max(min(trees, trees * TOTAL // patterns.shape[1]), 2)
-        outs = [torch.full((2, total, y.shape[1]), torch.nan).double() for _ in range(2)]
+        shape = (2 + len(levels), total, y.shape[1])
+        outs = [torch.full(shape, torch.nan).double() for _ in range(2)]
         names = groups.numpy()
+        blocks: list[TreeProblem] = []
+        places: list[tuple[Tensor, Tensor]] = []
         for number in range(patterns.shape[1]):
             labelled = np.flatnonzero(patterns[order, number])
             of_block = (block == number).nonzero()[:, 0]
             rows = order[labelled]
-            factors = None if weights is None else weights.numpy()[rows]
-            grown = _grow(
-                x[labelled], scaled[rows][:, of_block.numpy()], names[rows], rows < first, count,
-                generator, factors, check,
+            blocks.append(
+                TreeProblem(
+                    labelled, scaled[rows][:, of_block.numpy()], names[rows], rows < first,
+                    None if weights is None else weights.numpy()[rows],
+                )
             )  # fmt: skip
-            tensors |= {f"{number}.{name}": value for name, value in vars(grown.trees).items()}
-            places = torch.from_numpy(rows)
+            places.append((torch.from_numpy(rows)[:, None], of_block))
+        forests = run_in_early_process(grow_forests, x, blocks, count, generator, check=check)
+        for number, (nodes, inside) in enumerate(forests):
+            grown = _Trees(**{name: torch.from_numpy(value) for name, value in nodes.items()})
+            tensors |= {f"{number}.{name}": value for name, value in vars(grown).items()}
             half = torch.arange(count) < count - count // 2
             for out, allowed in zip(outs, (half, torch.ones_like(half))):
-                left = ~grown.inside & allowed
-                out[0][places[:, None], of_block], out[1][places[:, None], of_block] = _out_of_bag(
-                    grown.trees, x[labelled], left, int(allowed.sum())
+                left = ~torch.from_numpy(inside) & allowed
+                out[(slice(None), *places[number])] = _out_of_bag(
+                    grown, x[blocks[number].rows], left, int(allowed.sum()), levels
                 )
         forest = cls(tensors)
-        return forest, [OutOfBag(one * scale + mean, two * scale.square()) for one, two in outs]
+        return forest, [
+            OutOfBag(
+                out[0] * scale + mean, out[1] * scale.square(),
+                (out[2:] * scale + mean).movedim(0, 2) if levels else None,
+            )
+            for out in outs
+        ]  # fmt: skip
 
     def predict(self, inputs: MoleculeInputs) -> Tensor:
         """Predict the targets of k molecules, [k, t] float64, in the targets' units."""
+        return self._predict(inputs, lambda values: values.mean(1)[None])[..., 0]
+
+    def quantiles(self, inputs: MoleculeInputs, levels: Sequence[float]) -> Tensor:
+        """Predict quantiles of the targets of k molecules, [k, t, q] float64, in their units.
+
+        A leaf contains the label of one training molecule, or of a few with equal features. The
+        quantiles over the leaves of a molecule are those of its weighted training labels.
+
+        Args:
+            inputs: k molecules.
+            levels: the q levels, in (0, 1).
+
+        Reference:
+            Meinshausen, "Quantile Regression Forests" (JMLR 2006).
+        """
+        tau = torch.tensor(tuple(levels)).double()
+        return self._predict(inputs, lambda values: values.quantile(tau, dim=1))
+
+    def _predict(self, inputs: MoleculeInputs, reduce: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return statistics of the trees' predictions, [k, t, q], in the targets' units.
+
+        ``reduce`` converts predictions [b, T, o] of T trees to q statistics, [q, b, o].
+        """
         columns, block = self._tensors["columns"], self._tensors["block"]
-        result = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
+        count = len(reduce(torch.zeros(1, 1, 1).double()))
+        result = torch.zeros(count, len(inputs), self.targets, dtype=torch.float64)
         begin = 0
         for some in in_pieces(inputs, PIECE):
             x = torch.from_numpy(_features(some, columns))
             for number, trees in enumerate(self._blocks):
                 rows = slice(begin, begin + len(some))
-                result[rows, block == number] = trees.value[trees.leaves(x)].double().mean(1)
+                result[:, rows, block == number] = reduce(trees.value[trees.leaves(x)].double())
             begin += len(some)
-        return result * self._tensors["scale"] + self._tensors["mean"]
+        return (result * self._tensors["scale"] + self._tensors["mean"]).movedim(0, 2)
 
     def contributions(self, inputs: MoleculeInputs, target: int) -> tuple[Tensor, Tensor, Tensor]:
         r"""Divide predictions among the features, by the splits on the path to each leaf.
@@ -292,78 +332,31 @@ class _Trees:
             yield active, node
 
 
-@dataclass(frozen=True, eq=False)
-class _Grown:
-    """Trained trees, and a mask [k, T] bool of the molecules on which each tree was trained."""
+def _out_of_bag(
+    trees: _Trees, x: np.ndarray, left: Tensor, count: int, levels: Sequence[float]
+) -> Tensor:
+    """Return statistics over the trees that ``left`` [k, T] marks: [2 + q, k, o] float64.
 
-    trees: _Trees
-    inside: Tensor
-
-
-def _grow(
-    x: np.ndarray, y: np.ndarray, groups: np.ndarray, is_train: np.ndarray, count: int,
-    generator: np.random.Generator, weights: np.ndarray | None, check: Callable[[], None],
-) -> _Grown:  # fmt: skip
-    """Train trees on features [k, d] and outputs [k, o]; no value may be missing."""
-    from sklearn.tree import ExtraTreeRegressor
-
-    parts: list[dict[str, np.ndarray]] = []
-    inside = np.zeros((len(x), count), dtype=bool)
-    first = 0
-    for number in range(count):
-        check()
-        few = number < count - count // 2
-        rows = np.flatnonzero(is_train) if few and is_train.any() else np.arange(len(x))
-        kinds = generator.permutation(np.unique(groups[rows]))
-        chosen = rows[np.isin(groups[rows], kinds[: max(round(INSIDE * len(kinds)), 1)])]
-        chosen = np.sort(generator.permutation(chosen)[:ROWS])
-        # A tree must not be measured on a molecule if it was trained on another molecule of the
-        # same group.
-        inside[:, number] = np.isin(groups, groups[chosen])
-        tree: Any = ExtraTreeRegressor(
-            max_features=FEATURES, random_state=int(generator.integers(2**31 - 1))
-        )
-        tree.fit(x[chosen], y[chosen], None if weights is None else weights[chosen])
-        nodes = tree.tree_
-        parts.append(
-            {
-                "feature": np.where(nodes.children_left < 0, -1, nodes.feature),
-                "threshold": _rounded_down(nodes.threshold),
-                "right": np.where(nodes.children_left < 0, 0, nodes.children_right + first),
-                "value": nodes.value[:, :, 0].astype(np.float32),
-                "roots": np.array([first]),
-            }
-        )
-        first += nodes.node_count
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    for name in ("feature", "right"):
-        joined[name] = joined[name].astype(np.int32)
-    trees = _Trees(**{name: torch.from_numpy(value) for name, value in joined.items()})
-    return _Grown(trees, torch.from_numpy(inside))
-
-
-def _rounded_down(threshold: np.ndarray) -> np.ndarray:
-    """Return for each threshold the largest float32 number that does not exceed it. Comparisons
-    of float32 features then have the same results.
+    The statistics are the mean, the difference between its expected squared error and that of the
+    mean over ``count`` trees, and the quantiles at the levels. If there are levels, the median
+    replaces the mean.
     """
-    single = threshold.astype(np.float32)
-    return np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)
-
-
-def _out_of_bag(trees: _Trees, x: np.ndarray, left: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the mean over the trees that ``left`` [k, T] marks, and the difference between its
-    expected squared error and that of the mean over ``count`` trees: [k, o] float64 each.
-    """
-    means, excesses = [], []
+    means, excesses, quantiles = [], [], []
+    tau = torch.tensor(tuple(levels)).double()
     for piece, mask in zip(torch.from_numpy(x).split(PIECE), left.split(PIECE)):
         values = trees.value[trees.leaves(piece)].double()
         used, number = mask[:, :, None].double(), mask.sum(1)[:, None].double()
         mean = (values * used).sum(1) / number
         squares = ((values - mean[:, None]).square() * used).sum(1)
         variance = squares / (number - 1).clamp(min=1)
-        means.append(mean)
         excesses.append(variance * (1 / number - 1 / count))
-    return torch.cat(means), torch.cat(excesses)
+        if len(tau):
+            missing = ~mask[:, :, None]
+            quantiles.append(values.masked_fill(missing, torch.nan).nanquantile(tau, dim=1))
+            mean = quantiles[-1][levels.index(0.5)]
+        means.append(mean)
+    statistics = torch.stack([torch.cat(means), torch.cat(excesses)])
+    return torch.cat([statistics, torch.cat(quantiles, 1)]) if len(tau) else statistics
 
 
 def _features(inputs: MoleculeInputs, columns: Tensor) -> np.ndarray:

@@ -12,6 +12,7 @@ from gattn.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.prediction import Prediction
+from gattn.molecules.quantiles import QuantileIntervals
 from gattn.molecules.target_transform import TransformedIntervals, check_domain
 
 __all__ = ["ClassificationEstimator", "RegressionEstimator"]
@@ -36,8 +37,11 @@ class RegressionEstimator(MoleculeEstimator, RegressionModel):
         return mean.numpy()
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        transform = self.predictor_.transform
-        self.calibrator_ = TransformedIntervals.of(transform, y, prediction.mean, prediction.std)
+        transform, mean, std = self.predictor_.transform, prediction.mean, prediction.std
+        if prediction.quantiles is not None:
+            self.calibrator_ = QuantileIntervals.fit(transform, y, mean, prediction.quantiles, std)
+        else:
+            self.calibrator_ = TransformedIntervals.of(transform, y, mean, std)
 
     def _labels_state(self) -> dict[str, Any]:
         return {"calibration": self.calibrator_.state()}

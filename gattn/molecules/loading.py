@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gattn.data.tables.csv_table import OnBadBytes, Table, open_table
 from gattn.data.tables.numbers import NumberFormat
-from gattn.molecules.descriptor_columns import DescriptorColumns
+from gattn.molecules.descriptor_columns import (
+    DescriptorArray,
+    DescriptorColumns,
+    array_columns,
+    read_array,
+)
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.molecules.pretrained import resolve
+from gattn.pipeline.text import plural
 from gattn.training.model_io import CARD, Json, RunError, read_json, read_model
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
 
 __all__ = [
-    "OpenedRun", "load_estimator", "load_model", "one_column", "open_run", "predicts_atoms",
-    "smiles_columns",
+    "OpenedRun", "descriptor_source", "load_estimator", "load_model", "one_column", "open_run",
+    "predicts_atoms", "smiles_columns",
 ]  # fmt: skip
 
 ATOM_MODELS = ("AtomRegressor", "AtomClassifier")
@@ -142,6 +148,7 @@ def open_run(
     threads: int = 0,
     on_bad_bytes: OnBadBytes = "strict",
     molecule_alone: bool = False,
+    descriptors_path: str = "",
 ) -> OpenedRun:
     """Load the model in a folder and open a CSV file of molecules; scikit-learn is not imported.
 
@@ -156,18 +163,51 @@ def open_run(
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         on_bad_bytes: see :class:`gattn.data.Table`.
         molecule_alone: read no descriptor columns, even if the model was trained with some.
+        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
+            with such a file.
 
     Raises:
         RunError: the folder does not contain a readable model.
         FileNotFoundError: the file ``path`` does not exist.
         ValueError: the file cannot be read, or the column of SMILES or of a descriptor is
-            missing or appears twice.
+            missing or appears twice, or ``descriptors_path`` is missing or does not fit.
     """
     model, card = load_model(folder)
     model.workers = workers
     model.predictor_.threads = threads
     columns = smiles_columns(card, smiles, model.molecules_per_row)
     names = [] if molecule_alone else model.descriptors_columns_
-    table = open_table(path, [*columns, *names], encoding=encoding, on_bad_bytes=on_bad_bytes)
+    plain, array = descriptor_source(names, descriptors_path)
+    table = open_table(path, [*columns, *plain], encoding=encoding, on_bad_bytes=on_bad_bytes)
     style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
-    return OpenedRun(model, table, columns, DescriptorColumns.of(table, names, style))
+    return OpenedRun(model, table, columns, DescriptorColumns.of(table, plain, style, array))
+
+
+def descriptor_source(
+    names: Sequence[str], descriptors_path: str
+) -> tuple[list[str], DescriptorArray | None]:
+    """Return the descriptor columns that a model reads from a table, and the array that contains
+    the others.
+
+    Args:
+        names: the descriptor columns of the model.
+        descriptors_path: file of NumPy with descriptors of every row; "" for none.
+
+    Raises:
+        ValueError: the model needs such a file, needs none, or needs another number of columns.
+    """
+    plain, of_array = array_columns(names)
+    if not descriptors_path:
+        if of_array:
+            raise ValueError(
+                f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "
+                "name the file for this table with --descriptors-path"
+            )
+        return plain, None
+    array = read_array(descriptors_path)
+    if list(array.names) != of_array:
+        raise ValueError(
+            f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "
+            f"{descriptors_path} has {len(array.names)}"
+        )
+    return plain, array

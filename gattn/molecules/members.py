@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gattn.molecules.auxiliary import AuxiliaryNetwork, with_auxiliary
 from gattn.molecules.classes import split_classes
+from gattn.molecules.foundation import Foundation, fine_tuning_rates, read_foundation_of
 from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.network import (
     AttentiveFPNetwork,
@@ -26,14 +27,14 @@ from gattn.molecules.network import (
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import varied
 from gattn.training.losses import (
-    absolute_error,
-    bounded,
     class_weights,
     cross_entropy,
     multiclass_cross_entropy,
-    squared_error,
+    quantile_error,
+    regression_loss,
     weighted,
 )
+from gattn.training.optimizer import Rate
 from gattn.training.processes import in_order, processor_count
 from gattn.training.settings import TrainingSettings
 from gattn.training.threads import share_threads
@@ -91,6 +92,7 @@ class MoleculeBatches:
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
         weights: [k] weights of the rows; None for equal ones.
+        levels: number of outputs of a network for each target, the levels of its quantiles.
     """
 
     def __init__(
@@ -101,9 +103,10 @@ class MoleculeBatches:
         *,
         bounded: bool = False,
         weights: Tensor | None = None,
+        levels: int = 1,
     ) -> None:
         self.inputs, self.y = inputs, y.float()
-        self.auxiliary = 0
+        self.auxiliary, self.levels = 0, levels
         self.bounded, self.weights = bounded, weights
         self.targets = self.y
         if bounded:
@@ -125,6 +128,11 @@ class MoleculeBatches:
         added.targets = torch.cat([self.targets, columns], 1)
         added.auxiliary = values.shape[1]
         return added
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of a network for the targets."""
+        return self.y.shape[1] * self.levels
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -157,8 +165,8 @@ class MoleculeBatches:
         ``auxiliary`` is the number of additional outputs.
         """
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
-        targets = self.y.shape[1] + auxiliary
-        return make_network(settings, targets, extra=extra, molecules=molecules, seed=seed)
+        outputs = self.outputs + auxiliary
+        return make_network(settings, outputs, extra=extra, molecules=molecules, seed=seed)
 
 
 def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
@@ -178,7 +186,7 @@ def molecules_in_row(inputs: MoleculeInputs) -> int:
 
 
 def make_network(
-    settings: MoleculeSettings, targets: int, *, extra: int = 0, molecules: int = 1, seed: int = 0
+    settings: MoleculeSettings, outputs: int, *, extra: int = 0, molecules: int = 1, seed: int = 0
 ) -> MoleculeNetwork | AttentiveFPNetwork:
     """Create a network. Its weights are drawn from a seed, and torch's global generator is not
     used.
@@ -189,7 +197,7 @@ def make_network(
     kind = AttentiveFPNetwork if settings.model == "attentive_fp" else MoleculeNetwork
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return kind(settings, targets, extra, molecules)
+        return kind(settings, outputs, extra, molecules)
 
 
 def fit_members(
@@ -226,8 +234,13 @@ def fit_members(
     if not len(val) or not varied(val.y).any():
         none = val.inputs[torch.arange(0)]
         weights = None if val.weights is None else val.weights[:0]
-        val = MoleculeBatches(none, val.y[:0], bounded=val.bounded, weights=weights)
-    training = _MemberTraining(train, val, task, settings, folder, tuple(classes), threads)
+        val = MoleculeBatches(
+            none, val.y[:0], bounded=val.bounded, weights=weights, levels=val.levels
+        )
+    foundation = read_foundation_of(settings)
+    training = _MemberTraining(
+        train, val, task, settings, folder, tuple(classes), threads, foundation
+    )
     processes = _process_count(settings, len(train))
     if processes == 1:
         pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
@@ -260,6 +273,7 @@ class _MemberTraining:
     folder: Path | None
     classes: tuple[int, ...]
     threads: int
+    foundation: Foundation | None
 
     def fit(
         self, member: int, *, progress: bool
@@ -270,6 +284,10 @@ class _MemberTraining:
         settings, train = self.settings, self.train
         seed = settings.seed + member
         network = train.make_network(settings, seed, train.auxiliary)
+        rates: dict[str, Rate] = {}
+        if self.foundation is not None:
+            self.foundation.load_into(network, freeze=settings.freeze_encoder)
+            rates = fine_tuning_rates(settings)
         network.threads = share_threads(self.threads)
         shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
         shared["seed"] = seed
@@ -282,12 +300,16 @@ class _MemberTraining:
         title = f"network {member + 1} of {settings.ensemble}"
         trained: nn.Module = network
         if train.auxiliary:
-            targets, weighs = train.y.shape[1], train.weights is not None
-            loss = with_auxiliary(loss, targets, settings.auxiliary_weight, has_weights=weighs)
-            trained = AuxiliaryNetwork(network, targets)
+            loss = with_auxiliary(
+                loss, train.y.shape[1], settings.auxiliary_weight,
+                has_weights=train.weights is not None, outputs=train.outputs,
+            )  # fmt: skip
+            trained = AuxiliaryNetwork(network, train.outputs)
+            rates = {f"network.{name}": rate for name, rate in rates.items()}
         history = fit_network(
-            trained, loss, train, self.val, loop, folder=where, progress=progress, title=title
-        )
+            trained, loss, train, self.val, loop, folder=where, progress=progress, title=title,
+            rates=rates,
+        )  # fmt: skip
         if isinstance(trained, AuxiliaryNetwork):
             network = train.make_network(settings, seed)
             network.load_state_dict(trained.trimmed_state(network))
@@ -345,9 +367,10 @@ def cross_fit_members(
         threads: number of threads that compute a batch; 0 to choose it.
 
     Returns:
-        [K, m, t] float64, in the unit of the training; for classes logits.
+        [K, m, o] float64 for the o outputs of a network, in the unit of the training; for classes
+        logits.
     """
-    outputs = predict_members(networks, val.inputs, val.y.shape[1], threads=threads)
+    outputs = predict_members(networks, val.inputs, val.outputs, threads=threads)
     loss = _loss(task, settings, y.float(), classes, val.weights is not None)
     measured = _measured(val.targets)
     for member, history in enumerate(histories):
@@ -370,25 +393,26 @@ def cross_fit_members(
 def predict_members(
     networks: Sequence[MoleculeNetwork | AttentiveFPNetwork],
     inputs: MoleculeInputs,
-    targets: int,
+    outputs: int,
     *,
     threads: int = 0,
 ) -> Tensor:
-    """Return the outputs of each of K networks, [K, k, t] float64: scaled targets, or logits of
-    classes.
+    """Return the outputs of each of K networks, [K, k, o] float64: scaled targets or quantiles of
+    them, or logits of classes.
 
-    ``threads`` is the number of threads that compute a batch; 0 to choose it.
+    ``outputs`` is the number o of outputs, and ``threads`` is the number of threads that compute a
+    batch; 0 to choose it.
     """
     for network in networks:
         network.threads = share_threads(threads)
     if not networks:
-        return torch.empty(0, len(inputs), targets, dtype=torch.float64)
-    outputs = []
+        return torch.empty(0, len(inputs), outputs, dtype=torch.float64)
+    pieces = []
     with torch.inference_mode():
         for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
             batch = batch_inputs(inputs[positions])
-            outputs.append(torch.stack([network(batch) for network in networks]).double())
-    return torch.cat(outputs, 1)
+            pieces.append(torch.stack([network(batch) for network in networks]).double())
+    return torch.cat(pieces, 1)
 
 
 def _measured(targets: Tensor) -> Tensor:
@@ -402,7 +426,7 @@ def _measured(targets: Tensor) -> Tensor:
 def _loss(
     task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int], has_weights: bool
 ) -> Loss:
-    """Return a function that computes the loss of predictions [g, t] for a batch of g molecules."""
+    """Return a function that computes the loss of outputs for a batch of g molecules, [g, t]."""
     loss, factors = _equal_loss(task, settings, y, classes), target_weights(settings, classes)
     if factors is not None:
         loss = _scaled(loss, factors.float())
@@ -428,8 +452,8 @@ def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> T
 def _equal_loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
     """Return the loss function in which all rows and targets have equal weights."""
     if task == "regression":
-        loss = absolute_error if settings.loss_function.endswith("mae") else squared_error
-        return bounded(loss) if settings.bounded else loss
+        levels = settings.quantile_levels
+        return quantile_error(levels) if levels else regression_loss(settings.loss_function)
     balanced = settings.class_weight == "balanced"
     if task == "multiclass":
         return multiclass_cross_entropy(classes, _class_weights(y, classes) if balanced else None)

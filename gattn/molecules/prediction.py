@@ -32,6 +32,9 @@ class Prediction:
         nearest_index: [k, c] int64, the columns of the model's fingerprints of the c most similar
             molecules, as :meth:`MoleculePredictor.nearest` returns them; None if not requested.
         nearest_similarity: [k, c] float32, their similarities; None if not requested.
+        quantiles: [k, t, q] float64, ascending quantiles at the levels of the model, in the
+            target's unit; None unless the loss function is ``"quantile"``. If the model predicts
+            quantiles, ``mean``, ``component_means`` and ``member_predictions`` are medians.
     """
 
     mean: Tensor
@@ -41,6 +44,7 @@ class Prediction:
     max_train_similarity: Tensor
     nearest_index: Tensor | None = None
     nearest_similarity: Tensor | None = None
+    quantiles: Tensor | None = None
 
 
 def empty_prediction(targets: int) -> Prediction:
@@ -73,9 +77,11 @@ def in_target_units(predicted: Prediction, transform: TargetTransform) -> Predic
     def inverse(values: Tensor) -> Tensor:
         return transform.inverse(transform.clipped(values))
 
-    mean = inverse(predicted.mean)
+    mean, quantiles = inverse(predicted.mean), predicted.quantiles
+    if quantiles is not None:
+        quantiles = inverse(quantiles.transpose(1, 2)).transpose(1, 2)
     return replace(
-        predicted, mean=mean, std=predicted.std / transform.slope(mean),
+        predicted, quantiles=quantiles, mean=mean, std=predicted.std / transform.slope(mean),
         component_means={name: inverse(m) for name, m in predicted.component_means.items()},
         member_predictions=inverse(predicted.member_predictions),
     )  # fmt: skip

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules.features import FEATURISER
-from gattn.molecules.components import Components, disagreement
+from gattn.molecules.components import Components, combined_quantiles, disagreement
 from gattn.molecules.descriptor_scaling import RANGE, SCALE, outside_range, with_standard_columns
 from gattn.molecules.fitting import MOLECULES, PIECE, TRANSFORM, FitPart, fit_model
 from gattn.molecules.inputs import in_pieces
@@ -19,7 +19,7 @@ from gattn.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.molecules.nearest import NearestMolecules
 from gattn.molecules.network import batch_inputs
 from gattn.molecules.prediction import Prediction, empty_prediction, in_target_units
-from gattn.molecules.settings import MoleculeSettings, Task
+from gattn.molecules.settings import MEDIAN, MoleculeSettings, Task
 from gattn.molecules.stacking import combine, predicted_std
 from gattn.molecules.target_transform import TargetTransform
 from gattn.training.settings import from_table, to_table
@@ -57,6 +57,7 @@ class MoleculePredictor:
         extra: number of descriptor columns of the user.
         transform: the transform of each target; see ``target_transform`` of the settings.
         molecules: number of molecules in a row.
+        levels: levels of the predicted quantiles; () if the model predicts none.
     """
 
     threads = 0
@@ -67,7 +68,7 @@ class MoleculePredictor:
         self._components = components
         self.task, self.settings = components.task, components.settings
         self.targets, self.classes = components.targets, components.classes
-        self.networks = components.networks
+        self.networks, self.levels = components.networks, components.levels
         self.kernel, self.forest = components.kernel, components.forest
         self.history: list[History] = []
         self.validation = empty_prediction(self.targets)
@@ -199,15 +200,21 @@ class MoleculePredictor:
         inputs = self.standardised(inputs)
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
-            by_name, members, variance = self._components.predict(inputs, threads=self.threads)
-            means = torch.stack(list(by_name.values()))
-            mean = combine(means, self._tensors["weights"])
+            predicted = self._components.predict(inputs, threads=self.threads)
+            means, members = torch.stack(list(predicted.means.values())), predicted.members
+            mean, quantiles = combine(means, self._tensors["weights"]), predicted.quantiles
+            if quantiles is not None:
+                quantiles = combined_quantiles(quantiles, self._tensors["weights"])
+                mean = quantiles[..., self.levels.index(MEDIAN)]
             if self.task == "regression":
-                sources = self._components.error_inputs(means, members, variance)
+                sources = self._components.error_inputs(means, members, predicted.variance)
                 std = predicted_std(sources, self._tensors["spread"])
             else:
                 std = disagreement(means, members)
-            return Prediction(mean, std, by_name, members, self._similarity(inputs))
+            similarities = self._similarity(inputs)
+            return Prediction(
+                mean, std, predicted.means, members, similarities, quantiles=quantiles
+            )
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
         """Return the inputs with standardised descriptor columns, as the model reads them.
@@ -362,8 +369,8 @@ class MoleculePredictor:
         return dict(zip(self._components.names, self._tensors["weights"].tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:
-        """Convert the outputs of networks, [..., t], to the units of the transformed targets, or to
-        probabilities.
+        """Convert the outputs of networks, [..., o], to the units of the transformed targets, or to
+        probabilities: [..., t]. If the model predicts quantiles, the result is the medians.
         """
         return self._components.in_units(raw)
 

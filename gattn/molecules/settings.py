@@ -10,6 +10,7 @@ from msgspec import Meta
 from gattn.training.settings import SettingsError, Threads, TrainingSettings, document
 
 __all__ = [
+    "MEDIAN",
     "ClassWeight",
     "LossFunction",
     "ModelName",
@@ -25,7 +26,11 @@ ModelName = Literal["stacked", "attention", "attentive_fp", "gp"]
 ClassWeight = Literal["none", "balanced"]
 Standardization = Literal["largest-fragment", "neutral", "tautomer"]
 Transform = Literal["none", "log10", "logit", "auto"]
-LossFunction = Literal["mse", "mae", "bounded-mse", "bounded-mae"]
+LossFunction = Literal["mse", "mae", "huber", "quantile", "bounded-mse", "bounded-mae"]
+
+MEDIAN = 0.5
+DEFAULT_QUANTILES = (0.05, 0.95)
+"""Levels of the quantiles of an interval with a coverage of 0.9."""
 
 
 @document
@@ -104,11 +109,24 @@ class MoleculeSettings(TrainingSettings):
         LossFunction,
         Meta(
             description="Loss of a regression. mse is the squared error. mae is the absolute "
-            "error, which depends less on outliers. bounded-mse and bounded-mae also read "
-            "censored labels such as >10 as limits: the loss is 0 if the prediction is beyond "
-            "the limit. The setting has no effect in classification."
+            "error, which depends less on outliers. huber is the squared error up to one standard "
+            "deviation of the target, and linear beyond. quantile predicts the median and the "
+            "levels of quantiles; use it if the spread of the labels is different for different "
+            "molecules, or skewed. bounded-mse and bounded-mae also read censored labels such as "
+            ">10 as limits: the loss is 0 if the prediction is beyond the limit. The setting has "
+            "no effect in classification."
         ),
     ] = "mse"
+    quantiles: Annotated[
+        tuple[float, ...],
+        Meta(
+            description="Level of a quantile to predict, between 0 and 1, for loss_function "
+            "quantile. There must be a level below 0.5 and one above it; the median, 0.5, is "
+            "always predicted. The intervals are computed from the lowest and the highest level, "
+            "so choose them near the ends of the intervals: 0.05 and 0.95 for a coverage of 0.9.",
+            extra={"default": "0.05 and 0.95"},
+        ),
+    ] = ()
     target_transform: Annotated[
         Transform,
         Meta(
@@ -156,6 +174,32 @@ class MoleculeSettings(TrainingSettings):
             "errors on FreeSolv and ESOL, and a higher error on CHEMBL2321810.",
         ),
     ] = 0.0
+    from_foundation: Annotated[
+        str,
+        Meta(
+            description="Pretrained weights from which the networks start: the name of an encoder "
+            "that gattn ships, or the folder of another run or of an encoder of your own. Only the "
+            "last layers start from random weights. Use it for less than about 3,000 molecules, "
+            "with epochs 30 and batch_size 32. The settings width, layers and heads must be those "
+            "of the encoder.",
+        ),
+    ] = ""
+    freeze_encoder: Annotated[
+        bool,
+        Meta(
+            description="With from_foundation, train only the last layers and leave the weights of "
+            "the encoder unchanged. Use it for a few dozen molecules."
+        ),
+    ] = False
+    encoder_rate: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="With from_foundation, learning rate of the encoder, relative to "
+            "learning_rate. With a lower value, the encoder changes less.",
+        ),
+    ] = 1.0
     kernel_rows: Annotated[
         int,
         Meta(
@@ -218,14 +262,49 @@ class MoleculeSettings(TrainingSettings):
         """True if the loss function treats censored labels as limits."""
         return self.loss_function.startswith("bounded")
 
+    @property
+    def quantile_levels(self) -> tuple[float, ...]:
+        """Levels of the predicted quantiles, ascending, with 0.5 among them; empty for another
+        loss function.
+
+        >>> MoleculeSettings(loss_function="quantile", quantiles=(0.9, 0.1)).quantile_levels
+        (0.1, 0.5, 0.9)
+        """
+        if self.loss_function != "quantile":
+            return ()
+        return tuple(sorted({*(self.quantiles or DEFAULT_QUANTILES), MEDIAN}))
+
     def check(self) -> None:
-        """Check that ``heads`` divides ``width``, and that the weights are positive."""
+        """Check that ``heads`` divides ``width``, and that the weights and the levels of quantiles
+        are in their ranges.
+        """
         super().check()
+        self._check_quantiles()
         if not all(0 < weight < float("inf") for weight in self.task_weights):
             shown = ", ".join(map(str, self.task_weights))
             raise SettingsError(f"task_weights must be above 0 and finite; got {shown}")
+        if self.freeze_encoder and not self.from_foundation:
+            raise SettingsError("freeze_encoder needs from_foundation, whose encoder is frozen")
+        if self.from_foundation and self.model == "gp":
+            raise SettingsError("from_foundation needs a model with a network; got model gp")
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
+
+    def _check_quantiles(self) -> None:
+        levels = self.quantiles
+        shown = ", ".join(f"{level:g}" for level in levels)
+        if levels and self.loss_function != "quantile":
+            raise SettingsError(
+                f"quantiles are predicted with loss_function quantile; got quantiles {shown} and "
+                f"loss_function {self.loss_function}"
+            )
+        if not all(0 < level < 1 for level in levels):
+            raise SettingsError(f"quantiles must be above 0 and below 1; got {shown}")
+        if levels and not min(levels) < MEDIAN < max(levels):
+            raise SettingsError(
+                f"quantiles must have a level below 0.5 and a level above it, such as 0.05 and "
+                f"0.95; got {shown}"
+            )
 
     def check_rows(self, molecules: int) -> None:
         """Check that ``order_free`` and ``reaction`` are consistent with the number of molecules in

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.nodes.edge_table import EdgeInputs, EdgeTable
+
+if TYPE_CHECKING:
+    from gattn.nodes.typed.network import TypedNetwork
 
 __all__ = [
     "AttributedGraph",
@@ -103,6 +106,9 @@ class AttributedGraph:
             attributes.
         compact: True if ``edge_index`` and ``arcs`` are int32 and columns of edges are not read, as
             :class:`gattn.nodes.size.predictor.SampledPredictor` expects.
+        network: nodes of other types and the edges between all types; None for a graph of one
+            type. The edges of the graph are then those of
+            :func:`gattn.nodes.typed.network.projection`.
     """
 
     names: list[Hashable]
@@ -119,6 +125,7 @@ class AttributedGraph:
     edge_table: EdgeTable | None = None
     edge_inputs: EdgeInputs | None = None
     compact: bool = False
+    network: TypedNetwork | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -151,6 +158,8 @@ class AttributedGraph:
 
     def without_edge_inputs(self) -> AttributedGraph:
         """Return the graph without the inputs of its edges that an encoder added."""
+        if self.network is not None:
+            return replace(self, network=self.network.without_inputs())
         if self.edge_inputs is None:
             return self
         pairs, nodes = self.arcs, len(self)

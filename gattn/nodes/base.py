@@ -73,6 +73,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
         Args:
             graph: a networkx graph, PyG's ``Data``, a table of edges, or tables (edges, nodes).
+                For several types of nodes, PyG's ``HeteroData``, or a pair of dictionaries: tables
+                of edges by relation (source type, name, destination type), and tables of nodes by
+                type.
             y: n labels in the order of the nodes, None or NaN for unlabelled nodes; or a mapping
                 from the nodes' names to labels; or None to read the attribute named by ``label``.
                 In a tensor of whole numbers, -1 marks a node without a class.
@@ -88,7 +91,13 @@ class NodeEstimator(SerializableEstimator, Parameters):
         # This call raises an error for invalid parameters before the graph is read.
         self.settings()
         self.checked_threads()
-        read = read_graph(graph, directed=self.directed)
+        read = read_graph(
+            graph, directed=self.directed, label=self.label, label_type=self.label_type
+        )
+        if self.time is not None and read.network is not None:
+            raise GraphError(
+                f"time {self.time!r} cannot be set for a network with several tables of nodes"
+            )
         values, notes = self._read_labels(read, y)
         labels = self.learn_labels(values, read.where)
         split, split_notes = self._parts(read, labels)
@@ -244,8 +253,12 @@ class NodeEstimator(SerializableEstimator, Parameters):
         """
         check_is_fitted(self, "predictor_")
         if graph is not None:
-            read = read_graph(graph, directed=self.directed)
             encoder = self.predictor_.encoder
+            network = encoder.network
+            read = read_graph(
+                graph, directed=self.directed, label=self.label,
+                label_type=None if network is None else network.target,
+            )  # fmt: skip
             for note in encoder.unknown(read):
                 warnings.warn(note, stacklevel=3)
             return encoder.attach_edges(read)

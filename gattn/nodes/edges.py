@@ -24,7 +24,15 @@ from gattn.nodes.edge_table import EdgeInputs, EdgeStructure, EdgeTable
 from gattn.nodes.times import are_dates, as_times, edge_times, prediction_times
 from gattn.nodes.values import as_numbers, as_texts, is_empty, is_missing
 
-__all__ = ["ALL_COLUMNS", "EdgeColumns", "EdgeEncoder", "merged_edges_note", "read_edge_columns"]
+__all__ = [
+    "ALL_COLUMNS",
+    "EdgeColumns",
+    "EdgeEncoder",
+    "edge_weights",
+    "merged_edges_note",
+    "narrow_block",
+    "read_edge_columns",
+]
 
 TYPES = 10
 """Maximum number of edge types for which means over neighbours are computed separately; the most
@@ -210,7 +218,7 @@ class EdgeEncoder:
             _column(edges, name, ", which the model reads")
         if self.weight is None:
             return edges
-        weights = _weights(edges.table[self.weight], lambda row: edges.where(graph.names, row))
+        weights = edge_weights(edges.table[self.weight], lambda row: edges.where(graph.names, row))
         if not (weights > 0).any():
             raise GraphError(_all_zero(self.weight))
         return edges.select(weights > 0) if (weights == 0).any() else edges
@@ -280,7 +288,7 @@ class EdgeEncoder:
             raise GraphError(_edge_note(str(error))) from None
         weights, bias = None, None
         if self.weight is not None:
-            weights = _weights(rows.table[self.weight], where) / self.scale
+            weights = edge_weights(rows.table[self.weight], where) / self.scale
             bias = np.log(weights)
             blocks.append(sp.csr_matrix((bias / self.spread)[:, None]))
         groups: list[tuple[NDArray, int]] = []
@@ -295,7 +303,7 @@ class EdgeEncoder:
             numbers = _numbers(blocks[place[name]])
             parts = np.searchsorted(cuts, numbers, side="right")
             groups.append((np.where(np.isnan(numbers), -1, parts), len(cuts) + 1))
-        narrow = [_narrow(block, NARROW, PROJECTED) for block in blocks]
+        narrow = [narrow_block(block, NARROW, PROJECTED) for block in blocks]
         columns = [np.asarray(block.todense())[edge_rows] for block in narrow]
         if structure.ages is not None:
             mean, std = self.age
@@ -305,7 +313,7 @@ class EdgeEncoder:
             sign = np.zeros(len(edge_rows)) if against is None else np.where(against, -1, 1)
             columns.append(sign[:, None])
         features = np.hstack(columns).astype(np.float32) if columns else None
-        wide = [_narrow(block, WIDE, REDUCED) for block in blocks]
+        wide = [narrow_block(block, WIDE, REDUCED) for block in blocks]
         arcs = sp.csr_matrix(sp.hstack(wide, format="csr", dtype=np.float32)) if wide else None
         return EdgeInputs(
             structure,
@@ -507,7 +515,7 @@ def _with_days(values: pd.Series, is_date: bool, where: Where) -> pd.Series:
     return pd.Series(days, name=values.name)
 
 
-def _weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
+def edge_weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
     """Return the weights [m]; raise an error if a weight is missing, negative or not a number."""
     title = f"weights of edges (column {values.name!r})"
     missing, weights = is_missing(values, numbers=True), as_numbers(values)
@@ -531,7 +539,7 @@ def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, fl
     """Return the mean of the positive weights, the standard deviation of their logarithms, and
     notes.
     """
-    weights = _weights(_column(edges, name), where)
+    weights = edge_weights(_column(edges, name), where)
     positive = weights[weights > 0]
     if not len(positive):
         raise GraphError(_all_zero(name))
@@ -620,7 +628,7 @@ def _edge_note(note: str) -> str:
     return COLUMN.sub(r"\g<0> of the edges", note, count=1)
 
 
-def _narrow(block: Matrix, limit: int, size: int) -> Matrix:
+def narrow_block(block: Matrix, limit: int, size: int) -> Matrix:
     """Return the features [m, d]. If d is above ``limit``, return a random projection to ``size``
     features instead.
 

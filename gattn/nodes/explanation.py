@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph, GraphError
-from gattn.nodes.models import AnyPredictor
+from gattn.nodes.models import AnyPredictor, typed_network
+from gattn.nodes.typed.neighbourhood import TypedNeighbourhood
 
 __all__ = ["Influence", "NodeExplanation", "explain_node"]
 
@@ -28,12 +30,14 @@ class Influence:
             node and the neighbour are removed, or if the attribute of the node is missing.
         change: prediction minus ``without``. It is positive if the neighbour or the attribute
             raises the prediction.
+        kind: type of a neighbour in a network with several types of nodes; otherwise empty.
     """
 
     name: Hashable
     attention: float
     without: float
     change: float
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,34 +97,74 @@ def explain_node(
     predicted = predictor.predict(graph)
     output = int(predicted[place].argmax())
     prediction = float(predicted[place, output])
-    attention = _attention(predictor, graph, place)
-    ends = graph.edge_index
-    adjacent = torch.cat([ends[0, ends[1] == place], ends[1, ends[0] == place]]).unique()
-    others = sorted(
-        (int(other) for other in adjacent if other != place),
-        key=lambda other: (-attention.get(other, 0.0), other),
-    )
+    # Each neighbourhood has its own type of neighbours.
+    around: Any
+    if graph.network is None:
+        around = _Neighbourhood(predictor, graph, place)
+    else:
+        around = TypedNeighbourhood(predictor.encoder, typed_network(predictor), graph, place)
 
-    def influence(name: Hashable, weight: float, edited: AttributedGraph) -> Influence:
+    def influence(
+        name: Hashable, weight: float, edited: AttributedGraph, kind: str = ""
+    ) -> Influence:
         without = float(predictor.predict_edited(edited, graph)[place, output])
-        return Influence(name, weight, without, prediction - without)
+        return Influence(name, weight, without, prediction - without, kind)
 
     neighbours = [
-        influence(
-            graph.names[other], attention.get(other, float("nan")),
-            _without_edges(graph, place, [other]),
-        )
-        for other in others[:most]
+        influence(around.name(other), around.attention(other), around.without([other]),
+                  around.kind(other))
+        for other in around.others[:most]
     ]  # fmt: skip
     attributes = [
         influence(name, float("nan"), _without_value(graph, place, name))
         for name in _attributes(predictor, graph)
     ]
-    isolated = predictor.predict_edited(_without_edges(graph, place, others), graph)
+    isolated = predictor.predict_edited(around.without(around.others), graph)
     return NodeExplanation(
-        place, output, prediction, attention.get(place, float("nan")), _sorted(neighbours),
-        _sorted(attributes), len(others), float(isolated[place, output]), predicted,
+        place, output, prediction, around.own_attention, _sorted(neighbours),
+        _sorted(attributes), len(around.others), float(isolated[place, output]), predicted,
     )  # fmt: skip
+
+
+class _Neighbourhood:
+    """Neighbours of a node in a graph of one type.
+
+    Args:
+        predictor: the fitted model.
+        graph: the graph to predict.
+        place: index of the node.
+
+    Attributes:
+        others: indices of the neighbours, in descending order of attention.
+        own_attention: attention of the node to itself; NaN without a self-loop.
+    """
+
+    def __init__(self, predictor: AnyPredictor, graph: AttributedGraph, place: int) -> None:
+        self._graph, self._place = graph, place
+        self._weights = _attention(predictor, graph, place)
+        ends = graph.edge_index
+        adjacent = torch.cat([ends[0, ends[1] == place], ends[1, ends[0] == place]]).unique()
+        self.others = sorted(
+            (int(other) for other in adjacent if other != place),
+            key=lambda other: (-self._weights.get(other, 0.0), other),
+        )
+        self.own_attention = self._weights.get(place, float("nan"))
+
+    def name(self, other: int) -> Hashable:
+        """Return the name of a neighbour."""
+        return self._graph.names[other]
+
+    def kind(self, other: int) -> str:
+        """Return an empty text, because all nodes have the same type."""
+        return ""
+
+    def attention(self, other: int) -> float:
+        """Return the attention of the node to a neighbour; NaN without an edge from it."""
+        return self._weights.get(other, float("nan"))
+
+    def without(self, others: Sequence[int]) -> AttributedGraph:
+        """Return the graph without the edges between the node and some neighbours."""
+        return _without_edges(self._graph, self._place, others)
 
 
 def _place(graph: AttributedGraph, node: Hashable) -> int:

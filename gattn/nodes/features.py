@@ -9,23 +9,21 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.nodes.attributed import AttributedGraph, GraphError
-from gattn.nodes.columns import Column, learn_columns, write_features, write_numbers
+from gattn.nodes.columns import Column, learn_columns
 from gattn.nodes.edges import ALL_COLUMNS, EdgeColumns, EdgeEncoder, read_edge_columns
+from gattn.nodes.feature_tensor import compact_features
 from gattn.nodes.fields import csr_tensor
+from gattn.nodes.typed.encoder import TypedEncoder, split_features
 from gattn.structure import return_probabilities
 
 __all__ = ["EncodedGraph", "FeatureEncoder", "encode_graph", "name_words"]
 
-DENSE = 0.25
-"""Features are stored as a sparse matrix if at most this fraction of them is nonzero."""
 NAMES = "(name)"
 """Name of the column that contains the words of the nodes' names."""
 WALKS = 2e7
@@ -45,6 +43,7 @@ class FeatureEncoder:
         source: ``"x"`` for the features ``x`` of the graph, ``"columns"`` for encoded attributes,
             or ``"structure"`` for degrees and random walks.
         edges: encoder of the columns of edges; None if none is read.
+        network: encoder of the other types and of the relations; None for a graph of one type.
     """
 
     columns: tuple[Column, ...]
@@ -52,6 +51,7 @@ class FeatureEncoder:
     walk_steps: int
     source: str
     edges: EdgeEncoder | None = None
+    network: TypedEncoder | None = None
 
     @classmethod
     def fit(
@@ -102,6 +102,10 @@ class FeatureEncoder:
             raise GraphError(str(error)) from None
         if columns:
             return cls(tuple(columns), sum(c.width for c in columns), 0, "columns"), notes
+        if graph.network is not None:
+            kind = graph.network.target
+            note = f"Type {kind}: no columns are read, only the edges of its nodes."
+            return cls((), 1, 0, "structure"), [*notes, note]
         steps = 4 if not _has_times(graph) and _two_steps(graph) <= WALKS else 0
         walks = f" and the return probabilities of random walks of 1 to {steps} steps" * bool(steps)
         note = f"The nodes have no features: the model uses their degrees{walks}."
@@ -117,6 +121,11 @@ class FeatureEncoder:
         """
         if self.edges is not None and graph.edge_inputs is None:
             raise RuntimeError("pass the graph through attach_edges before its features are read")
+        if self.network is not None and (graph.network is None or graph.network.inputs is None):
+            raise RuntimeError("pass the graph through attach_edges before its features are read")
+        if self.source == "structure" and graph.network is not None:
+            # The models read the numbers of edges of each relation from the network.
+            return torch.ones(len(graph), 1)
         if self.source == "structure":
             return _structure(graph, self.walk_steps)
         if self.source == "x":
@@ -126,16 +135,7 @@ class FeatureEncoder:
             return graph.x
         read_names = any(column.name == NAMES for column in self.columns)
         table = _with_names(graph) if read_names else graph.table
-        try:
-            dense = write_numbers(self.columns, table, graph.where)
-            if dense is not None and np.count_nonzero(dense) > DENSE * dense.size:
-                return torch.from_numpy(dense)
-            matrix = write_features(self.columns, table, graph.where)
-        except ValueError as error:
-            raise GraphError(str(error)) from None
-        if matrix.nnz > DENSE * len(graph) * self.width:
-            return torch.from_numpy(matrix.toarray())
-        return _as_tensor(matrix, self.width)
+        return compact_features(self.columns, table, graph.where)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
         """Return a note for each column if none of its values occurred in training, so that its
@@ -147,30 +147,42 @@ class FeatureEncoder:
         present = [column for column in self.columns if column.name in graph.table.columns]
         notes = (column.unknown(graph.column(column.name)) for column in present)
         of_edges = [] if self.edges is None else self.edges.unknown(graph)
-        return [*(note for note in notes if note), *of_edges]
+        of_others = [] if self.network is None else self.network.unknown(graph)
+        return [*(note for note in notes if note), *of_edges, *of_others]
 
     def attach_edges(self, graph: AttributedGraph) -> AttributedGraph:
         """Return the graph with the inputs of its edges. It is unchanged if no edge columns are
         read.
 
         Raises:
-            GraphError: the edges lack a column that the model reads, or it cannot be read.
+            GraphError: the edges lack a column that the model reads, or it cannot be read; or the
+                graph has other types of nodes than in training.
         """
+        if self.network is not None:
+            return self.network.attach(graph)
+        if graph.network is not None:
+            raise GraphError(
+                "the model was trained on one table of nodes; got tables of the types "
+                f"{', '.join(graph.network.types)}"
+            )
         return graph if self.edges is None else self.edges.attach(graph)
 
     def state(self) -> dict[str, Any]:
         """Return the state of the encoder as a dictionary that can be stored in JSON."""
         edges = None if self.edges is None else self.edges.state()
         columns = [column.state() for column in self.columns]
-        return {**vars(self), "columns": columns, "edges": edges}
+        network = None if self.network is None else self.network.state()
+        return {**vars(self), "columns": columns, "edges": edges, "network": network}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FeatureEncoder:
         """Restore an encoder from the result of :meth:`state`."""
         edges = state.get("edges")
         edges = None if edges is None else EdgeEncoder.from_state(edges)
+        network = state.get("network")
+        network = None if network is None else TypedEncoder.from_state(network)
         columns = tuple(map(Column.from_state, state["columns"]))
-        return cls(**{**state, "columns": columns, "edges": edges})
+        return cls(**{**state, "columns": columns, "edges": edges, "network": network})
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,10 +248,32 @@ def encode_graph(
 
     The arguments are those of :meth:`FeatureEncoder.fit`, and the columns of edges to read.
     """
+    if graph.network is not None:
+        return _encode_typed(graph, names, leave, node_names=node_names, edges=edges)
     graph, edge_encoder, edge_notes = read_edge_columns(graph, edges)
     encoder, notes = FeatureEncoder.fit(graph, names, leave, node_names=node_names)
     encoder = replace(encoder, edges=edge_encoder)
     notes = (*graph.notes, *edge_notes, *notes)
+    return EncodedGraph(graph, encoder, encoder.features(graph), notes)
+
+
+def _encode_typed(
+    graph: AttributedGraph,
+    names: Sequence[str] | None,
+    leave: Sequence[Hashable],
+    *,
+    node_names: bool,
+    edges: EdgeColumns,
+) -> EncodedGraph:
+    """Return a graph with a typed network, the features of its labelled nodes, and the inputs of
+    the network.
+    """
+    of_target, of_others = split_features(graph, names)
+    encoder, notes = FeatureEncoder.fit(graph, of_target, leave, node_names=node_names)
+    network, network_notes = TypedEncoder.fit(graph, of_others, edges)
+    encoder = replace(encoder, network=network)
+    graph = encoder.attach_edges(graph)
+    notes = (*graph.notes, *notes, *network_notes)
     return EncodedGraph(graph, encoder, encoder.features(graph), notes)
 
 
@@ -253,13 +287,6 @@ def _as_columns(graph: AttributedGraph, names: Sequence[str]) -> list[str]:
         parts = [c for c in columns if re.fullmatch(rf"{re.escape(name)}\.\d+", c)]
         expanded += parts if parts and name not in columns else [name]
     return expanded
-
-
-def _as_tensor(matrix: sp.csr_matrix, width: int) -> Tensor:
-    pointers, columns = (
-        torch.from_numpy(part.astype(np.int64)) for part in (matrix.indptr, matrix.indices)
-    )
-    return csr_tensor(pointers, columns, torch.from_numpy(matrix.data), (len(pointers) - 1, width))
 
 
 def _degrees(graph: AttributedGraph) -> tuple[Tensor, Tensor]:

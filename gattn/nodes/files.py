@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from gattn.data import load_citation
-from gattn.data.tables.csv_table import open_table
 from gattn.data.tables.numbers import NumberFormat
 from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
 from gattn.nodes.lists import read_list
 from gattn.nodes.notation import with_numbers
 from gattn.nodes.reading import from_data, from_networkx
 from gattn.nodes.size.edge_file import read_ends
+from gattn.nodes.table_file import read_table
 from gattn.nodes.tables import NamedEnds, from_tables, graph_of_ends
+from gattn.nodes.typed.files import converted, read_typed_files
 
 if TYPE_CHECKING:
     import networkx
@@ -37,14 +38,18 @@ class GraphReading:
     """Rules for reading a graph from files; they are the arguments of :func:`read_graph_file`.
 
     Attributes:
-        nodes: a table of nodes; None or empty for none.
+        nodes: a table of nodes; None or empty for none. For a network with several tables: values
+            ``TYPE=FILE``.
+        edges: values ``SOURCE-RELATION-DESTINATION=FILE`` for a network with several tables of
+            nodes; otherwise empty.
         encoding: encoding of tables and lists of edges; None to detect it.
         decimal: decimal sign; None to detect it.
         thousands: separator between groups of three digits; empty for none.
         missing: words that stand for a missing attribute.
     """
 
-    nodes: str | Path | None = None
+    nodes: str | Path | Sequence[str] | None = None
+    edges: Sequence[str] = ()
     encoding: str | None = None
     decimal: str | None = None
     thousands: str = ""
@@ -53,17 +58,63 @@ class GraphReading:
     @classmethod
     def of(cls, settings: Settings) -> GraphReading:
         """Return the rules that the settings of a run contain."""
-        return cls(**{field.name: getattr(settings, field.name) for field in fields(cls)})
+        names = [field.name for field in fields(cls) if hasattr(settings, field.name)]
+        return cls(**{name: getattr(settings, name) for name in names})
+
+    @property
+    def typed(self) -> bool:
+        """True for a network with several tables of nodes."""
+        return bool(self.edges) or not (self.nodes is None or isinstance(self.nodes, str | Path))
 
     def read(
-        self, path: str | Path, *, directed: bool | None = None, compact: bool = False
+        self,
+        path: str | Path,
+        *,
+        directed: bool | None = None,
+        compact: bool = False,
+        label: str | None = None,
+        label_type: str | None = None,
     ) -> AttributedGraph:
-        """Read a graph; see :func:`read_graph_file` for the arguments and the errors."""
+        """Read a graph; see :func:`read_graph_file` for the arguments and the errors.
+
+        Args:
+            path: the graph; empty for a network with several tables of nodes.
+            directed: see :func:`read_graph_file`.
+            compact: see :func:`read_graph_file`.
+            label: see :func:`gattn.nodes.typed.tables.choose_target`.
+            label_type: see :func:`gattn.nodes.typed.tables.choose_target`.
+        """
+        if self.typed:
+            return self._read_typed(path, directed=directed, label=label, label_type=label_type)
+        if label_type:
+            raise GraphError(
+                f"--label-type {label_type} is for several tables of nodes (--nodes TYPE=FILE)"
+            )
+        nodes: Any = self.nodes or None
         return read_graph_file(
-            path, self.nodes or None, directed=directed, encoding=self.encoding,
+            path, nodes, directed=directed, encoding=self.encoding,
             decimal=self.decimal, thousands=self.thousands, missing=self.missing,
             compact=compact,
         )  # fmt: skip
+
+    def _read_typed(
+        self, path: str | Path, *, directed: bool | None, label: str | None, label_type: str | None
+    ) -> AttributedGraph:
+        """Read a network with several tables of nodes."""
+        if str(path) not in ("", "."):
+            raise GraphError(
+                f"a network with several tables of nodes needs no GRAPH; got {path}. Pass its "
+                "edges with --edges"
+            )
+        nodes = [self.nodes] if isinstance(self.nodes, str | Path) else self.nodes
+        graph, separators = read_typed_files(
+            [str(one) for one in nodes or () if one], self.edges, encoding=self.encoding,
+            directed=bool(directed), label=label, label_type=label_type,
+        )  # fmt: skip
+        style = None
+        if self.decimal is not None or self.thousands:
+            style = NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
+        return converted(graph, self.missing, style, separators)
 
 
 DEFAULT_READING = GraphReading()
@@ -164,14 +215,14 @@ def _read(
         edges = read_ends(path)
         lines = range(1, len(edges) + 1)
     else:
-        edges, lines, edge_separator = _read_table(path, encoding)
+        edges, lines, edge_separator = read_table(path, encoding)
     if not len(edges):
         if nodes is None:
             raise GraphError("it has no edges")
         if ending not in LISTS:
             notes = [f"{path.name} has a header but no edges."]
     if nodes is not None:
-        table, node_lines, separator = _read_table(Path(nodes), encoding)
+        table, node_lines, separator = read_table(Path(nodes), encoding)
         if table.empty:
             raise GraphError(f"{nodes} has no nodes")
     options: dict[str, Any] = {
@@ -228,28 +279,3 @@ def _without_names(graph: networkx.Graph) -> networkx.Graph:
         for _, attributes in graph.nodes(data=True):
             del attributes["label"]
     return graph
-
-
-def _read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], str]:
-    """Read a CSV or Parquet table.
-
-    Returns:
-        The table, with None for an empty CSV cell; the line of each row in the file; and the
-        separator, empty for Parquet.
-    """
-    if path.suffix.lower() == ".parquet":
-        import pyarrow
-
-        try:
-            table = pd.read_parquet(path)
-            return table, list(range(1, len(table) + 1)), ""
-        except (pyarrow.ArrowInvalid, OSError) as error:
-            raise GraphError(f"{path} is not a Parquet file: {error}") from error
-    table = open_table(path, encoding=encoding)
-    rows = list(table.rows())
-    bad = next((row for row in rows if row.problem), None)
-    if bad is not None:
-        raise GraphError(f"{path}, line {bad.line}: {bad.problem}")
-    cells = [[cell if cell.strip() else None for cell in row.cells] for row in rows]
-    frame = pd.DataFrame(cells, columns=list(table.columns), dtype=object)
-    return frame, [row.line for row in rows], table.separator

@@ -13,6 +13,7 @@ __all__ = [
     "Decimal",
     "EdgeFeatureNames",
     "EdgeFeatureOptions",
+    "EdgeTables",
     "EdgeType",
     "EdgeTypeName",
     "EdgeWeight",
@@ -25,6 +26,7 @@ __all__ = [
     "NodeNames",
     "NodeNamesParameter",
     "NodeTable",
+    "NodeTables",
     "Thousands",
     "check_number_format",
     "edge_feature_columns",
@@ -45,11 +47,28 @@ NodeTable: TypeAlias = Annotated[
         "a list or table of edges, which contains no attributes of nodes."
     ),
 ]
+NodeTables: TypeAlias = Annotated[
+    str | tuple[str, ...],
+    Meta(
+        description="Table with one row of attributes for each node. Use it if the graph is "
+        "a list or table of edges, which contains no attributes of nodes. For nodes of several "
+        "types, repeat the option with TYPE=FILE, for example papers=papers.csv, and use --edges "
+        "instead of a graph."
+    ),
+]
+EdgeTables: TypeAlias = Annotated[
+    tuple[str, ...],
+    Meta(
+        description="Table of the edges of one relation between nodes of several types, as "
+        "SOURCE-RELATION-DESTINATION=FILE, for example authors-writes-papers=writes.csv. Repeat "
+        "the option for several relations."
+    ),
+]
 FeatureOptions: TypeAlias = Annotated[
     tuple[str, ...],
     Meta(
-        description="Name of a node attribute to use as a feature. Repeat the option to use "
-        "several attributes.",
+        description="Name of a node attribute to use as a feature; TYPE.NAME for a type that is "
+        "not predicted. Repeat the option to use several attributes.",
         extra={"default": "all other attributes"},
     ),
 ]

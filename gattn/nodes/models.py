@@ -9,12 +9,19 @@ from torch import Tensor
 
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.predictor import NodePredictor, NodeProblem
-from gattn.nodes.settings import NodeSettings, NodeTask
+from gattn.nodes.settings import TYPED_MODELS, NodeSettings, NodeTask
 from gattn.nodes.size.predictor import SampledPredictor
-from gattn.nodes.stack.predictor import StackedPredictor
+from gattn.nodes.stack.predictor import StackedPredictor, network_kind
+from gattn.nodes.typed.predictor import TypedPredictor
 from gattn.training.types import EpochRecord
 
-__all__ = ["COMBINED", "AnyPredictor", "fit_predictors", "predictor_from_state"]
+__all__ = [
+    "COMBINED",
+    "AnyPredictor",
+    "fit_predictors",
+    "predictor_from_state",
+    "typed_network",
+]
 
 AnyPredictor: TypeAlias = NodePredictor | StackedPredictor | SampledPredictor
 COMBINED = (StackedPredictor, SampledPredictor)
@@ -34,9 +41,20 @@ def fit_predictors(
 
     For a compact graph, the models are trained on sampled neighbourhoods.
     """
+    model = settings[0].model
+    if problem.graph.network is not None and model not in TYPED_MODELS:
+        raise ValueError(
+            f"a network with several tables of nodes needs the model {' or '.join(TYPED_MODELS)}; "
+            f"got {model}"
+        )
+    if problem.graph.network is None and model == "hgt":
+        raise ValueError(
+            "the model hgt needs several tables of nodes (--nodes TYPE=FILE and --edges); for one "
+            "table, use gat"
+        )
     if problem.graph.compact:
         return SampledPredictor.fit(problem, encoder, task, settings, on_epoch, threads)
-    kind = StackedPredictor if settings[0].model == "stacked" else NodePredictor
+    kind = StackedPredictor if model == "stacked" else network_kind(encoder)
     return kind.fit(problem, encoder, task, settings, on_epoch, threads)
 
 
@@ -49,5 +67,18 @@ def predictor_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -
     """
     if state.get("sampled"):
         return SampledPredictor.from_state(tensors, state)
-    kind = StackedPredictor if state["settings"]["model"] == "stacked" else NodePredictor
+    models = {"stacked": StackedPredictor, "hgt": TypedPredictor}
+    kind = models.get(state["settings"]["model"], NodePredictor)
     return kind.from_state(tensors, state)
+
+
+def typed_network(predictor: AnyPredictor) -> TypedPredictor:
+    """Return the attention network of a model of several types of nodes.
+
+    Raises:
+        TypeError: the model was trained on one table of nodes.
+    """
+    network = predictor.network if isinstance(predictor, StackedPredictor) else predictor
+    if not isinstance(network, TypedPredictor):
+        raise TypeError(f"expected a model of several types of nodes; got {type(network).__name__}")
+    return network

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +35,8 @@ from gattn.training.threads import limited_threads
 from gattn.training.types import EpochRecord, History
 
 __all__ = ["NodePredictor", "NodeProblem", "graph_elements", "label_moments"]
+
+Self = TypeVar("Self", bound="NodePredictor")
 
 GPS_NODES = 20_000
 """Maximum number of nodes for GPS, whose attention time grows with the square of the number of
@@ -88,15 +90,20 @@ class NodePredictor:
         self.task: NodeTask = task
         self.settings, self.encoder = settings, encoder
         self.outputs = outputs
-        edge_dim = None if encoder.edges is None else encoder.edges.width or None
-        self.network = make_network(settings, encoder.width, outputs, edge_dim).eval()
+        self.network = self._make_network().eval()
         self.mean, self.std = 0.0, 1.0
         self.history: list[History] = []
         self._read: tuple[AttributedGraph, Tensor] | None = None
 
+    def _make_network(self) -> Any:
+        """Create the network with initial weights."""
+        edges = self.encoder.edges
+        edge_dim = None if edges is None else edges.width or None
+        return make_network(self.settings, self.encoder.width, self.outputs, edge_dim)
+
     @classmethod
     def fit(
-        cls,
+        cls: type[Self],
         problem: NodeProblem,
         encoder: FeatureEncoder,
         task: NodeTask,
@@ -104,7 +111,7 @@ class NodePredictor:
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
         stop: Callable[[Sequence[EpochRecord]], bool] = lambda records: False,
-    ) -> list[NodePredictor]:
+    ) -> list[Self]:
         """Train one model, or several models together, on the labelled nodes of a graph.
 
         Args:
@@ -126,9 +133,7 @@ class NodePredictor:
             TrainingError: a part has no label, or the loss is not finite.
         """
         _check_size(settings[0], len(problem.graph))
-        predictors: list[NodePredictor] = [
-            cls(one, task, encoder, problem.outputs) for one in settings
-        ]
+        predictors = [cls(one, task, encoder, problem.outputs) for one in settings]
         mean, std = label_moments(problem, task)
         y = (problem.y - mean) / std
         first, networks = settings[0], [one.network for one in predictors]
@@ -152,7 +157,7 @@ class NodePredictor:
             one.history, one.threads = [history], threads
         return predictors
 
-    def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[FieldInput]:
+    def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
         """Return the training input for given nodes: their receptive field, features and labels."""
         edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
         if self.settings.model == "gps":
@@ -201,7 +206,8 @@ class NodePredictor:
         with limited_threads(graph_elements(graph, self.settings), self.threads):
             return self.network.attention(self._whole(graph))
 
-    def _whole(self, graph: AttributedGraph) -> FieldInput:
+    def _whole(self, graph: AttributedGraph) -> Any:
+        """Return the input of the network for all nodes of a graph."""
         _check_size(self.settings, len(graph))
         # The features of the last graph are cached, because encoding texts is slow.
         if self._read is None or self._read[0] is not graph:
@@ -223,7 +229,7 @@ class NodePredictor:
         }  # fmt: skip
 
     @classmethod
-    def from_state(cls, tensors: dict[str, Tensor], state: Mapping[str, Any]) -> NodePredictor:
+    def from_state(cls: type[Self], tensors: dict[str, Tensor], state: Mapping[str, Any]) -> Self:
         """Restore a model from the result of :meth:`state`.
 
         Raises:

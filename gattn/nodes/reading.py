@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, attributed_graph, edges_by_name
 from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.splits import MASKS
 from gattn.nodes.tables import from_tables
+from gattn.nodes.typed.relations import by_relation
+from gattn.nodes.typed.tables import (
+    TypedTables,
+    choose_target,
+    edges_between,
+    typed_graph,
+    typed_network_graph,
+)
 from gattn.nodes.values import flat_table, shape_fault
 
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["GraphLike", "from_data", "from_networkx", "read_graph"]
+__all__ = ["GraphLike", "from_data", "from_hetero_data", "from_networkx", "read_graph"]
 
-GraphLike: TypeAlias = (
-    "AttributedGraph | Data | networkx.Graph | pd.DataFrame | tuple[pd.DataFrame, pd.DataFrame]"
-)
+TablePair: TypeAlias = tuple[pd.DataFrame, pd.DataFrame]
+TypedTablePair: TypeAlias = tuple[Mapping[Any, pd.DataFrame], Mapping[str, pd.DataFrame]]
+Tables: TypeAlias = pd.DataFrame | TablePair | TypedTablePair
+GraphLike: TypeAlias = "AttributedGraph | Data | HeteroData | networkx.Graph | Tables"
 EDGE_TENSORS = ("edge_attr", "edge_weight", "edge_type", "edge_time")
 BOTH_WAYS = (
     "The graph is directed, but messages are sent in both directions of every edge; use "
@@ -32,16 +42,27 @@ BOTH_WAYS = (
 )
 
 
-def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedGraph:
+def read_graph(
+    graph: GraphLike,
+    *,
+    directed: bool | None = None,
+    label: str | None = None,
+    label_type: str | None = None,
+) -> AttributedGraph:
     """Convert a graph in any supported format to an :class:`AttributedGraph`.
 
     Args:
         graph: a networkx graph, PyG's ``Data``, a table of edges, or a pair of tables (edges,
-            nodes).
+            nodes). For several types of nodes: PyG's ``HeteroData``, or a pair of dictionaries
+            (edges, nodes): tables of edges by relation (source type, name, destination type), and
+            tables of nodes by type.
         directed: True if messages follow the direction of edges only, False if they go both ways.
             None means both ways, as in the citation networks of the papers, with a note if the
             graph is directed. For ``Data``, None means that the edges are used unchanged, as by
             PyG's layers.
+        label: column of the labels, by which the type to predict is chosen if there are several;
+            see :func:`gattn.nodes.typed.tables.choose_target`.
+        label_type: the type to predict.
 
     Returns:
         The graph, after its edges and names were checked.
@@ -50,8 +71,21 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
         TypeError: ``graph`` has another type.
         GraphError: the graph has no nodes, two nodes with the same name, or no columns of edges.
     """
+    typed: dict[str, Any] = {
+        "label": label, "label_type": label_type, "directed": bool(directed)
+    }  # fmt: skip
     if isinstance(graph, AttributedGraph):
         return graph.without_edge_inputs()
+    if isinstance(graph, HeteroData):
+        return from_hetero_data(graph, **typed)
+    if isinstance(graph, tuple) and len(graph) == 2 and isinstance(graph[1], Mapping):
+        edges, nodes = graph
+        tables = TypedTables(dict(nodes), _tables_by_relation(edges, nodes))
+        return typed_graph(tables, **typed)
+    if label_type is not None:
+        raise GraphError(
+            f"label_type {label_type!r} is for a network with several tables of nodes; got one"
+        )
     if isinstance(graph, Data):
         return from_data(graph, directed=directed is not False)
     if isinstance(graph, pd.DataFrame):
@@ -67,6 +101,22 @@ def read_graph(graph: GraphLike, *, directed: bool | None = None) -> AttributedG
         "a graph must be a networkx graph, a PyG Data, a table of edges or a pair of tables "
         f"(edges, nodes), which networkx and pandas read from files; got {type(graph).__name__}"
     )
+
+
+def _tables_by_relation(edges: Any, nodes: Mapping[str, Any]) -> dict[Any, pd.DataFrame]:
+    """Check the tables of a typed network, and return those of edges by relation."""
+    values = [*edges.values(), *nodes.values()] if isinstance(edges, Mapping) else [edges]
+    wrong = next((one for one in values if not isinstance(one, pd.DataFrame)), None)
+    if wrong is not None:
+        raise TypeError(
+            "tables of a network with several types must be a pair (edges, nodes) of dictionaries "
+            f"of data frames; got {type(wrong).__name__}"
+        )
+    try:
+        tables: Any = by_relation(edges, list(nodes))
+    except ValueError as error:
+        raise GraphError(str(error)) from None
+    return tables
 
 
 def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> AttributedGraph:
@@ -158,8 +208,67 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
     )  # fmt: skip
 
 
-def _edge_tensors(data: Data, edge_index: Tensor) -> EdgeTable | None:
-    """Return the edge columns of a ``Data`` object; None if it has none."""
+def from_hetero_data(
+    data: HeteroData,
+    *,
+    label: str | None = None,
+    label_type: str | None = None,
+    directed: bool = False,
+) -> AttributedGraph:
+    """Convert PyG's ``HeteroData``; see :func:`from_data` for the attributes that are read.
+
+    Args:
+        data: nodes and edges of several types.
+        label: column of the labels; None for ``y``.
+        label_type: the type to predict; None for the type with labels.
+        directed: False to send messages in both directions of every relation.
+
+    Raises:
+        GraphError: a type has no number of nodes, a relation has no ``edge_index``, or the type to
+            predict is unknown.
+    """
+    nodes: dict[str, AttributedGraph] = {}
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    for kind in data.node_types:
+        store = data[kind]
+        columns = {name: store[name] for name in ("x", "y", *MASKS) if name in store}
+        part = Data(edge_index=none, num_nodes=store.num_nodes, **columns)
+        try:
+            nodes[kind] = replace(from_data(part, directed=directed), notes=())
+        except GraphError as error:
+            raise GraphError(f"type {kind!r}: {error}") from None
+    columns_by_type = {kind: [*one.table.columns, *one.unreadable] for kind, one in nodes.items()}
+    target = choose_target(columns_by_type, label, label_type)
+    edges = {}
+    for relation in by_relation({key: key for key in data.edge_types}, list(nodes)):
+        store = data[tuple(relation)]
+        if store.get("edge_index") is None:
+            raise GraphError(f"relation {relation} must have an edge_index")
+        pairs = store.edge_index.cpu().long()
+        for end, kind in enumerate((relation.source, relation.destination)):
+            if pairs.shape[1] and not 0 <= int(pairs[end].min()) <= int(pairs[end].max()) < len(
+                nodes[kind]
+            ):
+                raise GraphError(
+                    f"relation {relation} must connect nodes 0 to {len(nodes[kind]) - 1} of type "
+                    f"{kind!r}; got {int(pairs[end].min())} to {int(pairs[end].max())}"
+                )
+        columns = _edge_tensors(store, pairs)
+        edges[relation] = edges_between(pairs, None if columns is None else columns.table)
+    # The labels and the masks of types that are not predicted are no features.
+    others = {
+        kind: replace(one, table=pd.DataFrame(index=range(len(one))), unreadable={})
+        for kind, one in nodes.items()
+        if kind != target
+    }
+    notes = [f"Nodes of type {target} are predicted."]
+    return typed_network_graph(nodes[target], target, others, edges, notes)
+
+
+def _edge_tensors(data: Any, edge_index: Tensor) -> EdgeTable | None:
+    """Return the edge columns of a ``Data`` object, or of a relation of ``HeteroData``; None if
+    there are none.
+    """
     edges, columns = edge_index.shape[1], {}
     for name in EDGE_TENSORS:
         value = data.get(name)

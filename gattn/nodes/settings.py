@@ -18,6 +18,7 @@ from gattn.training.settings import Seed, Settings, SettingsError, Threads, docu
 
 __all__ = [
     "PRESETS",
+    "TYPED_MODELS",
     "NetworkSettings",
     "NodeModel",
     "NodeParameters",
@@ -27,8 +28,11 @@ __all__ = [
 ]
 
 NodeTask = Literal["regression", "classification"]
-NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "gps"]
+NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "gps", "hgt"]
 Preset = Literal["cora", "citeseer", "pubmed"]
+
+TYPED_MODELS = ("stacked", "hgt")
+"""Models of networks with several tables of nodes."""
 
 
 @document
@@ -57,8 +61,9 @@ class NetworkSettings(Settings):
         Meta(
             description="Model to train. gat, gatv2 and transformer are graph neural networks "
             "that attend along edges. gps also attends between all pairs of nodes, so its "
-            "time grows with the square of the number of nodes. stacked combines gat with "
-            "linear models, label propagation, boosted trees and perceptrons."
+            "time grows with the square of the number of nodes. hgt attends along the relations "
+            "between several tables of nodes. stacked combines gat, or hgt for several tables, "
+            "with linear models, label propagation, boosted trees and perceptrons."
         ),
     ] = "stacked"
     epochs: Annotated[
@@ -187,6 +192,13 @@ class NodeParameters(NodeSettings):
         ),
     ] = field(default=None, kw_only=False)
     features: FeatureNames = field(default=None, kw_only=False)
+    label_type: Annotated[
+        str | None,
+        Meta(
+            description="Type of the nodes to predict, for a network with several tables of nodes.",
+            extra={"default": "the type with the attribute of labels"},
+        ),
+    ] = None
     names: NodeNamesParameter = False
     directed: Annotated[
         bool | None,

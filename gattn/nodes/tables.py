@@ -30,11 +30,14 @@ __all__ = [
     "DESTINATIONS",
     "SOURCES",
     "NamedEnds",
+    "check_header",
     "choose_ends",
     "counts_rows",
     "from_tables",
     "graph_of_ends",
     "may_count_rows",
+    "named_ends",
+    "named_nodes",
     "row_number_notes",
 ]
 
@@ -94,14 +97,30 @@ def from_tables(
         GraphError: the table of edges has fewer than two columns, its header is an edge, the name
             of a node is missing or occurs twice, or no edge joins two nodes of the table.
     """
-    ends, attributes, decisions = _ends(edges)
-    first, second = ends.columns
-    named = NamedEnds(
-        (first, second), _Ends.of(ends[first]), _Ends.of(ends[second]), attributes, tuple(decisions)
-    )
     return graph_of_ends(
-        named, nodes, directed=directed, lines=lines, node_lines=node_lines, notes=notes
+        named_ends(edges), nodes, directed=directed, lines=lines, node_lines=node_lines, notes=notes
     )
+
+
+def named_ends(edges: pd.DataFrame, ends: tuple[int, int] | None = None) -> NamedEnds:
+    """Return the names of the nodes in a table of edges.
+
+    Args:
+        edges: table with a row for each edge.
+        ends: positions of the columns of the sources and of the destinations; None to choose them
+            like :func:`from_tables`.
+
+    Raises:
+        GraphError: the table has fewer than two columns.
+    """
+    if ends is None:
+        columns, attributes, decisions = _ends(edges)
+    else:
+        rest = [place for place in range(edges.shape[1]) if place not in ends]
+        columns, attributes, decisions = edges.iloc[:, list(ends)], edges.iloc[:, rest], []
+    first, second = columns.columns
+    source, destination = (_Ends.of(columns.iloc[:, place]) for place in (0, 1))
+    return NamedEnds((first, second), source, destination, attributes, tuple(decisions))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,9 +247,9 @@ def graph_of_ends(
     if nodes is None:
         names, table = list(named), pd.DataFrame(index=range(len(named)))
     else:
-        names, table, decisions, unreadable = _named_nodes(nodes, named, node_lines)
+        names, table, decisions, unreadable = named_nodes(nodes, named, node_lines)
         notes += decisions
-    _check_header(first, second, names)
+    check_header(first, second, names)
     pairs, rows, left_out = edges.join(names, lines)
     if left_out:
         absent = "" if nodes is None else _absent(named, names)
@@ -334,7 +353,7 @@ def may_count_rows(name: Hashable) -> bool:
     return bool(UNNAMED.fullmatch(title)) or title.lower() in RESET
 
 
-def _check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
+def check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
     """Raise an error if the header of an edge table seems to be an edge."""
     usual = {*SOURCES, *DESTINATIONS} & {str(end).strip().lower() for end in (first, second)}
     if usual:
@@ -376,10 +395,16 @@ class _Names:
         return int(np.isin(ends.astype(str), self.values.to_numpy(str)).sum())
 
 
-def _named_nodes(
+def named_nodes(
     nodes: pd.DataFrame, ends: NDArray, lines: Sequence[int]
 ) -> tuple[list[Hashable], pd.DataFrame, list[str], dict[Hashable, str]]:
-    """Return the nodes' names, their attributes, notes, and the attributes that cannot be read."""
+    """Return the nodes' names, their attributes, notes, and the attributes that cannot be read.
+
+    Args:
+        nodes: table with a row for each node.
+        ends: different names of nodes in the edges.
+        lines: lines of the nodes in their file; empty without a file.
+    """
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()
     if not nodes.shape[1]:

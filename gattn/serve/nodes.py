@@ -24,6 +24,7 @@ from gattn.nodes.runs.predict import (
     read_graph,
 )
 from gattn.nodes.runs.splits import data_hash
+from gattn.nodes.typed.report import node_titles
 from gattn.serve.names import NodeNames
 from gattn.serve.values import json_value
 from gattn.training.model_io import RunError, read_json
@@ -63,6 +64,8 @@ class ServedNodes:
         graph: the graph that the model was trained on.
         columns: names of the columns of a prediction.
         rows: n rows of cells.
+        attended: names of the nodes that others attend to: the predicted nodes, and after them the
+            nodes of other types.
         attention: for each layer its edges [2, e] and weights [e], sorted by destination.
         notes: sentences about the graph.
     """
@@ -73,6 +76,7 @@ class ServedNodes:
     graph: AttributedGraph
     columns: list[str]
     rows: list[list[Any]]
+    attended: list[str]
     attention: list[tuple[np.ndarray, np.ndarray]]
     notes: tuple[str, ...] = ()
     _drawing: threading.Lock = field(default_factory=threading.Lock)
@@ -97,8 +101,8 @@ class ServedNodes:
         order = sorted(weights, key=lambda source: (-sum(weights[source]), source))
         neighbours = [
             {
-                "name": str(self.graph.names[source]),
-                "predicted": self.rows[source][0],
+                "name": self.attended[source],
+                "predicted": self._predicted(source),
                 "weights": weights[source],
             }
             for source in order[:SHOWN]
@@ -124,15 +128,23 @@ class ServedNodes:
         edges = np.array([[position[s] for s in sources], [0] * len(sources)], np.int64)
         strength = np.array([weight for source, weight in pairs if source != place])
         strength = strength / max(strength.max(initial=0.0), 1e-12)
-        predicted = [self.rows[node][0] for node in nodes]
-        is_class = isinstance(self.estimator, NodeClassifier)
-        colour = [str(value) for value in predicted] if is_class else predicted
+        predicted = [self._predicted(node) for node in nodes]
+        colour: list[Any] = predicted
+        if isinstance(self.estimator, NodeClassifier):
+            colour = ["other type" if value is None else str(value) for value in predicted]
+        elif None in predicted:
+            # A node of another type has no number, so it gets the colour of the attending node.
+            colour = [predicted[0] if value is None else value for value in predicted]
         with self._drawing:
             return draw_network(
                 edges.reshape(2, -1), strength, colour,
-                labels=[str(self.graph.names[node]) for node in nodes],
+                labels=[self.attended[node] for node in nodes],
                 title=f"{name} attends to", dark=dark,
             )  # fmt: skip
+
+    def _predicted(self, node: int) -> Any:
+        """Return the predicted class or number of a node; None for a node of another type."""
+        return self.rows[node][0] if node < len(self.rows) else None
 
     def _edges_into(self, place: int, layer: int) -> Iterator[tuple[int, float]]:
         """Yield the sources of a node's incoming edges, with their weights."""
@@ -157,23 +169,28 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     """
     estimator = load_estimator(folder).set_params(threads=threads)
     settings = read_toml(NodeRunSettings, folder / "config.toml")
-    check_data(folder, settings.data, settings.nodes)
+    check_data(folder, settings.data, *settings.tables)
     notes: list[str] = []
     graph = read_graph(estimator, settings.data, settings.reading, notes.append)
     predicted = estimator.predictor_.predict(graph)
     rows = [list(map(json_value, row)) for row in prediction_cells(estimator, predicted, coverage)]
     attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
     columns = prediction_columns(estimator)
-    return ServedNodes(name, folder, estimator, graph, columns, rows, attention, tuple(notes))
+    attended = [str(one) for one in graph.names]
+    if graph.network is not None:
+        attended = node_titles(graph)[0]
+    return ServedNodes(
+        name, folder, estimator, graph, columns, rows, attended, attention, tuple(notes)
+    )
 
 
-def check_data(folder: Path, data: str, nodes: str) -> None:
+def check_data(folder: Path, data: str, *tables: str) -> None:
     """Raise an error if the graph files of a run differ from those used in training.
 
     Args:
         folder: the folder of the run.
         data: the graph of its settings.
-        nodes: the table of nodes of its settings, or "".
+        *tables: the tables of its settings; an empty text stands for no file.
 
     Raises:
         RunError: a file has changed since the model was trained.
@@ -181,14 +198,16 @@ def check_data(folder: Path, data: str, nodes: str) -> None:
     """
     splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
     try:
-        digest = data_hash(data, nodes)
+        digest = data_hash(data, *tables)
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"{folder} was trained on {error.filename}, which does not exist: move it back, or "
             "start the server in the folder in which the model was trained"
         ) from None
     if digest != splits["sha256"]:
-        raise RunError(f"{data} has changed since {folder} was trained: train it again")
+        raise RunError(
+            f"{data or 'a table'} has changed since {folder} was trained: train it again"
+        )
 
 
 def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ observed frequencies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,12 @@ from torch import Tensor
 
 from gattn.training.conformal import IntervalCalibrator
 
-__all__ = ["Reliability", "interval_reliability", "probability_reliability"]
+__all__ = [
+    "Reliability", "coverage_reliability", "interval_reliability", "probability_reliability",
+]  # fmt: skip
+
+COVERAGES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+"""Coverages at which intervals are compared by default."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ def interval_reliability(
     std: Tensor,
     calibrator: IntervalCalibrator,
     *,
-    coverages: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95),
+    coverages: Sequence[float] = COVERAGES,
 ) -> Reliability:
     """Compare the requested coverages of prediction intervals with the observed coverages.
 
@@ -128,13 +133,27 @@ def interval_reliability(
         >>> round(result.observed[0], 1)
         0.5
     """
+    return coverage_reliability(
+        y, lambda coverage: calibrator.interval(mean, std, coverage=coverage), coverages=coverages
+    )
+
+
+def coverage_reliability(
+    y: Tensor,
+    interval: Callable[[float], tuple[Tensor, Tensor]],
+    *,
+    coverages: Sequence[float] = COVERAGES,
+) -> Reliability:
+    """Compare requested and observed coverages, as :func:`interval_reliability`, for any function
+    that returns the lower and the upper ends [k, t] of the intervals for a coverage.
+    """
     labelled = ~y.isnan()
     total = int(labelled.sum())
     if not total:
         return Reliability((), (), ())
     observed: list[float] = []
     for coverage in coverages:
-        low, high = calibrator.interval(mean, std, coverage=coverage)
+        low, high = interval(coverage)
         inside = ((low <= y) & (y <= high))[labelled]
         observed.append(inside.double().mean().item())
     return Reliability(tuple(coverages), tuple(observed), (total,) * len(coverages))

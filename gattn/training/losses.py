@@ -17,7 +17,10 @@ __all__ = [
     "check_finite",
     "class_weights",
     "cross_entropy",
+    "huber_error",
     "multiclass_cross_entropy",
+    "quantile_error",
+    "regression_loss",
     "squared_error",
     "weighted",
 ]
@@ -52,6 +55,70 @@ def squared_error(output: Tensor, target: Tensor) -> Tensor:
 def absolute_error(output: Tensor, target: Tensor) -> Tensor:
     """Compute |output - target|, for regression: [g, t]."""
     return F.l1_loss(output, target, reduction="none")
+
+
+def huber_error(output: Tensor, target: Tensor) -> Tensor:
+    r"""Compute the Huber loss of the error :math:`e` = output - target, for regression.
+
+    .. math:: L = e^2 \text{ if } |e| \le 1, \qquad 2 |e| - 1 \text{ otherwise}
+
+    Args:
+        output: [g, t], in standard deviations of the target.
+        target: [g, t].
+
+    Returns:
+        [g, t].
+
+    Reference:
+        Huber, "Robust Estimation of a Location Parameter" (Annals of Mathematical Statistics 1964).
+
+    Example:
+        >>> huber_error(torch.tensor([[0.5, 3.0]]), torch.zeros(1, 2))
+        tensor([[0.2500, 5.0000]])
+    """
+    return 2 * F.huber_loss(output, target, reduction="none")
+
+
+def quantile_error(levels: Sequence[float]) -> Loss:
+    r"""Return a function that computes the quantile loss (pinball loss), for regression.
+
+    .. math::
+        L = \frac{1}{q} \sum_{j=1}^{q} \max\bigl(\tau_j (y - z_j),\, (\tau_j - 1)(y - z_j)\bigr)
+
+    The expected loss is smallest if :math:`z_j` is the quantile of y at the level :math:`\tau_j`.
+
+    Args:
+        levels: the q levels :math:`\tau`, in (0, 1).
+
+    Returns:
+        A function of outputs z [..., t q], the quantiles of the first target first, and of targets
+        y [..., t], with element-wise results [..., t].
+
+    Reference:
+        Koenker and Bassett, "Regression Quantiles" (Econometrica 1978).
+
+    Example:
+        >>> loss = quantile_error([0.1, 0.5])
+        >>> loss(torch.tensor([[0.0, 1.0]]), torch.tensor([[2.0]]))
+        tensor([[0.3500]])
+    """
+    share = torch.tensor(tuple(levels))
+
+    def of_quantiles(output: Tensor, target: Tensor) -> Tensor:
+        tau = share.to(output)
+        difference = target[..., None] - output.unflatten(-1, (-1, len(tau)))
+        return torch.maximum(tau * difference, (tau - 1) * difference).mean(-1)
+
+    return of_quantiles
+
+
+def regression_loss(name: str) -> Loss:
+    """Return the loss of an error: of ``"mae"``, ``"huber"`` or ``"mse"``, also after
+    ``"bounded-"``.
+    """
+    losses = {"mae": absolute_error, "huber": huber_error, "mse": squared_error}
+    loss = losses[name.removeprefix("bounded-")]
+    return bounded(loss) if name.startswith("bounded-") else loss
 
 
 def bounded(loss: Loss) -> Loss:

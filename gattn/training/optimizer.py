@@ -9,13 +9,13 @@ import torch's compiler when they are created, which takes as long as a short tr
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["AdamW", "OneCycle", "flatten"]
+__all__ = ["AdamW", "OneCycle", "Rate", "flatten"]
 
 SLOW = 0.999
 """Decay rate of AdamW's running mean of squared gradients (beta 2)."""
@@ -95,6 +95,27 @@ class OneCycle(NamedTuple):
         return _between(self.peak, first / LAST, share), _between(LOW, HIGH, share)
 
 
+class Rate(NamedTuple):
+    """Learning rate of some parameters, relative to that of the schedule.
+
+    Attributes:
+        factor: factor of the schedule's learning rate.
+        start: fraction of the steps in which these parameters do not change, at the beginning.
+
+    Example:
+        >>> rate = Rate(0.5, start=0.1)
+        >>> rate.at(9, steps=100), rate.at(10, steps=100)
+        (0.0, 0.5)
+    """
+
+    factor: float = 1.0
+    start: float = 0.0
+
+    def at(self, step: int, steps: int) -> float:
+        """Return the factor in a step; steps are counted from 0."""
+        return self.factor if step >= self.start * steps else 0.0
+
+
 def _between(start: float, end: float, share: float) -> float:
     """Interpolate between ``start`` and ``end`` along a cosine, for a fraction between 0 and 1."""
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
@@ -121,6 +142,8 @@ class AdamW:
         cycle: the learning rates.
         weight_decay: the decay λ.
         decay: the decay d of the mean.
+        rates: learning rates of the parameters whose names begin with a key, relative to the cycle.
+            The longest key counts. Other parameters have the learning rate of the cycle.
 
     Reference:
         Loshchilov and Hutter, "Decoupled weight decay regularization" (ICLR 2019).
@@ -128,18 +151,30 @@ class AdamW:
 
     def __init__(
         self, network: nn.Module, average: nn.Module, cycle: OneCycle, *, weight_decay: float,
-        decay: float,
+        decay: float, rates: Mapping[str, Rate] | None = None,
     ) -> None:  # fmt: skip
         self.cycle, self.weight_decay, self.decay = cycle, weight_decay, decay
-        pairs = list(zip(network.parameters(), average.parameters(), strict=True))
-        trained = [pair for pair in pairs if pair[0].requires_grad]
-        self.parameters = [parameter for parameter, _ in trained]
-        self.weights = flatten(self.parameters)
-        self.averages = flatten(copied for _, copied in trained)
+        pairs = zip(network.named_parameters(), average.parameters(), strict=True)
+        groups: dict[Rate, list[tuple[Tensor, Tensor]]] = {}
+        for (name, parameter), copied in pairs:
+            if parameter.requires_grad:
+                groups.setdefault(_rate_of(name, rates or {}), []).append((parameter, copied))
+        self.rates: list[Rate] = []
+        self.parameters: list[Tensor] = []
+        self.weights: list[Tensor] = []
+        self.averages: list[Tensor] = []
+        self.gradients: list[Tensor] = []
+        for rate, trained in groups.items():
+            parameters = [parameter for parameter, _ in trained]
+            for parameter in parameters:
+                parameter.grad = torch.zeros_like(parameter)
+            vectors = flatten(parameters)
+            self.rates += [rate] * len(vectors)
+            self.parameters += parameters
+            self.weights += vectors
+            self.averages += flatten(copied for _, copied in trained)
+            self.gradients += flatten(p.grad for p in parameters if p.grad is not None)
         self.buffers = list(zip(average.buffers(), network.buffers()))
-        for parameter in self.parameters:
-            parameter.grad = torch.zeros_like(parameter)
-        self.gradients = flatten(p.grad for p in self.parameters if p.grad is not None)
         self.means, self.squares = ([torch.zeros_like(w) for w in self.weights] for _ in range(2))
         for weight, gradient in zip(self.weights, self.gradients):
             weight.grad = gradient
@@ -176,14 +211,19 @@ class AdamW:
         """Update the weights by one AdamW step."""
         rate, momentum = self.cycle.at(self.updates)
         self.steps += 1
-        # This is the operation that torch.optim.AdamW(fused=True) calls; the optimizer itself is
-        # not created.
-        torch._fused_adamw_(
-            self.weights, self.gradients, self.means, self.squares, [],
-            [torch.tensor(float(self.steps), device=weight.device) for weight in self.weights],
-            lr=rate, beta1=momentum, beta2=SLOW, weight_decay=self.weight_decay, eps=EPSILON,
-            amsgrad=False, maximize=False,
-        )  # fmt: skip
+        for relative in dict.fromkeys(self.rates):
+            weights, gradients, means, squares = (
+                [vector for vector, its in zip(vectors, self.rates) if its == relative]
+                for vectors in (self.weights, self.gradients, self.means, self.squares)
+            )
+            # This is the operation that torch.optim.AdamW(fused=True) calls; the optimizer itself
+            # is not created.
+            torch._fused_adamw_(
+                weights, gradients, means, squares, [],
+                [torch.tensor(float(self.steps), device=weight.device) for weight in weights],
+                lr=rate * relative.at(self.updates, self.cycle.steps), beta1=momentum, beta2=SLOW,
+                weight_decay=self.weight_decay, eps=EPSILON, amsgrad=False, maximize=False,
+            )  # fmt: skip
 
     @torch.no_grad()
     def update_average(self) -> None:
@@ -213,3 +253,9 @@ class AdamW:
         for name in ("means", "squares"):
             for vector, saved in zip(getattr(self, name), state[name], strict=True):
                 vector.copy_(saved)
+
+
+def _rate_of(name: str, rates: Mapping[str, Rate]) -> Rate:
+    """Return the learning rate of the parameter with this name."""
+    fitting = [prefix for prefix in rates if name.startswith(prefix)]
+    return rates[max(fitting, key=len)] if fitting else Rate()

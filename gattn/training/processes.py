@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
     from joblib.externals.loky import ProcessPoolExecutor
 
-__all__ = ["in_order", "is_first_process", "prepare_process", "processor_count"]
+__all__ = [
+    "ONE_THREAD",
+    "deferred_signals",
+    "end_with_parent",
+    "in_order",
+    "is_first_process",
+    "prepare_process",
+    "processor_count",
+]
 
 Key = TypeVar("Key")
 Task = TypeVar("Task")
@@ -104,7 +112,7 @@ def in_order(
     initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters, **ONE_THREAD}
     # Creating the pool may start an additional process, loky's resource tracker, which the locks of
     # the pool need.
-    with _deferred_signals():
+    with deferred_signals():
         pool = ProcessPoolExecutor(others, initializer=_prepare, initargs=initargs, env=env)
         _OPEN[pool] = frozenset(multiprocessing.active_children())
     waiting: deque[tuple[Key, Future[Result]]] = deque()
@@ -113,7 +121,7 @@ def in_order(
             room = WINDOW * workers - len(waiting)
             idle = ahead * others - sum(not future.done() for _, future in waiting)
             for key, task in islice(tasks, max(min(idle, room), 0)):
-                with _deferred_signals():
+                with deferred_signals():
                     waiting.append((key, pool.submit(_do, task)))
                 room -= 1
                 _stop_at_exit()
@@ -139,7 +147,7 @@ def in_order(
 
 
 @contextmanager
-def _deferred_signals() -> Iterator[None]:
+def deferred_signals() -> Iterator[None]:
     """Delay SIGINT and SIGTERM until the end of a ``with`` block that starts child processes.
 
     A child process that is interrupted while it starts would print a traceback. Child processes
@@ -240,8 +248,19 @@ def prepare_process(parent: int) -> None:
     Args:
         parent: the identifier of the parent process.
     """
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with_parent(parent)
     use_one_thread()
+
+
+def end_with_parent(parent: int) -> None:
+    """Let this process exit as soon as its parent process does not exist any more.
+
+    The parent cannot end its child processes itself if it is killed by a signal.
+
+    Args:
+        parent: the identifier of the parent process.
+    """
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 
 def _prepare(work: Callable[[object], object], parent: int) -> None:
@@ -249,11 +268,8 @@ def _prepare(work: Callable[[object], object], parent: int) -> None:
     _WORK.append(work)
 
 
-def _end_with(parent: int) -> None:
-    """Exit from this process as soon as its parent process does not exist any more.
-
-    The parent cannot end its child processes itself if it is killed by a signal.
-    """
+def _watch(parent: int) -> None:
+    """Wait until the parent process does not exist any more, and exit from this process."""
     while os.getppid() == parent:
         time.sleep(PAUSE)
     os._exit(1)

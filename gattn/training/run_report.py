@@ -74,6 +74,8 @@ class Intervals:
         in_every_set: number of classes with too few validation rows for the coverage.
         promise: sentences on the rows to which the coverage applies.
         infinite: sentences on targets with infinite intervals.
+        quantiles: metrics of predicted quantiles
+            (:func:`gattn.molecules.quantiles.quantile_metrics`); empty if none are predicted.
     """
 
     coverage: float
@@ -86,6 +88,7 @@ class Intervals:
         "not for each single row or for rows of another kind."
     )
     infinite: tuple[str, ...] = ()
+    quantiles: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,6 +262,10 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
     }
     if intervals.constant_width is not None:
         values["width of intervals of equal width"] = intervals.constant_width
+    for name, value in intervals.quantiles.items():
+        level = name.removeprefix("below_")
+        label = "mean quantile loss" if level == name else f"share of values below quantile {level}"
+        values[label] = value
     return Section(title, text, (facts(values),), (calibration,))
 
 

@@ -13,6 +13,7 @@ from gattn.nodes import NodeClassifier
 from gattn.nodes.runs.config import NodeRunSettings, override
 from gattn.training.settings import read_toml
 from tests.cli.commands import run_command, runner
+from tests.nodes.typed_networks import typed_tables, write_tables
 from tests.pictures import leave_blank
 
 NETWORK = ["--epochs", 12, "--width", 8, "--heads", 2, "--learning-rate", 0.02, "--dropout", 0.2]
@@ -376,3 +377,65 @@ def test_trainings_side_by_side_are_those_one_after_the_other(folder, gattn, tmp
         options = ["--runs", 4, "--workers", workers, "--features", "size", *NETWORK]
         assert gattn("train", *tables, "--out", out, *options)[0] == 0
     assert (tmp_path / "1" / "runs.csv").read_text() == (tmp_path / "2" / "runs.csv").read_text()
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    """Options that read two tables of nodes, and the folder of a run on them."""
+    folder = tmp_path_factory.mktemp("typed")
+    tables = write_tables(folder, *typed_tables(papers=60, authors=25))
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        command = ["nodes", "train", *tables, "--label", "topic", "--out", folder / "run", *NETWORK]
+        assert run_command(patch, *command) == 0
+    return folder, tables
+
+
+def test_several_tables_of_nodes_are_trained_and_predicted(gattn, typed, tmp_path):
+    folder, tables = typed
+    config = read_toml(NodeRunSettings, folder / "run" / "config.toml")
+    assert config.data == ""
+    assert len(config.nodes) == len(config.edges) == 2
+    code, err = gattn("predict", folder / "run", *tables, "--out", tmp_path / "p.csv")
+    assert code == 0, err
+    assert [row["node"] for row in _rows(tmp_path / "p.csv")] == [f"n{i}" for i in range(60)]
+    assert gattn("predict", *tables, "--label", "topic", "--out", tmp_path / "once.csv")[0] == 0
+    assert gattn("embed", folder / "run", *tables, "--out", tmp_path / "e.npy")[0] == 0
+    assert len(np.load(tmp_path / "e.npy")) == 60
+    assert gattn("explain", folder / "run", "n3", *tables, "--out", tmp_path / "n3")[0] == 0
+    names = {
+        row["neighbour"].partition(":")[0] for row in _rows(tmp_path / "n3" / "neighbours.csv")
+    }
+    assert "authors-writes-papers" in names
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("train", "edges.csv"), "needs no graph; got 'edges.csv'"),
+        (("train", "--time", "year"), "time cannot be set"),
+        (("train", "--model", "gat"), "needs the model stacked or hgt; got 'gat'"),
+        (("predict", "RUN", "edges.csv"), "predict expects RUN, or only --nodes and --edges"),
+        (("explain", "RUN", "edges.csv", "n3"), "explain expects RUN NODE"),
+    ],
+)
+def test_options_that_contradict_several_tables_are_errors(
+    gattn, typed, tmp_path, command, message
+):
+    folder, tables = typed
+    arguments = [folder / "run" if one == "RUN" else one for one in command]
+    code, err = gattn(*arguments, *tables, "--out", tmp_path / "out.csv")
+    assert code != 0
+    assert message in err
+
+
+def test_a_model_of_several_tables_needs_them_to_predict(gattn, folder, typed, tmp_path):
+    run, tables = typed
+    edges, nodes = folder / "edges.csv", folder / "nodes.csv"
+    out = ["--out", tmp_path / "out.csv"]
+    code, err = gattn("predict", run / "run", edges, "--nodes", nodes, *out)
+    assert code != 0
+    assert "trained on several tables of nodes" in err
+    code, err = gattn("predict", folder / "classes", *tables, *out)
+    assert code != 0
+    assert "trained on one table of nodes: pass a graph instead of --edges" in err

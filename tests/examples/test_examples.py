@@ -63,6 +63,13 @@ def test_missing_links_are_ranked_better_than_at_random(run):
     assert "probability" in out
 
 
+def test_typed_nodes_are_predicted_from_another_type(run):
+    result, out, _ = run("typed_nodes", "--papers", 240, "--authors", 90, "--epochs", 15)
+    assert result["accuracy"]["model"] > result["accuracy"]["most frequent topic"] + 0.2
+    assert sum(result["attention"].values()) == pytest.approx(1, abs=1e-5)
+    assert "relation reviews" in out
+
+
 @pytest.fixture
 def cora(monkeypatch):
     """Put Cora's raw files where the examples look for them."""

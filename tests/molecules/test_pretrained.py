@@ -6,9 +6,20 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.molecules.bbb import card as card_of
-from gattn.molecules.pretrained import folder_of, names, resolve
+from benchmarks.molecules.pretrain import card as encoder_card
+from gattn.molecules import MoleculeRegressor
+from gattn.molecules.foundation import read_foundation
+from gattn.molecules.pretrained import (
+    encoder_folder,
+    encoder_names,
+    folder_of,
+    names,
+    resolve,
+)
+from gattn.molecules.settings import MoleculeSettings
 from tests.cli.commands import run_command
 from tests.cli.molecule_table import read_rows
 
@@ -28,7 +39,7 @@ def test_names_and_folders(tmp_path, monkeypatch):
 
 def test_the_files_are_small_and_contain_no_path_of_a_machine():
     files = list(folder_of("bbb").iterdir())
-    assert sum(file.stat().st_size for file in files) < 9e6
+    assert sum(file.stat().st_size for file in files) < 9.5e6
     card = json.loads((folder_of("bbb") / "model.json").read_text())
     assert card["data"]["name"] == "b3db_train.csv"
     texts = b"".join(file.read_bytes() for file in files if file.suffix == ".json")
@@ -41,9 +52,32 @@ def test_the_card_has_the_measured_figures():
     test, external = FIGURES["test"], FIGURES["external"]
     assert f"{test['roc_auc']:.3f} ± {test['standard_error']:.3f}" in card
     assert f"{external['roc_auc']:.2f} ± {external['standard_error']:.2f}" in card
-    assert test["roc_auc"] >= 0.9
-    assert 0.86 <= test["coverage"] <= 0.94
+    assert test["roc_auc"] >= 0.8  # no molecule has the scaffold of a training molecule
+    assert external["roc_auc"] >= 0.9
+    assert all(0.86 <= part["coverage"] <= 0.94 for part in (test, external))
     assert "## Unsuitable uses" in card
+
+
+def test_the_encoder_is_small_and_its_card_has_its_figures():
+    assert encoder_names() == ["encoder-128"]
+    folder = encoder_folder("encoder-128")
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 5e5
+    card = (folder / "card.md").read_text("utf-8")
+    assert card == (ROOT / "docs/guide/encoder.md").read_text("utf-8") == encoder_card(folder)
+    foundation = read_foundation("encoder-128")
+    foundation.check(MoleculeSettings())
+    assert all(value.isfinite().all() for value in foundation.tensors.values())
+
+
+def test_networks_start_from_the_encoder_of_this_name():
+    smiles = [f"{'C' * n}{end}" for n in range(1, 9) for end in ("O", "N", "Cl", "c1ccccc1")]
+    model = MoleculeRegressor(
+        model="attention", epochs=2, from_foundation="encoder-128", freeze_encoder=True
+    )
+    model.fit(smiles, [float(len(text)) for text in smiles])
+    (network,) = model.predictor_.networks
+    stored = read_foundation("encoder-128").tensors
+    assert torch.equal(network.atoms.weight, stored["atoms.weight"])
 
 
 def test_the_command_takes_the_name(tmp_path, monkeypatch):

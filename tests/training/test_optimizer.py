@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from gattn.training.optimizer import AdamW, OneCycle, flatten
+from gattn.training.optimizer import AdamW, OneCycle, Rate, flatten
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 0.1), (2, 0.1), (10, 0.1), (21, 0.3), (50, 0.9)])
@@ -112,3 +112,30 @@ def test_clipping_has_the_same_bits_for_any_number_of_threads() -> None:
     assert torch.equal(clipped[0], clipped[1])
     assert torch.equal(clipped[0], clipped[2])
     torch.testing.assert_close(clipped[0].norm(), torch.tensor(1.0))
+
+
+def test_rates_are_those_of_torch_parameter_groups() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+    bare, ours, average = (copy.deepcopy(network) for _ in range(3))
+    rates = {"": Rate(0.1, start=0.25), "2.": Rate(), "2.bias": Rate(0.5)}
+    cycle = OneCycle(0.1, 12, 0.25)
+    optimizer = AdamW(ours, average, cycle, weight_decay=0.01, decay=0.6, rates=rates)
+    groups = [([*bare[0].parameters()], rates[""]), ([bare[2].weight], Rate()),
+              ([bare[2].bias], rates["2.bias"])]  # fmt: skip
+    expected = torch.optim.AdamW([{"params": some} for some, _ in groups], weight_decay=0.01)
+    for step in range(12):
+        rate, momentum = cycle.at(step)
+        for group, (_, relative) in zip(expected.param_groups, groups):
+            group["lr"] = rate * relative.factor * (step >= 12 * relative.start)
+            group["betas"] = momentum, 0.999
+        x = torch.randn(7, 3, dtype=torch.float64)
+        for module, steps in ((bare, expected), (ours, optimizer)):
+            steps.zero_grad()
+            module(x).square().mean().backward()
+            steps.step()
+        optimizer.update_average()
+        unchanged = torch.equal(ours[0].weight, network[0].weight)
+        assert unchanged == (step < 3)
+    for one, other in zip(ours.parameters(), bare.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)

@@ -19,6 +19,7 @@ UNSUPPORTED = (
     "target_transform",
     "class_weight",
     "auxiliary_weight",
+    "from_foundation",
 )
 """Settings of molecule models that models of atoms and bonds do not support."""
 MODELS = ("stacked", "attention")
@@ -34,6 +35,10 @@ def check_atom_settings(settings: MoleculeSettings, targets: int) -> None:
     for name in UNSUPPORTED:
         if getattr(settings, name) != defaults[name]:
             raise SettingsError(f"{name} is not available for targets of atoms and bonds")
+    if settings.quantile_levels:
+        raise SettingsError(
+            "loss_function quantile is not available for targets of atoms and bonds"
+        )
     if settings.model not in MODELS:
         raise SettingsError(
             f"targets of atoms and bonds need the model {' or '.join(MODELS)}; got {settings.model}"

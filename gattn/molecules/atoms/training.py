@@ -15,13 +15,7 @@ from gattn.molecules.inputs import MoleculeInputs
 from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.members import AVERAGE, CLIP, WARMUP, MoleculeBatches, batch_elements
 from gattn.molecules.settings import MoleculeSettings, Task
-from gattn.training.losses import (
-    absolute_error,
-    bounded,
-    cross_entropy,
-    squared_error,
-    weighted,
-)
+from gattn.training.losses import cross_entropy, regression_loss, weighted
 from gattn.training.settings import TrainingSettings
 from gattn.training.threads import limited_threads
 from gattn.training.types import History, LoopSettings, Loss
@@ -161,9 +155,7 @@ class AtomTraining:
 
     def _loss(self) -> Loss:
         if self.task == "regression":
-            name = self.settings.loss_function
-            loss = absolute_error if name.endswith("mae") else squared_error
-            return weighted(bounded(loss) if self.settings.bounded else loss)
+            return weighted(regression_loss(self.settings.loss_function))
         return weighted(cross_entropy() if self.task == "classification" else _several_classes)
 
 

@@ -118,6 +118,11 @@ def _check(run: str | Path, model: MoleculeModel) -> None:
             f"{run} cannot be exported, because its model reads reactions: an exported model reads "
             "molecules"
         )
+    if model.predictor_.levels:
+        raise ExportError(
+            f"{run} cannot be exported, because its loss function is quantile: train a model with "
+            "another loss function"
+        )
     parts = model.predictor_.weights
     if others := [name for name in parts if name not in EXPORTED_PARTS]:
         raise ExportError(

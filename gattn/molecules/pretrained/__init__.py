@@ -1,4 +1,5 @@
-"""Trained models that are distributed with gattn, such as ``bbb`` for the blood-brain barrier.
+"""Trained models that are distributed with gattn, such as ``bbb`` for the blood-brain barrier, and
+pretrained encoders.
 
 A model is a folder with the two files of a trained model (``model.json`` and
 ``weights.safetensors``) and ``card.md``, which states its data, its measured errors and its limits.
@@ -8,11 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["FILES", "folder_of", "names", "resolve"]
+__all__ = ["FILES", "encoder_folder", "encoder_names", "folder_of", "names", "resolve"]
 
 FILES = ("model.json", "weights.safetensors")
 """Names of the files of a trained model."""
 ROOT = Path(__file__).parent
+ENCODERS = ROOT / "encoders"
 
 
 def names() -> list[str]:
@@ -23,6 +25,16 @@ def names() -> list[str]:
 def folder_of(name: str) -> Path:
     """Return the folder of the model with this name; the folder may not exist."""
     return ROOT / name
+
+
+def encoder_names() -> list[str]:
+    """Return the sorted names of the pretrained encoders that are distributed with gattn."""
+    return sorted(path.parent.name for path in ENCODERS.glob(f"*/{FILES[0]}"))
+
+
+def encoder_folder(name: str) -> Path:
+    """Return the folder of the encoder with this name; the folder may not exist."""
+    return ENCODERS / name
 
 
 def resolve(run: Path) -> Path:

@@ -10,6 +10,7 @@ from torch import Tensor
 from gattn.molecules.arrays import is_missing
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.molecules.prediction import Prediction
+from gattn.molecules.quantiles import level_name
 from gattn.pipeline.text import with_precision
 
 if TYPE_CHECKING:
@@ -34,13 +35,14 @@ def prediction_columns(estimator: MoleculeModel) -> list[str]:
 
     Returns:
         The names, which begin with the name of the target if there are several targets. For
-        numbers: ``prediction``, ``std``, ``lower`` and ``upper``; for two classes: ``prediction``,
-        ``probability`` of class 1 (``probability_NAME`` if the second class is called NAME),
-        ``std`` of the probability, and ``set``, the classes that cannot be excluded. For several
-        classes there is a column ``probability_NAME`` for each class, and ``std`` is that of the
-        predicted class's probability. The last column is ``similarity``, the Tanimoto similarity on
-        Morgan bits to the most similar molecule of the training and validation parts. In
-        :attr:`MoleculePredictor.validation`, it is the similarity to the training part alone.
+        numbers: ``prediction``, ``std``, ``lower`` and ``upper``, and for the loss function
+        quantile a column for each level, such as ``quantile_0.05``; for two classes:
+        ``prediction``, ``probability`` of class 1 (``probability_NAME`` if the second class is
+        called NAME), ``std`` of the probability, and ``set``, the classes that cannot be excluded.
+        For several classes there is a column ``probability_NAME`` for each class, and ``std`` is
+        that of the predicted class's probability. The last column is ``similarity``, the Tanimoto
+        similarity on Morgan bits to the most similar molecule of the training and validation parts.
+        In :attr:`MoleculePredictor.validation`, it is the similarity to the training part alone.
     """
     names = target_columns(estimator)
     if len(names) == 1:
@@ -62,9 +64,11 @@ def prediction_cells(
     """
     mean, std, columns = predicted.mean, predicted.std, []
     if isinstance(estimator, RegressionModel):
-        ends = estimator.calibrator_.interval(mean, std, coverage=coverage)
+        shown = (mean, std, *estimator.intervals(predicted, coverage))
+        if predicted.quantiles is not None:
+            shown += predicted.quantiles.unbind(2)
         for i in range(mean.shape[1]):
-            columns += [_precise(values[:, i], std[:, i]) for values in (mean, std, *ends)]
+            columns += [_precise(values[:, i], std[:, i]) for values in shown]
     elif isinstance(estimator, ClassificationModel):
         sets = estimator.sets_of(mean, coverage)
         spreads = std.split(list(estimator.class_counts) or 1, 1)
@@ -115,7 +119,8 @@ def prediction_table(
 
 def _names(estimator: MoleculeModel, target: int) -> Sequence[str]:
     if not isinstance(estimator, ClassificationModel):
-        return ("prediction", "std", "lower", "upper")
+        levels = estimator.quantile_levels if isinstance(estimator, RegressionModel) else ()
+        return ("prediction", "std", "lower", "upper", *map(level_name, levels))
     if estimator.class_counts:
         names = estimator.classes_by_target[target].tolist()
         return ("prediction", *(f"probability_{name}" for name in names), "std", "set")

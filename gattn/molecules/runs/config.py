@@ -189,6 +189,16 @@ class RunSettings(NumberSettings):
             "for prediction must contain the same columns."
         ),
     ] = ()
+    descriptors_path: Annotated[
+        str,
+        Meta(
+            description="NumPy file (.npz or .npy) of an array with a row of numbers for each row "
+            "of DATA, in the same order, which the model reads in addition to the SMILES. With "
+            "several files, the rows of all files follow one another. Use it for descriptors that "
+            "another program computed. A prediction needs such a file with the same columns.",
+            extra={"default": "none"},
+        ),
+    ] = ""
     weight_column: Annotated[
         str,
         Meta(
@@ -316,6 +326,7 @@ class RunSettings(NumberSettings):
             "--atom-target": self.atom_target,
             "--bond-target": self.bond_target,
             "--descriptors-columns": self.descriptors_columns,
+            "--descriptors-path": self.descriptors_path,
             "--weight-column": self.weight_column,
             "--time": self.time,
             "--test": self.test,
@@ -349,6 +360,7 @@ class RunSettings(NumberSettings):
         changed = {
             "several --smiles": len(self.smiles_columns) > 1,
             "--descriptors-columns": bool(self.descriptors_columns),
+            "--descriptors-path": bool(self.descriptors_path),
             "--tune": bool(self.tune),
             "--decimal": self.decimal != ".",
             "--thousands": bool(self.thousands),
@@ -386,6 +398,11 @@ class RunSettings(NumberSettings):
 
     def _check_search(self) -> None:
         """Check that the initial value of each searched setting is within its search range."""
+        if self.model.from_foundation:
+            raise SettingsError(
+                "tune searches width and layers, which are fixed by from_foundation; leave out one "
+                "of them"
+            )
         for name, values in SEARCH.items():
             value = getattr(self.model, name)
             if name == "width" and value not in values:

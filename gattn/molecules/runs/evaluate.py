@@ -11,6 +11,7 @@ import torch
 from gattn.data.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
 from gattn.molecules.loading import (
+    descriptor_source,
     load_estimator,
     one_column,
     predicts_atoms,
@@ -50,6 +51,7 @@ def evaluate_table(
     coverage: float = 0.9,
     workers: int = 2,
     threads: int = 0,
+    descriptors_path: str = "",
     log: Log = no_log,
 ) -> dict[str, Any]:
     """Measure a model on the labelled molecules in a CSV file. Molecules that were used for
@@ -75,6 +77,8 @@ def evaluate_table(
         coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
+        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
+            with such a file.
         log: called with each line that the user should read.
 
     Returns:
@@ -94,6 +98,8 @@ def evaluate_table(
 
         if numbers:
             raise ValueError(f"{', '.join(numbers)} cannot be used with a model of atoms and bonds")
+        if descriptors_path:
+            raise ValueError("a model of atoms and bonds reads no descriptors_path")
         return evaluate_lists(
             run, path, out, smiles=one_column(smiles), targets=targets, encoding=encoding,
             skip_bad=skip_bad, coverage=coverage, workers=workers, threads=threads, log=log,
@@ -108,10 +114,11 @@ def evaluate_table(
         raise ValueError(
             f"targets must list a column for each target of the model ({names}); got {len(targets)}"
         )
+    plain, _ = descriptor_source(estimator.descriptors_columns_, descriptors_path)
     source = read_source(
         str(path), columns, targets or estimator.targets_, estimator.task,
         encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,
-        descriptors=estimator.descriptors_columns_,
+        descriptors=plain, descriptors_path=descriptors_path,
     )  # fmt: skip
     molecules = estimator.labelled(source.rows, source.labels.y)
     new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)

@@ -39,6 +39,7 @@ def explain_table(
     threads: int = 0,
     pictures: int = PICTURES,
     neighbors: int = 0,
+    descriptors_path: str = "",
     log: Log = no_log,
 ) -> Counts:
     """Compute the atom weights of every molecule in a CSV file.
@@ -62,6 +63,8 @@ def explain_table(
         neighbors: number of nearest measured molecules to draw for each molecule, beside the
             contribution of its atoms to the similarity with the nearest one, as
             ``row<row>-neighbors``; ``neighbors.csv`` lists them. 0 draws none.
+        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
+            with such a file.
         log: called with each line that the user should read.
 
     Returns:
@@ -76,8 +79,9 @@ def explain_table(
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
     estimator, table, names, descriptors = open_run(
-        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads
-    )
+        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
+        descriptors_path=descriptors_path,
+    )  # fmt: skip
     if estimator.reaction:
         raise ValueError("explain needs a model of molecules; this model reads reactions")
     target_index = estimator.place_of(target)

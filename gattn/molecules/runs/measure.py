@@ -12,6 +12,7 @@ from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.baselines import BASELINE_ROWS, baseline_predictions
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.molecules.prediction import Prediction
+from gattn.molecules.quantiles import quantile_metrics
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.settings import MoleculeSettings
 from gattn.pipeline.measure import interval_metrics, measure, set_metrics
@@ -247,12 +248,14 @@ def measure_intervals(
 
     Returns:
         The result of :func:`gattn.pipeline.measure.interval_metrics`, or of ``set_metrics`` for
-        classes.
+        classes. If the model predicts quantiles, also that of
+        :func:`gattn.molecules.quantiles.quantile_metrics`.
     """
     if isinstance(estimator, RegressionModel):
-        mean, std = predicted.mean, predicted.std
-        ends = estimator.calibrator_.interval(mean, std, coverage=coverage)
-        return interval_metrics(y, *ends, coverage)
+        measured = interval_metrics(y, *estimator.intervals(predicted, coverage), coverage)
+        if predicted.quantiles is not None:
+            measured |= quantile_metrics(y, predicted.quantiles, estimator.quantile_levels)
+        return measured
     if isinstance(estimator, ClassificationModel):
         sets = label_sets(estimator, predicted, coverage)
         always = estimator.calibrator_.in_every_set(coverage)

@@ -58,6 +58,7 @@ def predict_table(
     workers: int = 2,
     threads: int = 0,
     neighbors: int = 0,
+    descriptors_path: str = "",
     on_progress: Callable[[int], None] = lambda rows: None,
 ) -> Counts:
     """Predict every row of a CSV file of molecules, and write a prediction table.
@@ -85,6 +86,8 @@ def predict_table(
             similarities and measured values, and whether the prediction is inside the
             applicability domain (:class:`gattn.molecules.runs.neighbors.MeasuredMolecules`). They
             are read from the table of the training, which must not have changed.
+        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
+            with such a file.
         on_progress: called with the number of rows in each piece that was written.
 
     Returns:
@@ -104,6 +107,8 @@ def predict_table(
         column = one_column(smiles)
         if neighbors:
             raise ValueError("neighbors are not available for a model of atoms and bonds")
+        if descriptors_path:
+            raise ValueError("a model of atoms and bonds reads no descriptors_path")
         counts = predict_lists(
             run, path, out, smiles=column, encoding=encoding, coverage=coverage, workers=workers,
             threads=threads, on_progress=on_progress,
@@ -111,7 +116,7 @@ def predict_table(
         return Counts(*counts)
     model, table, names, descriptors = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
-        on_bad_bytes="surrogateescape",
+        on_bad_bytes="surrogateescape", descriptors_path=descriptors_path,
     )  # fmt: skip
     measured = read_measured(run, model, neighbors) if neighbors else None
     columns = output_columns(model)

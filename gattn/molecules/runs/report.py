@@ -23,7 +23,7 @@ from gattn.pipeline.report import report_facts
 from gattn.training import plots
 from gattn.training.calibration import (
     Reliability,
-    interval_reliability,
+    coverage_reliability,
     probability_reliability,
 )
 from gattn.training.plots.style import number
@@ -224,8 +224,7 @@ def reliability(
 ) -> Reliability:
     """Measure the calibration of prediction intervals or probabilities on labelled molecules."""
     if isinstance(estimator, RegressionModel):
-        mean, std = predicted.mean, predicted.std
-        return interval_reliability(molecules.y, mean, std, estimator.calibrator_)
+        return coverage_reliability(molecules.y, partial(estimator.intervals, predicted))
     return probability_reliability(estimator.outputs_of(molecules.y), predicted.mean.clamp(0, 1))
 
 

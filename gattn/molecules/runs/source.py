@@ -15,7 +15,7 @@ import numpy as np
 from gattn.data import BadRow, get_dataset, load_molecules
 from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number
 from gattn.data.tables.numbers import NumberFormat, classify
-from gattn.molecules.descriptor_columns import DescriptorColumns
+from gattn.molecules.descriptor_columns import DescriptorColumns, read_array
 from gattn.molecules.row_format import row_text, split_smiles
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
@@ -123,6 +123,7 @@ def read_source(
     weight: str | None = None,
     time: str | None = None,
     file_parts: Sequence[str] = (),
+    descriptors_path: str = "",
 ) -> Source:
     """Read one or several CSV files of SMILES and labels.
 
@@ -145,6 +146,7 @@ def read_source(
         time: its column of times, which are numbers or dates of ISO 8601. Invalid cells are treated
             like those of ``descriptors``.
         file_parts: for each file "val" or "test" if all its rows are in that part, or "".
+        descriptors_path: a file of NumPy with further descriptors of every row, in order.
 
     Returns:
         All rows of the file in order, including the bad ones.
@@ -161,7 +163,8 @@ def read_source(
     path = ", ".join(paths)
     table = open_tables(paths, names, parts=file_parts, encoding=encoding)
     places = [table.place(target) for target in targets]
-    columns = DescriptorColumns.of(table, descriptors, style or NumberFormat())
+    further = read_array(descriptors_path) if descriptors_path else None
+    columns = DescriptorColumns.of(table, descriptors, style or NumberFormat(), further)
     weighing = DescriptorColumns.of(table, [weight] if weight else [], style or NumberFormat())
     values, weights, unread = array("d"), array("d"), array("q")
     text_places = list(map(table.place, molecules))
@@ -174,7 +177,7 @@ def read_source(
     moments: list[str] = []
     first: TableRow | None = None
     # To save memory, only the cells of the columns that the run needs are stored.
-    for row in table.rows():
+    for row in columns.joined(table.rows()):
         # If a row has more or fewer cells than the header, its cells may be in wrong columns.
         fits = not row.problem
         texts.append(row_text(row.cells, text_places))
@@ -231,7 +234,7 @@ def read_source(
     problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
     return Source(
         name=path,
-        sha256=file_hash(*map(Path, paths)),
+        sha256=file_hash(*map(Path, filter(None, (*paths, descriptors_path)))),
         smiles=["" if problem else text for text, problem in zip(texts, problems)],
         targets=tuple(targets),
         labels=labels,

@@ -156,7 +156,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         self, settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
     ) -> None:
         super().__init__(settings, out, log)
-        self.inputs = settings.files
+        self.inputs = [*settings.files, *filter(None, [settings.descriptors_path])]
         self.progress = progress
 
     def load(self) -> MoleculeData:
@@ -325,6 +325,7 @@ def read_run_source(settings: RunSettings) -> Source:
         encoding=settings.encoding, style=settings.style, skip_bad=settings.skip_bad_labels,
         descriptors=settings.descriptors_columns, weight=settings.weight_column or None,
         time=settings.time or None, file_parts=settings.file_parts,
+        descriptors_path=settings.descriptors_path,
     )  # fmt: skip
 
 

@@ -24,8 +24,8 @@ from gattn.nodes.size.output import write_predictions
 from gattn.nodes.splits import mask_columns
 from gattn.nodes.stack.blocks import Blocks, Reduction, as_matrix
 from gattn.nodes.stack.closed_form import ClosedForm
-from gattn.nodes.stack.propagation import Neighbours
 from gattn.nodes.stack.weights import cross_fit
+from gattn.nodes.typed.neighbours import neighbours_of
 from gattn.pipeline.product import Log, no_log
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.training.scaling import moments
@@ -58,7 +58,10 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
         FileExistsError: ``out`` exists.
     """
     with new_file(out) as temporary:
-        read = settings.reading.read(settings.data, directed=settings.directed)
+        read = settings.reading.read(
+            settings.data, directed=settings.directed, label=settings.label or None,
+            label_type=settings.label_type or None,
+        )  # fmt: skip
         data = NodeProduct(settings, out, log).with_labels(read)
         graph, y, estimator = data.graph, data.y, data.estimator
         is_class = isinstance(estimator, NodeClassifier)
@@ -76,7 +79,7 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
             log(note)
         mean, std = (0.0, 1.0) if is_class else tuple(map(float, moments(y[train, None])))
         labels = _labels(estimator, (y[train] - mean) / std)
-        neighbours = Neighbours.of(graph)
+        neighbours = neighbours_of(graph)
         matrix, seed = as_matrix(encoded.x), settings.model.seed
         blocks = Blocks(matrix, neighbours, Reduction.fit(matrix, seed))
         nodes = train.numpy()

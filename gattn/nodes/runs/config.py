@@ -12,6 +12,7 @@ from msgspec import Meta
 from gattn.nodes.graph_settings import (
     Decimal,
     EdgeFeatureOptions,
+    EdgeTables,
     EdgeType,
     EdgeWeight,
     Encoding,
@@ -19,12 +20,13 @@ from gattn.nodes.graph_settings import (
     GraphSource,
     MissingTexts,
     NodeNames,
-    NodeTable,
+    NodeTables,
     Thousands,
     check_number_format,
 )
-from gattn.nodes.settings import PRESETS, NodeSettings
+from gattn.nodes.settings import PRESETS, TYPED_MODELS, NodeSettings
 from gattn.nodes.size.budget import parse_memory
+from gattn.nodes.typed.relations import parse_relations, parse_types, typed_files
 from gattn.training.settings import (
     Coverage,
     Settings,
@@ -58,10 +60,18 @@ class NodeRunSettings(Settings):
     """
 
     data: GraphSource = field(kw_only=False)
-    nodes: NodeTable = ""
+    nodes: NodeTables = ""
+    edges: EdgeTables = ()
     label: Annotated[
         str,
         Meta(description="Name of the node attribute to predict.", extra={"default": "y or label"}),
+    ] = ""
+    label_type: Annotated[
+        str,
+        Meta(
+            description="Type of the nodes to predict, for a network with several tables of nodes.",
+            extra={"default": "the type with the label"},
+        ),
     ] = ""
     features: FeatureOptions = ()
     names: NodeNames = False
@@ -143,9 +153,28 @@ class NodeRunSettings(Settings):
 
         return GraphReading.of(self)
 
+    @property
+    def is_typed(self) -> bool:
+        """True for a network with several tables of nodes."""
+        return bool(self.edges) or not isinstance(self.nodes, str)
+
+    @property
+    def tables(self) -> list[str]:
+        """Files of the tables of nodes and, for a network with several, of the edges."""
+        nodes = [self.nodes] if isinstance(self.nodes, str) else self.nodes
+        return typed_files([*(one for one in nodes if one), *self.edges])
+
+    @property
+    def source(self) -> str:
+        """Name of the graph in reports: its file, or the names of its relations."""
+        return self.data or ", ".join(edges.partition("=")[0] for edges in self.edges)
+
     def check(self) -> None:
-        """Check the name of the split, the decimal separator and the thousands separator."""
+        """Check the tables, the name of the split, the decimal separator and the thousands
+        separator.
+        """
         super().check()
+        self._check_tables()
         check_number_format(self.decimal, self.thousands)
         if self.memory:
             parse_memory(self.memory)
@@ -154,6 +183,42 @@ class NodeRunSettings(Settings):
             raise SettingsError(f"split must be {choices} or column:NAME; got {self.split!r}")
         if self.split == "time" and not self.time:
             raise SettingsError("split time needs the column of times: --time COL")
+
+    def _check_tables(self) -> None:
+        """Check the settings of a network with several tables of nodes."""
+        if not self.is_typed:
+            if self.label_type:
+                raise SettingsError(
+                    "label_type is for several tables of nodes: --nodes TYPE=FILE for each"
+                )
+            return
+        nodes = [self.nodes] if isinstance(self.nodes, str) else list(self.nodes)
+        try:
+            types = parse_types([one for one in nodes if one])
+            parse_relations(self.edges, list(types))
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+        if not self.edges:
+            raise SettingsError(
+                "several tables of nodes need tables of edges: "
+                "--edges SOURCE-RELATION-DESTINATION=FILE"
+            )
+        if not types:
+            raise SettingsError("edges need tables of nodes: --nodes TYPE=FILE for each type")
+        if self.data:
+            raise SettingsError(
+                f"a network with several tables of nodes needs no graph; got {self.data!r}"
+            )
+        for name in ("time", "edge_type", "memory"):
+            if getattr(self, name):
+                raise SettingsError(
+                    f"{name} cannot be set for a network with several tables of nodes"
+                )
+        if self.model.model not in TYPED_MODELS:
+            raise SettingsError(
+                f"a network with several tables of nodes needs the model "
+                f"{' or '.join(TYPED_MODELS)}; got {self.model.model!r}"
+            )
 
 
 def override(
@@ -184,6 +249,9 @@ def override(
                 "a config file already sets all settings: use either --config or --preset"
             )
         return updated(read_toml(NodeRunSettings, config), changes)
+    if "data" not in changes and "edges" in changes:
+        # The edges of a network with several tables of nodes are in tables of their own.
+        changes = {**changes, "data": ""}
     if "data" not in changes:
         raise ValueError(f"a graph is required: a file, or one of {', '.join(PRESETS)}")
     if preset is not None and preset not in PRESETS:

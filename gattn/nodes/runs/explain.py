@@ -100,6 +100,8 @@ def _picture(
     estimator: NodeEstimator, graph: AttributedGraph, explanation: NodeExplanation
 ) -> bytes:
     """Draw the explained node, its most influential neighbours, and the edges between them."""
+    if graph.network is not None:
+        return _typed_picture(graph, explanation)
     positions = {name: i for i, name in enumerate(graph.names)}
     shown = [explanation.place, *(positions[one.name] for one in explanation.neighbours)]
     predicted = explanation.predicted[shown]
@@ -116,4 +118,19 @@ def _picture(
         [str(kind) for kind in estimator.classes_.tolist()] if classes else (),
         labels=[str(graph.names[place]) for place in shown],
         wrong=np.arange(len(shown)) == 0, title=f"{graph.names[explanation.place]} in the ring",
+    )  # fmt: skip
+
+
+def _typed_picture(graph: AttributedGraph, explanation: NodeExplanation) -> bytes:
+    """Draw the explained node and its neighbours of all types, coloured by type."""
+    assert graph.network is not None
+    others, kinds = explanation.neighbours, graph.network.types
+    weights = np.nan_to_num([one.attention for one in others])
+    edges = np.stack([1 + np.arange(len(others)), np.zeros(len(others), np.int64)])
+    title = str(graph.names[explanation.place])
+    return draw_network(
+        edges, weights[:, None], np.array([0, *(kinds.index(one.kind) for one in others)]),
+        [f"type {kind}" for kind in kinds],
+        labels=[title, *(str(one.name).partition(": ")[2] for one in others)],
+        wrong=np.arange(1 + len(others)) == 0, title=f"{title} in the ring",
     )  # fmt: skip

@@ -11,7 +11,7 @@ import pandas as pd
 from torch import Tensor
 
 from gattn.files import new_file, write_rows
-from gattn.nodes.attributed import AttributedGraph
+from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.edges import merged_edges_note
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
@@ -142,8 +142,15 @@ def read_graph(
     """Read a graph, and log how it was interpreted and which of its values the model cannot use."""
     predictor = estimator.predictor_
     sampled = isinstance(predictor, SampledPredictor)
-    graph = reading.read(path, directed=estimator.directed, compact=sampled)
     encoder = predictor.encoder
+    if reading.typed and encoder.network is None:
+        raise GraphError(
+            "the model was trained on one table of nodes: pass a graph instead of --edges"
+        )
+    graph = reading.read(
+        path, directed=estimator.directed, compact=sampled,
+        label_type=encoder.network.target if encoder.network and reading.typed else None,
+    )  # fmt: skip
     attached = encoder.attach_edges(graph)
     edge_notes = merged_edges_note(attached, encoder.edges)
     for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):

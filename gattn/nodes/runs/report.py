@@ -12,6 +12,7 @@ from gattn.draw.network import edge_limit, network_picture, sample_network
 from gattn.nodes.entropy import attention_entropy
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.runs.trials import best_trial
+from gattn.nodes.typed.report import node_titles
 from gattn.pipeline.product import Report
 from gattn.pipeline.report import report_facts
 from gattn.pipeline.text import plural
@@ -38,6 +39,7 @@ MODELS = {
     "gatv2": "GATv2",
     "transformer": "Graph transformer",
     "gps": "GPS",
+    "hgt": "HGT",
 }
 TOP_LABELS = 10
 """Number of nodes whose names are written beside them in the picture of the network."""
@@ -54,6 +56,8 @@ def node_report(run: NodeRun) -> Report:
         sections.append(_components(run))
     if "edge_columns" in run.metrics:
         sections.append(_edge_columns(run))
+    if "relations" in run.metrics:
+        sections.append(_relations(run))
     if isinstance(run.estimator, NodeClassifier):
         figures["confusion"] = _confusion(run, run.estimator)
         sections.append(_classes(run, figures["confusion"]))
@@ -68,7 +72,7 @@ def _facts(run: NodeRun) -> RunFacts:
     """Return the results of a run that the report page shows: metrics, settings and predictions."""
     estimator, settings, test = run.estimator, run.settings, run.split.test
     y, predicted, counts = run.y[test], run.predicted[test], run.metrics["nodes"]
-    data = Path(settings.data).name
+    data = Path(settings.source).name
     if isinstance(estimator, NodeClassifier):
         targets = tuple(str(kind) for kind in estimator.classes_.tolist())
         truth = torch.nn.functional.one_hot(y.long(), len(targets)).double()
@@ -223,6 +227,28 @@ def _edge_columns(run: NodeRun) -> Section:
     return Section("Columns of the edges", (*text, *notes), (table,))
 
 
+def _relations(run: NodeRun) -> Section:
+    """Return the section of the report on the relations of a typed network."""
+    relations, base = run.metrics["relations"], run.metrics["test"]
+    main = next(iter(base))
+    title = METRICS[main]
+    rows = []
+    for name, each in relations.items():
+        after = each["permuted"].get(main)
+        after = None if after is None else _defined(after)
+        change = None if after is None else _defined(base[main] - after)
+        rows.append((name, each["edges"], each["attention"], after, change))
+    text = (
+        "Attention is the share of the relation in the attention of the predicted nodes, in the "
+        f"last layer of the attention network. The {title} on the test part is "
+        f"{number(base[main])}; the table shows it after the destinations of the edges of a "
+        "relation were exchanged at random. The difference is what the trained model gains from "
+        "the relation.",
+    )
+    columns = "relation", "edges", "attention", f"{title}, permuted", "difference"
+    return Section("Relations", text, (Table(columns, tuple(rows), "Test part"),))
+
+
 def _defined(value: float) -> float | None:
     """Return the number, or None if the number is NaN."""
     return value if value == value else None
@@ -254,6 +280,7 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
     layer.
     """
     edges, alpha = weights[-1]
+    labels = [str(name) for name in run.encoded.graph.names]
     names, wrong, uncertain = [], None, None
     caption = (
         "Nodes coloured by their predictions; the half of an edge next to a node is as thick "
@@ -271,17 +298,25 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
         )
     else:
         colour = run.predicted[:, 0]
+    if run.encoded.graph.network is not None:
+        labels, kinds = node_titles(run.encoded.graph)
+        colour, names = _with_types(run, colour, names, torch.from_numpy(kinds))
+        if wrong is not None and uncertain is not None:
+            wrong, uncertain = (
+                torch.cat([mask, mask.new_zeros(len(labels) - len(mask))])
+                for mask in (wrong, uncertain)
+            )
+        caption += " Nodes of other types have the colours of their types."
     caption += " The names are those of the nodes that receive most attention."
-    drawn = sample_network(edges, len(run.y))
-    if len(drawn) < len(run.y):
+    drawn = sample_network(edges, len(colour))
+    if len(drawn) < len(colour):
         caption += (
-            f" The picture shows {len(drawn):,} of {len(run.y):,} nodes, around the node of "
+            f" The picture shows {len(drawn):,} of {len(colour):,} nodes, around the node of "
             "highest degree."
         )
     shown = torch.isin(edges, torch.from_numpy(drawn)).all(0) & (edges[0] != edges[1])
     if int(shown.sum()) > edge_limit(len(drawn)):
         caption += " Only the edges with most attention are drawn."
-    labels = [str(name) for name in run.encoded.graph.names]
     draw = network_picture(
         edges, alpha, colour, names, labels=labels,
         top_labels=TOP_LABELS, wrong=wrong, uncertain=uncertain,
@@ -289,10 +324,32 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
     return themed(draw, "The network, its nodes coloured by prediction", caption)
 
 
+def _with_types(
+    run: NodeRun, colour: Tensor, names: list[str], kinds: Tensor
+) -> tuple[Tensor, list[str]]:
+    """Return the colours of the nodes of all types, and the names of the colours.
+
+    Args:
+        run: the run, with a typed network.
+        colour: [n] class or number of each predicted node.
+        names: names of the classes; empty for numbers.
+        kinds: [m] position of the type of each node; 0 for the predicted nodes, which come first.
+    """
+    network = run.encoded.graph.network
+    assert network is not None
+    if not names:
+        # Without classes, a node of another type has the mean of the predicted numbers.
+        rest = colour.mean().expand(len(kinds) - len(colour))
+        return torch.cat([colour, rest]), names
+    others = [f"type {kind}" for kind in sorted(network.others)]
+    return torch.cat([colour, len(names) - 1 + kinds[len(colour) :]]), [*names, *others]
+
+
 def _attention(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Section:
     rows = []
     for i, (edges, alpha) in enumerate(weights):
-        entropy = attention_entropy(edges, alpha, len(run.y))
+        count = max(len(run.y), int(edges.max()) + 1) if edges.numel() else len(run.y)
+        entropy = attention_entropy(edges, alpha, count)
         rows.append((i + 1, float(entropy.mean()), float(entropy.min()), float(entropy.max())))
     text = (
         "The entropy of a node's attention weights, divided by the entropy of uniform "

@@ -99,19 +99,19 @@ def splits_record(
         for split in splits
     ]
     return {
-        "data": settings.data,
-        "sha256": data_hash(settings.data, settings.nodes),
+        "data": settings.source,
+        "sha256": data_hash(settings.data, *settings.tables),
         "nodes": len(graph),
         "splits": parts,
     }
 
 
-def data_hash(data: str, nodes: str) -> str:
+def data_hash(data: str, *tables: str) -> str:
     """Return the SHA-256 of the data of a run, which are its files or a data set.
 
     Args:
-        data: the graph, a file or the name of a data set.
-        nodes: the file of the table of nodes; empty for none.
+        data: the graph, a file or the name of a data set; empty if all edges are in ``tables``.
+        *tables: the files of tables of nodes and edges; an empty text stands for no file.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -119,7 +119,7 @@ def data_hash(data: str, nodes: str) -> str:
     if data.lower() in CITATION:
         hashes = "".join(file.sha256 for file in get_dataset(data).files)
         return hashlib.sha256(hashes.encode()).hexdigest()
-    return file_hash(*(Path(path) for path in (data, nodes) if path))
+    return file_hash(*(Path(path) for path in (data, *tables) if path))
 
 
 def _kind(settings: NodeRunSettings, graph: AttributedGraph) -> str:

@@ -32,6 +32,7 @@ from gattn.nodes.runs.measure import (
     undefined_scores,
 )
 from gattn.nodes.runs.predict import prediction_cells, prediction_columns
+from gattn.nodes.runs.relations import relation_metrics
 from gattn.nodes.runs.splits import is_drawn, make_split, split_column, splits_record
 from gattn.nodes.runs.trials import (
     Trainer,
@@ -49,6 +50,7 @@ from gattn.nodes.size.output import write_predictions
 from gattn.nodes.size.predictor import SampledPredictor
 from gattn.nodes.size.reading import read_for_training
 from gattn.nodes.stack.predictor import StackedPredictor
+from gattn.nodes.typed.report import describe_network
 from gattn.nodes.values import as_numbers, is_missing
 from gattn.pipeline import train as pipeline
 from gattn.pipeline.measure import PARTS
@@ -167,13 +169,14 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         on_run_end: Callable[[Trial], None] = lambda trial: None,
     ) -> None:
         super().__init__(settings, out, log)
-        self.inputs = [name for name in (settings.data, settings.nodes) if name]
+        self.inputs = [name for name in (settings.data, *settings.tables) if name]
         self.on_epoch, self.on_run_end = on_epoch, on_run_end
 
     def load(self) -> NodeData:
         """Read the graph and its labels."""
         graph, choice = read_for_training(self.settings)
-        self.log(choice.text)
+        if choice is not None:
+            self.log(choice.text)
         return self.with_labels(graph, choice)
 
     def with_labels(self, graph: AttributedGraph, choice: SizeChoice | None = None) -> NodeData:
@@ -184,6 +187,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         )
         options: dict[str, Any] = {
             **asdict(settings.model), "label": values.name,
+            "label_type": None if graph.network is None else graph.network.target,
             "features": list(settings.features) or None, "directed": settings.directed,
             "threads": settings.threads,
             "names": settings.names, "edge_features": edge_feature_columns(settings.edge_features),
@@ -269,6 +273,10 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
                     estimator.predictor_, encoded.graph, y, split.test, settings.model.seed
                 ),
             }
+        if encoded.graph.network is not None:
+            metrics["relations"] = relation_metrics(
+                estimator.predictor_, encoded.graph, y, split.test, settings.model.seed
+            )
         constant = metrics["baselines"]["majority" if task == "classification" else "mean"]
         metrics["noise"] = is_noise(best.test, constant, len(test))
         if isinstance(estimator, NodeClassifier):
@@ -290,7 +298,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 
     def card(self, run: NodeRun) -> Mapping[str, Any]:
         """Return the entry of the model card that names the file or data set of the graph."""
-        return {"data": self.settings.data}
+        return {"data": self.settings.source}
 
     def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
         """Return the tables to write: predictions for all nodes, and metrics of all trials."""
@@ -341,9 +349,13 @@ def _summary(
     is_class = isinstance(estimator, NodeClassifier)
     features = plural(encoded.x.shape[1], "feature")
     labels = f"one of {len(estimator.classes_)} classes" if is_class else "a number"
+    title = settings.source
+    counts = f"{graph.edge_index.shape[1]:,} {edges}, {features}"
+    if graph.network is not None:
+        title, counts = graph.network.target, describe_network(graph.network, encoded.encoder)
     return (
-        f"{settings.data}: {plural(len(graph), 'node')}, {int(y.isfinite().sum()):,} of them with "
-        f"a label ({labels}), {graph.edge_index.shape[1]:,} {edges}, {features}"
+        f"{title}: {plural(len(graph), 'node')}, {int(y.isfinite().sum()):,} of them with "
+        f"a label ({labels}), {counts}"
     )
 
 

@@ -21,7 +21,9 @@ UNREAD = ("edge_weight", "edge_type", "time")
 """Names of the settings whose value is the name of a column of edges."""
 
 
-def read_for_training(settings: NodeRunSettings) -> tuple[AttributedGraph, SizeChoice]:
+def read_for_training(
+    settings: NodeRunSettings,
+) -> tuple[AttributedGraph, SizeChoice | None]:
     """Read the graph of a run, with compact edges if its training samples neighbours.
 
     The sizes of Parquet tables are read from their metadata. Other files are read completely before
@@ -31,12 +33,19 @@ def read_for_training(settings: NodeRunSettings) -> tuple[AttributedGraph, SizeC
         settings: settings of the run.
 
     Returns:
-        The graph, with notes on the parts that are sampled or left out, and the choice.
+        The graph, with notes on the parts that are sampled or left out, and the choice. There is no
+        choice for a network with several tables of nodes, which is always trained on as a whole.
 
     Raises:
         GraphError: the graph cannot be read, or needs sampling and the settings name a column of
             the edges.
     """
+    if settings.is_typed:
+        graph = settings.reading.read(
+            "", directed=settings.directed, label=settings.label or None,
+            label_type=settings.label_type or None,
+        )  # fmt: skip
+        return graph, None
     sizes = _parquet_sizes(settings)
     if sizes is not None:
         choice = choose_size(settings.memory, *sizes)
@@ -61,7 +70,7 @@ def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
     """Return the numbers of nodes, of values of nodes and of edges, from the metadata of Parquet
     tables; None if the graph is not in Parquet tables.
     """
-    paths = [Path(path) for path in (settings.data, settings.nodes) if path]
+    paths = [Path(path) for path in (settings.data, *settings.tables) if path]
     if any(path.suffix.lower() != ".parquet" or not path.is_file() for path in paths):
         return None
     if any(not path.stat().st_size for path in paths):

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gattn.nodes.stack.linear import Scaler
 from gattn.nodes.stack.propagation import Neighbours
 
 __all__ = ["Blocks", "Reduction", "as_matrix"]
@@ -96,6 +97,14 @@ class Blocks:
         self.x, self.neighbours = x, neighbours
         self.reduced = reduction.apply(x)
 
+    @property
+    def joined(self) -> Matrix:
+        """Features [n, d] of the nodes, sparse, with those of ``neighbours.contexts``."""
+        if not self.neighbours.contexts:
+            return self.x
+        parts = [self.x, *self.neighbours.contexts]
+        return Scaler.fit(parts).join(parts)
+
     def hops(self) -> list[Matrix]:
         """Return the features of the nodes, their means over one and two steps, and the degrees.
 
@@ -145,7 +154,9 @@ class Blocks:
     def tree_width(self) -> int:
         """Number of features for trees; it may be slightly too low."""
         neighbours = self.neighbours
-        return self.reduced.shape[1] * (3 + len(neighbours.one_hop()) + len(neighbours.typed))
+        contexts = sum(block.shape[1] for block in neighbours.contexts)
+        hops = 3 + len(neighbours.one_hop()) + len(neighbours.typed)
+        return self.reduced.shape[1] * hops + contexts
 
     def edge_blocks(self) -> list[NDArray[np.float32]]:
         """Return means over the neighbours of each edge type, and means of the edges' features.
@@ -163,4 +174,4 @@ class Blocks:
             blocks += [one @ z for one in neighbours.typed]
         if neighbours.edge_means is not None:
             blocks.append(neighbours.edge_means)
-        return blocks
+        return [*blocks, *neighbours.contexts]

@@ -130,7 +130,7 @@ class Components:
         use_trees = use_trees if like is None else like.trees is not None
         # If nodes have times, no model is trained on nodes that are newer than the training part.
         use_consistent = is_class and not is_large and not neighbours.timed
-        use_consistent = use_consistent and affordable_epochs(matrix, neighbours.means) > 0
+        use_consistent = use_consistent and affordable_epochs(blocks.joined, neighbours.means) > 0
         use_consistent = use_consistent if like is None else like.consistent is not None
 
         def fit_linear_model(name: str, some: Sequence[Any]) -> None:
@@ -176,7 +176,7 @@ class Components:
             chosen = None
             if like is not None and like.consistent is not None:
                 chosen = int(like.consistent.epochs)
-            graph = matrix, neighbours.means
+            graph = blocks.joined, neighbours.means
             networks = ConsistentNetworks.fit(
                 *graph, y, train, val, outputs, seed, epochs=chosen, most=epochs, check=check
             )
@@ -249,7 +249,7 @@ class Components:
         if self.trees is not None:
             predictions["trees"] = self.trees.predict(blocks.tree_features())
         if self.consistent is not None:
-            predictions["consistent"] = self.consistent.predict(blocks.x, neighbours.means)
+            predictions["consistent"] = self.consistent.predict(blocks.joined, neighbours.means)
         if not with_labels:
             return predictions | {"constant": self._constant(x.shape[0])}
         guess = predictions["neighbours"]

@@ -25,16 +25,18 @@ from gattn.nodes.stack.components import LABEL_FREE, Components
 from gattn.nodes.stack.priors import class_factors, scale_classes
 from gattn.nodes.stack.propagation import Neighbours, smooth
 from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool, pool_by_name
+from gattn.nodes.typed.neighbours import neighbours_of
+from gattn.nodes.typed.predictor import TypedPredictor, input_size
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import Background, available_threads, limited_threads
 from gattn.training.types import EpochRecord, History
 
 __all__ = ["StackedPredictor"]
 
-NETWORK, SMOOTHED = "gat", "smoothed"
-"""Names of two components: the attention network, and the combination that is smoothed along the
-edges.
-"""
+SMOOTHED = "smoothed"
+"""Name of the component that is the combination of the others, smoothed along the edges."""
+NETWORK, TYPED_NETWORK = "gat", "hgt"
+"""Model, and name, of the attention network for a graph of one type, and for a typed network."""
 PILOT, PILOT_EPOCHS = 0.4, 6
 """A network may be stopped early after this fraction of its epochs on a large graph, but not
 before this number of epochs.
@@ -132,15 +134,14 @@ class StackedPredictor:
         mean, std = label_moments(problem, task)
         y = ((problem.y - mean) / std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
-        neighbours = Neighbours.of(graph)
+        neighbours = neighbours_of(graph)
+        kind = network_kind(encoder)
         is_large = network_settings[0].epochs < first.epochs
         fit_components = partial(
             Components.fit, problem.x, neighbours, y, outputs=problem.outputs, seed=first.seed,
             is_class=is_class, epochs=first.epochs,
         )  # fmt: skip
-        fit_networks = partial(
-            NodePredictor.fit, problem, encoder, task, network_settings, on_epoch
-        )
+        fit_networks = partial(kind.fit, problem, encoder, task, network_settings, on_epoch)
 
         # BLAS libraries are also limited to one thread, because their threads would wait actively
         # between small products. The warnings filter is set here because all threads of a process
@@ -183,14 +184,15 @@ class StackedPredictor:
         )
         stacks = []
         for stack_settings, network in zip(settings, networks):
-            by_network = network.predict(graph).numpy()
-            outputs = predictions | {NETWORK: by_network}
+            by_network = {network.settings.model: network.predict(graph).numpy()}
+            outputs = predictions | by_network
             weights = Weights.fit(
                 outputs, neighbours, train_labels, train, val, truth, stack_settings.seed,
                 is_class=is_class,
             )  # fmt: skip
             parts = {name: p[val] for name, p in outputs.items()}
-            label_free = {name: parts[name] for name in (*LABEL_FREE, NETWORK) if name in parts}
+            names = (*LABEL_FREE, network.settings.model)
+            label_free = {name: parts[name] for name in names if name in parts}
             other = fit_weights(list(label_free.values()), truth, is_class=is_class)
             stack = cls(
                 stack_settings,
@@ -205,7 +207,7 @@ class StackedPredictor:
             )
             stack._last = (
                 graph,
-                stack._with_smoothed(final_predictions | {NETWORK: by_network}, neighbours, final),
+                stack._with_smoothed(final_predictions | by_network, neighbours, final),
             )
             stack.stopped = is_hopeless(network.history[0].records)
             stack.validation = torch.from_numpy(weights.validation)
@@ -283,7 +285,7 @@ class StackedPredictor:
     def _predict_components(
         self, graph: AttributedGraph, *, with_labels: bool
     ) -> dict[str, Tensor]:
-        neighbours = Neighbours.of(graph)
+        neighbours = neighbours_of(graph)
         components = self._components
         # In this graph, the training nodes may have other positions than in the graph of ``fit``.
         if with_labels:
@@ -293,7 +295,7 @@ class StackedPredictor:
         )
         mean, std = self.network.mean, self.network.std
         outputs = {name: p * std + mean for name, p in predicted.items()}
-        outputs[NETWORK] = self.network.predict(graph).numpy()
+        outputs[self.network.settings.model] = self.network.predict(graph).numpy()
         if with_labels:
             outputs = self._with_smoothed(outputs, neighbours, components)
         return {name: torch.from_numpy(p) for name, p in outputs.items()}
@@ -345,7 +347,8 @@ class StackedPredictor:
         """
         settings = from_table(NodeSettings, state["settings"])
         of_network = {name: t for name, t in tensors.items() if not name.startswith(PREFIX)}
-        network = NodePredictor.from_state(of_network, {**state, "settings": state["network"]})
+        kind = TypedPredictor if state["encoder"].get("network") else NodePredictor
+        network = kind.from_state(of_network, {**state, "settings": state["network"]})
         arrays = {
             name.removeprefix(PREFIX): t for name, t in tensors.items() if name.startswith(PREFIX)
         }
@@ -363,19 +366,30 @@ def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
     """
     nodes = torch.cat([problem.train, problem.val])
     graph = problem.graph
-    field = receptive_field(graph.edge_index, len(graph), nodes, settings.layers)
-    x = read_features(problem.x, field.nodes)
-    stored = x.numel() if x.layout == torch.strided else x.values().numel()
-    size = settings.width * (stored + sum(layer.num_edges for layer, _ in field.layers))
+    if graph.network is not None:
+        size = input_size(problem.x, graph.network, settings)
+    else:
+        field = receptive_field(graph.edge_index, len(graph), nodes, settings.layers)
+        x = read_features(problem.x, field.nodes)
+        stored = x.numel() if x.layout == torch.strided else x.values().numel()
+        size = settings.width * (stored + sum(layer.num_edges for layer, _ in field.layers))
     epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(size, 1))))
     rate = settings.learning_rate * (settings.epochs / epochs) ** 0.5
-    return replace(settings, model=NETWORK, epochs=epochs, learning_rate=rate)
+    model = NETWORK if graph.network is None else TYPED_NETWORK
+    return replace(settings, model=model, epochs=epochs, learning_rate=rate)
+
+
+def network_kind(encoder: FeatureEncoder) -> type[NodePredictor]:
+    """Return the class of the attention network for a graph of one type, or a typed network."""
+    return NodePredictor if encoder.network is None else TypedPredictor
 
 
 def _fingerprint(graph: AttributedGraph) -> str:
     """Return a SHA-256 hash of a graph's node names and edges that does not depend on their
     order.
     """
+    if graph.network is not None:
+        return graph.network.fingerprint(graph)
     order = _name_order(graph)
     names = "\0".join(str(graph.names[i]) for i in order).encode()
     source, destination = np.argsort(order)[graph.edge_index.numpy()]

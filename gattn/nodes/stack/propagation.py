@@ -54,6 +54,7 @@ class Neighbours:
         timed: True if edges have times, so that a node must not depend on newer ones.
         edge_means: [n, d], means of the edges' features over the edges of each node, for each
             direction if they differ; None without features.
+        contexts: further blocks of features [n, ...] of the nodes; empty for a graph of one type.
 
     Example:
         >>> import torch
@@ -92,6 +93,7 @@ class Neighbours:
             counts += [np.asarray(each.sum(1)).ravel() for each in matrices]
         self.degrees = np.log1p(np.stack(counts, 1)).astype(np.float32)
         self.edge_means: NDArray[np.float32] | None = None
+        self.contexts: list[NDArray[np.float32]] = []
         if inputs is not None and inputs.arc_features is not None:
             ends = pairs[1:] if directed or symmetric else pairs[::-1]
             masks = is_open if is_open is not None else np.stack([is_edge, is_edge])

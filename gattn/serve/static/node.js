@@ -45,7 +45,7 @@ function nodeCard(model, answer) {
   card.append(table(`Attends to ${answer.degree} nodes; those of highest weight`,
     ["node", "prediction", ...titles],
     neighbours.map((each) => [each.name === answer.name ? `${each.name} (itself)` : each.name,
-      digits(each.predicted), ...each.weights.map((weight) => weight.toFixed(3))])));
+      each.predicted === null ? "" : digits(each.predicted), ...each.weights.map((weight) => weight.toFixed(3))])));
   const address = (dark) => `/node/picture?${new URLSearchParams({name: answer.name, model: model.name, dark})}`;
   card.append(make("figure", {},
     themed(address(false), address(true), `Picture of ${answer.name} and the nodes that it attends to`, {loading: "lazy"}),

@@ -1,0 +1,37 @@
+"""Reader of one table in a CSV or Parquet file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from gattn.data.tables.csv_table import open_table
+from gattn.nodes.attributed import GraphError
+
+__all__ = ["read_table"]
+
+
+def read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], str]:
+    """Read a CSV or Parquet table.
+
+    Returns:
+        The table, with None for an empty CSV cell; the line of each row in the file; and the
+        separator, empty for Parquet.
+    """
+    if path.suffix.lower() == ".parquet":
+        import pyarrow
+
+        try:
+            table = pd.read_parquet(path)
+            return table, list(range(1, len(table) + 1)), ""
+        except (pyarrow.ArrowInvalid, OSError) as error:
+            raise GraphError(f"{path} is not a Parquet file: {error}") from error
+    table = open_table(path, encoding=encoding)
+    rows = list(table.rows())
+    bad = next((row for row in rows if row.problem), None)
+    if bad is not None:
+        raise GraphError(f"{path}, line {bad.line}: {bad.problem}")
+    cells = [[cell if cell.strip() else None for cell in row.cells] for row in rows]
+    frame = pd.DataFrame(cells, columns=list(table.columns), dtype=object)
+    return frame, [row.line for row in rows], table.separator

@@ -1,0 +1,1 @@
+"""Networks whose nodes have types with columns of their own, connected by several relations."""

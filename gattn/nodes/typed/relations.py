@@ -1,0 +1,146 @@
+"""Names of node types and relations, as options of commands and keys of mappings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+__all__ = ["Relation", "by_relation", "parse_relations", "parse_types", "typed_files"]
+
+FORM = "SOURCE-RELATION-DESTINATION=FILE, for example authors-writes-papers=writes.csv"
+
+
+class Relation(NamedTuple):
+    """Relation between the nodes of two types.
+
+    Attributes:
+        source: type of the nodes at which the edges begin.
+        name: name of the relation.
+        destination: type of the nodes at which the edges end.
+    """
+
+    source: str
+    name: str
+    destination: str
+
+    def __str__(self) -> str:
+        return "-".join(self)
+
+    def reverse(self) -> Relation:
+        """Return the relation of the messages against the direction of the edges."""
+        return Relation(self.destination, f"reverse of {self.name}", self.source)
+
+
+def typed_files(values: Iterable[str]) -> list[str]:
+    """Return the files of values ``NAME=FILE``.
+
+    >>> typed_files(["papers=papers.csv", "writes.csv"])
+    ['papers.csv', 'writes.csv']
+    """
+    return [value.partition("=")[2] or value for value in values]
+
+
+def parse_types(values: Sequence[str]) -> dict[str, str]:
+    """Return the files of the tables of nodes, by type.
+
+    Args:
+        values: values ``TYPE=FILE``.
+
+    Raises:
+        ValueError: a value has another form, or a type occurs twice.
+
+    >>> parse_types(["papers=papers.csv", "authors=people.csv"])
+    {'papers': 'papers.csv', 'authors': 'people.csv'}
+    """
+    files: dict[str, str] = {}
+    for value in values:
+        name, _, path = (part.strip() for part in value.partition("="))
+        if not name or not path:
+            raise ValueError(
+                f"several tables of nodes must be written as TYPE=FILE, for example "
+                f"papers=papers.csv; got {value!r}"
+            )
+        if name in files:
+            raise ValueError(f"each node type must have one table; {name!r} has two")
+        files[name] = path
+    return files
+
+
+def parse_relations(values: Sequence[str], types: Collection[str]) -> dict[Relation, str]:
+    """Return the files of the tables of edges, by relation.
+
+    Args:
+        values: values ``SOURCE-RELATION-DESTINATION=FILE``.
+        types: names of the node types, which may contain hyphens.
+
+    Raises:
+        ValueError: a value has another form, names an unknown type, or a relation occurs twice.
+
+    >>> parse_relations(["authors-writes-papers=writes.csv"], ["papers", "authors"])
+    {Relation(source='authors', name='writes', destination='papers'): 'writes.csv'}
+    """
+    files: dict[Relation, str] = {}
+    for value in values:
+        name, _, path = (part.strip() for part in value.partition("="))
+        if not path:
+            raise ValueError(f"a table of edges must be written as {FORM}; got {value!r}")
+        relation = _relation_of(name, types)
+        if relation in files:
+            raise ValueError(f"each relation must have one table; {relation} has two")
+        files[relation] = path
+    return files
+
+
+def _relation_of(name: str | tuple[str, ...], types: Collection[str]) -> Relation:
+    """Return the relation with a name such as ``authors-writes-papers``, or with three names.
+
+    Raises:
+        ValueError: the name has another form, or contains a type that has no table.
+    """
+    if not isinstance(name, str):
+        if len(name) != 3:
+            raise ValueError(f"a relation must be (source, name, destination); got {name!r}")
+        return _checked(Relation(*name), types)
+    splits = [
+        Relation(source, name[len(source) + 1 : -len(destination) - 1], destination)
+        for source in types
+        for destination in types
+        if name.startswith(f"{source}-")
+        and name.endswith(f"-{destination}")
+        and len(name) > len(source) + len(destination) + 2
+    ]
+    if len(splits) == 1:
+        return splits[0]
+    if splits:
+        raise ValueError(f"{name!r} can be read as {' and '.join(map(repr, splits))}")
+    parts = name.split("-")
+    if len(parts) != 3 or not all(parts):
+        raise ValueError(f"a relation must be written as SOURCE-RELATION-DESTINATION; got {name!r}")
+    return _checked(Relation(*parts), types)
+
+
+def _checked(relation: Relation, types: Collection[str]) -> Relation:
+    for name in (relation.source, relation.destination):
+        if name not in types:
+            raise ValueError(
+                f"relation {relation} needs a table of nodes of type {name!r} "
+                f"(--nodes {name}=FILE); the types are {', '.join(map(repr, types))}"
+            )
+    return relation
+
+
+def by_relation(edges: Mapping[object, object], types: Collection[str]) -> dict[Relation, object]:
+    """Return a mapping with its keys converted to relations.
+
+    Raises:
+        ValueError: a key is not a relation, or two keys are the same relation.
+    """
+    result: dict[Relation, object] = {}
+    for key, value in edges.items():
+        if not isinstance(key, str | tuple):
+            raise ValueError(f"a relation must be (source, name, destination); got {key!r}")
+        relation = _relation_of(key, types)
+        if relation in result:
+            raise ValueError(f"each relation must have one table; {relation} has two")
+        result[relation] = value
+    return result
