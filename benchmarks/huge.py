@@ -3,6 +3,7 @@
     python -m benchmarks.huge --nodes 240000 --edges 6200000
     python -m benchmarks.huge --nodes 2400000 --edges 62000000
     python -m benchmarks.huge --nodes 60000 --edges 600000 --memory 1MB 100GiB
+    python -m benchmarks.huge --nodes 60000 --edges 600000 --strengths --memory 1MB 100GiB
 
 The command writes a contextual block model to Parquet, and runs ``gattn nodes train`` on it once
 for each value of ``--memory``. It samples the memory of all processes of the run: the resident
@@ -46,6 +47,9 @@ def main(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--texts", action="store_true", help="name the nodes by texts")
     parser.add_argument(
+        "--strengths", action="store_true", help="write a column of numbers of the edges"
+    )
+    parser.add_argument(
         "--memory", nargs="*", default=["12GiB"], help="values of the option --memory"
     )
     parser.add_argument("--options", nargs="*", default=[], help="options of gattn nodes train")
@@ -78,6 +82,7 @@ def make(folder: Path, options: argparse.Namespace) -> list[str]:
     return write_network(
         folder, options.nodes, options.edges, classes=options.classes, columns=options.columns,
         homophily=options.homophily, signal=options.signal, texts=options.texts,
+        strengths=options.strengths,
     )  # fmt: skip
 
 
@@ -93,7 +98,8 @@ def measure(
     entry: dict[str, Any] = {
         "case": "huge", "nodes": options.nodes, "edges": options.edges, "classes": options.classes,
         "columns": options.columns, "homophily": options.homophily, "signal": options.signal,
-        "memory": memory, "options": options.options, "size": metrics["size"],
+        "strengths": options.strengths, "memory": memory, "options": options.options,
+        "size": metrics["size"],
         **{name: round(value, 2) for name, value in used.items()},
         "accuracy": metrics["test"]["accuracy"], "components": parts,
     }  # fmt: skip

@@ -3,7 +3,7 @@
 python -m benchmarks.large_report
 
 The tables show the results of ``benchmarks.full_graph``, ``.layerwise``, ``.edge_tables``,
-``.distributed`` and ``.sampling.measure``. A table without new results does not change.
+``.distributed``, ``.huge`` and ``.sampling.measure``. A table without new results does not change.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ TABLES: dict[tuple[str, str, str], Callable[[Path], str]] = {
     ),
     ("edge_tables", "large_graphs.md", "edge tables"): lambda path: large_tables.edge_tables(
         record.newest(path)
+    ),
+    ("huge", "large_graphs.md", "sampled and whole"): lambda path: large_tables.sampled_and_whole(
+        record.every(path)
     ),
     ("distributed", "distributed.md", "bytes"): lambda path: large_tables.distributed(
         record.every(path)

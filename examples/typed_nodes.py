@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument(
         "--noise",
         type=float,
-        default=0.5,
+        default=1,
         help="standard deviation of the noise in the columns of the authors",
     )
     parser.add_argument(

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,14 +14,19 @@ from benchmarks.data.huge_network import write_network
 @pytest.mark.parametrize("texts", [True, False])
 def test_networks_have_the_requested_sizes(tmp_path, texts):
     arguments = write_network(
-        tmp_path, 1000, 20_000, classes=4, columns=3, homophily=0.8, signal=0.5, texts=texts
-    )
+        tmp_path, 1000, 20_000, classes=4, columns=3, homophily=0.8, signal=0.5, texts=texts,
+        strengths=texts,
+    )  # fmt: skip
     edges, nodes = (pd.read_parquet(path) for path in (arguments[0], arguments[2]))
     assert (len(edges), len(nodes)) == (20_000, 1000)
     assert nodes.columns.tolist() == ["id", "c0", "c1", "c2", "kind"]
     assert nodes["id"].is_unique
     kinds = nodes.set_index("id")["kind"]
     same = kinds[edges["source"]].to_numpy() == kinds[edges["target"]].to_numpy()
+    assert ("strength" in edges) == texts
+    if texts:
+        strength = edges["strength"].to_numpy()
+        assert strength[same].mean() == pytest.approx(np.e * strength[~same].mean(), rel=0.2)
     assert same.mean() == pytest.approx(0.8 + 0.2 / 4, abs=0.03)
 
 

@@ -24,6 +24,7 @@ def write_network(
     homophily: float,
     signal: float,
     texts: bool,
+    strengths: bool = False,
     seed: int = 0,
 ) -> list[str]:
     """Write a contextual block model, and return the arguments of ``gattn nodes train``.
@@ -43,6 +44,8 @@ def write_network(
         signal: standard deviation of the centres of the classes in each column; the columns have
             standard deviation 1 around them.
         texts: True to name the nodes by texts such as ``n17``, False by numbers.
+        strengths: True to write the column ``strength`` of the edges, whose values are log-normal
+            and e times as large within a class.
         seed: seed of the random numbers.
 
     Reference:
@@ -67,7 +70,8 @@ def write_network(
         table[f"c{column}"] = pa.array(noise + centres[y, column])
     table["kind"] = pa.array(y)
     pyarrow.parquet.write_table(pa.table(table), folder / "nodes.parquet")
-    schema = pa.schema([("source", table["id"].type), ("target", table["id"].type)])
+    names_of_ends = [("source", table["id"].type), ("target", table["id"].type)]
+    schema = pa.schema([*names_of_ends, *[("strength", pa.float32())] * strengths])
     with pyarrow.parquet.ParquetWriter(folder / "edges.parquet", schema) as writer:
         for start in range(0, edges, PART):
             count = min(PART, edges - start)
@@ -81,6 +85,9 @@ def write_network(
             anywhere = random.integers(nodes, size=count)
             target = np.where(random.random(count) < homophily, inside, anywhere)
             columns_of = [as_names(source), as_names(target)]
+            if strengths:
+                noise = random.standard_normal(count, dtype=np.float32)
+                columns_of.append(pa.array(np.exp(noise + (y[source] == y[target]))))
             writer.write_table(pa.table(columns_of, schema=schema))
     arguments = [str(folder / "edges.parquet"), "--nodes", str(folder / "nodes.parquet")]
     return [*arguments, "--label", "kind"]

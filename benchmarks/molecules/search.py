@@ -1,7 +1,9 @@
-"""Search for the default model of molecules: training of several variants.
+r"""Search for the default model of molecules: training of several variants.
 
     python -m benchmarks.molecules.search                      # every variant, data set and split
     python -m benchmarks.molecules.search stacked gp --datasets esol --splits 0 1
+    python -m benchmarks.molecules.search stacked stacked-pretrained --splits numpy-0 scaffold \
+        --output benchmarks/results/molecules-pretrained.jsonl
     python -m benchmarks.molecules.search --table val          # what was measured before
     python -m benchmarks.molecules.search --page               # the same, into the documentation
 
@@ -36,6 +38,8 @@ from gattn.training.conformal import IntervalCalibrator
 
 COVERAGE = 0.9
 PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
+PRETRAINED = record.RESULTS / "molecules-pretrained.jsonl"
+"""Results of the variants ``stacked`` and ``stacked-pretrained``, measured by the same version."""
 CHOSEN = (
     *("mean", "kernel_ridge", "stacked-before", "stacked/attention", "stacked/gp"),
     *("stacked", "stacked-5", "gp"),
@@ -105,6 +109,7 @@ def _write(page: Path, entries: list[record.Record]) -> None:
     tables.write(page, "search", table(entries, "val"))
     tested = (table(chosen, "test"), table(chosen, "test", parts.OTHER_SPLITS), intervals(chosen))
     tables.write(page, "test", "\n\n".join(tested))
+    tables.write(page, "search-pretrained", pretrained(record.every(PRETRAINED)))
 
 
 @dataclass(frozen=True)
@@ -235,6 +240,22 @@ def table(entries: list[record.Record], part: str, splits: tuple[str, ...] = par
                 rows.append([dataset.name, dataset.metric, variant, *cells])
     head = ["data", "metric", "variant", *splits[:3], "mean", *splits[3:]]
     return tables.markdown(head, rows, text=3)
+
+
+def pretrained(entries: list[record.Record]) -> str:
+    """Return a table of the test metrics of the network and of the default model, without and with
+    a pretrained encoder.
+    """
+    newest = {(row["dataset"], row["split"], row["variant"]): row for row in entries}
+    columns = ("stacked/attention", "stacked-pretrained/attention", "stacked", "stacked-pretrained")
+    rows = []
+    for dataset, split in dict.fromkeys((row["dataset"], row["split"]) for row in entries):
+        selected = [newest.get((dataset, split, name)) for name in columns]
+        metric = parts.DATASETS[dataset].metric
+        cells = [_cell(None if row is None else row["test"][metric]) for row in selected]
+        rows.append([dataset, split, metric, *cells])
+    head = ["data", "split", "metric", "network", "network, pretrained", "default"]
+    return tables.markdown([*head, "default, pretrained"], rows, text=3)
 
 
 def intervals(entries: list[record.Record]) -> str:

@@ -49,6 +49,27 @@ def inference(entry: Record) -> str:
     return markdown(["inference", "time", "peak memory above the graph"], rows)
 
 
+def sampled_and_whole(records: Iterable[Record]) -> str:
+    """Return the table of the memory and the accuracy of training on samples and on the whole
+    graph, for networks that were trained in both ways.
+    """
+    kinds: dict[tuple[int, int, int, bool], dict[str, Record]] = {}
+    for entry in records:
+        kind = *(entry[name] for name in ("edges", "nodes", "columns")), entry.get("strengths")
+        kinds.setdefault((*kind[:3], bool(kind[3])), {})[entry["size"]["training"]] = entry
+    rows = []
+    for (edges, nodes, columns, strengths), ways in sorted(kinds.items()):
+        for way, entry in sorted(ways.items()):
+            parts = entry["components"]
+            shown = [entry["accuracy"], *(parts[name] for name in ("labels", "neighbours", "gat"))]
+            network = [f"{nodes:,}", f"{edges:,}", str(columns), "1" if strengths else "0"]
+            memory = f"{entry['peak_resident_gib']:.1f} GiB"
+            if len(ways) > 1:
+                rows.append([*network, way, memory, *(f"{100 * one:.1f} %" for one in shown)])
+    head = ["nodes", "edges", "columns of nodes", "of edges", "training", "memory", "accuracy"]
+    return markdown([*head, "`labels`", "`neighbours`", "`gat`"], rows)
+
+
 def sampling(records: Iterable[Record]) -> str:
     """Return the table of the medians of each side, with the number of workers that was fastest."""
     rounds: dict[tuple[str, int], list[Record]] = {}

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from gattn.cli.console import say, show_metrics, watched
+from gattn.cli.one_process import check_one_process
 from gattn.cli.options import with_settings
 from gattn.cli.reading import READING, with_reading
 from gattn.links.runs.config import LinkRunSettings, override
@@ -27,6 +28,12 @@ app = typer.Typer(
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].description)
+
+
+@app.callback()
+def _check_processes(context: typer.Context) -> None:
+    """Check that several processes can run the command."""
+    check_one_process(context)
 
 
 @app.command()

@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 from gattn.cli.console import say, show_metrics, show_runs, watched
+from gattn.cli.one_process import check_one_process
 from gattn.cli.options import with_settings
 from gattn.cli.reading import TYPED_READING, with_reading, with_tables
 from gattn.nodes.runs.config import NodeRunSettings, override
@@ -34,6 +35,12 @@ AT_ONCE = (
     *("edge_features", "edge_weight", "edge_type", "time"),
 )
 """Names of the settings of ``gattn nodes predict`` that are used without a trained model."""
+
+
+@app.callback()
+def _check_processes(context: typer.Context) -> None:
+    """Check that several processes can run the command."""
+    check_one_process(context, "train")
 
 
 @app.command()

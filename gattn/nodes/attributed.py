@@ -34,7 +34,6 @@ __all__ = [
     "doubled_note",
     "edges_by_name",
     "left_out_edge",
-    "unread_note",
     "with_gaps",
 ]
 
@@ -104,7 +103,7 @@ class AttributedGraph:
             ``arcs``; None if no attribute of the edges is read. Without ``edge_inputs``, the graph
             contains each edge once; with them, it contains an edge once for each combination of
             attributes.
-        compact: True if ``edge_index`` and ``arcs`` are int32 and columns of edges are not read, as
+        compact: True if ``edge_index`` and ``arcs`` are int32, as
             :class:`gattn.nodes.size.predictor.SampledPredictor` expects.
         network: nodes of other types and the edges between all types; None for a graph of one
             type. The edges of the graph are then those of
@@ -167,6 +166,9 @@ class AttributedGraph:
             pairs = self.edge_table.pairs
             if self.edge_table.two_way:
                 pairs = torch.cat([pairs, pairs.flip(0)], 1)
+        if self.compact:
+            arcs, edges = compact_edges(pairs.numpy(), nodes, directed=self.directed)
+            return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
         arcs = _unique(pairs, nodes)
         edges = arcs if self.directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
         return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
@@ -258,7 +260,7 @@ def attributed_graph(
         tensor_labels: see :class:`AttributedGraph`.
         lines: see :class:`AttributedGraph`.
         edge_table: attributes of the e edges; None if there are none.
-        compact: True for compact edges, see :class:`AttributedGraph`; ``edge_table`` must be None.
+        compact: True for compact edges, see :class:`AttributedGraph`.
 
     Returns:
         The graph, with notes on the number of duplicate edges and of nodes without an edge. The
@@ -284,7 +286,7 @@ def attributed_graph(
         edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
     if edge_table is None:
         notes += doubled_note(pairs.shape[1] - arcs.shape[1])
-    else:
+    elif loops:
         edge_table = edge_table.select(no_loop.numpy())
     is_connected = np.zeros(nodes, bool)
     for end in edges.numpy():
@@ -358,16 +360,6 @@ def left_out_edge(pair: tuple[Hashable, Hashable], missing: Hashable, line: int)
     shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
     reason = "it has only one node name" if _is_gap(missing) else f"there is no node {missing!r}"
     return LeftOut(line, " - ".join(shown), reason)
-
-
-def unread_note(columns: Sequence[Hashable]) -> list[str]:
-    """Return a note on edge columns that sampled training does not read; the list is empty if
-    there are no columns.
-    """
-    if not columns:
-        return []
-    names = ", ".join(map(repr, columns))
-    return [f"Columns of the edges are not read when neighbours are sampled: {names}."]
 
 
 def _is_gap(name: Hashable) -> bool:
@@ -454,21 +446,18 @@ def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
 def compacted(graph: AttributedGraph) -> AttributedGraph:
     """Convert the edges of a graph to int32, sorted by destination and without repetitions.
 
-    The edge columns are left out; see ``AttributedGraph.compact``.
+    The inputs of the edges are left out; see ``AttributedGraph.compact``.
     """
     if graph.compact:
         return graph
-    pairs, edges, notes = graph.arcs, graph.edge_table, list(graph.notes)
+    pairs, edges = graph.arcs, graph.edge_table
     if edges is not None:
         pairs = torch.cat([edges.pairs, edges.pairs.flip(0)], 1) if edges.two_way else edges.pairs
-        notes += unread_note(list(edges.table.columns))
+        edges = replace(edges, pairs=edges.pairs.int())
     arcs, both = compact_edges(pairs.numpy(), len(graph), directed=graph.directed)
-    if edges is not None and not edges.two_way:
-        notes += doubled_note(pairs.shape[1] - arcs.shape[1])
     return replace(
-        graph, edge_index=both, arcs=arcs, edge_table=None, edge_inputs=None, compact=True,
-        notes=tuple(notes),
-    )  # fmt: skip
+        graph, edge_index=both, arcs=arcs, edge_table=edges, edge_inputs=None, compact=True
+    )
 
 
 def _many(count: int, what: str) -> str:

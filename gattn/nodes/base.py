@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from gattn.data import Split
+from gattn.distributed import Processes
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.nodes.edges import EdgeColumns
 from gattn.nodes.features import EncodedGraph, encode_graph
@@ -23,6 +24,7 @@ from gattn.nodes.models import COMBINED, AnyPredictor, fit_predictors, predictor
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeParameters, NodeSettings, NodeTask
+from gattn.nodes.size.network import ONE
 from gattn.nodes.splits import (
     MASKS,
     has_drawn_validation,
@@ -334,8 +336,11 @@ def fit_together(
     split: Split,
     *,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    processes: Processes = ONE,
 ) -> None:
     """Train several estimators at the same time; they may differ only in their seeds.
+
+    If several processes train together, the estimators of the first process alone are fitted.
 
     Args:
         estimators: estimators after :meth:`NodeEstimator.learn_labels`.
@@ -343,6 +348,7 @@ def fit_together(
         y: [n] float64; NaN for nodes without a label.
         split: indices of nodes; the test part is not used.
         on_epoch: called after every epoch.
+        processes: the processes that train together; all have the same arguments.
 
     Raises:
         GraphError: a part has no labelled node.
@@ -357,8 +363,11 @@ def fit_together(
     problem = NodeProblem(graph, encoded.x, y, first.outputs, train, val, drawn)
     settings = [one.settings() for one in estimators]
     predictors = fit_predictors(
-        problem, encoded.encoder, first.task, settings, on_epoch, first.checked_threads()
-    )
+        problem, encoded.encoder, first.task, settings, on_epoch, first.checked_threads(),
+        processes,
+    )  # fmt: skip
+    if processes.rank:
+        return
     for one, predictor in zip(estimators, predictors):
         one.predictor_ = predictor
         one.graph_, one.y_, one.notes_ = graph, y, encoded.notes

@@ -21,7 +21,8 @@ class EdgeTable:
     edges.
 
     Attributes:
-        pairs: [2, m] int64, the positions of the nodes that each edge joins.
+        pairs: [2, m] int64, the positions of the nodes that each edge joins; int32 in a compact
+            graph.
         table: m rows of attributes.
         two_way: True if the edges have no direction, so that each row applies to both directions.
         lines: line of each edge in its file, from 1; empty if the edges were not read from a file.
@@ -61,8 +62,8 @@ class EdgeStructure:
 
     Attributes:
         rows: distinct edges of the data with the columns that are read.
-        arc_rows: [k] int64, the row of each of the graph's ``arcs``.
-        edge_rows: [e] int64, the row of each edge of ``edge_index``.
+        arc_rows: [k] int64, the row of each of the graph's ``arcs``; int32 in a compact graph.
+        edge_rows: [e], the row of each edge of ``edge_index``, likewise.
         against: [e] bool, True for an edge that leads against the direction of the data; None if
             the edges have no direction, or if messages follow it.
         ages: [e] float64, the time from an edge to the time of its destination; None without times.
@@ -70,8 +71,8 @@ class EdgeStructure:
     """
 
     rows: EdgeTable
-    arc_rows: NDArray[np.int64]
-    edge_rows: NDArray[np.int64]
+    arc_rows: NDArray[np.integer]
+    edge_rows: NDArray[np.integer]
     against: NDArray[np.bool_] | None
     ages: NDArray[np.float64] | None
     open: NDArray[np.bool_] | None
@@ -89,10 +90,10 @@ class EdgeInputs:
             weights.
         weights: [k] float32, the weight of each of the graph's ``arcs``; None without weights.
         groups: divisions of the arcs into parts. Means over neighbours are computed separately for
-            each part. A division consists of the part [k] int64 of each arc, from 0, or -1 for no
+            each part. A division consists of the part [k] int8 of each arc, from 0, or -1 for no
             part, and of the number of parts.
-        arc_features: [k, d] sparse, features of the arcs for means over the edges of a node; None
-            if there are none.
+        row_features: [m, d] sparse float32, features of the structure's rows for means over the
+            edges of a node; None if there are none.
     """
 
     structure: EdgeStructure
@@ -100,8 +101,15 @@ class EdgeInputs:
     features: Tensor | None
     bias: Tensor | None
     weights: NDArray[np.float32] | None
-    groups: Sequence[tuple[NDArray[np.int64], int]]
-    arc_features: Any
+    groups: Sequence[tuple[NDArray[np.int8], int]]
+    row_features: Any
+
+    @property
+    def arc_features(self) -> Any:
+        """[k, d] sparse float32, the features of the graph's ``arcs`` for means over the edges of
+        a node; None if there are none.
+        """
+        return None if self.row_features is None else self.row_features[self.structure.arc_rows]
 
     def select(self, edges: NDArray[np.bool_], arcs: NDArray[np.bool_]) -> EdgeInputs:
         """Return the inputs for some of the edges.
@@ -127,5 +135,4 @@ class EdgeInputs:
             bias=None if self.bias is None else self.bias[mask],
             weights=None if self.weights is None else self.weights[arcs],
             groups=[(part[arcs], count) for part, count in self.groups],
-            arc_features=None if self.arc_features is None else self.arc_features[arcs],
         )

@@ -21,6 +21,7 @@ from torch import Tensor
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, doubled_note
 from gattn.nodes.columns import Column, learn_columns
 from gattn.nodes.edge_table import EdgeInputs, EdgeStructure, EdgeTable
+from gattn.nodes.size.scratch import Scratch, pieces
 from gattn.nodes.times import are_dates, as_times, edge_times, prediction_times
 from gattn.nodes.values import as_numbers, as_texts, is_empty, is_missing
 
@@ -149,6 +150,16 @@ class EdgeEncoder:
         further = self.weight is not None, self.time is not None, self.has_direction
         return one + len(self.types) + sum(further)
 
+    @property
+    def weight_feature(self) -> tuple[int, float] | None:
+        """Position of the weights among the features of an edge, and the factor by which this
+        feature must be multiplied to get the logarithm of the weight; None without weights.
+        """
+        if self.weight is None:
+            return None
+        widths = (min(c.width, PROJECTED) if c.width > NARROW else c.width for c in self.columns)
+        return sum(widths), self.spread
+
     def attach(self, graph: AttributedGraph) -> AttributedGraph:
         """Return a copy of the graph with the inputs of its edges.
 
@@ -232,23 +243,20 @@ class EdgeEncoder:
         source, destination = edges.pairs.numpy()
         if edges.two_way:
             source, destination = np.minimum(source, destination), np.maximum(source, destination)
-        keys = edges.table[list(dict.fromkeys(names))].copy()
-        code = keys.groupby(list(keys), dropna=False, sort=False).ngroup() if len(names) else 0
-        frame = pd.DataFrame({"source": source, "destination": destination, "code": code})
-        is_first = np.asarray(~frame.duplicated())
-        rows, codes = edges.select(is_first), frame["code"].to_numpy()[is_first]
+        codes = _row_codes(edges.table[list(dict.fromkeys(names))], source.dtype)
+        is_first = _first_of_equal(source, destination, codes)
+        rows = edges
+        if not is_first.all():
+            rows, codes = edges.select(is_first), codes[is_first]
         source, destination = rows.pairs.numpy()
-        place = np.arange(len(rows))
+        # These arrays are int32 in a compact graph, to limit the memory.
+        place = np.arange(len(rows), dtype=source.dtype)
         if rows.two_way:
             source, destination = np.r_[source, destination], np.r_[destination, source]
             place, codes = np.r_[place, place], np.r_[codes, codes]
         order = np.lexsort((codes, source, destination))
         source, destination, place, codes = (a[order] for a in (source, destination, place, codes))
-        opposite = np.lexsort((codes, destination, source))
-        is_symmetric = all(
-            np.array_equal(a, b[opposite])
-            for a, b in ((source, destination), (destination, source), (codes, codes))
-        )
+        is_symmetric = _is_symmetric(source, destination, codes)
         arcs = np.stack([source, destination])
         messages, against, message_place = arcs, None, place
         if not graph.directed and not is_symmetric:
@@ -297,33 +305,54 @@ class EdgeEncoder:
             hot = np.flatnonzero(types >= 0)
             shape = len(rows), len(self.types)
             blocks.append(sp.csr_matrix((np.ones(len(hot)), (hot, types[hot])), shape))
-            groups.append((types, len(self.types)))
+            groups.append((types.astype(np.int8), len(self.types)))
         place = {column.name: place for place, column in enumerate(self.columns)}
         for name, cuts in self.cuts:
             numbers = _numbers(blocks[place[name]])
             parts = np.searchsorted(cuts, numbers, side="right")
-            groups.append((np.where(np.isnan(numbers), -1, parts), len(cuts) + 1))
-        narrow = [narrow_block(block, NARROW, PROJECTED) for block in blocks]
-        columns = [np.asarray(block.todense())[edge_rows] for block in narrow]
-        if structure.ages is not None:
-            mean, std = self.age
-            columns.append((structure.ages - mean)[:, None] / std)
-        if self.has_direction:
-            against = structure.against
-            sign = np.zeros(len(edge_rows)) if against is None else np.where(against, -1, 1)
-            columns.append(sign[:, None])
-        features = np.hstack(columns).astype(np.float32) if columns else None
+            parts = np.where(np.isnan(numbers), -1, parts).astype(np.int8)
+            groups.append((parts, len(cuts) + 1))
         wide = [narrow_block(block, WIDE, REDUCED) for block in blocks]
-        arcs = sp.csr_matrix(sp.hstack(wide, format="csr", dtype=np.float32)) if wide else None
+        row_features: Matrix = None
+        if wide:
+            row_features = sp.csr_matrix(sp.hstack(wide, format="csr", dtype=np.float32))
         return EdgeInputs(
             structure,
             self.has_direction,
-            None if features is None else torch.from_numpy(features),
+            self._features([narrow_block(block, NARROW, PROJECTED) for block in blocks], structure),
             None if bias is None else torch.from_numpy(bias[edge_rows].astype(np.float32)),
             None if weights is None else weights[arc_rows].astype(np.float32),
             [(parts[arc_rows], count) for parts, count in groups],
-            None if arcs is None else arcs[arc_rows],
+            row_features,
         )
+
+    def _features(self, blocks: Sequence[Matrix], structure: EdgeStructure) -> Tensor | None:
+        """Return the features of the edges of ``edge_index``, [e, width]; None without any.
+
+        In a compact graph, they are in a temporary file if they are large.
+
+        Args:
+            blocks: features of the rows, [m, d] each.
+            structure: the rows of the edges.
+        """
+        if not self.width:
+            return None
+        edge_rows, against = structure.edge_rows, structure.against
+        if edge_rows.dtype == np.int32:
+            features = Scratch().array(len(edge_rows), self.width)
+        else:
+            features = np.empty((len(edge_rows), self.width), np.float32)
+        mean, std = self.age
+        for part in pieces(len(edge_rows)):
+            rows = edge_rows[part]
+            columns = [block[rows].toarray() for block in blocks]
+            if structure.ages is not None:
+                columns.append((structure.ages[part] - mean)[:, None] / std)
+            if self.has_direction:
+                sign = np.zeros(len(rows)) if against is None else np.where(against[part], -1, 1)
+                columns.append(sign[:, None])
+            features[part] = np.hstack(columns)
+        return torch.from_numpy(features)
 
 
 def read_edge_columns(
@@ -529,7 +558,9 @@ def edge_weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
     for is_bad, requirement in faults:
         if is_bad.any():
             row = int(is_bad.argmax())
-            value = "an empty cell" if is_empty(values)[row] else repr(values.iloc[row])
+            # The list contains Python's numbers, whose text is shorter than that of NumPy's.
+            shown = repr(values.iloc[[row]].tolist()[0])
+            value = "an empty cell" if is_empty(values)[row] else shown
             others = f" ({int(is_bad.sum()):,} edges)" * (int(is_bad.sum()) > 1)
             raise GraphError(f"{title} {requirement}; got {value} {where(row)}{others}")
     return weights
@@ -616,6 +647,42 @@ def _read_notes(encoder: EdgeEncoder) -> list[str]:
     if encoder.has_edge_times:
         parts.append(f"{encoder.time!r} (times)")
     return [f"Columns of the edges that are used: {', '.join(parts)}."] if parts else []
+
+
+def _row_codes(table: pd.DataFrame, dtype: np.dtype) -> NDArray:
+    """Return a number for each row, which is equal for equal rows; missing values are equal."""
+    if table.columns.empty:
+        return np.zeros(len(table), dtype)
+    groups = table.groupby(list(table), dropna=False, sort=False, observed=True)
+    return groups.ngroup().to_numpy().astype(dtype)
+
+
+def _first_of_equal(*keys: NDArray) -> NDArray[np.bool_]:
+    """Return a mask of the positions whose keys do not occur at an earlier position."""
+    # A stable sort needs less memory than the hash table of pandas' duplicated.
+    order = np.lexsort(keys)
+    is_new = np.zeros(len(order), bool)
+    is_new[:1] = True
+    for key in keys:
+        ordered = key[order]
+        is_new[1:] |= ordered[1:] != ordered[:-1]
+    is_first = np.zeros(len(order), bool)
+    is_first[order[is_new]] = True
+    return is_first
+
+
+def _is_symmetric(source: NDArray, destination: NDArray, codes: NDArray) -> bool:
+    """Return True if edges that are sorted by destination, source and code contain the opposite of
+    every edge.
+    """
+    if not np.array_equal(np.bincount(source), np.bincount(destination)):
+        # This comparison avoids a second sort of the edges.
+        return False
+    opposite = np.lexsort((codes, destination, source))
+    return all(
+        np.array_equal(a, b[opposite])
+        for a, b in ((source, destination), (destination, source), (codes, codes))
+    )
 
 
 def _as_tensor(pairs: NDArray) -> Tensor:

@@ -152,7 +152,7 @@ def read_graph_file(
             empty for none.
         missing: words that stand for a missing attribute in every column, besides empty cells.
         compact: True for compact edges (see :class:`gattn.nodes.attributed.AttributedGraph`), which
-            are read from Parquet with less memory. The columns of the edges are then not read.
+            are read from Parquet with less memory.
 
     Returns:
         The graph.

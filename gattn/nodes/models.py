@@ -7,9 +7,11 @@ from typing import Any, TypeAlias
 
 from torch import Tensor
 
+from gattn.distributed import Processes
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.settings import TYPED_MODELS, NodeSettings, NodeTask
+from gattn.nodes.size.network import ONE
 from gattn.nodes.size.predictor import SampledPredictor
 from gattn.nodes.stack.predictor import StackedPredictor, network_kind
 from gattn.nodes.typed.predictor import TypedPredictor
@@ -35,11 +37,13 @@ def fit_predictors(
     settings: Sequence[NodeSettings],
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     threads: int = 0,
+    processes: Processes = ONE,
 ) -> Sequence[AnyPredictor]:
     """Train several models whose settings differ only in the seed; see
     :meth:`NodePredictor.fit`.
 
-    For a compact graph, the models are trained on sampled neighbourhoods.
+    For a compact graph, the models are trained on sampled neighbourhoods, in one or several
+    processes.
     """
     model = settings[0].model
     if problem.graph.network is not None and model not in TYPED_MODELS:
@@ -53,7 +57,7 @@ def fit_predictors(
             "table, use gat"
         )
     if problem.graph.compact:
-        return SampledPredictor.fit(problem, encoder, task, settings, on_epoch, threads)
+        return SampledPredictor.fit(problem, encoder, task, settings, on_epoch, threads, processes)
     kind = StackedPredictor if model == "stacked" else network_kind(encoder)
     return kind.fit(problem, encoder, task, settings, on_epoch, threads)
 

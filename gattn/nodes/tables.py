@@ -21,7 +21,6 @@ from gattn.nodes.attributed import (
     attributed_graph,
     check_names,
     left_out_edge,
-    unread_note,
 )
 from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.values import as_numbers, flat_table
@@ -171,7 +170,7 @@ class NamedEnds:
         columns: names of the columns with the sources and the destinations.
         source: names of the sources.
         destination: names of the destinations.
-        attributes: one row for each edge; without rows, the names of columns that are not read.
+        attributes: one row for each edge.
         decisions: sentences about the choice of the columns.
     """
 
@@ -187,7 +186,7 @@ class NamedEnds:
         columns: tuple[Hashable, Hashable],
         values: tuple[pd.Series, pd.Series],
         codes: tuple[NDArray, NDArray],
-        unread: Sequence[Hashable],
+        attributes: pd.DataFrame,
         decisions: Sequence[str],
     ) -> NamedEnds:
         """Return the edges, given columns that were read as indices of distinct values.
@@ -196,11 +195,10 @@ class NamedEnds:
             columns: names of the columns with the sources and the destinations.
             values: the different values of each column.
             codes: for each column the index [e] of each edge's value; -1 for a missing value.
-            unread: names of other columns, which are not read.
+            attributes: the other columns.
             decisions: sentences about the choice of the columns.
         """
         source, destination = (_Ends.of(*pair) for pair in zip(values, codes))
-        attributes = pd.DataFrame(columns=list(unread))
         return cls(columns, source, destination, attributes, tuple(decisions))
 
     def __len__(self) -> int:
@@ -236,7 +234,7 @@ def graph_of_ends(
 ) -> AttributedGraph:
     """Return the graph, given the chosen columns of its edges. See :func:`from_tables`.
 
-    With ``compact``, the graph has compact edges, and the columns of the edges are not read.
+    With ``compact``, the graph has compact edges.
     """
     way = "follow this direction" if directed else "are sent in both directions"
     first, second = edges.columns
@@ -261,14 +259,8 @@ def graph_of_ends(
                 f"{_better(table, named, names)}"
             )
         notes.append(_told_left_out(left_out, len(edges), absent) + _alike(named, names))
-    columns = edges.attributes
-    table_of_edges = None
-    if compact:
-        ends = torch.from_numpy(pairs)
-        notes += unread_note(list(columns.columns))
-    else:
-        ends = torch.from_numpy(pairs.astype(np.int64))
-        table_of_edges = _edge_table(columns, ends, rows, lines, (first, second))
+    ends = torch.from_numpy(pairs if compact else pairs.astype(np.int64))
+    table_of_edges = _edge_table(edges.attributes, ends, rows, lines, (first, second))
     return attributed_graph(
         names, ends, table, directed=directed, notes=notes, left_out=left_out,
         unreadable=unreadable, lines=node_lines, edge_table=table_of_edges, compact=compact,
@@ -294,9 +286,18 @@ def _edge_table(
     """
     if attributes.columns.empty:
         return None
-    table, _, unreadable = flat_table(attributes.iloc[rows].reset_index(drop=True))
-    known_lines = () if lines is None else np.asarray(lines)[rows].tolist()
+    if len(rows) < len(attributes):
+        attributes = attributes.iloc[rows]
+    table, _, unreadable = flat_table(attributes.reset_index(drop=True))
+    known_lines = () if lines is None else _selected(lines, rows)
     return EdgeTable(pairs, table, False, known_lines, unreadable, ends)
+
+
+def _selected(lines: Sequence[int], rows: NDArray) -> Sequence[int]:
+    """Return the lines of some rows. A range of many lines needs no memory."""
+    if len(rows) == len(lines):
+        return lines
+    return np.asarray(lines)[rows].tolist()
 
 
 def _ends(edges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:

@@ -40,7 +40,10 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
         OSError: a file cannot be read or written.
     """
     out = product.out
-    metrics = finished_metrics(out, product.settings, product.inputs)
+    metrics = None
+    if not product.helps:
+        metrics = finished_metrics(out, product.settings, product.inputs)
+    metrics = product.agreed(metrics)
     if metrics is not None:
         product.log(f"{out} already contains this run, and it is finished: nothing to do")
         return metrics
@@ -50,11 +53,13 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     if is_first_process():
         start_run(out, product.settings, parts.record, parts.left_out)
     model = product.fit(data, parts)
+    if product.helps:
+        return product.agreed(None) or {}
     run = product.evaluate(data, parts, model)
     if is_first_process():
         report = product.report(run)
         _write_run(product, run, report)
-    return run.metrics
+    return product.agreed(run.metrics) or {}
 
 
 def _write_run(product: Product[Data, AnyParts, Model, Run], run: Run, report: Report) -> None:

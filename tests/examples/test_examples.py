@@ -14,7 +14,7 @@ import torch
 import gattn.data
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NEED_SKLEARN = ("attention_is_a_graph", "link_prediction", "missing_links")
+NEED_SKLEARN = ("attention_is_a_graph", "link_prediction", "missing_links", "typed_nodes")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from benchmarks.core.record import RESULTS
 from gattn.graph import Graph
 from gattn.nodes.attributed import GraphError, compacted
 from gattn.nodes.files import read_graph_file
@@ -80,15 +81,19 @@ def test_edges_alone_define_the_nodes(tmp_path):
     same_graph(read_graph_file(*paths, compact=True), read_graph_file(*paths))
 
 
-def test_row_numbers_and_other_columns_of_edges_are_not_read(tmp_path):
+def test_columns_of_edges_are_read_without_row_numbers(tmp_path):
     edges, nodes = class_network(40)
     edges.insert(0, "index", range(len(edges)))
     edges["weight"] = 1.5
-    compact = read_graph_file(*write(tmp_path, edges, nodes), compact=True)
+    edges["words"] = "some words"
+    paths = write(tmp_path, edges, nodes)
+    compact, whole = (read_graph_file(*paths, compact=compact) for compact in (True, False))
     notes = " ".join(compact.notes)
     assert "Column 'index' of the edges contains row numbers" in notes
-    assert "Columns of the edges are not read when neighbours are sampled: 'weight'." in notes
-    assert compact.edge_table is None
+    assert compact.edge_table.table.columns.tolist() == ["weight", "words"]
+    assert compact.edge_table.table["words"].dtype == "category"
+    assert compact.edge_table.pairs.dtype == torch.int32
+    assert list(compact.edge_table.lines) == list(whole.edge_table.lines)
 
 
 def broken_tables():
@@ -281,24 +286,10 @@ def test_nodes_without_columns_and_without_edges(tmp_path):
     assert pd.read_parquet(folder / "predictions.parquet").iloc[:, -3:].notna().all(axis=None)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"edge_weight": "w"}, "--edge-weight needs training on the whole graph"),
-        ({"edge_features": ("w",)}, "--edge-features needs training on the whole graph"),
-        ({"time": "w"}, "--time needs training on the whole graph"),
-        ({"model": "gps"}, "gps attends among all pairs of nodes"),
-    ],
-)
-@pytest.mark.parametrize("suffix", ["parquet", "csv"])
-def test_settings_that_need_the_whole_graph(tmp_path, settings, message, suffix):
-    edges, nodes = class_network(60)
-    paths = write(tmp_path, edges.assign(w=1.0), nodes)
-    if suffix == "csv":
-        paths[0] = tmp_path / "edges.csv"
-        edges.assign(w=1.0).to_csv(paths[0], index=False)
-    with pytest.raises(GraphError, match=message):
-        sampled_run(tmp_path, paths, **settings)
+def test_a_model_of_all_pairs_needs_the_whole_graph(tmp_path):
+    paths = write(tmp_path, *class_network(60))
+    with pytest.raises(GraphError, match="gps attends among all pairs of nodes"):
+        sampled_run(tmp_path, paths, model="gps")
 
 
 def test_the_default_budget_is_half_of_the_free_memory():
@@ -322,3 +313,21 @@ def test_sizes_of_memory(text, size):
 def test_other_texts_are_no_memory(text):
     with pytest.raises(SettingsError, match="memory must be a positive number with a unit"):
         override(None, None, {"data": "edges.csv", "memory": text})
+
+
+def measured(training):
+    """Return the measured runs of large networks with a kind of training."""
+    lines = (RESULTS / "huge.jsonl").read_text("utf-8").splitlines()
+    runs = [json.loads(line) for line in lines]
+    return [run for run in runs if run["size"]["training"] == training]
+
+
+def test_the_estimate_is_not_below_the_measured_memory():
+    runs = measured("whole graph")
+    assert len(runs) >= 4
+    for run in runs:
+        nodes, edges = run["nodes"], run["edges"]
+        # The table of nodes also has a column of names and one of labels.
+        values = nodes * (run["columns"] + 2) + edges * run.get("strengths", False)
+        estimate, peak = graph_bytes(nodes, values, edges), run["peak_resident_gib"] * 2**30
+        assert peak < estimate < 1.3 * peak

@@ -115,8 +115,9 @@ class NodeRunSettings(Settings):
         str,
         Meta(
             description="Memory budget, for example 12GiB or 500MB. If training on the whole graph "
-            "is estimated to need more, the training samples neighbours and reads no columns of "
-            "edges. Lower it to train on samples; raise it to train on the whole graph.",
+            "is estimated to need more, the training samples neighbours. Several processes of "
+            "torchrun always sample. Lower it to train on samples; raise it to train on the whole "
+            "graph.",
             extra={"default": "half of the free memory"},
         ),
     ] = ""
@@ -249,7 +250,8 @@ def override(
                 "a config file already sets all settings: use either --config or --preset"
             )
         return updated(read_toml(NodeRunSettings, config), changes)
-    if "data" not in changes and "edges" in changes:
+    several = "edges" in changes or isinstance(changes.get("nodes", ""), tuple)
+    if "data" not in changes and several:
         # The edges of a network with several tables of nodes are in tables of their own.
         changes = {**changes, "data": ""}
     if "data" not in changes:

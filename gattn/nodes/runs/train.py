@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from gattn.data import Split
+from gattn.distributed import Processes, init_processes
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.baselines import baseline_predictions
@@ -46,6 +50,7 @@ from gattn.nodes.runs.trials import (
 )
 from gattn.nodes.size.baselines import sampled_baselines
 from gattn.nodes.size.budget import SizeChoice
+from gattn.nodes.size.network import ONE
 from gattn.nodes.size.output import write_predictions
 from gattn.nodes.size.predictor import SampledPredictor
 from gattn.nodes.size.reading import read_for_training
@@ -56,9 +61,15 @@ from gattn.pipeline import train as pipeline
 from gattn.pipeline.measure import PARTS
 from gattn.pipeline.product import Log, Parts, Product, Report, TrainedRun, no_log
 from gattn.pipeline.text import plural
+from gattn.training.processes import process_count
 from gattn.training.types import EpochRecord
 
 __all__ = ["NodeProduct", "NodeRun", "train_run"]
+
+TIMEOUT = 6 * 3600.0
+"""Seconds for which a process waits for the others. The first process fits and evaluates most
+models alone.
+"""
 
 MAX_CLASSES = 20
 """Numeric labels are read as classes if they have at most this number of different values."""
@@ -134,6 +145,10 @@ def train_run(
     model of the trial with the lowest validation loss. If the folder contains the finished run,
     nothing is done.
 
+    If torchrun started several processes, each of them reads the graph, and they train the
+    attention network together on samples. The first process alone fits the other models, evaluates
+    and writes; all processes return the same metrics.
+
     Args:
         settings: settings of the run.
         out: folder of the run, created if it is missing.
@@ -149,9 +164,14 @@ def train_run(
         GraphError: a model cannot be trained on the graph or its labels.
         ValueError: settings contradict each other or the data.
         OSError: a file cannot be read or written.
+        ProcessFailure: another process died or failed.
     """
-    product = NodeProduct(settings, out, log, on_epoch=on_epoch, on_run_end=on_run_end)
-    return pipeline.train_run(product)
+    callbacks: Any = {"on_epoch": on_epoch, "on_run_end": on_run_end}
+    if process_count() == 1:
+        return pipeline.train_run(NodeProduct(settings, out, log, **callbacks))
+    with init_processes("gloo", timeout=TIMEOUT) as processes:
+        product = NodeProduct(settings, out, log, processes=processes, **callbacks)
+        return pipeline.train_run(product)
 
 
 class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
@@ -167,14 +187,29 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         *,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         on_run_end: Callable[[Trial], None] = lambda trial: None,
+        processes: Processes = ONE,
     ) -> None:
         super().__init__(settings, out, log)
+        self.processes, self.helps = processes, processes.rank > 0
         self.inputs = [name for name in (settings.data, *settings.tables) if name]
         self.on_epoch, self.on_run_end = on_epoch, on_run_end
 
+    def agreed(self, metrics: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return the metrics of the first process in every process."""
+        if self.processes.size == 1:
+            return metrics
+        content = b"" if self.helps else json.dumps(metrics).encode()
+        size = torch.tensor(len(content))
+        dist.broadcast(size, 0)
+        text = torch.zeros(int(size), dtype=torch.uint8)
+        if not self.helps:
+            text = torch.tensor(list(content), dtype=torch.uint8)
+        dist.broadcast(text, 0)
+        return json.loads(bytes(text.tolist())) if self.helps else metrics
+
     def load(self) -> NodeData:
         """Read the graph and its labels."""
-        graph, choice = read_for_training(self.settings)
+        graph, choice = read_for_training(self.settings, self.processes.size)
         if choice is not None:
             self.log(choice.text)
         return self.with_labels(graph, choice)
@@ -221,7 +256,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 
     def fit(self, data: NodeData, parts: NodeParts) -> list[Trial]:
         """Run all planned trials and return them in order."""
-        trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits)
+        trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits, self.processes)
         return run_trials(
             trainer, parts.plans, workers=self.settings.workers,
             on_epoch=self.on_epoch, on_run_end=self.on_run_end,

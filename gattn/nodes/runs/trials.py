@@ -16,11 +16,13 @@ import torch
 from torch import Tensor
 
 from gattn.data import Split
+from gattn.distributed import Processes
 from gattn.nodes.base import NodeEstimator, fit_together
 from gattn.nodes.batched_gat import batch_size
 from gattn.nodes.features import EncodedGraph
 from gattn.nodes.models import COMBINED
 from gattn.nodes.runs.measure import measure
+from gattn.nodes.size.network import ONE
 from gattn.training.processes import in_order
 from gattn.training.types import EpochRecord, History
 
@@ -110,12 +112,14 @@ class Trainer:
         encoded: the graph with its features.
         y: [n] labels, NaN for nodes without a label.
         splits: the splits, to which plans refer by index.
+        processes: the processes that torchrun started, which train together.
     """
 
     estimator: NodeEstimator
     encoded: EncodedGraph
     y: Tensor
     splits: Sequence[Split]
+    processes: Processes = ONE
 
     def train(
         self,
@@ -123,12 +127,15 @@ class Trainer:
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> list[Trial]:
         """Train the models of several plans with the same split together; return the trials with
-        their metrics.
+        their metrics. The list is empty in a process other than the first.
         """
         estimators = [copy.copy(self.estimator).set_params(seed=plan.seed) for plan in plans]
         fit_together(
-            estimators, self.encoded, self.y, self.splits[plans[0].split], on_epoch=on_epoch
-        )
+            estimators, self.encoded, self.y, self.splits[plans[0].split],
+            on_epoch=on_epoch, processes=self.processes,
+        )  # fmt: skip
+        if self.processes.rank:
+            return []
         return [self._measure(*pair) for pair in zip(plans, estimators)]
 
     def _measure(self, plan: TrialPlan, estimator: NodeEstimator) -> Trial:

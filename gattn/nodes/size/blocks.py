@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -10,13 +12,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph
-from gattn.nodes.size.means import NeighbourMeans, Scratch, graph_of, pieces
+from gattn.nodes.size.arcs import ArcMeans
+from gattn.nodes.size.means import NeighbourMeans, graph_of
+from gattn.nodes.size.scratch import Scratch, pieces
 from gattn.nodes.stack.blocks import Reduction, as_matrix
 
 __all__ = ["SampledBlocks", "sample"]
 
 PROJECTED_ROWS = 200_000
 """Maximum number of nodes from whose features the projection of wide features is computed."""
+TYPED = 256
+"""Maximum total number of features that are means over neighbours of one edge type or quartile."""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -42,13 +48,16 @@ class SampledBlocks:
 
     Attributes:
         scratch: the temporary files.
+        graph: the edges along which the attention network sends messages.
+        attributes: [e, d] float32 features of these edges; None without any.
         means: means over all neighbours.
         reduction: projection of wide features.
         with_direction: True if there are means along and against the edges.
-        two_way: True if the graph contains the opposite of every edge.
+        two_way: True if the graph contains the opposite of every edge, with the same weight.
         sparse: [n, d] sparse features; None if they are not projected.
         features: [n, k] float32, the features after the projection.
-        joined: [n, m] float32, the features, their means over one and two steps, and degrees.
+        joined: [n, m] float32, the features, their means over one and two steps and over the
+            neighbours of each edge type, means of the features of edges, and degrees.
     """
 
     def __init__(
@@ -78,26 +87,68 @@ class SampledBlocks:
             for rows in pieces(n):
                 part = matrix[rows] if matrix is not None else as_matrix(x[rows])
                 self.features[rows] = reduction.apply(part)
-        symmetric = graph.arcs.shape[1] == graph.edge_index.shape[1]
-        if with_direction is None:
-            with_direction = not graph.directed and not symmetric
+        inputs = graph.edge_inputs
+        if inputs is not None:
+            with_direction = inputs.has_direction
+        elif with_direction is None:
+            with_direction = graph.arcs.shape[1] < graph.edge_index.shape[1]
         self.with_direction = with_direction and not graph.directed
-        self.two_way = not graph.directed
-        k = self.features.shape[1]
-        self.joined = self.scratch.array(n, k * (4 if self.with_direction else 3) + 2)
-        self.joined[:, :k] = self.features
-        place = 2 * k
+        self.two_way = not graph.directed and (inputs is None or inputs.structure.open is None)
+        self.attributes = None if inputs is None else inputs.features
+        self._arcs = arcs = ArcMeans(graph)
+        self._hops = [arcs.along, arcs.against] if self.with_direction else [arcs.all]
+        self.graph = graph_of(graph.edge_index, n)
+        self.means = NeighbourMeans(self.graph) if inputs is None else arcs.all()
+        self.joined = self._joined()
+
+    @property
+    def typed_count(self) -> int:
+        """Number of results of :meth:`typed_means`."""
+        return len(self._hops) * sum(count for _, count in self._arcs.groups)
+
+    def typed_means(self, count: int | None = None) -> Iterator[NeighbourMeans]:
+        """Yield the means over the neighbours of each type and quartile of the edges, for each
+        direction.
+
+        Args:
+            count: maximum number of results; None for all.
+        """
+        kinds = ((parts, kind) for parts, number in self._arcs.groups for kind in range(number))
+        every = ((hop, parts, kind) for parts, kind in kinds for hop in self._hops)
+        for hop, parts, kind in islice(every, count):
+            yield hop(parts == kind)
+
+    def _joined(self) -> NDArray[np.float32]:
+        """Return the features of perceptrons; see the attribute ``joined``."""
+        x, arcs, hops, typed = self.features, self._arcs, self._hops, self.typed_count
+        n = arcs.nodes
+        k = x.shape[1]
+        narrow = _projected(x, max(TYPED // max(typed, 1), 1)) if typed else x[:, :0]
+        widths = [k] * (2 + len(hops)) + [narrow.shape[1]] * typed
+        widths += [arcs.edge_width] * len(arcs.ends)
+        joined = self.scratch.array(n, sum(widths) + 2 + typed)
+        starts = np.cumsum([0, *widths])
+        parts = [joined[:, low:high] for low, high in pairwise(starts)]
+        parts[0][:] = x
+        # One object of means is in memory at a time, because each has a copy of the edges.
         if self.with_direction:
-            for pairs in (graph.arcs, _reversed(graph.arcs, n)):
-                NeighbourMeans(graph_of(pairs, n))(self.features, self.joined[:, place - k : place])
-                place += k
-            place -= k
-        self.means = NeighbourMeans(graph_of(graph.edge_index, n))
-        near = None if self.with_direction else self.joined[:, k : 2 * k]
-        near = self.means(self.features, near)
-        self.means(near, self.joined[:, place : place + k])
-        for column, end in enumerate(graph.arcs):
-            self.joined[:, -1 - column] = np.log1p(np.bincount(end.numpy(), minlength=n))
+            for hop, out in zip(hops, parts[1:]):
+                hop()(x, out)
+            near = self.means(x)
+        else:
+            near = self.means(x, parts[1])
+        rest = iter(parts[1 + len(hops) :])
+        self.means(near, next(rest))
+        degrees = arcs.degrees()
+        for means in self.typed_means():
+            means(narrow, next(rest))
+            degrees.append(means.degrees)
+        for end in arcs.ends:
+            if arcs.edge_width:
+                arcs.edge_means(end, next(rest))
+        for place, values in enumerate(degrees):
+            joined[:, starts[-1] + place] = np.log1p(values.numpy())
+        return joined
 
     @property
     def network_features(self) -> Tensor:
@@ -105,7 +156,9 @@ class SampledBlocks:
         return torch.from_numpy(self.features)
 
 
-def _reversed(arcs: Tensor, nodes: int) -> Tensor:
-    """Return the opposite edges, sorted by destination and then by source."""
-    order = np.argsort(arcs[0].numpy(), kind="stable")
-    return torch.from_numpy(arcs.numpy()[::-1][:, order])
+def _projected(x: NDArray[np.float32], width: int) -> NDArray[np.float32]:
+    """Return a random projection of features [n, k] to at most ``width`` features."""
+    if x.shape[1] <= width:
+        return x
+    axes = np.random.RandomState(0).standard_normal((x.shape[1], width)) / width**0.5
+    return x @ axes.astype(np.float32)

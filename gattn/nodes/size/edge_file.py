@@ -1,4 +1,4 @@
-"""Reader of edges in Parquet files. Every node name is stored only once."""
+"""Reader of edges in Parquet files. Every node name and every text is stored only once."""
 
 from __future__ import annotations
 
@@ -42,17 +42,18 @@ def column_names(file: pyarrow.parquet.ParquetFile) -> list[str]:
 
 
 def read_ends(path: Path) -> NamedEnds:
-    """Read the two columns with node names from a Parquet table of edges.
+    """Read a Parquet table of edges.
 
-    The columns are chosen like those of :func:`gattn.nodes.tables.from_tables`. Each column is
-    encoded as int32 indices of its different values while it is read, so that a table of many edges
-    needs 8 bytes per edge, and no Python object for an edge.
+    The two columns with node names are chosen like those of
+    :func:`gattn.nodes.tables.from_tables`. Each of them is encoded as int32 indices of its
+    different values while it is read, so that a table of many edges needs 8 bytes per edge, and no
+    Python object for an edge. Other columns of texts become categories of pandas.
 
     Args:
         path: the Parquet file.
 
     Returns:
-        The names, and the names of the other columns, which are not read.
+        The names, and the other columns.
 
     Raises:
         GraphError: the file is not a Parquet file, or has fewer than two columns.
@@ -66,13 +67,20 @@ def read_ends(path: Path) -> NamedEnds:
         ]
         first, second, rest, notes = choose_ends(columns, is_index)
         pairs = [_read_column(file, columns[place]) for place in (first, second)]
+        attributes = _read_attributes(file, [columns[place] for place in rest])
     values, codes = zip(*pairs)
     names = columns[first], columns[second]
-    return NamedEnds.of_codes(names, values, codes, _names(columns, rest), notes)
+    return NamedEnds.of_codes(names, values, codes, attributes, notes)
 
 
-def _names(columns: Sequence[str], places: Sequence[int]) -> list[str]:
-    return [columns[place] for place in places]
+def _read_attributes(file: pyarrow.parquet.ParquetFile, names: Sequence[str]) -> pd.DataFrame:
+    """Read columns, in which equal texts are one object."""
+    if not names:
+        return pd.DataFrame(index=range(file.metadata.num_rows))
+    table = file.read(list(names), use_pandas_metadata=False)
+    # The memory of each column is released as soon as it is converted.
+    options: dict[str, Any] = {"self_destruct": True, "split_blocks": True}
+    return table.to_pandas(strings_to_categorical=True, **options)
 
 
 def _read_column(

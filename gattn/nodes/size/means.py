@@ -1,12 +1,6 @@
-"""Means over neighbours of compact graphs, a few columns at a time, and arrays in files."""
+"""Means over neighbours of compact graphs, a few columns at a time."""
 
 from __future__ import annotations
-
-import shutil
-import tempfile
-import weakref
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,38 +12,13 @@ from gattn.graph import Graph
 from gattn.graph.sorting import lay_out_rows
 from gattn.layout.layout import INT32_END
 
-__all__ = ["PIECE", "NeighbourMeans", "Scratch", "graph_of", "pieces", "propagate", "smooth"]
+__all__ = ["NeighbourMeans", "graph_of", "propagate", "smooth"]
 
 COLUMNS = 16
 """Number of columns whose means are computed at once, which limits the memory."""
-PIECE = 1 << 16
-"""Number of nodes that are computed at once."""
-IN_MEMORY = 1 << 26
-"""Maximum number of bytes of an array that is not stored in a file."""
 STEPS, RESTART = 8, 0.15
 """Number of steps of label propagation, and the probability of a restart in each."""
 SMOOTHING_STEPS, SMOOTHING_RESTART = 5, 0.2
-
-
-class Scratch:
-    """Folder of temporary files with arrays, which the system may remove from memory.
-
-    The folder is deleted with the object, or at the end of the program.
-    """
-
-    def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="gattn-"))
-        # A TemporaryDirectory that is deleted with its object emits a ResourceWarning.
-        weakref.finalize(self, shutil.rmtree, self._folder)
-        self._count = 0
-
-    def array(self, rows: int, columns: int) -> NDArray[np.float32]:
-        """Return a new array [rows, columns] float32, in a file if it is large."""
-        if 4 * rows * columns <= IN_MEMORY:
-            return np.empty((rows, columns), np.float32)
-        self._count += 1
-        path = self._folder / f"{self._count}.bin"
-        return np.memmap(path, np.float32, "w+", shape=(rows, columns))
 
 
 def graph_of(edges: Tensor, nodes: int) -> Graph:
@@ -68,17 +37,30 @@ class NeighbourMeans:
 
     .. math:: (A x)_i = \frac{1}{|N(i)|} \sum_{j \in N(i)} x_j
 
-    A node without neighbours has zeros.
+    With weights, it is the weighted mean, as in
+    :class:`gattn.nodes.stack.propagation.Neighbours`. A node without neighbours has zeros.
 
     Args:
-        graph: the edges from the neighbours of each node to the node.
+        graph: the edges from the neighbours of each node to the node; each pair of nodes occurs
+            once.
+        weights: [e] float32 weights above 0 of the edges; None for weights of 1.
+
+    Attributes:
+        graph: the edges.
+        degrees: [n], the number of neighbours of each node, or the sum of their weights.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, weights: NDArray[np.float32] | None = None) -> None:
         self.graph = graph
-        self.degrees = graph.in_degree()
-        self._ones = torch.ones(graph.num_edges, 1)
-        self._scale = self.degrees.clamp(min=1).float().reciprocal()[:, None]
+        if weights is None:
+            self.degrees = graph.in_degree()
+            self._weights = torch.ones(graph.num_edges, 1)
+            self._scale = self.degrees.clamp(min=1).float().reciprocal()[:, None]
+            return
+        self._weights = torch.from_numpy(weights)[:, None]
+        sums = aggregate(self._weights, torch.ones(graph.num_src, 1, 1), graph)[:, 0]
+        self.degrees = sums[:, 0]
+        self._scale = torch.where(sums > 0, sums, 1).reciprocal()
 
     def __call__(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
@@ -87,22 +69,17 @@ class NeighbourMeans:
         out = np.empty_like(x) if out is None else out
         for start in range(0, x.shape[1], COLUMNS):
             part = torch.from_numpy(np.ascontiguousarray(x[:, start : start + COLUMNS]))
-            sums = aggregate(self._ones, part[:, None], self.graph)[:, 0]
+            sums = aggregate(self._weights, part[:, None], self.graph)[:, 0]
             out[:, start : start + COLUMNS] = sums.mul_(self._scale).numpy()
         return out
 
     def round_trips(self) -> NDArray[np.float32]:
         """Return the probability [n, 1] that a walk of two steps comes back to its start.
 
-        The graph must contain the opposite of every edge.
+        The graph must contain the opposite of every edge, with the same weight.
         """
-        return self(self._scale.numpy())
-
-
-def pieces(rows: int) -> Iterator[slice]:
-    """Yield consecutive ranges of rows."""
-    for start in range(0, rows, PIECE):
-        yield slice(start, min(start + PIECE, rows))
+        back = aggregate(self._weights.square(), self._scale[:, None], self.graph)[:, 0]
+        return back.mul_(self._scale).numpy()
 
 
 def propagate(

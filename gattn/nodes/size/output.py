@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
-from gattn.nodes.size.means import pieces
+from gattn.nodes.size.scratch import pieces
 
 __all__ = ["write_predictions"]
 

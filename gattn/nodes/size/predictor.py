@@ -15,13 +15,15 @@ from pandas.util import hash_pandas_object
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from gattn.distributed import Processes
 from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.predictor import NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.size.blocks import SampledBlocks, sample
-from gattn.nodes.size.means import NeighbourMeans, Scratch, pieces, propagate, smooth
-from gattn.nodes.size.network import SampledNetwork, fit_sampled, plan_samples
+from gattn.nodes.size.means import NeighbourMeans, propagate, smooth
+from gattn.nodes.size.network import ONE, SampledNetwork, fit_sampled, plan_samples
+from gattn.nodes.size.scratch import Scratch, pieces
 from gattn.nodes.stack.blocks import Reduction, as_matrix
 from gattn.nodes.stack.linear import Linear, Scaler, fit_linear
 from gattn.nodes.stack.perceptron import Perceptron
@@ -41,6 +43,8 @@ LINEAR_ROWS, PERCEPTRON_ROWS, CHECKED_ROWS = 30_000, 400_000, 50_000
 """Maximum numbers of training nodes of the linear model and of a perceptron, and of validation
 nodes by which penalties and weights are chosen.
 """
+TYPED_LABELS = 256
+"""Maximum number of features that are means of labels over the neighbours of one edge type."""
 SHOWN_SEEDS, SHOWN_FANOUT = 64, 12
 """Number of nodes whose neighbourhoods are sampled for the picture of the attention weights, and
 number of neighbours in each hop.
@@ -86,7 +90,11 @@ class SampledPredictor:
 
     All predictions are computed for all nodes and read all edges: means over neighbours a few
     columns at a time, the perceptrons for one range of nodes at a time, and the network layer by
-    layer. Weights are fitted on the validation part. A model other than ``stacked`` has the
+    layer. Columns of edges are read as by a model of the whole graph. Attention reads the features
+    and the weights of edges; the perceptrons read means with these weights, means for each type,
+    and means of the features. With times, messages and means never come from the future.
+
+    Weights of components are fitted on the validation part. A model other than ``stacked`` has the
     component ``gat`` only.
 
     Attributes:
@@ -160,8 +168,12 @@ class SampledPredictor:
         settings: Sequence[NodeSettings],
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
+        processes: Processes = ONE,
     ) -> list[SampledPredictor]:
         """Train a model for each of the settings.
+
+        Several processes train the attention network together; the first process alone fits the
+        other models.
 
         Args:
             problem: a compact graph, its features, labels and parts.
@@ -170,6 +182,10 @@ class SampledPredictor:
             settings: settings of each model, which differ in their seeds only.
             on_epoch: called after every epoch of the networks.
             threads: number of threads inside an operator; 0 for torch's number.
+            processes: the processes that train together; all have the same arguments.
+
+        Returns:
+            The models; in a process other than the first, they have the network only.
 
         Raises:
             GraphError: the model is gps, which attends among all pairs of nodes.
@@ -178,7 +194,8 @@ class SampledPredictor:
         if settings[0].model == "gps":
             raise GraphError(
                 "gps attends among all pairs of nodes, so it cannot be trained on samples: use "
-                "gat, gatv2, transformer or stacked, or raise --memory"
+                "gat, gatv2, transformer or stacked, or train on the whole graph in one process "
+                "with a larger --memory"
             )
         first, graph = settings[0], problem.graph
         with _threads(threads):
@@ -187,15 +204,32 @@ class SampledPredictor:
             for one in settings:
                 predictor = cls(one, task, encoder, problem.outputs)
                 predictor.threads = threads
-                predictor._fit(problem, blocks, on_epoch)
+                predictor._fit_network(problem, blocks, on_epoch, processes)
+                if not processes.rank:
+                    predictor._fit(problem, blocks)
                 predictors.append(predictor)
         return predictors
 
-    def _fit(
-        self, problem: NodeProblem, blocks: SampledBlocks, on_epoch: Callable[[EpochRecord], None]
+    def _fit_network(
+        self,
+        problem: NodeProblem,
+        blocks: SampledBlocks,
+        on_epoch: Callable[[EpochRecord], None],
+        processes: Processes,
     ) -> None:
-        graph, is_class, seed = problem.graph, self._is_class, self.settings.seed
         self.mean, self.std = label_moments(problem, self.task)
+        self._network, history = fit_sampled(
+            blocks.network_features, blocks.graph, (problem.y - self.mean) / self.std,
+            problem.train, problem.val, self.outputs,
+            plan_samples(self.settings, len(problem.train)), is_class=self._is_class,
+            edge_attr=blocks.attributes, edges=self.encoder.edges, processes=processes,
+            on_epoch=on_epoch,
+        )  # fmt: skip
+        self.history = [history]
+
+    def _fit(self, problem: NodeProblem, blocks: SampledBlocks) -> None:
+        """Fit all models other than the network, and the weights."""
+        graph, is_class, seed = problem.graph, self._is_class, self.settings.seed
         y = (problem.y - self.mean) / self.std
         train, val = problem.train.numpy(), problem.val.numpy()
         targets = y.numpy()
@@ -231,12 +265,6 @@ class SampledPredictor:
                 blocks, [blocks.joined[rows], around[rows]], targets, rows
             )
             parts |= self._with_labels(blocks, around, train, scratch)
-        plan = plan_samples(self.settings, len(train))
-        self._network, history = fit_sampled(
-            blocks.network_features, blocks.means.graph, y, problem.train, problem.val, outputs,
-            plan, is_class=is_class, on_epoch=on_epoch,
-        )  # fmt: skip
-        self.history = [history]
         parts[NETWORK] = self._by_network(blocks, scratch)
         val_rows = sample(val, CHECKED_ROWS, seed)
         truth = targets[val_rows]
@@ -311,26 +339,30 @@ class SampledPredictor:
     def _around(
         self, blocks: SampledBlocks, guess: NDArray[np.float32], train: NDArray, scratch: Scratch
     ) -> NDArray[np.float32]:
-        r"""Compute features of each node from the labels of other nodes, [n, 2 c].
+        r"""Compute features of each node from the labels of other nodes, [n, d].
 
         .. math:: A \tilde Y, \qquad A A \tilde Y - \mathrm{diag}(A A) \tilde Y
 
-        Nodes without a label get a predicted label. In a directed graph, only means over one step
-        are computed. Means over two steps would contain the label of the node itself, and its share
-        is not computed for directed graphs.
+        Nodes without a label get a predicted label. In a directed graph, and in a graph with times,
+        only means over one step are computed. Means over two steps would contain the label of the
+        node itself, whose share is not subtracted in these graphs. If edges have types, there are
+        also means over the neighbours of each type.
         """
         means, c = blocks.means, self.outputs
         complete = scratch.array(*guess.shape)
         complete[:] = guess
         complete[train] = self._one_hot()
-        is_two_way = blocks.two_way
-        out = scratch.array(len(guess), 2 * c if is_two_way else c)
+        is_two_way, start = blocks.two_way, 2 * c if blocks.two_way else c
+        typed = min(blocks.typed_count, TYPED_LABELS // c)
+        out = scratch.array(len(guess), start + typed * c)
         means(complete, out[:, :c])
         if is_two_way:
-            means(out[:, :c], out[:, c:])
+            means(out[:, :c], out[:, c:start])
             back = means.round_trips()
             for rows in pieces(len(guess)):
-                out[rows, c:] -= back[rows] * complete[rows]
+                out[rows, c:start] -= back[rows] * complete[rows]
+        for place, of_type in enumerate(blocks.typed_means(typed)):
+            of_type(complete, out[:, start + place * c :][:, :c])
         return out
 
     def _with_labels(
@@ -344,12 +376,15 @@ class SampledPredictor:
 
     def _by_network(self, blocks: SampledBlocks, scratch: Scratch) -> NDArray[np.float32]:
         out = scratch.array(len(blocks.joined), self.outputs)
-        hidden = self._network.embed_all(blocks.network_features, blocks.means.graph)
+        hidden = self._embed(blocks)
         with torch.no_grad():
             for rows in pieces(len(out)):
                 logits = self._network.out(hidden[rows])
                 out[rows] = (logits.softmax(1) if self._is_class else logits).numpy()
         return out
+
+    def _embed(self, blocks: SampledBlocks) -> Tensor:
+        return self._network.embed_all(blocks.network_features, blocks.graph, blocks.attributes)
 
     def _smooth(
         self,
@@ -404,7 +439,7 @@ class SampledPredictor:
     def _parts(self, graph: AttributedGraph) -> dict[str, NDArray[np.float32]]:
         if self._last is None or self._last[0] is not graph:
             with _threads(self.threads):
-                self._last = graph, *self._compute(compacted(graph))
+                self._last = graph, *self._compute(self._compact(graph))
         return self._last[1]
 
     def _compute(self, graph: AttributedGraph) -> tuple[dict[str, NDArray[np.float32]], Scratch]:
@@ -430,6 +465,12 @@ class SampledPredictor:
             with_direction=self._with_direction,
         )  # fmt: skip
 
+    def _compact(self, graph: AttributedGraph) -> AttributedGraph:
+        """Return a graph with compact edges and the inputs of its edges."""
+        if graph.compact:
+            return graph
+        return self.encoder.attach_edges(compacted(graph))
+
     def knows(self, graph: AttributedGraph) -> bool:
         """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`, in any
         order.
@@ -437,7 +478,7 @@ class SampledPredictor:
         if self._last is not None and self._last[0] is graph and not self._compared:
             return SMOOTHED in self._last[1] or not self._is_stack
         if self._compared is None or self._compared[0] is not graph:
-            compact = compacted(graph)
+            compact = self._compact(graph)
             same = _fingerprint(compact, _name_hashes(compact)) == self._fingerprint
             self._compared = graph, same
         return self._compared[1]
@@ -445,8 +486,7 @@ class SampledPredictor:
     def embed(self, graph: AttributedGraph) -> Tensor:
         """Return the input of the output layer for each node, [n, width] float32."""
         with _threads(self.threads):
-            blocks = self._blocks(compacted(graph))
-            return self._network.embed_all(blocks.network_features, blocks.means.graph)
+            return self._embed(self._blocks(self._compact(graph)))
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
         """Return for each layer edges [2, e] and their attention weights [e, h], in sampled
@@ -456,17 +496,19 @@ class SampledPredictor:
         """
         if self._shown is None or self._shown[0] is not graph:
             with _threads(self.threads):
-                self._shown = graph, self._sampled_attention(self._blocks(compacted(graph)))
+                self._shown = graph, self._sampled_attention(self._blocks(self._compact(graph)))
         return self._shown[1]
 
     @torch.no_grad()
     def _sampled_attention(self, blocks: SampledBlocks) -> list[tuple[Tensor, Tensor]]:
-        sampler = NeighborSampler(blocks.means.graph, [SHOWN_FANOUT] * self.settings.layers)
+        sampler = NeighborSampler(blocks.graph, [SHOWN_FANOUT] * self.settings.layers)
         nodes = np.arange(len(blocks.features))
         seeds = sample(nodes, SHOWN_SEEDS - 1, self.settings.seed)
         seeds = np.unique(np.append(seeds, int(blocks.means.degrees.argmax())))
         batch = sampler.sample(torch.from_numpy(seeds), random_seed=self.settings.seed)
-        weights = self._network.attention(blocks.network_features[batch.nodes], batch.graph)
+        edge_attr = None if blocks.attributes is None else blocks.attributes[batch.edges]
+        x = blocks.network_features[batch.nodes]
+        weights = self._network.attention(x, batch.graph, edge_attr)
         return [(batch.nodes[pairs], alpha) for pairs, alpha in weights]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -519,7 +561,9 @@ class SampledPredictor:
         model._train_hash = tensors["train_hash"].numpy().view(np.uint64)
         model._labels = tensors["labels"].numpy()
         features = model._reduction.axes.shape[1] or encoder.width
-        model._network = SampledNetwork(plan_samples(settings, 1).settings, features, model.outputs)
+        model._network = SampledNetwork(
+            plan_samples(settings, 1).settings, features, model.outputs, encoder.edges
+        )
         try:
             model._network.load_state_dict(remove_prefix("network.", tensors))
         except RuntimeError as error:

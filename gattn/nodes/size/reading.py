@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["read_for_training"]
 
-UNREAD = ("edge_weight", "edge_type", "time")
-"""Names of the settings whose value is the name of a column of edges."""
-
 
 def read_for_training(
-    settings: NodeRunSettings,
+    settings: NodeRunSettings, processes: int = 1
 ) -> tuple[AttributedGraph, SizeChoice | None]:
     """Read the graph of a run, with compact edges if its training samples neighbours.
 
@@ -31,16 +28,21 @@ def read_for_training(
 
     Args:
         settings: settings of the run.
+        processes: number of processes that train together.
 
     Returns:
         The graph, with notes on the parts that are sampled or left out, and the choice. There is no
         choice for a network with several tables of nodes, which is always trained on as a whole.
 
     Raises:
-        GraphError: the graph cannot be read, or needs sampling and the settings name a column of
-            the edges.
+        GraphError: the graph cannot be read, or several processes cannot train on it.
     """
     if settings.is_typed:
+        if processes > 1:
+            raise GraphError(
+                "a network with several tables of nodes is trained in one process, but torchrun "
+                f"started {processes}: start the command without torchrun"
+            )
         graph = settings.reading.read(
             "", directed=settings.directed, label=settings.label or None,
             label_type=settings.label_type or None,
@@ -48,16 +50,14 @@ def read_for_training(
         return graph, None
     sizes = _parquet_sizes(settings)
     if sizes is not None:
-        choice = choose_size(settings.memory, *sizes)
-        _check_columns(settings, choice)
+        choice = choose_size(settings.memory, *sizes, processes)
         graph = settings.reading.read(
             settings.data, directed=settings.directed, compact=choice.sampled
         )
         notes = []
     else:
         graph = settings.reading.read(settings.data, directed=settings.directed)
-        choice = choose_size(settings.memory, *_graph_sizes(graph))
-        _check_columns(settings, choice)
+        choice = choose_size(settings.memory, *_graph_sizes(graph), processes)
         notes = [
             "The files were read completely: only edges in Parquet are read with little memory."
         ]
@@ -67,8 +67,8 @@ def read_for_training(
 
 
 def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
-    """Return the numbers of nodes, of values of nodes and of edges, from the metadata of Parquet
-    tables; None if the graph is not in Parquet tables.
+    """Return the numbers of nodes, of values and of edges, from the metadata of Parquet tables;
+    None if the graph is not in Parquet tables.
     """
     paths = [Path(path) for path in (settings.data, *settings.tables) if path]
     if any(path.suffix.lower() != ".parquet" or not path.is_file() for path in paths):
@@ -77,35 +77,26 @@ def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
         return None
     with open_parquet(paths[0]) as file:
         edges = file.metadata.num_rows
+        of_edges = edges * max(len(column_names(file)) - 2, 0)
     if len(paths) == 1:
         # This is an upper bound, because an edge has at most two new nodes; usually there are far
         # fewer.
-        return edges, 0, edges
+        return edges, of_edges, edges
     with open_parquet(paths[1]) as file:
         nodes, columns = file.metadata.num_rows, column_names(file)
         groups = range(file.metadata.num_row_groups)
         size = sum(file.metadata.row_group(group).total_byte_size for group in groups)
     # A column of texts has about one value for each eight bytes, and a column of numbers one value
     # for each node.
-    return nodes, max(nodes * len(columns), size // 8), edges
+    return nodes, max(nodes * len(columns), size // 8) + of_edges, edges
 
 
 def _graph_sizes(graph: AttributedGraph) -> tuple[int, int, int]:
     edges = graph.arcs.shape[1] if graph.edge_table is None else len(graph.edge_table)
     x = graph.x
     values = len(graph) * graph.table.shape[1]
+    if graph.edge_table is not None:
+        values += graph.edge_table.table.size
     if x is not None:
         values += x.numel() if x.layout == torch.strided else x.values().numel()
     return len(graph), values, edges
-
-
-def _check_columns(settings: NodeRunSettings, choice: SizeChoice) -> None:
-    """Raise an error if the training samples neighbours and a setting names a column of edges."""
-    named = [name for name in UNREAD if getattr(settings, name)]
-    if any(settings.edge_features):
-        named.append("edge_features")
-    if choice.sampled and named:
-        raise GraphError(
-            f"--{named[0].replace('_', '-')} needs training on the whole graph, because a sampled "
-            f"training reads no columns of edges. {choice.text}"
-        )

@@ -124,7 +124,7 @@ def _checked(relation: Relation, types: Collection[str]) -> Relation:
         if name not in types:
             raise ValueError(
                 f"relation {relation} needs a table of nodes of type {name!r} "
-                f"(--nodes {name}=FILE); the types are {', '.join(map(repr, types))}"
+                f"(--nodes {name}=FILE); the types are {', '.join(map(repr, types)) or 'none'}"
             )
     return relation
 

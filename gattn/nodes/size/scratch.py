@@ -1,0 +1,47 @@
+"""Arrays in temporary files, and ranges of rows that are computed at once."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["PIECE", "Scratch", "pieces"]
+
+PIECE = 1 << 16
+"""Number of nodes or edges that are computed at once."""
+IN_MEMORY = 1 << 26
+"""Maximum number of bytes of an array that is not stored in a file."""
+
+
+class Scratch:
+    """Folder of temporary files with arrays, which the system may remove from memory.
+
+    The folder is deleted with the object, or at the end of the program. An array remains valid
+    after the folder was deleted.
+    """
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="gattn-"))
+        # A TemporaryDirectory that is deleted with its object emits a ResourceWarning.
+        weakref.finalize(self, shutil.rmtree, self._folder)
+        self._count = 0
+
+    def array(self, rows: int, columns: int) -> NDArray[np.float32]:
+        """Return a new array [rows, columns] float32, in a file if it is large."""
+        if 4 * rows * columns <= IN_MEMORY:
+            return np.empty((rows, columns), np.float32)
+        self._count += 1
+        path = self._folder / f"{self._count}.bin"
+        return np.memmap(path, np.float32, "w+", shape=(rows, columns))
+
+
+def pieces(rows: int) -> Iterator[slice]:
+    """Yield consecutive ranges of rows."""
+    for start in range(0, rows, PIECE):
+        yield slice(start, min(start + PIECE, rows))

@@ -1,0 +1,82 @@
+"""Training of nodes in two processes of gloo: the network of one process, written once."""
+
+import json
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+import torch
+
+from tests.cli.commands import run_command
+from tests.cli.test_processes import ENVIRONMENT, TORCHRUN
+from tests.distributed import node_ranks
+from tests.nodes.test_size_edges import attributed_network, write
+
+
+def test_two_processes_train_the_network_of_one(run, monkeypatch):
+    # The steps of this process have the same number of nodes as those of the others.
+    monkeypatch.setattr(node_ranks.network, "BATCH", node_ranks.STEP_NODES)
+    whole = node_ranks.train_sampled()
+    assert whole["losses"][-1] < whole["losses"][0]
+    results = run(2, node_ranks.train_sampled)
+    assert len(results) == 2
+    for name, tensor in results[0]["state"].items():
+        assert torch.equal(tensor, results[1]["state"][name])
+    assert results[0]["losses"] == results[1]["losses"]
+    torch.testing.assert_close(results[0]["losses"], whole["losses"], rtol=1e-4, atol=1e-5)
+    for name, tensor in whole["state"].items():
+        torch.testing.assert_close(results[0]["state"][name], tensor, rtol=1e-3, atol=1e-4)
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Write a network, and return the arguments that train on it."""
+    edges, table = write(tmp_path, *attributed_network(150))
+    return [
+        *("nodes", "train", str(edges), "--nodes", str(table), "--label", "label"),
+        *("--edge-weight", "strength", "--epochs", "3", "--width", "8", "--heads", "2"),
+        *("--threads", "1", "--out"),
+    ]
+
+
+def under_torchrun(*arguments):
+    """Run a command of gattn in two processes."""
+    command = [sys.executable, *TORCHRUN, "-m", "gattn.cli", *map(str, arguments)]
+    return subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.mark.slow
+def test_the_command_writes_its_results_once(train, tmp_path, monkeypatch):
+    out = tmp_path / "of-2"
+    started = under_torchrun(*train, out)
+    assert started.returncode == 0, started.stderr
+    assert started.stderr.count("because 2 processes train together") == 1
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["size"]["processes"] == 2
+    assert metrics["size"]["training"] == "sampled"
+    assert len(pd.read_csv(out / "runs.csv")) == 1
+    assert len(pd.read_parquet(out / "predictions.parquet")) == 150
+    assert run_command(monkeypatch, *train[:-1], "--memory", "1MB", "--out", tmp_path / "1") == 0
+    alone = json.loads((tmp_path / "1" / "metrics.json").read_text())
+    columns = [one["components"]["columns"]["test"] for one in (metrics, alone)]
+    assert columns[0] == columns[1]
+    again = under_torchrun(*train, out)
+    assert again.returncode == 0, again.stderr
+    assert "it is finished: nothing to do" in again.stderr
+
+
+@pytest.mark.slow
+def test_an_error_ends_all_processes(train, tmp_path):
+    started = under_torchrun(*train[:-1], "--model", "gps", "--out", tmp_path / "run")
+    assert started.returncode != 0
+    assert "gps attends among all pairs of nodes" in started.stderr
+
+
+@pytest.mark.parametrize("command", [("nodes", "predict", "a", "b"), ("links", "train", "a")])
+def test_other_commands_run_in_one_process(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run_command(monkeypatch, *command, "--out", tmp_path / "out") == 2
+    assert "runs in one process, but torchrun started 2" in capsys.readouterr().err
