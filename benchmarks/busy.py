@@ -45,8 +45,9 @@ class Command:
     """Command of gattn that is measured.
 
     Attributes:
-        words: returns its words; it writes to the path that it gets.
-        loads: what else runs while it is timed.
+        words: function that returns the words of the command; its argument is the path to which the
+            command writes.
+        loads: names of the other programs that run while the command is timed.
     """
 
     words: Callable[[Path], list[str]]
@@ -145,7 +146,9 @@ COMMANDS = (
 def _measure(
     python: str, command: Command, load: str, side: str, folder: Path, limit: float
 ) -> dict[str, float] | str:
-    """Return the longest usage of the runs under a load, or the limit that they exceed."""
+    """Return the largest times of several runs of a command under a load, or the time limit if a
+    run exceeds it.
+    """
     words = []
     for _ in range(2 if load == PAIR else 1):
         place = folder / side

@@ -43,7 +43,9 @@ WIDTHS: dict[str, tuple[type[torch.nn.Module], int]] = {
     "GATv2Conv": (gattn.nn.GATv2Conv, HEADS * CHANNELS),
     "TransformerConv": (gattn.nn.TransformerConv, 2 * HEADS * CHANNELS),
 }
-"""Number of elements that each layer sends per row: values and scores, keys, or keys and values."""
+"""Number of elements per row that each layer sends to other processes: those of values and scores,
+of keys, or of keys and values.
+"""
 BLOCK = 1 << 12
 """Number of consecutive nodes whose edges share a seed, so that any process can draw them."""
 ELEMENT = 4

@@ -8,7 +8,8 @@
     python -m benchmarks.gpu --tune              # search for faster tiles on this GPU
     python -m benchmarks.gpu --dry-run           # test the script at small sizes, without a GPU
 
-JSON lines go to benchmarks/results/gpu.jsonl. :mod:`benchmarks.suites.gpu` says what is measured.
+JSON lines go to benchmarks/results/gpu.jsonl. :mod:`benchmarks.suites.gpu` describes the
+measurements.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def make_environment(home: Path) -> tuple[Path, Path]:
     """Create a fresh environment with all packages of this one.
 
     Returns:
-        Its Python, and the folder of what is installed into it.
+        The Python of the environment, and the folder of its installed packages.
     """
     venv.create(home, with_pip=False)
     python = home / "bin" / "python"

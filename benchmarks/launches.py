@@ -3,8 +3,8 @@
     python -m benchmarks.launches             # a few seconds, once the kernels are compiled
     python -m benchmarks.launches --table     # write the table of docs/gpu.md from the results
 
-JSON lines go to benchmarks/results/launches.jsonl. :mod:`benchmarks.tools.launches` says what is
-measured.
+JSON lines go to benchmarks/results/launches.jsonl. :mod:`benchmarks.tools.launches` describes the
+measurements.
 """
 
 from __future__ import annotations

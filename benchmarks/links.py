@@ -3,11 +3,11 @@
     python -m benchmarks.links cora debian
     python -m benchmarks.links cora --splits 5 --options=--model=gatv2
 
-Each split is a run of ``gattn links train`` with another seed, in a process of its own. Of Debian's
-packages, the links are the relation Depends, and the sections are not read. The command prints the
-mean and the standard error of the mean reciprocal rank of the model, of each component and of each
-heuristic on the test part, and appends a JSON line for each network to
-benchmarks/results/links.jsonl.
+Each split is a run of ``gattn links train`` with another seed, in a process of its own. In the
+network ``debian``, the links are the relations Depends between packages, and the sections are not
+read. The command prints the mean and the standard error of the mean reciprocal rank of the model,
+of each component and of each heuristic on the test part, and appends a JSON line for each network
+to benchmarks/results/links.jsonl.
 """
 
 from __future__ import annotations

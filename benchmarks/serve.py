@@ -4,14 +4,14 @@
     python -m benchmarks.serve RUN --seconds 10 --clients 8
     python -m benchmarks.serve RUN --requests 10000 --rows 1 # memory while requests are answered
 
-Starts ``gattn serve RUN`` in another process. Clients send the molecules of a table (those that the
-model was validated and tested on) in requests of ``--rows`` rows, each client one request after the
-other, for ``--seconds``, or until ``--requests`` have been sent. Prints the rows per second,
-compared with ``gattn molecules predict`` on as many rows, the median and the 99th percentile of the
-time of a request, the number of answers by status, the time of an explanation with its picture, and
-the memory of the server and its processes (the sum of their proportional set sizes, in which a page
-that several processes share counts once), before the load and after each tenth of it.
-With ``--record``, a JSON line goes to benchmarks/results/serve.jsonl.
+The benchmark starts ``gattn serve RUN`` in another process. Clients send the molecules of a table
+(those that the model was validated and tested on) in requests of ``--rows`` rows, each client one
+request after the other, for ``--seconds``, or until ``--requests`` have been sent. Prints the rows
+per second, compared with ``gattn molecules predict`` on as many rows, the median and the 99th
+percentile of the time of a request, the number of answers by status, the time of an explanation
+with its picture, and the memory of the server and its processes (the sum of their proportional set
+sizes, in which a page that several processes share counts once), before the load and after each
+tenth of it. With ``--record``, a JSON line goes to benchmarks/results/serve.jsonl.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ SAME_ATTRIBUTES: dict[type[Module], type[Module]] = {
     pyg_sgformer.GraphModule: sgformer.GraphModule,
     pyg_sgformer.SGModule: sgformer.SGModule,
 }
-"""PyG modules, each with the gattn module that has exactly the same attributes."""
+"""Dictionary from PyG modules to the gattn modules that have exactly the same attributes."""
 
 TWINS: dict[type[Module], type[Module]] = {
     pyg.AGNNConv: gattn.nn.AGNNConv,
@@ -58,7 +58,7 @@ TWINS: dict[type[Module], type[Module]] = {
     pyg.AttentiveFP: AttentiveFP,
     **SAME_ATTRIBUTES,
 }
-"""PyG layers and models, each with the gattn class that has the same parameters."""
+"""Dictionary from PyG layers and models to the gattn classes that have the same parameters."""
 
 pyg_internals.register_equations(*TWINS)
 
@@ -97,7 +97,8 @@ REBUILT: dict[type[Module], Callable[[Any], Module]] = {
     pyg.GraphMultisetTransformer: _multiset,
     pyg.SetTransformerAggregation: _set_transformer,
 }
-"""PyG aggregations, each with a function that builds a gattn readout with the same parameters."""
+"""Dictionary from PyG aggregations to functions that build gattn readouts with the same parameters.
+"""
 
 UNSUPPORTED = frozenset(
     {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 SHARED = {"ops", "sampling", "nn", "molecules", "nodes", "links"}
-"""The folders of tests whose kernels share their work among threads."""
+"""Folders of the tests whose kernels divide their work among several threads."""
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
@@ -47,8 +47,8 @@ def pytest_collection_modifyitems(items):
 def as_many_threads_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     """Run tests of the kernels with ``GATTN_TEST_THREADS`` threads, others with torch's number.
 
-    Two workers with more threads than cores block each other and are ten times slower. A test that
-    changes the number must restore it.
+    If the threads of two workers are more than the cores, the workers block each other and are ten
+    times slower. A test that changes the number must restore it.
     """
     before = torch.get_num_threads()
     folder = request.path.relative_to(TESTS).parts[0] if request.path.is_relative_to(TESTS) else ""

@@ -30,9 +30,9 @@ class Operator:
     shapes: dict[str, str]
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     shared: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Arguments that are the very tensor of another one."""
+    """Names of the arguments that are the same tensor as another argument."""
     family: str = ""
-    """The name of its family of scores; none for a building block."""
+    """Name of the family of scores; empty for an operator without a score."""
 
     def but(self, **fields: Any) -> Operator:
         """Return a copy with some fields replaced."""

@@ -22,7 +22,9 @@ NODES = (["node"], [("node", "to", "node")])
 
 
 class Call(torch.nn.Module):
-    """A module whose forward is another function, with the arguments of the generic tests."""
+    """Module whose forward method calls another function with the arguments of the generic
+    tests.
+    """
 
     def __init__(self, module, call):
         super().__init__()
@@ -33,7 +35,7 @@ class Call(torch.nn.Module):
 
 
 class FA(gattn.nn.FAConv):
-    """FAConv with the arguments of the other layers; x_0 is sin(x)."""
+    """FAConv with the arguments of the other layers; its input x_0 is sin(x)."""
 
     def forward(self, x, edge_index, edge_attr=None):
         return super().forward(x, x.sin(), edge_index)
@@ -82,7 +84,7 @@ def _network(*widths):
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of gattn with its constructor arguments.
+    """Layer of gattn with its constructor arguments.
 
     The tests call ``layer(x, edge_index)``, with ``edge_attr=`` and ``batch=`` if the layer has
     these arguments, and a readout with ``readout(x, index, dim_size=...)``.

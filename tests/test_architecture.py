@@ -16,7 +16,7 @@ NAMED_TUPLE = {"_asdict", "_field_defaults", "_fields", "_make", "_replace"}
 
 
 class Module(NamedTuple):
-    """A parsed module of gattn, by its dotted name."""
+    """Parsed module of gattn, with its dotted name."""
 
     name: str
     tree: ast.Module
@@ -111,14 +111,14 @@ def private_uses() -> set[str]:
             if node.attr in NAMED_TUPLE:
                 continue
             base = node.value.id if isinstance(node.value, ast.Name) else ""
-            if base in aliases:  # a name that was imported from another file
+            if base in aliases:  # The name was imported from another file.
                 full = f"{aliases[base]}.{node.attr}"
                 if not (full in every or _is_compiled(full)) or not _may_see(here, full):
                     uses.add(f"{here}: {full}")
             elif base in ("self", "cls"):  # an attribute of the class itself or of a base class
                 continue
             elif node.attr in ours - definitions[here]:
-                # An attribute of an object whose class is in another file.
+                # The attribute belongs to an object whose class is in another file.
                 uses.add(f"{here}: .{node.attr}")
     return uses
 

@@ -265,7 +265,7 @@ def _copy_of_gattn(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy of gattn whose additive attention is too large by a factor of 1.001."""
+    """Copy of gattn in which the results of additive attention are multiplied by 1.001."""
     package = _copy_of_gattn(tmp_path_factory.mktemp("other"))
     functional = package / "functional.py"
     functional.write_text(
@@ -353,7 +353,9 @@ def imports(path: Path) -> set[str]:
 
 
 def test_imports_form_no_circle() -> None:
-    """Modules form no import cycle; folders import only folders before them in ``order``."""
+    """Modules must not form an import cycle, and a folder may import only folders that precede it
+    in ``order``.
+    """
     files = {module_of(path): path for path in (ROOT / "benchmarks").rglob("*.py")}
     edges = {name: imports(path) & set(files) - {name} for name, path in files.items()}
     order = ["core", "data", "sides", "suites", "tools", "commands"]

@@ -82,7 +82,7 @@ ATTENDS = {
     "QFormer": lambda: attention.QFormer(8, 8, 8, 2, 1),
     "ViS_MP": lambda: visnet.ViS_MP(2, 8, 5.0, None, False),
 }
-"""Everything in torch and PyG that attends and has no twin."""
+"""Modules of torch and PyG that compute attention and that gattn cannot replace."""
 
 
 def test_every_attention_without_a_twin_is_known():
@@ -251,7 +251,7 @@ def test_what_pyg_does_not_have_runs_on_gattn_too():
 
 
 class Plain(pyg.GATConv):
-    """A subclass of the same layer with another name."""
+    """Subclass of the same layer with another name."""
 
 
 class Weighted(MyGATConv):

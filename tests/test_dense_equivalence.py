@@ -46,7 +46,7 @@ def inputs(graph: Graph, dtype: torch.dtype, heads: int = 3, channels: int = 8):
 
 
 def dense(query, key, value, mask, scale=None):
-    """torch's attention over all pairs, with the heads as its first dimension."""
+    """Compute torch's attention over all pairs of nodes; the first dimension contains the heads."""
     q, k, v = (t.transpose(0, 1)[None] for t in (query, key, value))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)[0].transpose(0, 1)
 
@@ -110,7 +110,9 @@ def test_weights_are_the_dense_softmax(name):
 
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal, lambda s: graphs.band(s, 2)])
 def test_a_batch_equals_its_members_alone(build):
-    """Each member of a batch with different sizes has the bits of its result alone."""
+    """For each graph of a batch with different sizes, the result has the same bits as for the graph
+    alone.
+    """
     sizes = [5, 0, 1, 9]
     query, key, value = inputs(build(sizes), torch.float32)
     together = functional.dot_product_attention(query, key, value, build(sizes))

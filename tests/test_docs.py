@@ -50,7 +50,7 @@ def run_command(line: str) -> None:
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The blocks of a page run one after the other, as a reader would type them.
 
-    Of the blocks for a shell those are run that call gattn.
+    Of the blocks of shell commands, only those that call gattn are run.
     """
     monkeypatch.chdir(tmp_path)
     leave_blank(monkeypatch)

@@ -19,7 +19,7 @@ TYPES = (["a"], [("a", "to", "a")])
 
 
 class Call(tnn.Module):
-    """A module whose forward is another function."""
+    """Module whose forward method calls another function."""
 
     def __init__(self, module, call):
         super().__init__()
@@ -117,7 +117,9 @@ ALL = ONNX | SLOW
 
 
 def inputs(takes, nodes=6, edges=20):
-    """Random edges, some twice and some loops; a third of the graphs of the batch is empty."""
+    """Return random edges, some of which are repeated or self-loops. A third of the graphs of the
+    batch is empty.
+    """
     generator = torch.Generator().manual_seed(nodes + edges)
     tensors = {
         "x": torch.randn(nodes, WIDTH, generator=generator),
@@ -263,13 +265,13 @@ SIZES = {
 }
 """Numbers that an export program cannot read from its inputs, by layer."""
 REFUSED = {"RandomWalkEncoding": "compute the walk probabilities beforehand"}
-"""Layers that no export takes, and what the error says."""
+"""Layers that cannot be exported, each with a part of the error message."""
 RUNS = ((7, 20), (40, 11), (9, 200), (5, 2), (3, 1), (6, 0), (1, 1))
-"""Numbers of nodes and edges that the export program is run with."""
+"""Numbers of nodes and edges for which the exported program is run."""
 
 
 class Named(tnn.Module):
-    """A module with positional inputs and constant numbers."""
+    """Module with positional inputs and constant numbers."""
 
     def __init__(self, module, names, numbers):
         super().__init__()
@@ -282,7 +284,7 @@ class Named(tnn.Module):
 
 
 def named_inputs(entry, nodes, edges, terms=()):
-    """Random inputs of a layer of the registry, by name."""
+    """Return random inputs of a layer of the registry, by name."""
     generator = torch.Generator().manual_seed(nodes + edges)
     x = torch.randn(nodes, 6, generator=generator)
     batch = 2 * (torch.arange(nodes) >= nodes // 2)

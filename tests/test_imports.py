@@ -75,7 +75,7 @@ def test_operators_import_torch_without_pyg() -> None:
     assert imported(modules - modules_after("import torch"), (*PYG, *LIBRARY)) == []
 
 
-@pytest.mark.slow  # slow, because the test imports PyG in two processes
+@pytest.mark.slow  # The test is slow, because it imports PyG in two processes.
 def test_layers_import_pyg_and_nothing_else() -> None:
     """PyG imports torch's compiler and other packages; gattn imports none beside them."""
     pyg = modules_after("import torch_geometric.nn")

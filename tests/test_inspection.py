@@ -13,7 +13,9 @@ from tests.layers import LAYERS
 
 NODES = 30
 READS_FLOATS = {"RGATConv", "HEATConv", "RandomWalkEncoding"}
-"""They take types from the features in these tests, or read a sum of probabilities."""
+"""Layers whose forward pass reads values of floating-point tensors: in these tests, they compute
+types from features or check a sum of probabilities.
+"""
 
 
 def edges(count, nodes=NODES):
@@ -195,7 +197,7 @@ def test_changes_nothing():
 
 
 def test_allocates_no_edge_features():
-    """A forward whose messages would need 4 TB."""
+    """The messages of this forward pass would need 4 TB of memory."""
     layer = nn.GATv2Conv(8, 1_000_000, heads=1, aggr="max")
     record = only(explain_path(layer.to("meta").to_empty(device="cpu"), *_wide()))
     assert record.path == "edge by edge"

@@ -49,7 +49,7 @@ def test_a_layer_is_what_the_registry_says(layer):
     inputs |= {"batch": batch} if layer.batch else {}
     out = run((torch.randn(9, 3), x) if layer.bipartite else x, edge_index, **inputs)
     assert out.shape[0] == 7 or not layer.of_nodes
-    if layer.edge_attr:  # if the layer accepts edge features, its output must depend on them
+    if layer.edge_attr:  # If the layer accepts edge features, its output must depend on them.
         other = run(x, edge_index, **{**inputs, "edge_attr": torch.randn(15, 3)})
         assert not torch.equal(out, other)
 

@@ -69,7 +69,7 @@ return getComputedStyle(document.body).backgroundColor;
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built once for all workers."""
+    """Folder of the site, which is built once for all workers."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if base.name.startswith("popen-") else base) / "site"
     with FileLock(f"{folder}.lock"):
@@ -86,8 +86,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def address(site: Path) -> Iterator[str]:
     """Serve the site on this machine; return its address.
 
-    A page builds its search anew as it opens, which takes longer than all else. So the whole index
-    is given to the first page that asks, and an empty one to the others.
+    Each page builds its search index when it is opened, which takes most of the time. Therefore
+    only the first page gets the whole index, and all others get an empty one.
     """
     index, requested = json.loads((site / INDEX).read_text()), set()
     assert len(index["docs"]) > 100
@@ -150,7 +150,7 @@ def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
     assert broken == []
 
 
-@pytest.mark.timeout(900)  # a page takes seconds if other processes use the machine
+@pytest.mark.timeout(900)  # A page takes seconds if other processes use the machine.
 def test_every_page_reads_at_every_width_and_in_the_dark(
     site: Path, address: str, browser: webdriver.Chrome
 ) -> None:

@@ -18,7 +18,7 @@ from gattn.testing import (
 
 
 class Mean(nn.Module):
-    """A layer in order: projects, then averages the neighbours."""
+    """Correct layer, which projects the features and then averages those of the neighbours."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Mean(nn.Module):
 
 
 class NodeOrderConvolution(nn.Module):
-    """A convolution with k > 1 over the order of the nodes."""
+    """Incorrect layer: a convolution over the order of the nodes, with a kernel size above 1."""
 
     def __init__(self, kernel: int = 3) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class NodeOrderConvolution(nn.Module):
 
 
 class ReadsNodeIds(nn.Module):
-    """A layer with an embedding of each node's number."""
+    """Incorrect layer, which contains an embedding of the number of each node."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class ReadsNodeIds(nn.Module):
 
 
 def pad(x: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
-    """Dense batch [g, longest, d] and its mask, as padded readouts make them."""
+    """Return a dense batch [g, longest, d] and its mask, as padded readouts create them."""
     count = torch.bincount(index, minlength=dim_size)
     longest = int(count.max()) if len(count) else 0
     order = index.argsort(stable=True)
@@ -69,7 +69,9 @@ def pad(x: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
 
 
 class PaddedReadout(nn.Module):
-    """Softmax attention over a padded batch; leaks where the padding is not masked."""
+    """Readout by softmax attention over a padded batch. It is incorrect if the padding is not
+    masked.
+    """
 
     def __init__(self, leaks: bool) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
-"""The theorem: self-attention is permutation equivariant, readouts by queries are invariant.
+"""Tests of a theorem: self-attention is permutation equivariant, and readouts by queries are
+permutation invariant.
 
-Checked in fp64 to 1e-10 for every layer and readout that gattn exports, over random graphs,
-features and permutations.
+Both properties are checked in fp64 to 1e-10 for every layer and readout that gattn exports, with
+random graphs, features and permutations.
 """
 
 import pytest
@@ -30,7 +31,7 @@ READOUTS = layers(readout=True)
 
 
 def laid_out(function):
-    """A function of (x [n, 1, c], graph) as a layer."""
+    """Convert a function of (x [n, 1, c], graph) to a layer."""
 
     def layer(x, edge_index):
         return function(x.unsqueeze(1), gattn.Graph(edge_index, len(x))).squeeze(1)
@@ -40,7 +41,7 @@ def laid_out(function):
 
 @st.composite
 def batches(draw):
-    """A batch of one to three graphs of up to six nodes, with any edges."""
+    """Draw a batch of one to three graphs with up to six nodes and arbitrary edges."""
     sizes = draw(st.lists(st.integers(0, 6), min_size=1, max_size=3))
     edges, start = [], 0
     for size in sizes:
@@ -120,7 +121,7 @@ def test_every_readout_is_invariant(layer, case, seed):
 @every(ALONG_EDGES)
 def test_layers_on_the_awkward_graphs(layer):
     layer = layer.called(WIDTH)
-    for parameter in layer.parameters():  # parameters that start at zero could hide an error
+    for parameter in layer.parameters():  # Parameters that start at zero could hide an error.
         parameter.data.add_(0.1 * torch.randn_like(parameter))
     assert_permutation_equivariant(layer, WIDTH)
     assert_edge_order_independent(layer, WIDTH, tolerance=0.0)
@@ -142,7 +143,9 @@ def test_no_layer_is_left_out():
 
 
 def of_nodes(attention):
-    """An attention as a function of (x, graph): x, a channel of it or ones for every tensor."""
+    """Convert an attention to a function of (x, graph), in which each tensor argument is x, one
+    channel of x, or ones.
+    """
 
     def function(x, g):
         kinds = {"nhc": x, "mhc": x, "hc": x.new_ones(1, WIDTH)}
@@ -177,7 +180,9 @@ def test_every_operator_is_equivariant(name, case, seed):
 @given(sizes=st.lists(st.integers(0, 6), min_size=1, max_size=3), seed=SEEDS)
 @few
 def test_self_attention_over_sets_is_equivariant(sizes, seed):
-    """f(PX) = P f(X) if P permutes nodes within their sets, without a graph."""
+    """For attention within sets, f(PX) = P f(X) for each P that permutes nodes within their
+    sets.
+    """
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(sum(sizes), 1, WIDTH, generator=generator, dtype=torch.float64)
     starts = torch.tensor([0, *sizes]).cumsum(0).tolist()
@@ -223,7 +228,9 @@ def test_layers_that_are_not_equivariant_are_rejected_on_every_graph(layer, size
 
 
 def leaking_readout(x, index, dim_size):
-    """Mean over the padded length: depends on the largest graph of the batch."""
+    """Incorrect readout: the mean over the padded length, which depends on the largest graph of the
+    batch.
+    """
     longest = int(torch.bincount(index, minlength=dim_size).max())
     return x.new_zeros(dim_size, x.shape[1]).index_add(0, index, x) / max(longest, 1)
 

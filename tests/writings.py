@@ -10,7 +10,9 @@ from gattn.data.molecules.plain import plain_atoms
 
 
 class Writing(NamedTuple):
-    """A SMILES, and the source atom's index for each of its atoms that models read."""
+    """SMILES of a molecule, and for each of its atoms that models read the index of the atom in the
+    source molecule.
+    """
 
     text: str
     atoms: list[int]
@@ -21,7 +23,9 @@ HABITS = ("plain", "kekule", "bonds", "brackets", "hydrogens", "deuterium", "map
 
 
 def writings(smiles: str, count: int, seed: int = 0) -> list[Writing]:
-    """Return the SMILES and ``count`` others of the molecule, each with one of the habits."""
+    """Return the SMILES and ``count`` other SMILES of the molecule, each in one of the forms in
+    HABITS.
+    """
     source = Chem.MolFromSmiles(smiles)
     assert source is not None, smiles
     left = plain_atoms(source, smiles)
@@ -38,8 +42,9 @@ def writings(smiles: str, count: int, seed: int = 0) -> list[Writing]:
 def _says_the_same(source: Chem.Mol, text: str, order: list[int]) -> bool:
     """Return True if the stereocentres of the text equal those of the source.
 
-    RDKit 2026.9 writes the mirror image of some rings of like centres, as of an inositol. By their
-    InChI the two are different molecules, or the same one with its atoms exchanged.
+    RDKit 2026.9 writes the mirror image of some rings of equal centres, for example of an inositol.
+    According to InChI, the two SMILES are then different molecules, or the same molecule with
+    exchanged atoms.
     """
     settings = Chem.SmilesParserParams()
     settings.removeHs = False
@@ -65,7 +70,9 @@ def _odd(permutation: list[int]) -> bool:
 
 
 def _write(source: Chem.Mol, habit: str, draw: random.Random) -> tuple[str, list[int]]:
-    """A text, and the source's number of each atom in it; hydrogens that are added follow these."""
+    """Write a SMILES; return it with the number in the source of each of its atoms. Added hydrogens
+    follow the other atoms.
+    """
     molecule = Chem.Mol(source)
     options: dict[str, bool] = {}
     if habit == "kekule":
@@ -89,7 +96,9 @@ def _write(source: Chem.Mol, habit: str, draw: random.Random) -> tuple[str, list
 
 
 def _random(molecule: Chem.Mol, draw: random.Random, **options: bool) -> tuple[str, list[int]]:
-    """A random order of the atoms, from numbers that do not depend on RDKit's own generator."""
+    """Return the molecule with its atoms in random order, which does not depend on RDKit's random
+    generator.
+    """
     order = list(range(molecule.GetNumAtoms()))
     for _ in range(50):
         draw.shuffle(order)
@@ -103,7 +112,7 @@ def _random(molecule: Chem.Mol, draw: random.Random, **options: bool) -> tuple[s
 
 
 def _shuffled(molecule: Chem.Mol, draw: random.Random) -> tuple[str, list[int]]:
-    """The parts of a salt in another order."""
+    """Return the SMILES of a salt with its components in another order."""
     maps: list[tuple[int, ...]] = []
     parts = list(Chem.GetMolFrags(molecule, asMols=True, fragsMolAtomMapping=maps))
     texts = [_random(part, draw) for part in parts]

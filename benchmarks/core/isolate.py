@@ -40,15 +40,15 @@ def call(
     """Call a function in a new process and return its result.
 
     Args:
-        function: of a module, or a method.
-        arguments: its arguments.
+        function: a function of a module, or a method.
+        arguments: the arguments of the function.
         threads: of torch.
         gigabytes: address space that the process may have.
         seconds: time that the process may take.
 
     Raises:
-        Stopped: if it asks for more.
-        Failed: if it fails otherwise.
+        Stopped: the process exceeds a limit.
+        Failed: the process fails for another reason.
     """
     with Process(threads=threads, gigabytes=gigabytes) as process:
         return process.call(function, *arguments, seconds=seconds)
@@ -60,7 +60,8 @@ class Process:
     Args:
         threads: of torch.
         gigabytes: address space that the process may have.
-        gattn: folder whose package ``gattn`` the process imports, in place of the one here.
+        gattn: folder from which the process imports the package ``gattn``; None for the package of
+            this tree.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ def _serve(connection: Connection, threads: int, gigabytes: float | None, gattn:
         sys.meta_path.insert(0, OnlyFrom("gattn", Path(gattn)))
     while True:
         try:
-            function, arguments = connection.recv()  # unpickling a function imports its module
+            function, arguments = connection.recv()  # Unpickling a function imports its module.
             answer = "", function(*arguments)
         except EOFError:
             return

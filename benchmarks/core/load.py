@@ -25,7 +25,8 @@ class Usage:
 
     Attributes:
         seconds: wall time from its start to its end.
-        processor_seconds: time that processors worked for it and the processes it waited for.
+        processor_seconds: processor time of the command and of the child processes for which it
+            waited.
     """
 
     seconds: float

@@ -29,8 +29,9 @@ class Peak:
 def peak(device: torch.device | str = "cpu") -> Iterator[Peak]:
     """Measure the peak memory of a block.
 
-    On the CPU free memory is first returned to the system, and the peak counts from the rest. On
-    systems other than Linux the peak is that of the process since its start.
+    On the CPU, free memory is first returned to the system, and the peak is measured relative to
+    the memory that remains in use. On systems other than Linux the peak is that of the process
+    since its start.
     """
     measured_peak = Peak()
     if torch.device(device).type == "cuda":
@@ -79,9 +80,9 @@ def _status(field: str) -> int:
 class TreePeak(threading.Thread):
     """Sampler of the memory of this process and of its child processes, on Linux.
 
-    The proportional set size (PSS) divides a page that several processes share, such as those of
-    libraries, among them, so that the sum over processes counts it once. The sum of the resident
-    sizes (RSS) counts it in each process.
+    The proportional set size (PSS) divides each page that several processes share, such as the
+    pages of libraries, among these processes, so that the sum over processes counts the page once.
+    The sum of the resident sizes (RSS) counts the page in each process.
 
     Attributes:
         pss: largest sum of the proportional set sizes, in bytes.
@@ -115,7 +116,7 @@ def tree(process: int) -> list[int]:
     while pending:
         number = pending.pop()
         processes.append(number)
-        with contextlib.suppress(OSError):  # the process may have ended
+        with contextlib.suppress(OSError):  # the process has ended
             for task in Path(f"/proc/{number}/task").iterdir():
                 pending += map(int, (task / "children").read_text().split())
     return processes

@@ -28,8 +28,8 @@ def environment(module: str, arguments: Sequence[str]) -> Record:
     """Return the versions, hardware, commit and command that a measurement depends on.
 
     Args:
-        module: what was run, as ``python -m`` names it.
-        arguments: of the command line.
+        module: name of the module that was run by ``python -m``.
+        arguments: arguments of the command line.
     """
     return {
         "command": shlex.join(["python", "-m", module, *arguments]),

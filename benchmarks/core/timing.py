@@ -42,7 +42,7 @@ class CpuClock:
         return (time.perf_counter() - start) / calls
 
     def cool(self) -> None:
-        """Do nothing: the caches are cold after another function has run."""
+        """Do nothing, because another function has already overwritten the caches of the CPU."""
 
 
 class CudaClock:

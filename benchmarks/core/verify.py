@@ -66,8 +66,8 @@ def norm(tensor: Tensor) -> float:
 def error(outcome: Outcome, exact: Outcome, size: Callable[[Tensor], float] = largest) -> float:
     """Return the largest relative error of the output and the gradients.
 
-    A gradient that is zero up to rounding (a bias of the key does not change a softmax) is divided
-    by the largest gradient.
+    The error of a gradient that is zero up to rounding is divided by the largest gradient. For
+    example, the bias of the keys does not change a softmax, so its gradient is zero.
     """
     sizes = {name: size(want) for name, want in exact.items()}
     most = max(sizes.values())
@@ -115,8 +115,9 @@ def against_float64(
 def against_peer(outcome: Outcome, want: Outcome, apart: float = APART) -> dict[str, float]:
     """Return the differences between the results of gattn and of a peer at full size.
 
-    Outputs are compared element by element. Gradients are compared in norm: a LeakyReLU's slope
-    jumps at zero, and among hundreds of millions of scores some lie within rounding of it.
+    Outputs are compared element by element. Gradients are compared by the norm of their difference,
+    because the slope of a LeakyReLU is discontinuous at zero, and some of the hundreds of millions
+    of scores are so close to zero that rounding changes their sign.
     """
     difference = error({"out": outcome["out"]}, {"out": want["out"]})
     require(difference <= apart, f"outputs differ by {difference:.1e}; {apart:.0e} allowed")

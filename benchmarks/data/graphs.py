@@ -47,9 +47,10 @@ def power_law(
     """Create a graph with a skewed degree distribution, as in citation graphs, and 2 num_pairs +
     num_nodes edges.
 
-    Every pair joins a uniform node to one drawn with probability proportional to rank^-0.75
-    (ranks are shuffled over the nodes): at the size of ogbn-arxiv the largest hub has about
-    14,000 edges. Both directions of each pair, then one self-loop per node.
+    Every pair joins a node that is drawn uniformly to a node that is drawn with a probability
+    proportional to rank^-0.75; the ranks are assigned to the nodes at random. At the size of
+    ogbn-arxiv, the node of highest degree has about 14,000 edges. The result contains both
+    directions of each pair, followed by one self-loop per node.
     """
     random = generator(seed, device)
     ranks = torch.arange(1, num_nodes + 1, dtype=torch.float64, device=device)

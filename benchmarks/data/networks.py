@@ -100,8 +100,8 @@ def block_model(
     """Write a contextual block model, in which the numbers and the edges of nodes depend on their
     class.
 
-    A node has ten numbers, normal around the centre of its class. Of its five edges a share joins
-    its class, the others one of the other classes.
+    A node has ten numbers, normal around the centre of its class. A fraction ``homophily`` of its
+    five edges lead to nodes of its class, and the others lead to nodes of other classes.
 
     Args:
         folder: to write in.
@@ -134,8 +134,8 @@ def noise(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
 def weighted(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
     """Write a network whose labels depend on the weights of edges.
 
-    Of the ten edges of a node two join its class, with weights around 8, and the others join any
-    class, with weights around 1. The column is ``strength``.
+    Two of the ten edges of a node lead to nodes of its class, with weights around 8, and the others
+    lead to nodes of any class, with weights around 1. The column of weights is called ``strength``.
     """
     draw, label, x, members = _classes(nodes, 4, seed)
     edges = []
@@ -152,8 +152,8 @@ def typed(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
     """Write a network whose labels depend on the types of edges.
 
     An edge of the type ``same`` joins a node with one of its class, an edge of the type ``next``
-    with one of the next class, and an edge of the type ``any`` with any node. The column is
-    ``kind``.
+    with one of the next class, and an edge of the type ``any`` with any node. The column of types
+    is called ``kind``.
     """
     draw, label, x, members = _classes(nodes, 4, seed)
     edges = []
@@ -182,8 +182,8 @@ def directed(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
 def timed(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
     """Write a network whose labels depend on the times of edges.
 
-    Of the ten edges of a node the two newest, of the year 2020, join its class, and the others join
-    any class. The column ``since`` holds dates.
+    The two newest of the ten edges of a node, from the year 2020, lead to nodes of its class, and
+    the others lead to nodes of any class. The column ``since`` contains the dates.
     """
     draw, label, x, members = _classes(nodes, 4, seed)
     edges = []
@@ -201,7 +201,7 @@ def aged(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
     """Write a citation network, in which each node cites five older nodes, most of them of its
     class.
 
-    The column ``year`` of the nodes holds their times.
+    The column ``year`` of the nodes contains their times.
     """
     draw, label, x, _ = _classes(nodes, 4, seed)
     edges = []

@@ -4,8 +4,8 @@
     python -m benchmarks.molecules.featurise --side rdkit --molecules 4000 --workers 1
     python -m benchmarks.molecules.featurise --side scikit-fingerprints --workers 1
 
-Reads the SMILES of HIV (below GATTN_DATA) repeatedly; one in a hundred is invalid. The
-sides make the same kind of inputs:
+Reads the SMILES of HIV (below GATTN_DATA) repeatedly; one in a hundred is invalid. The sides
+compute the following inputs:
 
     gattn                 graphs, Morgan counts and descriptors, as models read them
     rdkit                 the same numbers, atom by atom and descriptor by descriptor with RDKit
@@ -36,7 +36,7 @@ from gattn.data.molecules.smiles import MAX_ATOMS, parse_or_reason
 from gattn.molecules.inputs import stream
 
 Totals = tuple[int, int, int]
-"""Numbers of rows, of invalid rows and of atoms."""
+"""Type of the total numbers of rows, of invalid rows and of atoms."""
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -127,7 +127,7 @@ def bounded(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def weights(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return test RMSE with and without weights for labels of which a half is noisy."""
+    """Return the test RMSE with and without weights, for labels half of which are noisy."""
     molecules = load_molecules("chembl2321810")[:count]
     smiles, y = molecules.smiles, molecules.y[:, 0].double().numpy()
     train, test = _parts(smiles, seed)
@@ -149,7 +149,9 @@ def weights(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def classes(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return 1 - accuracy on the test part of three treatments of three classes."""
+    """Return the error rate (1 - accuracy) on the test part for three ways to predict three
+    classes.
+    """
     molecules = load_molecules("chembl2321810")[:count]
     smiles, y = np.array(molecules.smiles), molecules.y[:, 0].double().numpy()
     names = np.array(["low", "middle", "high"])
@@ -169,7 +171,7 @@ def classes(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def splits(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return test RMSE on the test part of each rule."""
+    """Return the RMSE on the test part for each rule of splitting."""
     molecules = load_molecules("chembl2321810")[:count]
     y, table = molecules.y[:, 0].double().numpy(), pd.DataFrame({"smiles": molecules.smiles})
     rules = {
@@ -223,7 +225,7 @@ def _salt(smiles: str) -> str:
 
 
 def transform(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return errors of concentrations with and without a transform of the target."""
+    """Return the errors of predicted concentrations with and without a transform of the target."""
     molecules = load_molecules("chembl2321810")[:count]
     smiles, y = np.array(molecules.smiles), 10 ** (9 - molecules.y[:, 0].double().numpy())
     train, test = _parts(molecules.smiles, seed)
@@ -268,7 +270,7 @@ def quantiles(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def atoms(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return the test RMSE of lists of labels with and without attention."""
+    """Return the test RMSE of predicted lists of labels with and without attention."""
     from gattn.molecules.atoms.labels import read_cells
     from gattn.molecules.runs.atoms.measure import (
         baseline_means,
@@ -358,7 +360,7 @@ SOLVENTS = (
 
 
 def pairs(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return test RMSE with and without the solvent, and of the true function."""
+    """Return the test RMSE of models with and without the solvent, and of the true function."""
     from rdkit.Chem import Crippen, MolFromSmiles
 
     smiles = load_molecules("chembl2321810").smiles[:count]
@@ -382,7 +384,9 @@ def pairs(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def reactions(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return test RMSE of models of the reactants, the products and the reaction."""
+    """Return the test RMSE of models that read the reactants, the products, or the whole
+    reaction.
+    """
     generator = np.random.default_rng(seed)
     smiles = load_molecules("chembl2321810").smiles[:count]
     rows, changes = zip(*(_substitution(text, generator) for text in smiles))

@@ -37,7 +37,8 @@ MODULE = "benchmarks.molecules.predict"
 ASKED_ALONE = 200
 """Number of rows that are predicted again separately."""
 DIGITS = 1e-4
-"""Maximum difference between two predictions of one molecule, in standard deviations."""
+"""Maximum difference between two predictions of one molecule, in standard deviations of the target.
+"""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -120,7 +121,8 @@ def _compare(run: Path, table: Path, out: Path) -> float:
     single predictions.
 
     Raises:
-        ValueError: a row is another one, has no prediction and no error, or another's prediction.
+        ValueError: a row of the output differs from that of the input, has neither a prediction nor
+            an error, or has the prediction of another row.
     """
     some: list[tuple[str, float, float]] = []
     with table.open(newline="", encoding="utf-8") as before, out.open(newline="") as after:

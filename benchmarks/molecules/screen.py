@@ -89,7 +89,8 @@ def _measure(folder: Path, options: argparse.Namespace) -> record.Record:
         "seconds": seconds[0],
         "seconds_of_a_finished_folder": seconds[1],
         "rows_per_second": rate,
-        # Processes of Ray are no children of this one, so their time is not included.
+        # The processes of Ray are not child processes of this process, so their time is not
+        # included.
         "processor_us_per_row": 1e6 * (processor[0] - processor[1]) / counts.rows,
         "peak_mib": parent,
         "peak_mib_of_another_process": other,
@@ -100,7 +101,7 @@ def _measure(folder: Path, options: argparse.Namespace) -> record.Record:
 
 
 def smiles() -> tuple[str, Iterator[str]]:
-    """Return the name of the data, and its SMILES without end."""
+    """Return the name of the data, and an endless iterator over their SMILES."""
     package = importlib.util.find_spec("moses")
     if package is not None and package.origin is not None:
         path = Path(package.origin).parent / "dataset" / "data" / "train.csv.gz"

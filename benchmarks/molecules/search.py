@@ -31,7 +31,8 @@ from benchmarks.molecules import forests, parts
 from gattn.data.molecules.scaffolds import murcko_scaffold
 from gattn.molecules.baselines import baseline_predictions
 from gattn.molecules.inputs import ExpandedInputs, MoleculeInputs, featurise
-from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.prediction import Prediction
+from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
 from gattn.training.conformal import IntervalCalibrator
 

@@ -74,7 +74,7 @@ def dgl_side(folder: Path, with_features: bool, workers: int) -> Iterator[int]:
     )
     for _, _, blocks in _for_ever(loader):
         if with_features:
-            blocks[0].srcdata["x"]  # DGL reads features lazily: this access reads them
+            blocks[0].srcdata["x"]  # DGL reads features lazily, when they are accessed.
         yield sum(block.num_edges() for block in blocks)
 
 

@@ -47,7 +47,8 @@ def operator_inputs(
 ) -> dict[str, Tensor]:
     """Create the projected inputs of an operator, by the names of its arguments.
 
-    All of them are leaves, but that edge_attr is one only where its gradient is asked for.
+    All inputs are leaves of autograd, except that edge_attr is a leaf only if its gradient is
+    requested.
     """
     lengths = {"n": topology.num_nodes, "h": shape.heads, "c": shape.channels}
     sizes = {

@@ -26,7 +26,7 @@ def _module(name: str, earlier: str) -> Any:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if not name.startswith(error.name or "gattn"):
-            raise  # the error is about another module, which the imported module needs
+            raise  # The missing module is another one, which the imported module needs.
         return importlib.import_module(earlier)
 
 
@@ -128,9 +128,10 @@ def layout_of(
     """Return the arguments of a launcher for a layout with these six index tensors.
 
     Args:
-        tensors: of a layout.
-        is_runs: whether each destination's sources are known to be consecutive nodes.
-        graph_ptr: where the small graphs of a batch begin, if it is one.
+        tensors: the index tensors of a layout.
+        is_runs: whether the sources of each destination are consecutive nodes.
+        graph_ptr: node offsets of the small graphs of a batch; None if the graph is not such a
+            batch.
     """
     stats = _stats()
     layout = _either(_layout(), "without_stats", "bare")(*tensors)
@@ -150,7 +151,7 @@ def triton_on_cpu() -> Iterator[None]:
     """Run the operators on CPU tensors with the Triton launchers during the block."""
     backend = _module("gattn.ops.registration.backend", "gattn.ops.backend")
 
-    def everywhere() -> bool:  # a plain function is faster to call than a Mock
+    def everywhere() -> bool:  # A plain function is faster to call than a Mock.
         return True
 
     with mock.patch.object(backend, "interpreted", everywhere):

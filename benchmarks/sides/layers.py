@@ -77,7 +77,8 @@ def learned_queries(side: str, topology: Topology, dtype: torch.dtype) -> Conten
     """Create LearnedQueryReadout, or SetTransformerAggregation with equal numbers of queries and
     heads.
 
-    They are different functions of the same shape: gattn's is verified against its reference.
+    The two readouts compute different functions of the same shape. The result of gattn's readout is
+    therefore compared with gattn's reference implementation.
     """
     if side != "gattn":
         return set_transformer("pyg", topology, dtype)

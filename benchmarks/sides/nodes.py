@@ -24,7 +24,7 @@ from gattn.nodes.runs import trials
 
 
 class Dropping(pyg.GATConv):
-    """PyG's layer with additional dropout of the values, like :mod:`gattn.nodes.network`."""
+    """PyG's layer with additional dropout of the values, as in :mod:`gattn.nodes.network`."""
 
     def propagate(self, edge_index: Any, size: Any = None, **options: Any) -> Tensor:
         """Sum the weighted values."""

@@ -41,9 +41,9 @@ class Epoch:
     """Epoch of the same model with gattn's layers and with PyG's layers.
 
     Args:
-        name: of the case.
-        sparse: the sides whose features are a sparse matrix, dropped by gattn's SparseDropout;
-            the others have them dense, as PyG's own data set and dropout do.
+        name: name of the case.
+        sparse: the sides that have sparse features, to which gattn's SparseDropout is applied. The
+            other sides have dense features, as in PyG's data set.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Checks of a case of the GPU benchmark: errors against float64, and repeatability.
 
-All of it on a small graph of the case's kind, and sampled rows at full size.
+All rows are checked on a small graph of the same kind, and sampled rows are checked at full size.
 """
 
 from __future__ import annotations

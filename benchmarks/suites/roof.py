@@ -57,8 +57,8 @@ class Roof:
 def gather(topology: Topology, width: int) -> dict[str, Callable[[], Tensor]]:
     """Return functions that read and sum the source rows of all edges, which attention cannot beat.
 
-    Each reads one row of ``width`` fp32 numbers per edge, in the graph's own order. torch's write
-    one row per node; gattn's own bare loop adds all rows up.
+    Each function reads one row of ``width`` fp32 numbers per edge, in the order of the graph. The
+    functions of torch write one row per node, and the loop of gattn adds all rows.
     """
     graph = gattn.Graph(topology.edge_index, topology.num_nodes)
     rowptr, rows = graph.layout.rowptr, graph.layout.col

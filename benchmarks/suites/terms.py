@@ -19,9 +19,8 @@ class Terms:
     """Layer with each kind of edge term, compared with the layer without edge terms, in alternating
     runs.
 
-    The terms come in the caller's order of edges, which on this graph is a random one for a layer.
-    A gather of the [e, h] numbers into the layout's order by torch stands beside: what reading
-    them once costs.
+    The terms are in the caller's order of edges, which on this graph is random. For comparison, the
+    time in which torch gathers the [e, h] numbers into the order of the layout is also measured.
     """
 
     name: str

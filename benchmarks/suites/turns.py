@@ -31,8 +31,8 @@ class Turns:
     """Pair of processes that measure the same cases.
 
     Args:
-        other: folder that holds the other package ``gattn``, built.
-        threads: of torch, in each process.
+        other: folder that contains the other package ``gattn`` with its compiled extension.
+        threads: torch's number of threads in each process.
     """
 
     def __init__(self, other: Path, threads: int) -> None:
@@ -76,7 +76,7 @@ class Turns:
         """Check that both sides compute the same results, and then time them alternately.
 
         Raises:
-            CheckFailed: where they differ by more than rounding.
+            CheckFailed: the results differ by more than rounding errors.
         """
         inputs = case.inputs(scale)
         path = self.folder / "inputs.pt"
@@ -132,7 +132,7 @@ def _fields(inputs: Any) -> dict[str, Any]:
 # The following functions run in the two processes that are compared.
 
 _now: list[Alone] = []
-"""Case that is measured at the moment."""
+"""Case that is currently measured."""
 
 
 def _introduce() -> dict[str, str]:
@@ -147,7 +147,7 @@ def _prepare(case: HasOneSide, kind: Callable[..., Any], path: str) -> dict[str,
     """Build a case with these inputs; return how often each of its functions is called in a
     turn.
     """
-    _now.clear()  # free the memory of the previous case before the next one allocates
+    _now.clear()  # Free the memory of the previous case before the next case allocates memory.
     alone = case.alone(kind(**torch.load(path, weights_only=True)))
     _now.append(alone)
     return {name: timing.calls_a_turn(run) for name, run in alone.runs.items()}

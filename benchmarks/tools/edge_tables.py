@@ -48,7 +48,8 @@ def _pieces(edges: int, nodes: int) -> Iterator[list[np.ndarray]]:
 def steps(path: Path, nodes: int) -> dict[str, Record]:
     """Measure the seconds and peak memory of reading, of sorting, and of sampling batches.
 
-    Peaks are above what the process held before it read; pages of mapped files count.
+    A peak is measured relative to the memory of the process before it read the file, and includes
+    pages of mapped files.
     """
     results: dict[str, Record] = {}
     base = 0

@@ -159,8 +159,8 @@ def blocks(registers: int, warps: int, shared: int) -> int:
 def loop_figures(
     body: list[Instruction], constants: dict[str, Any], warps: int, size: int, tables_read: int
 ) -> Record:
-    """Count the instructions of a loop per edge and per 128 bytes of gathered rows, or per pair
-    of a tile.
+    """Return the number of instructions of a loop per edge and per 128 bytes of gathered rows, or
+    per pair of a tile.
     """
 
     def count(*names: str) -> int:
@@ -230,7 +230,7 @@ def read(shape: aot.ShapeClass, families: Iterable[str] | None = None) -> Iterat
 
     Args:
         shape: the shape class.
-        families: of attention; all, if None.
+        families: families of attention operators; None for all.
     """
     expected = PAIRS if shape.path == "runs" else TABLES.keys()
     with aot.compiling_only() as compiled:

@@ -18,8 +18,8 @@ from gattn.training.threads import sleep_at_barriers
 
 INTERRUPTED, TERMINATED = 130, 143
 EXTRAS = {"ray": "ray", **dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")}
-"""For each module that may be missing, the extra of gattn that installs it. Other missing
-modules belong to the extra of the command.
+"""Dictionary from a module that may be missing to the extra of gattn that installs the module. Any
+other missing module belongs to the extra of the command.
 """
 WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 

@@ -32,8 +32,8 @@ def with_settings(
         only: names of the settings to add; all if empty. Settings with the name of a parameter of
             the command are not added.
         without: names of settings that have no option.
-        as_trained: names of the settings whose default is the value that the trained model was
-            trained with.
+        as_trained: names of the settings whose default is the value with which the model was
+            trained.
     """
     owners = {
         name: kind

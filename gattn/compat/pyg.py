@@ -38,8 +38,8 @@ CLASS_STATE = (
     "_edge_user_args",
     "_explain",
 )
-"""Names of the attributes that ``MessagePassing`` derives from the methods of a class, or that
-``explain`` sets.
+"""Names of the attributes that ``MessagePassing`` computes from the methods of a class, or that its
+attribute ``explain`` sets.
 """
 
 INITIAL_VALUES = ("_init_t",)
@@ -60,11 +60,15 @@ EQUATIONS = (
 """Names of the message-passing methods that a user may override to change the result of a layer."""
 
 _registered: dict[type, dict[str, Any]] = {}
-"""Methods in EQUATIONS as PyG or gattn defines them, for each of their classes."""
+"""Dictionary from a layer class of PyG or gattn to the functions that implement its methods in
+EQUATIONS.
+"""
 
 
 def register_equations(*classes: type) -> None:
-    """Register the present methods in EQUATIONS of some classes as the original methods."""
+    """Store the present methods in EQUATIONS of some classes as the original methods, so that a
+    later replacement by a user is detected.
+    """
     for cls in classes:
         _registered[cls] = {name: vars(cls)[name] for name in EQUATIONS if name in vars(cls)}
 

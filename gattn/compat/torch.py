@@ -122,7 +122,8 @@ def dispatch_mode_active() -> bool:
 def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function or module that was passed to torch.compile to create the argument."""
     if getattr(function, "_torchdynamo_disable", False):
-        # The wrapper that torch.compiler.disable returns is kept.
+        # This attribute marks a wrapper that torch.compiler.disable created. The wrapper is
+        # returned unchanged, because without it the function could be compiled.
         return function
     for name in ("_torchdynamo_orig_callable", "_orig_mod"):
         function = getattr(function, name, function)
@@ -133,8 +134,9 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def uncompiled_optimizers() -> Iterator[None]:
     """Create optimizers of torch.optim without importing torch's compiler.
 
-    Their constructor calls a method that the compiler must leave out. Its first call imports the
-    compiler to mark it. If nothing has imported the compiler, nothing compiles this call.
+    The constructor of an optimizer calls a method that is excluded from compilation. The first call
+    of this method imports the compiler, which is slow. If no other code has imported the compiler,
+    no code is being compiled, so that the exclusion is not needed.
     """
     method = getattr(torch.optim.Optimizer.add_param_group, "__wrapped__", None)
     mark = "__dynamo_disable"
@@ -152,7 +154,7 @@ def map_one_by_one(operator: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Call an operator once for each gradient of a batch of gradients, and stack the results.
 
     ``torch.autograd.grad(is_grads_batched=True)`` and ``jacobian(vectorize=True)`` batch gradients
-    by an older vmap that is separate from torch.func.
+    by an older implementation of vmap, which is independent of torch.func.
     """
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()

@@ -47,9 +47,9 @@ def read_metadata(path: str | os.PathLike[str], format: str) -> dict[str, str]:
     """Read the strings in a file's header, and check that the file has the expected format.
 
     Raises:
-        FileNotFoundError: no such file.
+        FileNotFoundError: the file does not exist.
         ImportError: safetensors is not installed.
-        ValueError: not a safetensors file, or one of another format.
+        ValueError: the file is not a safetensors file, or has another format.
     """
     try:
         from safetensors import SafetensorError, safe_open
@@ -69,8 +69,8 @@ def map_arrays(path: str | os.PathLike[str], layout: Layout) -> dict[str, np.nda
     """Map the arrays of a file into memory. Their dtypes, row shapes and checksums are checked.
 
     Raises:
-        ValueError: an array is missing, has another dtype or row shape, or another checksum than
-            when it was written.
+        ValueError: an array is missing or has another dtype or row shape, or its checksum differs
+            from the one that was stored when it was written.
     """
     from safetensors import SafetensorError, safe_open
 

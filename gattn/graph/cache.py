@@ -65,8 +65,8 @@ def cached_last(
     parts: tuple[Tensor | CacheOwner | int, ...],
     build: Callable[[], _T],
 ) -> _T:
-    """Return the object that was built last if the graph and the parts are the same as then;
-    otherwise build a new object.
+    """Return the object that the last call for this graph built, if the parts are the same as in
+    that call. Otherwise, build a new object.
 
     The object is stored with the graph, and the parts are stored as weak references: strong
     references between graphs could form a cycle that is never freed.

@@ -1,9 +1,9 @@
 """Detection of exports to ONNX.
 
-``torch.onnx.export`` traces a model and translates the recorded operators one by one. It knows
-neither gattn's operators nor a few of torch's that layouts are built with. While it traces, every
-operator therefore runs on the PyTorch reference, and ``layout.py`` builds layouts with operators
-that ONNX has.
+``torch.onnx.export`` traces a model and translates the recorded operators one by one. ONNX has no
+equivalent of gattn's operators and of a few operators of torch that build layouts. While a model is
+exported, every operator of gattn therefore runs on the PyTorch reference, and ``layout.py`` builds
+layouts with other operators of torch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Statistics of a layout, such as its maximum degree, as a few integers on the CPU.
 
-Launchers use them to choose a kernel and the number of programs, so they must never be read back
-from a device. The layout of a Graph has SIZE of them; each is UNKNOWN until it is measured and
-written in place. Layouts that compiled code builds have none, because such code may later put
-another layout into the same tensors.
+Launchers use the statistics to choose a kernel and the number of programs. Reading them from a
+device would be slow, so they are on the CPU. The layout of a Graph has SIZE statistics; each is
+UNKNOWN until it is measured and written in place. Layouts that compiled code builds have no
+statistics, because such code may later write another layout into the same tensors.
 
 The last element stores ``data_ptr()`` of the tensor, so that a copy can be recognised and ignored:
 a CUDA graph recorded by torch.compile copies its inputs once and later runs with other values.

@@ -50,7 +50,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
         graph_: the graph of ``fit``, with all edges.
         links_: the links of this graph.
         split_: positions of the training and validation links in ``links_``.
-        notes_: sentences about the choices that were made when the graph was read.
+        notes_: sentences about the choices of the reader of the graph, for example the columns of
+            sources and targets.
         validation_: metrics of each component on the validation links.
         predictor_: the fitted model.
         history_: the training history.
@@ -196,8 +197,9 @@ class LinkPredictor(SerializableEstimator, Parameters):
 
         Returns:
             A table with the columns ``source``, ``target``, ``score`` and ``probability``, sorted
-            by score; with ``per_node`` by source and score. ``probability`` is that of a link if
-            half of the pairs were links. The table is empty if all pairs are linked.
+            by score; with ``per_node`` by source and score. ``probability`` is the probability that
+            the pair is a link, under the assumption that half of all pairs are links. The table is
+            empty if all pairs are linked.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -248,8 +250,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
         passed to ``fit``.
 
         Raises:
-            GraphError: the graph is None and the estimator was loaded from a folder; or the graph
-                is bipartite and that of ``fit`` was not, or the reverse.
+            GraphError: the graph is None and the estimator was loaded from a folder; or one of this
+                graph and the graph of ``fit`` is bipartite and the other is not.
         """
         self.check_fitted()
         if graph is None:

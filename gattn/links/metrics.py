@@ -34,9 +34,9 @@ def ranking_metrics(scores: NDArray) -> dict[str, float]:
         scores: [m, 1 + k] scores of the true target, and of k other targets; m is at least 1.
 
     Returns:
-        ``mrr``, the mean of 1 / rank; ``hits@1``, ``hits@10`` and ``hits@50``, the share of links
-        with at most this rank, for which there are enough targets; and ``roc_auc``, over all
-        pairs of a link and a pair without a link.
+        ``mrr``, the mean of 1 / rank; ``hits@1``, ``hits@10`` and ``hits@50``, the fraction of
+        links with at most this rank (only for ranks below the number of targets); and ``roc_auc``,
+        over all pairs of a link and a pair without a link.
 
     Example:
         >>> ranking_metrics(np.array([[2.0, 1.0], [0.0, 1.0]]))

@@ -62,10 +62,12 @@ class LinkProblem:
     Attributes:
         graph: the graph with the edges of the training links only, and the inputs of its edges.
         encoder: encoder of the features, fitted to this graph.
-        links: all links of the graph; those of other parts are only excluded from the negatives.
+        links: all links of the graph; links outside the training part are only used to exclude them
+            from the negatives.
         split: positions of the links of each part.
         times: [m] times of the links; None without times.
-        negatives: number of negatives of a validation link.
+        negatives: number of unlinked targets with which the target of a validation link is
+            compared.
     """
 
     graph: AttributedGraph
@@ -296,8 +298,8 @@ class LinkModel:
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the pairs without an edge that have the highest scores.
 
-        For each source, several scores of the heuristics and of the network give a shortlist of
-        targets, which the model scores.
+        For each source, several scores of the heuristics and of the network select candidate
+        targets, which the model then scores.
 
         Args:
             graph: the graph whose edges send messages.

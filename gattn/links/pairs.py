@@ -91,8 +91,8 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
 
     Args:
         graph: the graph.
-        directed: True if (a, b) and (b, a) are different links. None for True, unless every edge of
-            the graph has an opposite edge, or the graph is bipartite.
+        directed: True if (a, b) and (b, a) are different links. With None, links have a direction
+            unless every edge of the graph has an opposite edge or the graph is bipartite.
 
     Returns:
         The links and notes. If no node is both a source and a target of edges, the graph is

@@ -22,18 +22,16 @@ from messages along the edges of the other folds.
 LEAST = 10
 """Minimum number of links that can be divided into parts."""
 WINDOW = 0.1
-"""If the links have times, each of the ``FOLDS`` folds contains this fraction of the training
-links.
-"""
+"""Fraction of the training links in each of the ``FOLDS`` folds, if the links have times."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Fold of training links: the links to predict, and the links along which messages are sent
-    meanwhile.
+    """Fold of training links: the links to predict, and the links along which messages are sent for
+    this prediction.
 
     Attributes:
-        links: positions of the links to predict; no edge of them sends messages.
+        links: positions of the links to predict, along whose edges no messages are sent.
         messages: positions of the links whose edges send messages.
     """
 

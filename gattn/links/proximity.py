@@ -21,7 +21,9 @@ FEATURES = (
 )
 """Names of the features of a pair."""
 HEURISTICS = FEATURES[:6]
-"""Features that are also used as scores on their own, for comparison with a model."""
+"""Names of the features that are also used as scores without a model, for comparison with the
+model.
+"""
 DAMPING = 0.005
 """Factor by which each further step reduces the weight of a walk in Katz' score."""
 STEPS = 5
@@ -180,7 +182,9 @@ class ProximityRows:
         self.walks_3 = leave @ (back @ out)
 
     def _end(self, values: NDArray) -> NDArray[np.float32]:
-        """Return the walks after their last step, or after two more steps in a bipartite graph."""
+        """Multiply values of the nodes by the matrix of steps in either direction, once or, in a
+        bipartite graph, twice.
+        """
         both = self.proximity.both
         return both @ (both @ values) if self.proximity.bipartite else both @ values
 

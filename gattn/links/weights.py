@@ -46,7 +46,7 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
     r"""Fit nonnegative weights of several scores, so that the true targets of links are ranked
     first.
 
-    The weights minimise the listwise loss of the weighted sum, with a penalty for differing from
+    The weights minimise the listwise loss of the weighted sum, with a penalty on deviations from
     prior weights. The prior weight of a score decreases with the difference between its loss and
     the lowest loss, in standard errors of the paired difference. If the mean reciprocal rank of the
     sum is lower than that of the best score on the same links by more than one standard error, the

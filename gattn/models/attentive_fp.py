@@ -101,7 +101,8 @@ class AttentiveFP(Module):
             self.atom_convs.append(attention())
             self.atom_grus.append(GRUCell(hidden_channels, hidden_channels))
         self.mol_conv = attention()
-        # An explanation weights the bonds, not the edges of the readout.
+        # PyG's explainers learn a weight for each bond. The readout has other edges, to which these
+        # weights must not be applied.
         self.mol_conv.explain = False
         self.mol_gru = GRUCell(hidden_channels, hidden_channels)
         self.lin2 = Linear(hidden_channels, out_channels)

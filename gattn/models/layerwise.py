@@ -46,10 +46,10 @@ def layerwise_inference(
     .. math:: x^{(l)}_i = \mathrm{layer}_l\bigl(x^{(l-1)},\ \{ j \to i \}\bigr)
         \text{ for } i \text{ in one range, then in the next, and then for } l + 1
 
-    The result equals the model's result on the whole graph up to rounding errors: sums run in
-    another order. For each range, only the input rows of its sources are read. Besides the graph,
-    this needs memory for at most ``batch_edges`` rows of each tensor inside a layer, and two
-    arrays, in memory or on disk: the input and the output of a layer.
+    The result equals the model's result on the whole graph up to rounding errors, because sums are
+    computed in another order. For each range, only the input rows of its sources are read. Besides
+    the graph, this needs memory for at most ``batch_edges`` rows of each tensor inside a layer, and
+    two arrays, in memory or on disk: the input and the output of a layer.
 
     Args:
         model: a :class:`GAT` in evaluation mode (or PyG's after :func:`gattn.convert`); or a list

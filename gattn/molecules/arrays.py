@@ -123,7 +123,7 @@ def find_bounds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         [n, t, 2] float64: equal for a number, NaN where nothing was measured.
 
     Raises:
-        ValueError: as :func:`as_numbers`.
+        ValueError: see :func:`as_numbers`.
 
     >>> find_bounds(np.array([[">10"], [3.0]], dtype=object))[1].tolist()
     [[[10.0, inf]], [[3.0, 3.0]]]

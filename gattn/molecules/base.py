@@ -24,7 +24,8 @@ from gattn.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.foundation import read_foundation_of
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles
-from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.prediction import Prediction
+from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.rows import (
     LabelledMolecules,
     bad_rows,

@@ -36,9 +36,11 @@ class Evidence:
     validation molecules by models of the training part.
 
     Attributes:
-        kernel: [n, t], of the Gaussian process; NaN where it has none.
+        kernel: [n, t], predictions of training molecules by the Gaussian process; NaN for molecules
+            that it did not predict.
         kernel_val: [m, t].
-        forest: [n, t], of the trees that read the training part alone; None without a forest.
+        forest: [n, t], predictions by the trees that read the training part alone; None without a
+            forest.
         forest_val: [m, t], of the same trees.
         y: [n, t] labels, NaN for missing ones.
     """
@@ -54,20 +56,20 @@ def left_out_of_kernel(
     kernel: GaussianProcess, inputs: MoleculeInputs, rows: int, seed: int, groups: Tensor,
     val: MoleculeInputs,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Predict training molecules of a Gaussian process without their own group, and other
-    molecules.
+    """Predict training molecules by Gaussian processes that were fitted without their group, and
+    predict other molecules.
 
     Args:
         kernel: the Gaussian process of the training part.
-        inputs: k molecules, of which it was fitted on those that ``draw`` samples.
-        rows: the maximum number of molecules on which it was fitted.
+        inputs: k molecules. The Gaussian process was fitted to those that ``draw`` samples.
+        rows: the maximum number of molecules to which it was fitted.
         seed: the seed with which it was fitted.
         groups: [k] int64, the group of each molecule.
         val: m other molecules.
 
     Returns:
-        [k, t] means in the targets' units, with NaN for the molecules that were not sampled, and
-        [m, t].
+        The means [k, t] of the training molecules in the targets' units, with NaN for the molecules
+        that were not sampled, and the means [m, t] of the other molecules.
     """
     sampled = draw(len(inputs), rows, seed)
     some = draw(len(sampled), ROWS, seed)
@@ -83,8 +85,9 @@ def network_prior(similarities: Tensor) -> float:
     .. math:: w_0 = \min(0.4, \max(0, 6\, (0.62 - \bar s)))
 
     :math:`\bar s` is the mean similarity of the validation molecules to the nearest training
-    molecule. In sets of analogues, the nearest molecules predict a molecule better than a network
-    does; in sets of different molecules, a network adds what fingerprints do not describe.
+    molecule. In a set of similar molecules, the nearest molecules predict a molecule better than a
+    network does. In a set of different molecules, a network describes properties that fingerprints
+    do not contain.
 
     Args:
         similarities: [m] Tanimoto similarities in 0..1.
@@ -108,8 +111,8 @@ def part_weights(
     """Fit the weights of the network, the Gaussian process and the forest.
 
     The weight of the forest against the Gaussian process is fitted to all molecules, because both
-    predict training molecules without having read them. The weight of the network is fitted to the
-    validation molecules, against the combination of the two.
+    components predict each training molecule without its own label. The weight of the network is
+    fitted to the validation molecules, against the combination of the two.
 
     Args:
         evidence: predictions of the Gaussian process and the forest.
@@ -118,7 +121,8 @@ def part_weights(
         rows: [m] bool, the validation molecules to use.
         scale: [t] scale of each target, by which its errors are divided.
         prior: prior weight of the network.
-        factors: [n, t] and [m, t] weights of the squared errors; None for ones.
+        factors: weights of the squared errors of the training molecules [n, t] and of the
+            validation molecules [m, t]; None for ones.
         clipped: converts predictions of the Gaussian process and the forest to probabilities, if
             the targets are classes.
 

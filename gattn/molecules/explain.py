@@ -11,8 +11,7 @@ from torch import Tensor
 from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
 from gattn.molecules.inputs import DescribedInputs
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
-from gattn.molecules.members import PREDICTION_BATCH
-from gattn.molecules.predictor import batch_elements
+from gattn.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.molecules.row_format import drawn_smiles
 from gattn.training.threads import limited_threads
 
@@ -43,10 +42,10 @@ class Faithfulness:
     Attributes:
         atoms: indices of the fifth of the atoms with the highest signed weights, which raise the
             prediction most.
-        top: drop of the prediction when these atoms are deleted, in the target's unit; negative if
-            the prediction rises.
-        random: mean drop when the same number of random atoms is deleted.
-        random_std: standard deviation of the drop over the sets of random atoms.
+        top: decrease of the prediction when these atoms are deleted, in the target's unit; negative
+            if the prediction rises.
+        random: mean decrease when the same number of random atoms is deleted.
+        random_std: standard deviation of the decrease over the sets of random atoms.
     """
 
     atoms: tuple[int, ...]

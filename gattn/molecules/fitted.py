@@ -14,7 +14,8 @@ from torch import Tensor
 from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.classes import one_hot, split_classes
 from gattn.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
-from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.prediction import Prediction
+from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.quantiles import QuantileIntervals
 from gattn.molecules.row_format import RowFormat
 from gattn.molecules.settings import MoleculeParameters, Task

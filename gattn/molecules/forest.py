@@ -44,7 +44,8 @@ class OutOfBag:
     """Predictions for molecules by those trees that were not trained on them.
 
     Attributes:
-        mean: [k, t] means over those trees, in the targets' units; NaN where there is none.
+        mean: [k, t] means over those trees, in the targets' units; NaN for a molecule without such
+            a tree.
         excess: [k, t], the part of the squared error that is due to the small number of those
             trees: the expected decrease of the squared error for all trees of the forest.
         quantiles: [k, t, q] quantiles over those trees, whose median then is ``mean``; None if
@@ -60,8 +61,8 @@ class OutOfBag:
         return OutOfBag(self.mean[rows], self.excess[rows], quantiles)
 
     def filled(self, mean: Tensor, quantiles: Tensor | None = None) -> OutOfBag:
-        """Return the predictions; where there is no such tree, return the given means [k, t] and
-        quantiles [k, t, q].
+        """Return the predictions of trees that were not trained on a molecule. If there is no such
+        tree, return the rows of the given means [k, t] and quantiles [k, t, q].
         """
         missing = self.mean.isnan()
         if self.quantiles is not None and quantiles is not None:
@@ -93,14 +94,13 @@ class Forest:
 
     x are the descriptors of a molecule, the user's own columns, and the Morgan counts of
     environments that at least three training molecules have. Each tree is trained on a random
-    sample of the groups of molecules and splits its nodes at random thresholds. Targets with the
-    same labelled molecules have their trees in common. For classes, the outputs are the means of
-    0 and 1.
+    sample of the groups of molecules and splits its nodes at random thresholds. Targets that have
+    the same labelled molecules share their trees. For classes, the outputs are the means of 0 and
+    1.
 
-    The first half of the trees reads the training part alone. These trees predict the validation
-    part as they predict new molecules, so that the weights of a combination can be fitted without
-    the labels of the molecules that calibrate its errors. The second half also reads the validation
-    part.
+    The first half of the trees reads the training part alone. For these trees, the molecules of the
+    validation part are new molecules. The weights of the components can therefore be fitted to
+    their predictions of the validation part. The second half also reads the validation part.
 
     The trees are fitted by scikit-learn (:mod:`gattn.molecules.trees`) and stored as tensors, so
     that a prediction needs no scikit-learn and a saved model contains no code.
@@ -155,7 +155,8 @@ class Forest:
         first, total = len(train), len(train) + len(val)
         order = np.sort(generator.permutation(total)[:MOST])
         mean, scale = moments(y[:first])
-        # Rounded to float32, the labels and hence the splits do not depend on the target's unit.
+        # The labels are rounded to float32, so that rounding errors of another unit of the target
+        # do not change the splits of the trees.
         scaled = ((y - mean) / scale).float().double().numpy()
         some = train[torch.from_numpy(order[order < first])]
         others = val[torch.from_numpy(order[order >= first] - first)]
@@ -311,8 +312,9 @@ class _Trees:
         return shares.view(x.shape) / trees
 
     def _steps(self, x: Tensor):
-        """Yield one step towards the leaves at a time: the pairs of a molecule and a tree that
-        move, numbered by rows, and the nodes to which they move.
+        """Yield, for each step from the roots towards the leaves, the pairs of a molecule and a
+        tree that have not reached a leaf, and the next node of each pair. A pair has the number
+        molecule * T + tree.
         """
         trees, width = len(self.roots), x.shape[1]
         flat = x.flatten()
@@ -335,8 +337,9 @@ def _out_of_bag(
 ) -> Tensor:
     """Return statistics over the trees that ``left`` [k, T] marks: [2 + q, k, o] float64.
 
-    They are the mean, by how much its squared error exceeds that of the mean over ``count`` trees,
-    and the quantiles at the levels. With levels, the median replaces the mean.
+    The statistics are the mean, the difference between its expected squared error and that of the
+    mean over ``count`` trees, and the quantiles at the levels. If there are levels, the median
+    replaces the mean.
     """
     means, excesses, quantiles = [], [], []
     tau = torch.tensor(tuple(levels)).double()

@@ -9,37 +9,32 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.compat.torch import uncompiled_optimizers
 from gattn.data.molecules.descriptors import DESCRIPTORS
 from gattn.molecules.inputs import in_pieces
+from gattn.molecules.kernel_function import (
+    START,
+    START_OF_GROUP,
+    cholesky,
+    compare,
+    compare_descriptors,
+    count_tanimoto,
+    descriptor_groups,
+    kernel_matrix,
+    noise_variance,
+    search_hyperparameters,
+    self_similarity,
+    standardise,
+)
 from gattn.training.progress import progress_bar
 from gattn.training.scaling import moments
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
 
-__all__ = [
-    "FARTHEST", "JITTER", "GaussianProcess", "count_tanimoto", "draw", "truncated_mean",
-]  # fmt: skip
+__all__ = ["GaussianProcess", "draw", "truncated_mean"]
 
-START = (-2.0, -1.0)
-"""Initial values of two hyperparameters: the logarithms of the noise and of the weight of the
-Tanimoto similarity.
-"""
-START_OF_GROUP = (0.0, -1.0, -2.0)
-"""Initial values of the hyperparameters of a group of descriptors: the logarithms of the weight
-of the Matern kernel, of 1 / length^2, and of the weight of the linear kernel.
-"""
-SURFACES = DESCRIPTORS.index("SlogP_VSA1")
-"""Index of the first descriptor that is a sum of atom surface areas. The descriptors before it
-describe the whole molecule.
-"""
-SPREAD = 3.0
-"""Standard deviation of the normal prior on the logarithms of the hyperparameters."""
-STEPS = 25
 SEARCHED_ROWS = 1000
 """Maximum number of molecules from which the hyperparameters are chosen."""
 ASKED, BLOCK = 1024, 128
@@ -47,60 +42,6 @@ ASKED, BLOCK = 1024, 128
 number of molecules whose fingerprints are compared at once, so that they fit into the
 processor's cache.
 """
-JITTER = 1e-4
-"""Number that is added to the diagonal of the kernel; it is increased tenfold if the factorisation
-fails.
-"""
-ATTEMPTS = 4
-FARTHEST = 6.0
-"""Standardised descriptors are clipped to plus or minus this value, which limits the effect of
-outliers.
-"""
-
-
-def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
-    r"""Compute the Tanimoto similarity of count vectors, for every pair of a row of ``a`` and a row
-    of ``b``.
-
-    .. math:: T_{ij} = \frac{\sum_d \min(a_{id}, b_{jd})}{\sum_d \max(a_{id}, b_{jd})}
-
-    Args:
-        a: [n, d] uint8.
-        b: [m, d] uint8.
-
-    Returns:
-        [n, m] float32 in 0..1; two vectors of zeros have similarity 0.
-
-    Reference: Ralaivola et al., "Graph kernels for chemical informatics" (Neural Networks 2005),
-    where it is called the MinMax kernel.
-
-    Example:
-        >>> a = torch.tensor([[2, 1, 0]], dtype=torch.uint8)
-        >>> b = torch.tensor([[1, 1, 0], [0, 0, 3]], dtype=torch.uint8)
-        >>> count_tanimoto(a, b)
-        tensor([[0.6667, 0.0000]])
-    """
-    least = _shared(a, b)
-    total_a, total_b = (counts.sum(1, dtype=torch.float32) for counts in (a, b))
-    return least.div_((total_a[:, None] + total_b).sub_(least).clamp_(min=1))
-
-
-def _shared(a: Tensor, b: Tensor) -> Tensor:
-    """Compute the sum over d of min(a_id, b_jd) for every pair of rows i and j: [n, m] float32.
-
-    Most counts are zero. One row of min(count, b_jd) is therefore computed for each pair (d, count)
-    that occurs in a, and the rows of each molecule are added: about 40 rows for each molecule,
-    instead of 2048 columns.
-    """
-    rows, columns = a.nonzero().unbind(1)
-    if not len(rows):
-        return torch.zeros(len(a), len(b))
-    pairs, place = (columns * 256 + a[rows, columns]).unique(return_inverse=True)
-    # Gathering rows of the transposed matrix takes half of the time of gathering columns.
-    gathered = b.t().contiguous()[pairs // 256]
-    least = torch.minimum(gathered, (pairs % 256).to(torch.uint8)[:, None]).float()
-    starts = torch.searchsorted(rows, torch.arange(len(a)))
-    return F.embedding_bag(place, least, starts, mode="sum")
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +100,7 @@ class GaussianProcess:
         """Solution of the kernel equation for each target, which is computed at the first
         prediction.
         """
-        parts = _compare(self.counts, self._z, self.counts, self._z, self._blocks)
+        parts = compare(self.counts, self._z, self.counts, self._z, self._blocks)
         factors = (
             _factor(parts, theta, y, self._tensors.get("noise"))
             for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
@@ -197,17 +138,19 @@ class GaussianProcess:
         counts, raw, y = some.counts, _raw(some), y[sampled].double()
         mean, scale = moments(y)
         center, width = moments(raw)
-        z = _standardise(raw, center, width)
+        z = standardise(raw, center, width)
         searched = draw(len(sampled), SEARCHED_ROWS, seed)
         blocks = max(inputs.descriptors.shape[1] // len(DESCRIPTORS), 1)
         few, near = counts[searched], z[searched]
-        parts = _compare(few, near, few, near, blocks)
+        parts = compare(few, near, few, near, blocks)
         scaled = (y - mean) / scale
         columns = scaled[searched].unbind(1)
         targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
         noise = None if weights is None else 1 / weights[sampled].double()
         part_noise = None if noise is None else noise[searched]
-        theta = torch.stack([_search(parts, target, check, part_noise) for target in targets])
+        theta = torch.stack(
+            [search_hyperparameters(parts, target, check, part_noise) for target in targets]
+        )
         model = cls(
             {
                 "counts": counts, "descriptors": z, "y": scaled, "theta": theta,
@@ -253,7 +196,7 @@ class GaussianProcess:
         if bounds is not None:
             y = self._with_expected(inputs, y.double(), bounds)
         tensors = self._tensors
-        z = _standardise(_raw(inputs), tensors["center"], tensors["width"])
+        z = standardise(_raw(inputs), tensors["center"], tensors["width"])
         scaled = (y.double() - tensors["mean"]) / tensors["scale"]
         more = {"counts": inputs.counts, "descriptors": z, "y": scaled}
         if weights is not None:
@@ -292,7 +235,7 @@ class GaussianProcess:
         y = self._tensors["y"]
         excluded = [folds == fold for fold in range(int(folds.max()) + 1 if len(folds) else 0)]
         predictions = torch.full((1 + len(excluded), 2, len(rows), y.shape[1]), torch.nan).double()
-        parts = _compare(self.counts, self._z, self.counts, self._z, self._blocks)
+        parts = compare(self.counts, self._z, self.counts, self._z, self._blocks)
         factors = []
         for target, theta in enumerate(self._theta):
             factor = _factor(parts, theta, y[:, target], self._tensors.get("noise"))
@@ -334,7 +277,7 @@ class GaussianProcess:
         center, width = self._tensors["center"], self._tensors["width"]
         predictions: list[tuple[Tensor, Tensor]] = []
         for some in in_pieces(inputs, ASKED):
-            counts, z = some.counts, _standardise(_raw(some), center, width)
+            counts, z = some.counts, standardise(_raw(some), center, width)
             alike = count_tanimoto(counts, self.counts)
             blocks = zip(counts.split(BLOCK), z.split(BLOCK), alike.split(BLOCK))
             predictions += [self._predict(*block) for block in blocks]
@@ -343,19 +286,21 @@ class GaussianProcess:
 
     def _predict(self, counts: Tensor, z: Tensor, alike: Tensor) -> tuple[Tensor, Tensor]:
         """Predict standardised means [k, t] and variances [k, t] of k molecules."""
-        parts = [alike.double(), *_compare_descriptors(z, self._z, self._blocks)]
-        self_similarity = _self_similarity(counts, z, self._blocks)
+        parts = [alike.double(), *compare_descriptors(z, self._z, self._blocks)]
+        itself = self_similarity(counts, z, self._blocks)
         means, variances = [], []
         for theta, factor in zip(self._theta, self._factors):
             gaps = len(factor.rows) < len(self.counts)
-            cross = _combine([part[:, factor.rows] for part in parts] if gaps else parts, theta)
+            cross = kernel_matrix(
+                [part[:, factor.rows] for part in parts] if gaps else parts, theta
+            )
             means.append(cross @ factor.weight)
             if factor.lower is None:
                 variances.append(torch.zeros_like(means[-1]))
                 continue
             spread = torch.linalg.solve_triangular(factor.lower, cross.t(), upper=False)
             variances.append(
-                _combine(self_similarity, theta) + _noise(theta) - spread.square().sum(0)
+                kernel_matrix(itself, theta) + noise_variance(theta) - spread.square().sum(0)
             )
         return torch.stack(means, 1), torch.stack(variances, 1)
 
@@ -401,10 +346,10 @@ class GaussianProcess:
         """
         theta, factor, scale = self._of(target)
         center, width = self._tensors["center"], self._tensors["width"]
-        z = _standardise(descriptors.double(), center, width)
+        z = standardise(descriptors.double(), center, width)
         similarity = torch.zeros(len(z), len(factor.rows), dtype=torch.float64)
-        parts = [similarity, *_compare_descriptors(z, self._z[factor.rows], self._blocks)]
-        return scale * (_combine(parts, theta) @ factor.weight)
+        parts = [similarity, *compare_descriptors(z, self._z[factor.rows], self._blocks)]
+        return scale * (kernel_matrix(parts, theta) @ factor.weight)
 
     def solution(self) -> tuple[Tensor, Tensor]:
         r"""Return the solution of the kernel equation, with which a program can predict without
@@ -418,13 +363,13 @@ class GaussianProcess:
         """
         weights = torch.zeros_like(self._tensors["y"])
         added = torch.full_like(weights, torch.nan)
-        itself = _self_similarity(self.counts, self._z, self._blocks)
+        itself = self_similarity(self.counts, self._z, self._blocks)
         for target, (theta, factor) in enumerate(zip(self._theta, self._factors)):
             weights[factor.rows, target] = factor.weight
             added[factor.rows, target] = 0.0
             if factor.lower is not None:
                 # The diagonal of the factored matrix is the sum of the squares of a row.
-                kernel = _combine(itself, theta)[factor.rows]
+                kernel = kernel_matrix(itself, theta)[factor.rows]
                 added[factor.rows, target] = factor.lower.square().sum(1) - kernel
         return weights, added
 
@@ -432,7 +377,7 @@ class GaussianProcess:
     def groups(self) -> list[tuple[int, int]]:
         """First and last column of each group of descriptors. See :class:`GaussianProcess`."""
         ends = [0]
-        for some in _groups(self._z[:1], self._blocks):
+        for some in descriptor_groups(self._z[:1], self._blocks):
             ends.append(ends[-1] + some.shape[1])
         return list(itertools.pairwise(ends))
 
@@ -489,41 +434,6 @@ def draw(count: int, most: int, seed: int) -> Tensor:
     return torch.randperm(count, generator=generator)[:most].sort().values
 
 
-def _standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
-    return ((raw - center) / width).clamp(-FARTHEST, FARTHEST)
-
-
-def _compare(
-    counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor, blocks: int = 1
-) -> list[Tensor]:
-    """Return the Tanimoto similarities [k, n] of the fingerprints, followed by the results of
-    :func:`_compare_descriptors`.
-    """
-    alike = count_tanimoto(counts, other_counts).double()
-    return [alike, *_compare_descriptors(z, other_z, blocks)]
-
-
-def _compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor]:
-    """Return the squared distances [k, n] and the dot products [k, n] for each group of
-    descriptors.
-    """
-    parts = []
-    for some, others in zip(_groups(z, blocks), _groups(other_z, blocks)):
-        features, product = max(some.shape[1], 1), some @ others.t()
-        squares = some.square().sum(1)[:, None] + others.square().sum(1) - 2 * product
-        parts += [squares.clamp(min=0) / features, product / features]
-    return parts
-
-
-def _self_similarity(counts: Tensor, z: Tensor, blocks: int) -> list[Tensor]:
-    """Compare each molecule with itself; return the results of :func:`_compare` as vectors [k]."""
-    parts = [counts.any(1).double()]
-    for some in _groups(z, blocks):
-        product = some.square().sum(1) / max(some.shape[1], 1)
-        parts += [torch.zeros_like(product), product]
-    return parts
-
-
 def _raw(inputs: MoleculeInputs) -> Tensor:
     """Return the descriptors [k, d] float64: first those computed from the SMILES, then the
     user's columns.
@@ -532,68 +442,12 @@ def _raw(inputs: MoleculeInputs) -> Tensor:
     return torch.cat([descriptors, extra], 1) if extra.shape[1] else descriptors
 
 
-def _groups(z: Tensor, blocks: int) -> list[Tensor]:
-    """Split descriptors [k, d] into groups: descriptors of the whole molecule, atom surface areas,
-    and the user's columns.
-
-    A row of several molecules has the first two groups for each of them.
-    """
-    size, groups = len(DESCRIPTORS), []
-    for begin in range(0, blocks * size, size):
-        groups += [z[:, begin : begin + SURFACES], z[:, begin + SURFACES : begin + size]]
-    return [*groups, z[:, blocks * size :]] if z.shape[1] > blocks * size else groups
-
-
-def _combine(parts: list[Tensor], theta: Tensor) -> Tensor:
-    """Compute the kernel matrix without the noise on its diagonal.
-
-    Args:
-        parts: similarities and squared distances of the molecules, from :func:`_compare`.
-        theta: logarithms of the hyperparameters.
-    """
-    scales = theta.exp()
-    kernel = scales[1] * parts[0]
-    groups = scales[len(START) :].view(-1, len(START_OF_GROUP))
-    for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
-        # The small constant is added, because the square root has no derivative at 0.
-        far = (3 * inverse * squares + 1e-12).sqrt()
-        kernel = kernel + matern * (1 + far) * (-far).exp() + linear * product
-    return kernel
-
-
-def _noise(theta: Tensor, jitter: float = JITTER) -> Tensor:
-    return theta[0].exp() + jitter
-
-
-def _cholesky(kernel: Tensor, theta: Tensor, noise: Tensor | None = None) -> Tensor:
-    """Compute the Cholesky factor of the kernel matrix after the noise was added to its diagonal.
-
-    ``noise`` [k] are factors of the noise variance of each molecule; None for ones.
-
-    Raises:
-        ValueError: the factorisation failed even with the largest number added to the diagonal.
-    """
-    for attempt in range(ATTEMPTS):
-        noisy = kernel.clone()
-        jitter = JITTER * 10**attempt
-        added = _noise(theta, jitter) if noise is None else theta[0].exp() * noise + jitter
-        noisy.diagonal().add_(added)
-        lower, failed = torch.linalg.cholesky_ex(noisy)
-        if not failed:
-            return lower
-    raise ValueError(
-        f"the Gaussian process cannot factor its kernel of {len(kernel)} molecules, even with "
-        f"{JITTER * 10 ** (ATTEMPTS - 1):g} added to the diagonal: check the labels and "
-        "descriptors for NaN, infinite and very large values"
-    )
-
-
 def _factor(parts: list[Tensor], theta: Tensor, y: Tensor, noise: Tensor | None = None) -> _Factor:
     rows = y.isfinite().nonzero().flatten()
     if len(rows) < len(y):
         parts = [part[rows][:, rows] for part in parts]
-    kernel = _combine(parts, theta)
-    lower = _cholesky(kernel, theta, None if noise is None else noise[rows])
+    kernel = kernel_matrix(parts, theta)
+    lower = cholesky(kernel, theta, None if noise is None else noise[rows])
     return _Factor(rows, torch.cholesky_solve(y[rows, None], lower).flatten(), lower)
 
 
@@ -613,76 +467,3 @@ def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor,
         block = torch.linalg.inv(inverse[some][:, some])
         residual[some], variance[some] = block @ weight[some], block.diagonal()
     return residual, variance
-
-
-def _search(
-    parts: list[Tensor], y: Tensor, check: Callable[[], None], noise: Tensor | None = None
-) -> Tensor:
-    """Find the maximum-a-posteriori logarithms of the hyperparameters: [2 + 3 groups]."""
-    start = torch.tensor(START + len(parts) // 2 * START_OF_GROUP, dtype=torch.float64)
-    theta = start.clone().requires_grad_()
-    with uncompiled_optimizers():
-        optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
-    rows = y.isfinite().nonzero().flatten()
-    if len(rows) < len(y):
-        parts, y = [part[rows][:, rows] for part in parts], y[rows]
-        noise = None if noise is None else noise[rows]
-
-    def loss() -> Tensor:
-        check()
-        value, theta.grad = _posterior(parts, y, theta.detach(), start, noise)
-        return value
-
-    optimizer.step(loss)
-    return theta.detach()
-
-
-def _posterior(
-    parts: list[Tensor], y: Tensor, theta: Tensor, start: Tensor, noise: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    r"""Return the negative log posterior density, divided by the number of molecules, and its
-    gradient.
-
-    .. math::
-        \frac{\partial}{\partial \theta} = \frac{1}{2} \operatorname{tr}
-        \Bigl((K^{-1} - \alpha \alpha^\top) \frac{\partial K}{\partial \theta}\Bigr),
-        \qquad \alpha = K^{-1} y
-
-    The explicit gradient takes less time than autograd, which differentiates the
-    factorisation and stores every matrix.
-
-    Args:
-        parts: matrices [k, k], the result of :func:`_compare`.
-        y: [k], standardised labels without NaN.
-        theta: [2 + 3 groups], logarithms of the hyperparameters.
-        start: [2 + 3 groups], mean of their prior.
-        noise: [k], factors of the noise variance of each molecule; None for ones.
-
-    Returns:
-        A scalar and [2 + 3 groups], float64.
-    """
-    scales: list[float] = theta.exp().tolist()
-    size = len(START_OF_GROUP)
-    groups = [scales[first : first + size] for first in range(len(START), len(scales), size)]
-    kernel, slopes = scales[1] * parts[0], [parts[0]]
-    for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
-        near = squares * (3 * inverse)
-        far = near.add(1e-12).sqrt_()
-        decay = far.neg().exp_()
-        slopes += [far.add_(1).mul_(decay), near.mul_(decay), product]
-        kernel.add_(slopes[-3], alpha=matern).add_(product, alpha=linear)
-    lower = _cholesky(kernel, theta, noise)
-    weight = torch.cholesky_solve(y[:, None], lower)
-    fit = 0.5 * y @ weight[:, 0] + lower.diagonal().log().sum()
-    deviation = (theta - start) / SPREAD
-    # The variable by_kernel is twice the derivative of the loss with respect to the kernel matrix.
-    by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
-    by_noise = by_kernel.trace() if noise is None else by_kernel.diagonal() @ noise
-    inner = torch.stack([by_noise, *(by_kernel.flatten() @ s.flatten() for s in slopes)])
-    factors = [*scales[:2]]
-    for matern, _, linear in groups:
-        factors += [matern, -0.5 * matern, linear]
-    slope = 0.5 * inner * torch.tensor(factors, dtype=torch.float64)
-    count = max(len(y), 1)
-    value = (fit + 0.5 * deviation.square().sum()) / count
-    return value, (slope + deviation / SPREAD) / count

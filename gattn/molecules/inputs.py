@@ -233,12 +233,11 @@ def featurise(
         smiles: n texts.
         max_atoms: larger molecules are errors.
         workers: number of processes that share the work; the result is the same. Short lists are
-            parsed by one process, because starting others takes longer.
-        cache: a file that stores the inputs. It is read if it was written from the same SMILES,
-            with the same version of RDKit and of the features; otherwise it is written again. It is
-            written
-            while the SMILES are parsed, and memory-mapped: use one for molecules that do not fit
-            into memory.
+            parsed by one process, because starting other processes takes longer.
+        cache: a file that stores the inputs. The file is read if it was written from the same
+            SMILES, with the same version of RDKit and of the features; otherwise it is written
+            again. It is memory-mapped, so use a cache file for molecules that do not fit into
+            memory.
         row_format: content of a text: one molecule, several, or a reaction.
 
     Returns:
@@ -325,7 +324,8 @@ def cache_path(folder: Path, smiles: Sequence[str], max_atoms: int, row_format: 
     """Return the path of the cache of parsed SMILES in a folder, which depends on the SMILES, the
     row format and the versions of the parsers.
     """
-    # Other formats than one plain molecule store other molecules.
+    # The row format changes the stored molecules, so it is part of the key. The key of the default
+    # format does not contain it.
     texts = smiles if row_format == ONE_MOLECULE else [repr(row_format), *smiles]
     return folder / f"{cache_key(texts, max_atoms)[:32]}.safetensors"
 

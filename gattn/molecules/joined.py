@@ -43,9 +43,9 @@ class JoinedInputs:
 
     It has the interface of :class:`gattn.molecules.inputs.MoleculeInputs`. The graph of a row
     contains all of its molecules, without edges between them. The fingerprints and descriptors of
-    the molecules are concatenated. If their order has no meaning, the fingerprints are added, and
-    the descriptors of a row are the mean over its molecules and the range, the largest minus the
-    smallest value.
+    the molecules are concatenated. If their order has no meaning, the fingerprints are added. The
+    descriptors of a row are then the mean over its molecules, and the range, which is the largest
+    minus the smallest value.
 
     Attributes:
         base: the different molecules of all rows.

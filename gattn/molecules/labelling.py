@@ -11,7 +11,7 @@ from torch import Tensor
 from gattn.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
-from gattn.molecules.predictor import Prediction
+from gattn.molecules.prediction import Prediction
 from gattn.molecules.quantiles import QuantileIntervals
 from gattn.molecules.target_transform import TransformedIntervals, check_domain
 

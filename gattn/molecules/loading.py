@@ -81,7 +81,7 @@ def predicts_atoms(folder: str | os.PathLike[str]) -> bool:
     try:
         return read_json(path).get("estimator") in ATOM_MODELS
     except RunError:
-        return False  # the reader of the model reports the damage, with its remedy
+        return False  # If the file is damaged, the reader of the model raises an error with advice.
 
 
 def one_column(smiles: str | Sequence[str] | None) -> str | None:

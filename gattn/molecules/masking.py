@@ -60,7 +60,8 @@ class MoleculeAtoms:
 
     Attributes:
         symbols: the elements of its n atoms.
-        places: [n], the number of each atom in the SMILES; hydrogens written as atoms count.
+        places: [n], the number of each atom in the SMILES, in which explicit hydrogen atoms are
+            counted.
         classes: [n] int64, equal for symmetric atoms, and independent of how the SMILES is
             written.
         order: [n] int64, the atoms in canonical order. It does not depend on how the SMILES is
@@ -197,10 +198,10 @@ def _row(parts: Sequence[MoleculeAtoms], order_free: bool) -> MoleculeAtoms:
 
 
 def _row_shares(shares: Sequence[Tensor], order_free: bool) -> Tensor:
-    """Return the shares that the atoms of a row have in the row's descriptors.
+    """Return the shares [n, d] that the n atoms of a row have in the row's descriptors.
 
-    Without an order, the descriptors are the mean and the range over the molecules. The range is
-    the difference of the molecules with the largest and with the smallest value.
+    If the order of the molecules has no meaning, the descriptors are the mean and the range over
+    the molecules. The range is the largest value minus the smallest value.
     """
     if not order_free:
         width = sum(some.shape[1] for some in shares)
@@ -237,8 +238,8 @@ def masked_inputs(
 ) -> MoleculeInputs:
     """Return copies of molecules in which some atoms are masked.
 
-    A masked atom sends no messages and is left out of the readout. The other atoms keep their
-    features, such as the number of bonds before masking: only the masked atom is unknown.
+    A masked atom sends no messages and is left out of the readout. The features of the other atoms
+    do not change; for example, their number of bonds still counts the bonds to masked atoms.
     Fingerprints lose every environment that contains the atom, and descriptors its share. The
     descriptor columns of the user do not change.
 
@@ -328,8 +329,8 @@ def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:
 
 
 def _without(molecules: Molecules, masked: Tensor) -> Molecules:
-    """Return the molecules without the masked atoms and the bonds of these. The mask is [n] bool
-    over the atoms of all molecules.
+    """Return the molecules without the masked atoms and without the bonds of the masked atoms. The
+    mask is [n] bool over the atoms of all molecules.
     """
     arrays, remaining = molecules.arrays, ~masked
     before = torch.cat([remaining.new_zeros(1, dtype=torch.int64), remaining.cumsum(0)])

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PREDICTION_BATCH",
     "MoleculeBatches",
+    "batch_elements",
     "cross_fit_members",
     "fit_members",
     "make_network",
@@ -67,6 +68,8 @@ RECORDED_OUTPUTS = 4096
 needed to choose the epoch by cross-fitting, which has little effect for more molecules.
 """
 
+ATOMS = 25
+"""Typical number of atoms of a molecule, used to estimate the size of a batch."""
 FEW = 20_000
 """An ensemble is trained in several processes only if epochs x training molecules is at least
 this number. For less work, starting the processes takes longer than it saves.
@@ -164,6 +167,16 @@ class MoleculeBatches:
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
         outputs = self.outputs + auxiliary
         return make_network(settings, outputs, extra=extra, molecules=molecules, seed=seed)
+
+
+def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
+    """Estimate the size of a batch of molecules as the number of atoms times the number of
+    features.
+
+    The size decides how many threads compute a batch; see
+    :func:`gattn.training.threads.choose_threads`.
+    """
+    return molecules * ATOMS * settings.width
 
 
 def molecules_in_row(inputs: MoleculeInputs) -> int:
@@ -364,7 +377,7 @@ def cross_fit_members(
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
-        losses = losses.where(measured, 0.0).double().sum(2)  # [epochs, m]: loss per molecule
+        losses = losses.where(measured, 0.0).double().sum(2)  # [epochs, m] losses of molecules
         for fold in folds.unique():
             inside = folds == fold
             if inside.all() or not varied(val.y[~inside]).any():
@@ -403,8 +416,8 @@ def predict_members(
 
 
 def _measured(targets: Tensor) -> Tensor:
-    """Return a mask [k, t] that is True where a target is known. Bounded targets [k, t, 2] are
-    known if both ends are.
+    """Return a mask [k, t] that is True where a target is known. A bounded target [k, t, 2] counts
+    as known if both of its ends are known.
     """
     mask = ~targets.isnan()
     return mask.all(2) if targets.dim() > 2 else mask

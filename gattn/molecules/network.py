@@ -207,8 +207,9 @@ class MoleculeNetwork(AtomLayers):
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.
         targets: number t of targets.
         extra: number f of descriptor columns.
-        molecules: number c of molecules in a row. The same weights read each of them, and the
-            MLP reads all of their vectors; see :class:`Readouts`.
+        molecules: number c of molecules in a row. The attention layers process each of the
+            molecules with the same weights, and the MLP reads the vectors of all of them; see
+            :class:`Readouts`.
 
     Attributes:
         threads: maximum number of threads that compute a batch on a CPU. It does not change the
@@ -277,7 +278,9 @@ class MoleculeNetwork(AtomLayers):
         return self.by_layers(batch)
 
     def by_layers(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the same as :meth:`forward`, with one operator call for each step."""
+        """Compute the result of :meth:`forward`, with one operator call for each step of the
+        network.
+        """
         vector = self.dropout(self.embed(batch))
         return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
 
@@ -330,8 +333,9 @@ class AttentiveFPNetwork(nn.Module):
     Args:
         settings: ``width``, ``layers`` and ``dropout`` are read.
         targets: number t of targets.
-        extra: number f of descriptor columns of the user. With them the head, a linear map
-            otherwise, has a hidden layer, so that the effect of a column depends on the molecule.
+        extra: number f of descriptor columns of the user. Without these columns, the head of the
+            network is a linear map. With them it has a hidden layer, so that the effect of a column
+            depends on the molecule.
         molecules: number of molecules in a row. With several, the head has a hidden layer, too.
 
     Reference:

@@ -172,13 +172,13 @@ def align_sides(
     """Return for each atom of the products its node in the condensed graph: [n] int64.
 
     An atom of the products has the node of the atom of the reactants with its map number. Atoms
-    without a map number, or with a number that is on one side only, have a node of their own. The
+    without a map number, or with a number that is on one side only, have a separate node. The
     hydrogens that ``add_h`` added are paired in order if their neighbours are paired.
 
     Args:
         sides: the SMILES of the reactants and of the products.
         inputs: parsed molecules.
-        index: the two sides among them.
+        index: the indices of the two sides among the parsed molecules.
         add_h: whether the graphs have hydrogens.
 
     Raises:

@@ -28,7 +28,7 @@ SEPARATORS = re.compile(r"( \+ |>>)")
 class RowFormat:
     """Content of a row, and the changes to its molecules before a model reads them.
 
-    A row of several molecules is one text, in which `` + `` is between the SMILES, and a reaction
+    A row of several molecules is one text, in which the SMILES are separated by `` + ``. A reaction
     is the text ``A>>B``.
 
     Attributes:

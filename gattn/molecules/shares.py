@@ -138,8 +138,8 @@ def _rings(molecule: Mol) -> dict[str, np.ndarray]:
 
 
 def _kinds(bonds: list[Bond]) -> list[str]:
-    """Return the types of a ring, given its bonds, as they occur in the names of RDKit's
-    descriptors.
+    """Return the types of a ring, given its bonds. The types are words that occur in the names of
+    RDKit's descriptors.
 
     The first type is always "", because a descriptor such as RingCount counts all rings.
     """

@@ -38,7 +38,8 @@ class TargetTransform:
     r"""Transform z = g(y) of each of t targets, with its inverse.
 
     ``"log10"``: z = log10(y) for y > 0. ``"logit"``: z = ln(y / (1 - y)) for 0 < y < 1. ``"none"``:
-    z = y. All transforms increase, so the ends of an interval are transformed one by one.
+    z = y. All transforms are increasing functions, so an interval is transformed by transforming
+    its ends.
 
     A model that is trained on z predicts the median of y: y = g^{-1}(z). A standard deviation is
     multiplied by the derivative of the inverse, as in the delta method; an interval is transformed
@@ -172,8 +173,8 @@ def check_domain(
         labels: [n] labels of one target, NaN for a missing one.
         target: name of the target.
         where: converts a row to words, for example ``"in line 22"``.
-        bounds: [n, 2] ends of the labels for a bounded loss; None without limits. An end may be
-            infinite, or 0 or 1 where the domain ends, if the label is a limit.
+        bounds: [n, 2] ends of the labels for a bounded loss; None without limits. If the label is a
+            limit, an end may be infinite, or equal to an end of the domain.
 
     Raises:
         ValueError: a label is outside the domain; the message names the first.
@@ -183,7 +184,7 @@ def check_domain(
     end = 1.0 if name == "logit" else math.inf
     bad = (labels <= 0) | (labels >= end)
     if bounds is not None:
-        # The upper end of "<0" or the lower end of ">1" may leave no value inside the domain.
+        # A label such as "<0" or ">1" may exclude every value of the domain.
         bad |= (bounds[:, 1] <= 0) | (bounds[:, 0] >= end)
     rows = np.flatnonzero(bad)
     if len(rows):
@@ -203,8 +204,8 @@ class TransformedIntervals(IntervalCalibrator):
 
     It has the interface of :class:`gattn.training.conformal.IntervalCalibrator`. Means and standard
     deviations are converted to the transformed scale, where the interval is z ± q s; its ends are
-    transformed back exactly. The guarantee of the coverage is the same, because the transform
-    increases.
+    then converted by the inverse transform. The guarantee of the coverage is the same, because the
+    transform is an increasing function.
 
     Attributes:
         scores: for each of t targets the scores of its measured calibration rows, ascending.

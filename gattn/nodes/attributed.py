@@ -90,7 +90,7 @@ class AttributedGraph:
         table: n rows of attributes.
         x: [n, d] float32 features, dense or ``torch.sparse_csr``; None to encode the attributes.
         directed: True if messages follow the direction of the edges only.
-        notes: sentences about decisions that were made when the graph was read.
+        notes: sentences about decisions of the reader of the graph.
         left_out: the edges that were left out.
         unreadable: the reason for each attribute that cannot be read and is therefore not in
             ``table``. An error is raised only if the attribute is used.
@@ -100,8 +100,9 @@ class AttributedGraph:
         arcs: [2, k] int64, the edges in the direction in which the data lists them.
         edge_table: attributes of the edges; None if the data have none.
         edge_inputs: tensors of the edges' attributes, whose edges are those of ``edge_index`` and
-            ``arcs``; None if no attribute of the edges is read. Then the graph contains an edge
-            once, and otherwise once for each combination of attributes.
+            ``arcs``; None if no attribute of the edges is read. Without ``edge_inputs``, the graph
+            contains each edge once; with them, it contains an edge once for each combination of
+            attributes.
         compact: True if ``edge_index`` and ``arcs`` are int32, as
             :class:`gattn.nodes.size.predictor.SampledPredictor` expects.
         network: nodes of other types and the edges between all types; None for a graph of one
@@ -155,7 +156,7 @@ class AttributedGraph:
         return replace(self, notes=(*self.notes, *notes))
 
     def without_edge_inputs(self) -> AttributedGraph:
-        """Return the graph as it was read, before an encoder added the inputs of its edges."""
+        """Return the graph without the inputs of its edges that an encoder added."""
         if self.network is not None:
             return replace(self, network=self.network.without_inputs())
         if self.edge_inputs is None:
@@ -199,7 +200,7 @@ def with_gaps(
     Args:
         table: attributes of nodes or edges.
         words: see :meth:`AttributedGraph.with_gaps`.
-        owner: follows the name of a column in a note, for example ``" of the edges"``.
+        owner: text that follows the name of a column in a note, for example ``" of the edges"``.
     """
     gaps = {word.strip() for word in words}
     numbers = {float(gap) for gap in gaps if NUMBER.fullmatch(gap)}
@@ -306,7 +307,8 @@ def doubled_note(count: int, same: str = "") -> list[str]:
 
     Args:
         count: number of edges that are left out.
-        same: describes what else is equal, for example ``" with the same columns"``.
+        same: text that describes the other equal properties of the edges, for example ``" with the
+            same columns"``.
     """
     if not count:
         return []
@@ -352,7 +354,7 @@ def left_out_edge(pair: tuple[Hashable, Hashable], missing: Hashable, line: int)
 
     Args:
         pair: names of the source and the destination.
-        missing: the one that is not the name of a node.
+        missing: the name of the two that is not the name of a node.
         line: line of the edge in its file; 0 without a file.
     """
     shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
@@ -409,8 +411,8 @@ def compact_edges(pairs: NDArray, nodes: int, *, directed: bool) -> tuple[Tensor
         directed: False to add the opposite of every edge.
 
     Returns:
-        Two tensors of int32, sorted by destination and then by source. They are one tensor if
-        ``directed`` is True.
+        Two tensors of int32, sorted by destination and then by source. If ``directed`` is True,
+        both results are the same tensor.
     """
     arcs = _sorted_pairs([pairs], nodes)
     return arcs, arcs if directed else _sorted_pairs([arcs.numpy(), arcs.numpy()[::-1]], nodes)

@@ -179,7 +179,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             The fitted estimator (``self``).
 
         Raises:
-            GraphError: a part has no labelled node, or the training part has one class only.
+            GraphError: a part has no labelled node, or the training part contains only one class.
         """
         notes = self.check_split(y, split)
         encoded = replace(encoded, notes=(*encoded.notes, *notes))

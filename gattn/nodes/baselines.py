@@ -30,8 +30,8 @@ def baseline_predictions(
 
     Returns:
         Probabilities [n, classes] or numbers [n, 1] by name of the model: ``logistic_regression``
-        (for numbers ``ridge``) reads the features only, ``label_propagation`` the edges only, and
-        ``majority`` (for numbers ``mean``) predicts the same for all nodes.
+        (for numbers ``ridge``) reads only the features, ``label_propagation`` reads only the edges,
+        and ``majority`` (for numbers ``mean``) has the same prediction for all nodes.
     """
     labels = y[train]
     if task == "classification":

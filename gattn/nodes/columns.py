@@ -56,7 +56,7 @@ class Column:
         mean: mean of the numbers.
         std: standard deviation of the numbers, above 0.
         gaps: True if training values are missing; a second feature then marks missing numbers.
-        unit: unit after every number, such as ``%``; empty if there is none.
+        unit: unit that follows every number, such as ``%``; empty if there is none.
         categories: the texts that are one-hot encoded; other texts are encoded as zeros.
         places: hashes of the words that are features, ascending.
         idf: inverse document frequency of each hash in ``places``.
@@ -152,9 +152,9 @@ def learn_columns(
 ) -> tuple[list[Column], list[str]]:
     """Fit an encoder to each column of a table.
 
-    Numbers are standardised, also if each has a percent sign. Texts are read as categories if
-    they are few and repeat, or if they are single words that occur ten times on average; otherwise
-    they are encoded by TF-IDF. A column of numbers and texts is read as texts, and a note
+    Numbers are standardised, also if each has a percent sign. Texts are categories if there are few
+    different texts that repeat, or if they are single words that occur ten times on average. All
+    other texts are encoded by TF-IDF. A column of numbers and texts is read as texts, and a note
     describes the cells that are not numbers. A constant or empty column has no features.
 
     Args:

@@ -24,9 +24,10 @@ class EdgeTable:
         pairs: [2, m] int64, the positions of the nodes that each edge joins; int32 in a compact
             graph.
         table: m rows of attributes.
-        two_way: True if the edges have no direction, so that each row holds for both.
+        two_way: True if the edges have no direction, so that each row applies to both directions.
         lines: line of each edge in its file, from 1; empty if the edges were not read from a file.
-        unreadable: for each attribute that cannot be read, and so is not in ``table``, the reason.
+        unreadable: the reason for each attribute that cannot be read and is therefore not in
+            ``table``.
         ends: names of the two columns that hold the names of nodes; empty if there are none.
     """
 
@@ -88,8 +89,9 @@ class EdgeInputs:
         bias: [e] float32, logarithms of the weights of the edges of ``edge_index``; None without
             weights.
         weights: [k] float32, the weight of each of the graph's ``arcs``; None without weights.
-        groups: divisions of the arcs, which have means over neighbours for each part. Each is the
-            part [k] int8 of each arc, from 0, or -1 for no part; and the number of parts.
+        groups: divisions of the arcs into parts. Means over neighbours are computed separately for
+            each part. A division consists of the part [k] int8 of each arc, from 0, or -1 for no
+            part, and of the number of parts.
         row_features: [m, d] sparse float32, features of the structure's rows for means over the
             edges of a node; None if there are none.
     """

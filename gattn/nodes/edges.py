@@ -92,9 +92,9 @@ ALL_COLUMNS = EdgeColumns()
 class EdgeEncoder:
     r"""Encoder of edge columns as inputs of models.
 
-    A weight :math:`w` is divided by the mean :math:`\bar w` of the weights above 0 in training. Its
-    logarithm is added to the scores of attention, so that attention is proportional to the weight,
-    and it weights the means over neighbours.
+    A weight :math:`w` is divided by the mean :math:`\bar w` of the weights above 0 in training. The
+    logarithm of the result is added to the scores of attention, so that attention is proportional
+    to the weight. Means over neighbours are weighted by the result.
 
     With times, each node has a time of prediction, and messages pass from node j to node i only if
     neither the time of j nor that of the edge is later than the time of prediction of i. If the
@@ -109,7 +109,7 @@ class EdgeEncoder:
         scale: mean of the weights above 0.
         spread: standard deviation of the logarithms of these weights, above 0.
         type: column of types; None for none.
-        types: the types with features of their own.
+        types: the types that have separate features.
         rare: the other types.
         has_untyped: True if edges without a type occurred in training.
         cuts: for each column of numbers that divides the edges, its name and its standardised
@@ -486,7 +486,8 @@ def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], li
                 raise GraphError(f"each feature of edges must be named once; got {name!r} twice")
             parts = [one for one in columns if one.rpartition(".")[0] == name]
             if name not in columns and parts:
-                # The attribute is a list of numbers, which became several columns.
+                # This attribute is a list of numbers, which the reader has divided into several
+                # columns.
                 names += parts
                 continue
             _column(edges, name)

@@ -48,7 +48,8 @@ class NodeExplanation:
         place: index of the node.
         output: index of the predicted class; 0 for numbers.
         prediction: probability of the predicted class, or the predicted number.
-        own_attention: attention of the node to itself; NaN if the network has no self-loop there.
+        own_attention: attention of the node to itself; NaN if the network has no self-loop at this
+            node.
         neighbours: the explained neighbours, sorted by decreasing absolute change.
         attributes: the attributes of the node that the model reads, sorted in the same way.
         degree: number of different neighbours of the node.
@@ -71,8 +72,8 @@ class NodeExplanation:
 def explain_node(
     predictor: AnyPredictor, graph: AttributedGraph, node: Hashable, *, most: int = 10
 ) -> NodeExplanation:
-    r"""Measure how the prediction of a node changes if a neighbour or an attribute is removed, for
-    each of them.
+    r"""For each neighbour and each attribute of a node, measure how the prediction of the node
+    changes if it is removed.
 
     .. math:: \mathrm{change}_j = f(G)_i - f(G \setminus \{(i, j), (j, i)\})_i
 
@@ -83,8 +84,8 @@ def explain_node(
         predictor: the fitted model.
         graph: the graph to predict.
         node: name of the node.
-        most: maximum number of neighbours, those with the largest attention. Each neighbour costs
-            one prediction of the graph.
+        most: maximum number of neighbours; those with the largest attention are chosen. For each of
+            them, the graph is predicted once.
 
     Returns:
         The explanation. It has no neighbours if the node has no edges.

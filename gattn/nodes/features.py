@@ -138,8 +138,8 @@ class FeatureEncoder:
         return compact_features(self.columns, table, graph.where)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
-        """Return a note for each column of which no value occurred in training, so that its values
-        have no features.
+        """Return a note for each column if none of its values occurred in training, so that its
+        values have no features.
 
         Args:
             graph: a graph other than the graph of :meth:`fit`.
@@ -313,7 +313,8 @@ def _structure(graph: AttributedGraph, steps: int) -> Tensor:
     """
     into, out = (degree.float().log1p() for degree in _degrees(graph))
     if _has_times(graph):
-        # A node's outgoing edges lead to newer nodes, on which its features must not depend.
+        # The outgoing edges of a node lead to newer nodes. Its features must not depend on newer
+        # nodes, so outgoing edges are not read.
         out = torch.zeros_like(out)
     columns = [into[:, None], out[:, None], torch.ones(len(graph), 1)]
     if steps:

@@ -120,7 +120,7 @@ def edge_terms(inputs: EdgeInputs | None, field: Field) -> tuple[Mapping[str, Te
         field: the edges of each layer.
 
     Returns:
-        For each layer ``edge_attr`` and ``attn_bias``, those that the inputs contain; empty without
+        For each layer ``edge_attr`` and ``attn_bias``, if the inputs contain them; empty without
         inputs.
     """
     if inputs is None:

@@ -55,7 +55,7 @@ def read_labels(
     *,
     classes: bool = False,
 ) -> tuple[pd.Series, list[str]]:
-    """Read the labels of n nodes; they are not encoded yet.
+    """Read the labels of n nodes without encoding them as numbers.
 
     Args:
         graph: the graph.
@@ -67,7 +67,7 @@ def read_labels(
 
     Returns:
         The labels (None for a missing label), as a series with the name of their attribute; and
-        sentences about the decisions that were made.
+        sentences about decisions, such as the choice of the attribute.
 
     Raises:
         GraphError: there are no labels, their number differs from the number of nodes, both ``y``
@@ -251,8 +251,8 @@ def _choose(graph: AttributedGraph) -> str:
 def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
     """Return the labels ``y`` in the order of the n nodes; None stands for a missing label.
 
-    Names of nodes in tables are texts. The keys of a mapping may also be numbers: 7 stands for
-    the name "7".
+    The names of nodes that were read from tables are texts. A key of a mapping may also be a
+    number: 7 stands for the name "7".
     """
     if not isinstance(y, Mapping):
         if isinstance(y, Tensor | np.ndarray | pd.DataFrame):

@@ -42,7 +42,8 @@ def fit_predictors(
     """Train several models whose settings differ only in the seed; see
     :meth:`NodePredictor.fit`.
 
-    A compact graph is trained on samples, in one or several processes.
+    For a compact graph, the models are trained on sampled neighbourhoods, in one or several
+    processes.
     """
     model = settings[0].model
     if problem.graph.network is not None and model not in TYPED_MODELS:

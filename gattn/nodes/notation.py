@@ -41,8 +41,8 @@ def with_numbers(
     Args:
         graph: the graph.
         style: format of the numbers; None to leave numbers with a decimal point as texts.
-        commas: True to convert columns of decimal commas if ``style`` is None, as for a table that
-            is separated by semicolons.
+        commas: True to convert columns of numbers with decimal commas if ``style`` is None. This is
+            used for tables whose separator is a semicolon.
         edge_commas: the same for the columns of the edges.
 
     Returns:

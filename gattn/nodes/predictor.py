@@ -122,7 +122,8 @@ class NodePredictor:
             on_epoch: called after every epoch.
             threads: number of threads inside an operator; 0 to choose it by the size of the
                 network. The previous number of threads is restored at the end.
-            stop: returns True, for the records of a network so far, to end its training.
+            stop: function of the records of a network's past epochs; if it returns True, the
+                training of the network ends.
 
         Returns:
             The trained models.

@@ -153,8 +153,8 @@ def masked_split(
 
     Args:
         graph: a graph with at least one mask.
-        y: [n] labels, NaN for nodes without a label. Such nodes are neither trained on nor
-            evaluated, even if a mask marks them.
+        y: [n] labels, NaN for nodes without a label. Such nodes are in no part, even if a mask
+            marks them.
         seed: seed with which a validation part is drawn.
         fraction: share of the training part that is drawn if there is no validation mask.
         by_class: True to draw from each class separately.

@@ -76,8 +76,8 @@ def from_tables(
 
     A column of row numbers, which ``to_csv`` of pandas writes first, is skipped: a column of
     different whole numbers without a name (or called ``Unnamed: 0``), or a column called ``index``
-    or ``level_0`` that counts 0, 1, 2, ... It is used as the names of the nodes only if it
-    contains more of the names that the edges use than the next column does.
+    or ``level_0`` that counts 0, 1, 2, ... Such a column contains the names of the nodes only if
+    more of the names in the table of edges occur in it than in the next column.
 
     Edges to nodes that are not in the table of nodes are left out.
 
@@ -87,7 +87,7 @@ def from_tables(
         directed: True if messages follow the direction of edges only.
         lines: lines of the edges in their file.
         node_lines: lines of the nodes in their file; empty if they were not read from a file.
-        notes: sentences about decisions that were already made.
+        notes: sentences about earlier decisions of the readers.
 
     Returns:
         The graph.
@@ -146,7 +146,7 @@ class _Ends:
         names = np.asarray(names, dtype=object)
         if codes is None:
             return cls(places, names)
-        # The last entry belongs to the code -1.
+        # The last entry of the array belongs to the code -1, which stands for a missing name.
         places = np.append(places, -1).astype(codes.dtype)
         return cls(codes if (places[:-1] == np.arange(len(column))).all() else places[codes], names)
 
@@ -538,9 +538,9 @@ def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
 def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
     """Return a hint why the edges contain names that the table of nodes does not contain.
 
-    Either the names are written differently, or another column contains most of the missing names.
-    A
-    column with an empty cell or with equal cells cannot name the nodes.
+    Either the names are written differently, or another column of the table contains most of the
+    missing names. A column with empty or repeated cells is not proposed, because it cannot contain
+    the names of the nodes.
     """
     if alike := _alike(ends, names):
         return alike

@@ -45,9 +45,10 @@ def as_times(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]
     """Convert a column of times to numbers.
 
     Args:
-        values: n numbers, such as years or seconds, or dates of ISO 8601; missing values stay so.
-        title: describes the column in errors.
-        where: describes the position of a value in errors.
+        values: n numbers, such as years or seconds, or dates of ISO 8601; missing values remain
+            missing.
+        title: description of the column for error messages.
+        where: function that describes the position of a value in error messages.
 
     Returns:
         [n] float64: the numbers, or days since 1970; NaN for a missing value.
@@ -161,9 +162,9 @@ def prediction_times(
     If the nodes have a column of times, it contains these times. Otherwise a node is predicted at
     the end of the part of the split in which its first edge lies. A node of the training part is
     thus predicted with all edges up to the end of the training part, and a node of the test part
-    with all edges. A source j of an edge of the time t into i has its first edge at t or before, so
-    its time of prediction is not later than that of i, and longer walks do not come from the future
-    either.
+    with all edges. If an edge of the time t leads from j into i, the first edge of j has the time t
+    or an earlier one. The time of prediction of j is therefore not later than that of i, so that
+    longer walks do not use later edges either.
 
     .. math:: p_i = \min \{c \in \{c_1, c_2, \infty\} : \min\nolimits_{e \in E_i} t_e \le c\}
 
@@ -238,7 +239,8 @@ def time_split(
             f"a split by time needs {parts} different times of labelled nodes; column {name!r} "
             f"has {len(values)}"
         )
-    # A cut after the i-th time is a candidate for i = 1, ..., so that no part is empty.
+    # Times are divided after the i-th distinct time. The candidates for i begin at 1, so that no
+    # part is empty.
     shares = counts.cumsum() / counts.sum()
     first = _nearest(shares, fractions[0], 0, len(values) - parts + 1)
     last = len(values)

@@ -2,8 +2,8 @@
 
 An empty cell is missing: None, NaN, or a text of white space. Words such as ``NA``, ``NaN``,
 ``None`` and ``null``, in upper or lower case, are missing in a column whose other cells are
-numbers. In every other column they are values: a class may be called ``none``, and the code of
-Namibia is ``NA``.
+numbers. In all other columns these words are values: a class may be called ``none``, and the
+country code of Namibia is ``NA``.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _as_text(value: object) -> str:
 def _may_be_number(text: str) -> bool:
     """Return True if a text begins like a number. Other texts need not be parsed."""
     start = text.lstrip()[:1]
-    # The text may be "infinity", which is a number.
+    # A text such as "infinity" is a number that begins with a letter.
     return not start.isalpha() or start in "iI"
 
 

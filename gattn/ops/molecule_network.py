@@ -1,7 +1,7 @@
 """Operator that computes :class:`gattn.molecules.network.MoleculeNetwork` in one C++ kernel.
 
 A batch of 64 molecules is so small that the calls of operators take longer than their work. The
-kernel computes the whole network for a few molecules after the other, whose features stay in the
+kernel computes the whole network for a few molecules at a time, so that their features stay in the
 cache, and its backward pass computes all gradients. It divides a batch into two shares, for two
 threads, whose gradients are added in order. Therefore the number of threads does not change the
 bits.
@@ -182,7 +182,8 @@ def _run(
     states: dict[str, Tensor], more: dict[str, Tensor],
 ) -> None:  # fmt: skip
     source, destination = graph.edge_index.contiguous()
-    # The tensors must exist until the kernel ends, because the table contains their addresses.
+    # The tensors must exist until the kernel ends, because the table of arguments contains their
+    # addresses.
     weights = [p.contiguous() for p in parameters]
     values: dict[str, Any] = {
         "x": graph.x, "edge_attr": graph.edge_attr, "ptr": graph.ptr,

@@ -290,7 +290,7 @@ def explain_molecule(
         return ExplainedMolecule(row.cells, None, nearest, "", "")
     method = method or DEFAULT_METHOD
     output = target
-    if model.class_counts:  # the explained output is the probability of the predicted class
+    if model.class_counts:  # The explained output is the probability of the predicted class.
         columns = target_columns(model)
         output = model.output_of(target, row.cells[sum(map(len, columns[:target]))])
     try:

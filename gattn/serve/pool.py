@@ -64,7 +64,7 @@ class ModelPool:
             **kwargs: further arguments by name.
 
         Raises:
-            RequestError: the process was killed (503); another one is started.
+            RequestError: the process was killed (503); a new process is started.
         """
         loop, executor = asyncio.get_running_loop(), self._executor
         if self.workers == 1:

@@ -37,8 +37,8 @@ class BatchQueue(Generic[Key, Row, Result]):
     requests.
 
     A request is divided into jobs of at most ``batch`` rows. A free worker takes the oldest job and
-    further ones with the same key, as long as they fit into a batch. There is no waiting time: rows
-    are combined while the workers are busy.
+    further ones with the same key, as long as they fit into a batch. The queue does not wait for
+    further requests: it combines the rows that arrive while the workers are busy.
 
     Args:
         work: computes one result for each row; rows of one call have the same key.

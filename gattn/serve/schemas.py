@@ -176,7 +176,7 @@ class Faithfulness(BaseModel):
 
 
 class Neighbour(BaseModel):
-    """Training molecule that is similar to the molecule."""
+    """Training molecule that is similar to the explained molecule."""
 
     smiles: str
     similarity: Annotated[float, Field(description="Tanimoto similarity on Morgan bits.")]

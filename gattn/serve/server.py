@@ -11,7 +11,8 @@ import uvicorn
 
 from gattn.files import reason
 from gattn.pipeline.product import Log, no_log
-from gattn.serve.app import AnyRun, Server
+from gattn.serve.answers import AnyRun
+from gattn.serve.app import Server
 from gattn.serve.links import open_links
 from gattn.serve.molecules import open_molecules
 from gattn.serve.nodes import open_nodes

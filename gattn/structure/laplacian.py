@@ -80,7 +80,7 @@ def laplacian_eigenvectors(
     _, component, size = label[order].unique_consecutive(return_inverse=True, return_counts=True)
     node_component = torch.empty_like(component).index_copy(0, order, component)
     start = size.cumsum(0) - size
-    # Position of each node within its component.
+    # The tensor contains the position of each node within its component.
     position = torch.empty_like(order)
     position[order] = torch.arange(nodes) - start[component]
 

@@ -100,7 +100,8 @@ def path_features(
     features = edge_attr.new_zeros(len(pairs), max_length, edge_attr.shape[1])
     for step, level in enumerate(_levels(graph, over, max_length)):
         count = len(level.code)
-        # Number of shortest paths of each pair of nodes, and mean features along them.
+        # These tensors contain, for each pair of nodes, the number of shortest paths, and the mean
+        # features along these paths.
         if step == 0:
             paths = edge_attr.new_ones(count, dtype=torch.float64)
             mean = edge_attr.new_zeros(count, 0, edge_attr.shape[1])

@@ -62,8 +62,8 @@ class FittedModel:
     _parameters: ClassVar[type]
     _predictor_kind: ClassVar[type[Predictor]]
     _saved_as: ClassVar[str] = ""
-    """Name of the estimator class whose saved models this class can load; "" for this class
-    itself.
+    """Name of the estimator class whose saved models this class can load. The empty string stands
+    for this class itself.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -89,11 +89,12 @@ def fit_full_batches(
         train: training part.
         validate: validation part, by which the best epoch is chosen.
         settings: settings of the training.
-        apply: returns the outputs [r, g, u] of r of the networks, which are either all in
-            training mode or all in eval mode.
+        apply: function that returns the outputs [r, g, u] of r of the networks, which are either
+            all in training mode or all in eval mode.
         score: element-wise function like ``loss``, for the validation part; higher is better.
         on_epoch: called with the record of each network's epoch.
-        stop: returns True, for the records of a network so far, to end its training.
+        stop: function of the records of a network's past epochs; if it returns True, the training
+            of the network ends.
 
     Returns:
         For each network its history: a record of every epoch, whose duration is the network's share

@@ -357,7 +357,7 @@ class _Training:
                 output = output.float()
             labelled = ~target.isnan()
             loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
-            if target.dim() > output.dim():  # lower and upper bounds of censored labels
+            if target.dim() > output.dim():  # two bounds of each censored label
                 labelled = labelled.all(-1)
             if loss.shape != labelled.shape:
                 raise TrainingError(

@@ -131,7 +131,7 @@ def bounded(loss: Loss) -> Loss:
 
     Returns:
         A function of outputs z [g, t] and ends [g, t, 2], the lower l and the upper u, with
-        element-wise results [g, t]. Equal ends are a measured value.
+        element-wise results [g, t]. If both ends are equal, the label is a measured value.
 
     Reference:
         Tobin, "Estimation of relationships for limited dependent variables" (Econometrica 1958),

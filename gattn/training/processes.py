@@ -96,7 +96,8 @@ def in_order(
     Args:
         work: a function of a module, or a method of an object; it is sent to each process once.
         tasks: pairs of a key, which stays in this process, and a task, which is sent to a process.
-            The pairs are read when they are needed, at most ``8 * workers`` ahead of the results.
+            The pairs are read when they are needed, at most ``8 * workers`` pairs ahead of the
+            results.
         workers: number of processes, including this one.
         ahead: number of unfinished tasks of each child process. With 1, and with as many tasks as
             processes, each process executes one task, and this process the last one.
@@ -200,8 +201,8 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 
 def _kill_strays(before: frozenset[BaseProcess], pools: Iterable[ProcessPoolExecutor]) -> None:
-    """Kill the child processes of loky that are neither in ``before`` nor in one of the open
-    pools.
+    """Kill the child processes of the library loky that neither existed before (``before``) nor
+    belong to an open pool.
     """
     from joblib.externals.loky.backend.process import LokyProcess
 

@@ -48,7 +48,7 @@ class Highlight:
     Attributes:
         label: a short description of the number.
         value: the number or a short text.
-        note: the unit of the number, or a number to compare with.
+        note: the unit of the number, or another number for comparison.
     """
 
     label: str

@@ -120,7 +120,7 @@ class RunFacts:
         undefined: for each part the reasons why metrics are undefined for some or all targets, by
             the name of the metric.
         notes: additional sentences after the comparison with the baselines.
-        decided: sentences about decisions that were made when the data was read.
+        decided: sentences about decisions of the reader of the data.
         words: words for several targets and for the event of a probability.
     """
 

@@ -1,10 +1,11 @@
 """Base of settings: frozen dataclasses that declare a type, a range and a help text for each
 setting.
 
-A field is ``name: Annotated[type, Meta(gt=0, description=...)] = default``, where ``Meta`` is
-msgspec's. Validation, TOML files, the options of commands, the parameters of estimators and the
-tables of the documentation are derived from it. This module needs msgspec alone, so that commands
-can reject an argument before PyTorch is imported; tomlkit is imported when a file is read.
+A field is ``name: Annotated[type, Meta(gt=0, description=...)] = default``, where ``Meta`` is a
+class of msgspec. Validation, TOML files, the options of commands, the parameters of estimators and
+the tables of the documentation are derived from it. This module imports no package except msgspec,
+so that commands can reject an argument before PyTorch is imported; tomlkit is imported when a file
+is read.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from tests.pictures import leave_blank
 def gattn(monkeypatch, capsys):
     """Return a function that runs a command and returns its exit code and output.
 
-    Plots are left blank, since drawing takes most of the time; the runs of ``folder`` draw them.
+    Plots are empty, because drawing takes most of the time; only the runs of the fixture ``folder``
+    contain drawn plots.
     """
     leave_blank(monkeypatch)
     return runner(monkeypatch, capsys, "molecules")

@@ -96,7 +96,7 @@ def test_prediction_has_a_list_for_each_row(trained, gattn, tmp_path):
     assert code == 0, text
     first, second, third = read_rows(out)
     assert len(read_list(first["mass_prediction"])) == 4
-    assert read_list(first["atom_radius"])[3] == -1  # no training molecule has bromine
+    assert read_list(first["atom_radius"])[3] == -1  # The training molecules contain no bromine.
     assert second["error"].startswith("not valid SMILES")
     assert second["mass_prediction"] == ""
     assert read_list(third["mass_prediction"])[0] is None
@@ -278,7 +278,9 @@ FEW = [text if "[" in text else numbered(text) for text in FEW]
 
 @pytest.mark.parametrize("kind", ["numbers", "limits", "two", "several"])
 def test_small_tables_of_every_kind(gattn, tmp_path, kind):
-    """Eleven rows with labels of molecules, atoms and bonds, two of them of one molecule."""
+    """Train on eleven rows with labels of molecules, atoms and bonds; two of the rows contain the
+    same molecule.
+    """
     parameters = Chem.SmilesParserParams()
     parameters.removeHs = False
     options = {

@@ -144,5 +144,5 @@ def test_stereo_is_ignored_in_training_and_prediction(gattn, tmp_path):
     assert gattn("predict", run, new, "--out", tmp_path / "p.csv")[0] == 0
     assert len({row["prediction"] for row in read_rows(tmp_path / "p.csv")}) == 1
     parts = json.loads((run / "splits.json").read_text())
-    for part in ("train", "val", "test"):  # both isomers are in one part
+    for part in ("train", "val", "test"):  # Both isomers are in the same part.
         assert {row ^ 1 for row in parts[part]} == set(parts[part])

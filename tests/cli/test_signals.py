@@ -72,7 +72,7 @@ def workers(pid):
 
 
 def runs(pid):
-    """Return True if a process is running: neither gone nor a zombie."""
+    """Return True if a process exists and is not a zombie."""
     return content(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"], ["X"])
 
 
@@ -88,7 +88,7 @@ COMMANDS = {"nodes": nodes, "read": read, "network": network, "tune": tune}
 
 @pytest.mark.parametrize("number", CODES)
 def test_the_code_of_a_signal_is_that_of_the_shell(monkeypatch, capsys, number):
-    """The signal arrives while the command reads a table."""
+    """The signal is sent while the command reads a table."""
     code, word = CODES[number]
 
     def interrupted(*args, **options):

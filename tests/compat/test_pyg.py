@@ -54,7 +54,9 @@ def test_what_is_not_there_is_not_carried_along(monkeypatch, name):
 
 
 def test_every_kind_of_hook_is_seen():
-    """PyG lets users register a hook on each of these; a copy of a layer has those of the first."""
+    """PyG lets users register a hook on each of these methods. A copy of a layer has the hooks of
+    the copied layer.
+    """
     registers = [name for name in dir(MessagePassing) if name.startswith("register_")]
     hook_registers = [name for name in registers if name not in dir(torch.nn.Module)]
     assert len(hook_registers) == len(pyg_internals.EDGE_HOOKS)
@@ -76,6 +78,6 @@ def test_methods_that_pyg_may_have_written_are_run(monkeypatch, name, how):
     monkeypatch.delattr(nn.GATConv, f"_{how}_{name}")
     if how == "jinja":
         assert pyg_internals.overridden(nn.GATConv) == f"GATConv overrides {name}"
-    else:  # PyG replaced no method that a user could have written
+    else:  # PyG itself has replaced none of the methods that a user may override.
         assert pyg_internals.overridden(nn.GATConv) == ""
     layer(X, EDGES)

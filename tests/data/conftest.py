@@ -8,7 +8,9 @@ import pytest
 
 
 class Pickles:
-    """Writes protocol-2 pickles the way Python 2 wrote Planetoid's, opcode by opcode."""
+    """Writer of pickles of protocol 2, opcode by opcode, in the form in which Python 2 wrote
+    Planetoid's pickles.
+    """
 
     @staticmethod
     def number(value: int) -> bytes:
@@ -85,8 +87,8 @@ def pickles() -> type[Pickles]:
 def planetoid(tmp_path: Path) -> Path:
     """Root folder with a synthetic network in CiteSeer's files.
 
-    It has 6 training papers, 510 papers in allx, a test part of 8 places, 2 of them unused,
-    self-loops and duplicate edges.
+    The network has 6 training papers, 510 papers in the file allx, 8 indices for test papers, of
+    which 2 are unused, self-loops and duplicate edges.
     """
     rng = np.random.default_rng(0)
     folder = tmp_path / "CiteSeer" / "raw"

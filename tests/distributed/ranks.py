@@ -38,7 +38,9 @@ class Network(torch.nn.Module):
 
 
 class Task:
-    """A network and the nodes of a process; all nodes of a plain Graph without a partition."""
+    """Network, and the nodes of one process. Without a partition, these are all nodes of a plain
+    Graph.
+    """
 
     def __init__(self, conv, dtype=torch.float64, partition=None, dropout=0.0, edges=EDGES):
         draw = torch.Generator().manual_seed(5)
@@ -119,7 +121,9 @@ def average(processes):
 
 
 def lone_gradient(processes):
-    """Sum gradients that all, one, and no process has."""
+    """Sum three gradients: one that all processes have, one that a single process has, and one that
+    no process has.
+    """
     weights = [torch.ones(2, requires_grad=True) for _ in range(3)]
     weights[0].grad = torch.full((2,), 1.0 + processes.rank)
     if processes.rank == 1:
@@ -129,7 +133,7 @@ def lone_gradient(processes):
 
 
 def resume(processes, path, steps):
-    """Train on from the checkpoint, if there is one, and leave one."""
+    """Continue training from the checkpoint if there is one, and write a new checkpoint."""
     from gattn.training.checkpoint import load_checkpoint, save_checkpoint
 
     losses = []

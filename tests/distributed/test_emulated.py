@@ -14,7 +14,7 @@ from tests.layers import every, layers
 NODES, EDGES = 37, 160
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 WHOLE_ONLY = {"RGATConv"}
-"""RGATConv reads the edge pairs of the whole graph, to sort them by type."""
+"""Layers that need the whole graph: RGATConv sorts its edges by type."""
 
 
 def run(layer, x, edges, **edge_features):
@@ -171,9 +171,9 @@ def test_both_ways_of_loading_give_the_same_part():
 def test_bytes_are_halo_rows_times_width():
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     widths = {
-        "GATConv, plain": 3 + 1,  # the values, and one score for each head
-        "GATv2Conv": 2 * 4,  # the keys are also the values, so they are sent once
-        "TransformerConv": 2 * 2 * 4,  # the keys and the values
+        "GATConv, plain": 3 + 1,  # The layer sends the values and one score for each head.
+        "GATv2Conv": 2 * 4,  # The keys are also the values, so they are sent once.
+        "TransformerConv": 2 * 2 * 4,  # The layer sends the keys and the values.
     }
     for name, width in widths.items():
 

@@ -25,7 +25,8 @@ def bond_lengths(smiles):
 def test_a_chain_lies_along_the_diagonal():
     chain = "C" * 40
     steps = bond_lengths(chain)
-    # 39 bonds of a zigzag of 120 degrees, along the diagonal of 400 pixels.
+    # The expected length is that of 39 bonds in a zigzag with angles of 120 degrees along a
+    # diagonal of 400 pixels.
     assert np.median(steps) * 39 * np.sin(np.pi / 3) > 320
 
 

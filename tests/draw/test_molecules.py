@@ -111,7 +111,7 @@ def test_unsigned_weights_have_one_colour_and_numbers_without_a_sign():
     assert draw_grid(["CO"], [[0.25, 0.5]], signed=False) != draw_grid(["CO"], [[0.25, 0.5]])
     colours = [LIGHT.disc(weight, signed=False) for weight in (0.1, 0.5, 1.0)]
     assert colours[-1] == pytest.approx(LIGHT.unsigned)
-    assert colours == sorted(colours, reverse=True)  # a larger weight has a darker colour
+    assert colours == sorted(colours, reverse=True)  # A larger weight has a darker colour.
     with pytest.raises(ValueError, match=r"at least 0 with signed=False; got -0\.5"):
         draw_molecule("CO", [0.25, -0.5], signed=False)
 
@@ -236,7 +236,9 @@ SALTS = [
 
 @pytest.mark.parametrize("text", SALTS)
 def test_no_part_of_a_salt_lies_on_another(text):
-    """Circles of the largest weights and boxes around the salt's parts do not overlap."""
+    """The discs of the largest weights and the bounding boxes of the components of a salt do not
+    overlap.
+    """
     molecule = Chem.MolFromSmiles(text)
     picture = ET.fromstring(draw_molecule(text, [1.0] * molecule.GetNumAtoms(), scale=1.0))
     circles = {}

@@ -39,7 +39,9 @@ def axes(monkeypatch):
 
 
 def _lines(axes):
-    """Return the line collections: thin edges, and half edges as thick as their weights."""
+    """Return the collections of lines: thin edges, and half edges whose width shows their
+    weight.
+    """
     return [
         collection for collection in axes[0].collections if isinstance(collection, LineCollection)
     ]
@@ -118,7 +120,9 @@ def test_communities_of_a_large_component_lie_apart(axes):
 
 
 def test_the_edges_of_largest_weight_are_drawn(axes):
-    """Each node keeps its strongest incoming edge, and the rest are the strongest of all."""
+    """The picture contains the strongest edge into each node, and then the strongest of all other
+    edges.
+    """
     edges = np.array([(i, j) for i in range(30) for j in range(30) if i != j]).T
     weights = np.random.default_rng(0).random(edges.shape[1])
     draw_network(edges, weights, max_edges=100)

@@ -215,7 +215,7 @@ def test_what_is_made_of_numbers_alone_is_kept_in_a_small_number():
     for number in range(100):
         build(number)
     assert build(0) == 0
-    assert built[-1] == 0  # the entry of 0 was evicted from the cache and then built again
+    assert built[-1] == 0  # The entry of the key 0 was evicted from the cache and then built again.
 
 
 def test_threads_share_what_is_made_of_numbers_alone():

@@ -96,7 +96,9 @@ def test_the_largest_degrees_are_bounds(case):
 
 
 def test_facts_travel_with_the_layout_and_no_copy_of_them_counts():
-    """torch.compile replays a CUDA graph with other inputs than those it was recorded with."""
+    """A copy of the statistics must not be used, because torch.compile replays a CUDA graph with
+    other inputs than those with which it was recorded.
+    """
     graph = gattn.graphs.complete([3, 4])
     layout = graph.layout
     assert stats.max_degree(layout) == 4

@@ -64,7 +64,9 @@ def test_blocks_load_with_weights_only(build, tmp_path):
 
 
 def test_a_pickle_is_checked_as_it_is_read():
-    """The indices of a file are checked, so that no kernel reads out of bounds."""
+    """The indices that are read from a pickle are checked, so that no kernel reads out of
+    bounds.
+    """
     restore_edges = gattn.graph.graph._restore_edges
     restore_blocks = gattn.graph.graph._restore_blocks
     for restore, state, error in [

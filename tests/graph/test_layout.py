@@ -76,7 +76,7 @@ def test_transpose(case):
     assert_same_graph(turned.transpose(), graph)
     source, destination = case.edge_index
     expected = brute_layout(destination.tolist(), source.tolist(), *case.size[::-1])
-    del expected["perm"], expected["csr2csc"]  # the order of repeated edges is not specified
+    del expected["perm"], expected["csr2csc"]  # The order of repeated edges is not specified.
     assert_same_layout(turned.layout, expected)
 
 
@@ -126,7 +126,7 @@ def test_by_destination(case):
 
 
 def test_graph_without_layout_of_64_bit_positions():
-    """With 64-bit positions all tensors of a layout have one dtype."""
+    """If positions have 64 bits, all tensors of the layout have the same dtype."""
     layout = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]]), 3).layout
     wide = Graph.from_layout(without_stats(*(t.long() for t in layout[:6])))
     x = torch.randn(3, 2, 4)

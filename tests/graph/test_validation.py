@@ -36,7 +36,9 @@ def test_the_largest_index_of_32_bits_is_told_right():
 
 
 def test_kernels_lay_out_nothing_that_is_out_of_range():
-    """Kernels check the indices while they read them, because a thread may write at any time."""
+    """Kernels check each index when they read it, because another thread may write to the indices
+    at any time.
+    """
     build = builder("cpu")
     for bad in ([[0, 3], [1, 1]], [[0, 1], [3, 1]], [[-1, 0], [0, 0]], [[0, 2**40], [0, 0]]):
         assert build(*torch.tensor(bad), 3, 3) is None

@@ -28,7 +28,7 @@ UNCOUNTED = {
     "data": lambda edges, new: edges.data.copy_(new),
     "storage": _through_storage,
 }
-"""Writes that torch does not count."""
+"""Functions that write to a tensor without increasing its version counter of torch."""
 VIEWS = {
     "contiguous": lambda edges: edges.clone(),
     "int32": lambda edges: edges.int(),

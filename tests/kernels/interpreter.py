@@ -5,7 +5,7 @@ def patch_once() -> None:
     """Patch triton.language for the helpers of a module at their first call only, and keep the
     types of arrays.
 
-    Triton is imported here, since it reads TRITON_INTERPRET when it is imported.
+    Triton is imported inside the function, because it reads TRITON_INTERPRET when it is imported.
     """
     import triton
     from triton.language.core import block_type

@@ -1,4 +1,4 @@
-"""The C++ module's contract: packed arguments are checked, and memory has a checksum."""
+"""Tests of the C++ extension: checks of packed arguments, and checksums of memory."""
 
 import os
 import platform
@@ -104,7 +104,9 @@ def faults_of_five_steps(**environment):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 def test_memory_that_a_step_frees_is_there_for_the_next():
-    """Settings of malloc in the environment take precedence."""
+    """Memory that a step frees is reused by the next step, unless the environment contains settings
+    of malloc.
+    """
     given_back = faults_of_five_steps(MALLOC_TRIM_THRESHOLD_="131072")
     # Each block of memory causes at least one page fault, whatever the size of the pages.
     assert given_back >= 5 * 12

@@ -1,6 +1,6 @@
 """Kernels compile ahead of time for an H100, without one, and spill no register.
 
-A sample of the shape classes; ``python -m benchmarks.aot`` compiles them all.
+The tests compile a sample of the shape classes; ``python -m benchmarks.aot`` compiles all of them.
 """
 
 import json

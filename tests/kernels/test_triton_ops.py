@@ -72,7 +72,7 @@ def graph(name: str) -> Graph:
     elif name == "hub":  # one row is divided into eight splits, and one column into three
         edges, size = random(5, 5, 50)
         edges[1, :34], edges[0, 34:] = 2, 1
-    elif name == "multi":  # the graph has repeated edges and self-loops
+    elif name == "multi":  # The graph has repeated edges and self-loops.
         edges, size = torch.tensor([[0, 0, 0, 1, 2, 2], [1, 1, 1, 1, 2, 2]]), (3, 3)
     elif name == "isolated":
         edges, size = torch.tensor([[4], [0]]), (5, 6)
@@ -227,7 +227,7 @@ def test_graphs_made_of_runs(name, variant, monkeypatch):
 
 
 def test_weights_of_edges_on_runs():
-    """The general path takes them, and a bias of all heads."""
+    """The kernels for general graphs support edge weights and one bias for all heads."""
     operator = OPERATORS["dot_product"].but(shapes=OPERATORS["dot_product"].shapes | TERMS)
     check(operator, gattn.graphs.complete([24], device=DEVICE), 2, 5, dims={"b": 1})
 
@@ -263,7 +263,7 @@ def test_band_density():
 
     assert density(gattn.graphs.complete([64, 64], device=DEVICE)) == 1.0
     assert density(gattn.graphs.complete([32, 32], device=DEVICE)) == 0.5
-    assert density(graph("multi")) is None  # a graph with repeated edges has no density
+    assert density(graph("multi")) is None  # A graph with repeated edges has no band density.
     assert density(graph("plain")) is None
     assert density(graph("edgeless")) is None
 
@@ -287,7 +287,9 @@ def test_the_gradients_of_a_rows_scores_sum_to_zero(split):
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
 def test_many_cut_rows(name):
-    """More splits than a program of the merge looks at; splits of a row that it reads in turns."""
+    """The graph has more splits than one program of the merge kernel examines, and a row with more
+    splits than one tile of this kernel contains.
+    """
     generator = torch.Generator().manual_seed(3)
     degree = torch.tensor([0, 7, 300, 1, 90, 8, 9, 0, 41, 2])
     target = torch.arange(10).repeat_interleave(degree)
@@ -306,7 +308,9 @@ def note_degree(graph, degree):
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
 @pytest.mark.parametrize("max_degree", [5, 8, 10**6])
 def test_what_is_known_of_the_largest_degree(name, max_degree):
-    """Cut or not, in splits or not: a bound that is too high changes nothing, bit by bit."""
+    """An upper bound of the largest degree that is too high does not change a bit of the result,
+    with and without splits of rows.
+    """
     g, operator = graph("plain"), OPERATORS[name]
     assert g.in_degree().max() <= 5
     assert g.out_degree().max() <= 5
@@ -326,7 +330,9 @@ def test_what_is_known_of_the_largest_degree(name, max_degree):
 
 
 def test_what_is_known_of_a_layout_does_not_outlive_it_in_compiled_code():
-    """Inductor puts the second layout into the tensors of the first."""
+    """The compiler Inductor writes the second layout into the tensors of the first one, whose
+    statistics must not be used then.
+    """
     n, m = 64, 40
     generator = torch.Generator().manual_seed(4)
 
@@ -418,7 +424,7 @@ def test_minus_infinity_drops_an_edge():
     q, k, v = torch.randn(3, 6, 2, 4, dtype=torch.float64, device=DEVICE)
     bias = torch.randn(17, 2, dtype=torch.float64, device=DEVICE)
     dropped = torch.rand(17, device=DEVICE) < 0.5
-    dropped |= g.edge_index[1] == g.edge_index[1, 0]  # drop all edges of one row
+    dropped |= g.edge_index[1] == g.edge_index[1, 0]  # All edges of one row are dropped.
     bias[dropped] = -torch.inf
     leaves = [x.requires_grad_() for x in (q, k, v, bias)]
     results = []

@@ -1,6 +1,6 @@
 """Check spills, loads and barriers in the machine code of the kernels for an H100.
 
-A sample of the shape classes; ``python -m benchmarks.sass`` reads them all.
+The tests read a sample of the shape classes; ``python -m benchmarks.sass`` reads all of them.
 """
 
 import pytest

@@ -168,7 +168,9 @@ def test_config_and_command_line_give_the_same_settings(folder):
 
 
 def test_a_network_of_noise_gives_chance_level():
-    """A random graph with random numbers has no signal except the held-out edges themselves."""
+    """In a random graph with random attributes, only the held-out edges themselves contain
+    information about the links.
+    """
     draw = np.random.default_rng(0)
     graph = networkx.gnm_random_graph(400, 1600, seed=1)
     for _, attributes in graph.nodes(data=True):
@@ -189,7 +191,7 @@ def test_a_network_of_noise_gives_chance_level():
     measured = model.predictor_.measure(encoded.graph, ranking)
     chance = chance_metrics(51)["mrr"]
     assert abs(measured["metrics"]["stack"]["mrr"] - chance) < 4 * mrr_error(measured["scores"])
-    # The same model on a graph that has the test edges would find them: the test can fail.
+    # As a control, the same model ranks the test links high if its graph contains the test edges.
     leaky = model.predictor_.encoder.attach_edges(read)
     again = model.predictor_.measure(leaky, ranking)["metrics"]
     assert again["katz"]["mrr"] > 2 * chance

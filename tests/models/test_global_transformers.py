@@ -54,10 +54,12 @@ def pair(request, beside_pyg):
 
 
 def test_on_awkward_graphs(beside_pyg, pair):
-    """Compare in training mode, where the batch norms use the statistics of the batch."""
+    """Compare the models in training mode, in which batch normalisation uses the statistics of the
+    batch.
+    """
     for case in beside_pyg.graphs():
         if case.size[0] < 2:
-            continue  # batch normalisation needs at least two rows in training
+            continue  # Batch normalisation needs at least two rows in training.
         x, one = beside_pyg.draw(case.size[0], 6), torch.zeros(case.size[0], dtype=torch.int64)
         beside_pyg.check(*pair, x, case.edge_index, one, where=case.name)
     for theirs, ours in zip(*(model.state_dict().values() for model in pair), strict=True):

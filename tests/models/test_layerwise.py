@@ -21,7 +21,7 @@ OPTIONS = [
 
 @pytest.fixture(scope="module")
 def hub():
-    """A graph in which one node has half of the edges and some nodes have none."""
+    """Graph in which one node has half of the edges, and some nodes have no edges."""
     torch.manual_seed(0)
     source, destination = torch.randint(25, (2, 100))
     destination[:50] = 11

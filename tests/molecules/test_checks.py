@@ -1,4 +1,6 @@
-"""The data check finds each planted fault in a table of 1,000 rows, and nothing in a clean one."""
+"""The data check reports each fault that was inserted into a table of 1,000 rows, and none in a
+table without faults.
+"""
 
 import csv
 import json
@@ -140,7 +142,7 @@ def kinds(result):
 
 @pytest.fixture(scope="module")
 def usual(base, tmp_path_factory):
-    """Kinds of the findings of the table without planted faults."""
+    """Kinds of the findings for the table without inserted faults."""
     result = check_table(write(tmp_path_factory.mktemp("clean") / "t.csv", base), targets=["y"])
     return kinds(result)
 

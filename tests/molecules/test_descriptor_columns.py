@@ -42,7 +42,7 @@ def test_every_model_reads_the_columns(model):
     moved = TABLE.assign(heat=TABLE.heat + 20)
     rise = estimator.predict(moved) - estimator.predict(TABLE)
     assert estimator.descriptors_columns_ == ["heat", "pH"]
-    assert rise.mean() > 0.5  # the true rise is 1
+    assert rise.mean() > 0.5  # The true difference is 1.
 
 
 def test_only_the_order_of_values_matters_and_not_their_unit(gp):

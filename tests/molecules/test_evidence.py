@@ -1,4 +1,6 @@
-"""Weights of the parts: those that know weigh more, and predictions without a molecule's label."""
+"""Weights of the components, of which better components have larger weights, and predictions
+without a molecule's label.
+"""
 
 import pytest
 import torch

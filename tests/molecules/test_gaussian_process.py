@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gattn.molecules import gaussian_process
-from gattn.molecules.gaussian_process import GaussianProcess, count_tanimoto
+from gattn.molecules import gaussian_process, kernel_function
+from gattn.molecules.gaussian_process import GaussianProcess
+from gattn.molecules.kernel_function import count_tanimoto
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,22 +59,24 @@ def test_nothing_in_common_and_nothing_at_all() -> None:
 
 
 def test_the_gradient_of_the_posterior_is_that_of_autograd() -> None:
-    """Against the differentiated factorisation of the documented kernel."""
+    """The gradient equals that of autograd, which differentiates the factorisation of the
+    documented kernel.
+    """
     inputs, y = random_molecules(30)
     z = (inputs.descriptors.double() - inputs.descriptors.double().mean(0)) / 2
-    z = torch.cat([z, torch.randn(30, gaussian_process.SURFACES, dtype=torch.float64)], 1)
-    parts = gaussian_process._compare(inputs.counts, z, inputs.counts, z)
+    z = torch.cat([z, torch.randn(30, kernel_function.SURFACES, dtype=torch.float64)], 1)
+    parts = kernel_function.compare(inputs.counts, z, inputs.counts, z)
     start = torch.tensor([-2.0, -1.0, *[0.0, -1.0, -2.0] * 2], dtype=torch.float64)
     theta = (start + torch.linspace(-0.5, 0.7, 8).double()).requires_grad_()
     target = y[:, 0] - y[:, 0].mean()
-    kernel = gaussian_process._combine(parts, theta)
-    kernel = kernel + (theta[0].exp() + gaussian_process.JITTER) * torch.eye(30).double()
+    kernel = kernel_function.kernel_matrix(parts, theta)
+    kernel = kernel + (theta[0].exp() + kernel_function.JITTER) * torch.eye(30).double()
     fit = target @ torch.linalg.solve(kernel, target) + torch.logdet(kernel)
-    prior = ((theta - start) / gaussian_process.SPREAD).square().sum()
+    prior = ((theta - start) / kernel_function.SPREAD).square().sum()
     expected = 0.5 * (fit + prior) / 30
     (slope,) = torch.autograd.grad(expected, theta)
     with torch.no_grad():
-        value, gradient = gaussian_process._posterior(parts, target, theta, start)
+        value, gradient = kernel_function.negative_log_posterior(parts, target, theta, start)
     torch.testing.assert_close(value, expected.detach(), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(gradient, slope, rtol=1e-8, atol=1e-10)
 
@@ -182,14 +185,16 @@ def test_without_variances_the_means_are_the_same() -> None:
 
 
 def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
-    """The diagonal is 0.05 too small, so 0.1 is the first jitter that is large enough."""
+    """The diagonal of the kernel is 0.05 too small, so the first jitter that is large enough is
+    0.1.
+    """
     quiet = torch.full((8,), -40.0).double()
     kernel = torch.ones(3, 3).double() - 0.05 * torch.eye(3)
     with pytest.raises(torch.linalg.LinAlgError):
         torch.linalg.cholesky(kernel + 1e-2 * torch.eye(3))
-    lower = gaussian_process._cholesky(kernel, quiet)
+    lower = kernel_function.cholesky(kernel, quiet)
     torch.testing.assert_close(lower @ lower.t(), kernel + 0.1 * torch.eye(3))
     with pytest.raises(
         ValueError, match=r"cannot factor its kernel of 3 molecules, even with 0\.1"
     ):
-        gaussian_process._cholesky(kernel - torch.eye(3), quiet)
+        kernel_function.cholesky(kernel - torch.eye(3), quiet)

@@ -1,4 +1,6 @@
-"""Networks of an ensemble: those of several processes are those that are trained one by one."""
+"""Networks of an ensemble: training in several processes gives the same networks as training one by
+one.
+"""
 
 import os
 from dataclasses import replace
@@ -28,7 +30,9 @@ def batches() -> tuple[MoleculeBatches, MoleculeBatches]:
 
 
 def train(batches, settings, **options):
-    """Return the weights and histories of an ensemble, on one thread as in other processes."""
+    """Train an ensemble with one thread, as in child processes, and return its weights and
+    histories.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

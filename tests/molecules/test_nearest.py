@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gattn.molecules import nearest
-from gattn.molecules.gaussian_process import count_tanimoto
+from gattn.molecules.kernel_function import count_tanimoto
 from gattn.molecules.nearest import NearestMolecules, pack_bits
 
 

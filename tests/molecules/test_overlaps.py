@@ -198,7 +198,9 @@ CHAINS = [f"{'C' * n}{end}" for n in range(1, 13) for end in "ON"]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run whose parts, named by a column, share molecules: its output lines and metrics."""
+    """Output lines and metrics of a run whose parts, which a column defines, have molecules in
+    common.
+    """
     folder = tmp_path_factory.mktemp("overlaps")
     rows = [(text, 0.3 * i, "train") for i, text in enumerate(CHAINS)]
     rows += [("OCCCC", 99.0, "val"), ("CC(=O)O", 1.0, "val"), ("C1CCCCC1", 2.0, "val")]

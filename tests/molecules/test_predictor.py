@@ -20,7 +20,8 @@ from gattn.molecules.members import (
     predict_members,
 )
 from gattn.molecules.network import batch_inputs
-from gattn.molecules.predictor import MoleculePredictor, Prediction
+from gattn.molecules.prediction import Prediction
+from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.training.loop import History
 
@@ -116,7 +117,7 @@ def test_classes_with_gaps_are_probabilities(class_weight: str) -> None:
     inputs, y = chains_and_targets()
     y = torch.stack([y[:, 1], (y[:, 0] > 6).double()], 1)
     y[::4, 0] = torch.nan
-    y[60:, 1] = torch.nan  # the validation part has no label of the second target
+    y[60:, 1] = torch.nan  # The validation part has no label of the second target.
     predictor = fitted(y, "classification", class_weight=class_weight)
     prediction = predictor.predict(inputs)
     assert predictor.validation.mean.isfinite().all()
@@ -157,7 +158,7 @@ def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: st
     _, y = chains_and_targets()
     settings = {"model": model, "seed": 1}
     folds = assign_folds(torch.arange(24), seed=1)
-    row, other = 60 + int(folds.argmax()), y.clone()  # a molecule of the last fold
+    row, other = 60 + int(folds.argmax()), y.clone()  # This is a molecule of the last fold.
     other[row] += torch.tensor([40.0, 3.0])
     predictor = fitted(y, **settings)
     one, two = predictor.validation, fitted(other, **settings).validation
@@ -166,7 +167,7 @@ def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: st
     torch.testing.assert_close(two.std[at], one.std[at], rtol=2e-3, atol=1e-6)
     assert not torch.allclose(
         two.std, one.std, rtol=0.1
-    )  # the label is used in the predictions of the other folds
+    )  # The label is used in the predictions of the other folds.
     assert (one.std > 0).all()
     again = MoleculePredictor.from_state(*predictor.state())
     assert len(again.validation.mean) == 0
@@ -199,7 +200,7 @@ def test_rows_of_one_molecule_are_left_out_together() -> None:
     twice = torch.cat([torch.arange(60, 84), torch.tensor([60, 61])])
     settings = MoleculeSettings(model="gp")
     y = y[:, :1]
-    y[60:62] += 5  # no similar molecule has such large labels
+    y[60:62] += 5  # No similar molecule has labels of this size.
     fits = [
         MoleculePredictor.fit(
             inputs[:60], y[:60], inputs[twice], y[twice], "regression", settings, groups=groups

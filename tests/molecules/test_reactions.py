@@ -33,7 +33,7 @@ def test_paired_atoms_have_one_node_and_bonds_of_both_sides():
     assert edges_of(edge_index) == {(0, 1), (1, 0), (0, 2), (2, 0)}
     sides = featurise(["CBr.[OH-]", "CO.[Br-]"]).inputs.molecules.arrays
     (before, _, bond), (after, _, other) = sides.one(0), sides.one(1)
-    order = [0, 2, 1]  # the nodes of the atoms of the products
+    order = [0, 2, 1]  # These are the nodes of the atoms of the products.
     assert torch.equal(x[:, :d], before)
     assert torch.equal(x[order, d:], after - before[order])
     broken, formed = (
@@ -47,8 +47,8 @@ def test_unmapped_atoms_exist_on_one_side():
     x, edge_index, _ = graph_of("[CH3:1]Br>>[CH3:1][OH:9]")
     assert x.shape == (3, 2 * d)
     assert edges_of(edge_index) == {(0, 1), (1, 0), (0, 2), (2, 0)}
-    assert torch.equal(x[1, d:], -x[1, :d])  # Br, of the reactants only
-    assert not x[2, :d].any()  # O, of the products only
+    assert torch.equal(x[1, d:], -x[1, :d])  # Br occurs only in the reactants.
+    assert not x[2, :d].any()  # O occurs only in the products.
     assert x[2, d:].any()
 
 
@@ -109,7 +109,7 @@ def test_added_hydrogens_are_paired_with_their_neighbours():
     assert (hydrogens[:, ATOM_FEATURES.index("element=H")] == 1).all()
     assert not hydrogens[:, d:].any()
     x, _, _ = graph_of("[CH4:1].[OH:2]>>[CH3:1].[OH2:2]", row_format)
-    assert len(x) == 2 + 5 + 1  # one hydrogen of the products only
+    assert len(x) == 2 + 5 + 1  # One hydrogen occurs only in the products.
     assert x[5, :d].any()
     assert x[7, d:].any()
     assert not x[7, :d].any()
@@ -140,4 +140,4 @@ def test_saved_models_predict_reactions(tmp_path):
     with pytest.raises(ValueError, match="atoms of a reaction cannot be weighed"):
         model.explain(REACTIONS[:1])
     gp = MoleculeRegressor(reaction=True, model="gp").fit(REACTIONS, y % 3)
-    assert gp.score(REACTIONS, y % 3) > 0.95  # the nucleophile decides
+    assert gp.score(REACTIONS, y % 3) > 0.95  # The label depends only on the nucleophile.

@@ -19,7 +19,9 @@ NETWORK = {"model": "stacked", "epochs": 2, "width": 16, "heads": 2, "layers": 1
 
 
 def fitted(labels, **settings):
-    """Fit a model; return its prediction of the test part and the numbers a run reports."""
+    """Fit a model; return its predictions for the test part, and the numbers that the report of a
+    run contains.
+    """
     model = MoleculeRegressor(**{"workers": 1, **settings})
     labelled = model.read(SMILES, labels)
     model.fit_labelled(labelled[TRAIN], labelled[VAL])

@@ -76,7 +76,7 @@ def test_intervals_are_transformed_back_exactly():
     z = torch.randn(200, 2, generator=generator).double()
     error = torch.randn(200, 2, generator=generator).double()
     mean = transform.inverse(z)
-    std = 0.5 / transform.slope(mean)  # 0.5 on the transformed scale
+    std = 0.5 / transform.slope(mean)  # The value is 0.5 on the transformed scale.
     y = transform.inverse(z + 0.5 * error)
     calibrator = TransformedIntervals.of(transform, y, mean, std)
     low, high = calibrator.interval(mean, std, coverage=0.8)

@@ -8,7 +8,7 @@ import torch
 
 from gattn.data.molecules.fingerprints import tanimoto_ridges
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
-from gattn.molecules.gaussian_process import _posterior
+from gattn.molecules.kernel_function import negative_log_posterior
 from gattn.molecules.members import target_weights
 from gattn.molecules.runs.config import override
 from gattn.molecules.runs.source import read_source
@@ -46,11 +46,11 @@ def test_gradient_of_the_weighted_density():
     y, noise = torch.randn(9, generator=generator).double(), torch.rand(9).double() + 0.5
     start = torch.zeros(5).double()
     theta = torch.full((5,), -0.3).double()
-    _, slope = _posterior(parts, y, theta, start, noise)
+    _, slope = negative_log_posterior(parts, y, theta, start, noise)
     step = 1e-6
     for i in range(5):
         moved = [theta + sign * step * torch.eye(5).double()[i] for sign in (1, -1)]
-        high, low = (_posterior(parts, y, each, start, noise)[0] for each in moved)
+        high, low = (negative_log_posterior(parts, y, each, start, noise)[0] for each in moved)
         assert float(slope[i]) == pytest.approx(float(high - low) / (2 * step), rel=1e-4, abs=1e-7)
 
 

@@ -107,7 +107,9 @@ def _what_hooks_see(layer, args):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_hooks_see_what_they_see_in_pyg(name):
-    """Hooks see the same arguments with the same shapes in the same order; [e] stays [e]."""
+    """Hooks receive the same arguments, with the same shapes and in the same order, as in PyG. Edge
+    features of shape [e] keep this shape.
+    """
     make, args = LAYERS[name]
     results = []
     for package in (pyg, nn):
@@ -120,7 +122,9 @@ def test_hooks_see_what_they_see_in_pyg(name):
 
 @pytest.mark.parametrize("loops", [False, True])
 def test_a_subclass_sees_the_edge_features_of_pyg(loops):
-    """As PyG's example of an attack, which differentiates by weights [e] that it hands over."""
+    """This test follows PyG's example of an attack, which differentiates the output with respect to
+    weights [e] that it passes to the layer.
+    """
 
     def weighted(base):
         class Weighted(base):
@@ -240,7 +244,9 @@ def test_integer_edge_features_are_taken_as_in_pyg(name, dtype):
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int8])
 @pytest.mark.parametrize("fill_value", ["mean", 2.0, "max"])
 def test_integer_edge_features_are_those_numbers(dtype, fill_value):
-    """They are also accepted where PyG raises an error, and in other precisions than fp32."""
+    """Integer edge features are also accepted if PyG raises an error for them, and if the layer has
+    another precision than fp32.
+    """
     edge_attr = torch.randint(0, 4, (6, 3)).to(dtype)
     calls = [
         (nn.GATConv(6, 4, edge_dim=3, fill_value=fill_value), (X, EDGES)),

@@ -282,7 +282,9 @@ def test_one_layout_serves_layers_and_epochs(monkeypatch):
 
 
 def test_long_rows(beside_pyg):
-    """A graph with one hub that all edges enter, and one that all edges leave."""
+    """The first graph has one node into which all edges lead, and the second one has a node from
+    which all edges lead.
+    """
     edges = 20_000
     torch.manual_seed(0)
     x = torch.randn(50, 6, dtype=torch.float64)

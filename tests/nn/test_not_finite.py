@@ -85,7 +85,9 @@ def test_what_is_not_finite_is_seen_where_edges_one_by_one_show_it(layer):
 @pytest.mark.parametrize("heads", [1, 8])
 @pytest.mark.parametrize("value", VALUES)
 def test_a_head_of_one_channel_hides_no_infinite_number(heads, value):
-    """Every score is one product, and -inf would drop the edge without an error."""
+    """If a head has one channel, each score is one product. An infinite product must not become
+    -inf, which would remove the edge without an error.
+    """
     theirs, ours = (p.GATConv(6, 1, heads, add_self_loops=False, edge_dim=3) for p in (pyg, nn))
     ours.load_state_dict(theirs.state_dict())
     edges = torch.tensor([[0, 1, 2, 3, 1], [1, 1, 0, 0, 2]])

@@ -5,7 +5,9 @@ import pandas as pd
 
 
 def class_network(nodes=120, classes=3, seed=0, homophily=0.9):
-    """Return tables of edges and nodes whose class shows in neighbours and, with noise, in x."""
+    """Return tables of edges and nodes. The class of a node can be predicted from its neighbours
+    and, with noise, from the column x.
+    """
     draw = np.random.default_rng(seed)
     label = draw.integers(classes, size=nodes)
     members = [np.flatnonzero(label == kind) for kind in range(classes)]
@@ -22,6 +24,8 @@ def class_network(nodes=120, classes=3, seed=0, homophily=0.9):
 
 
 def probabilities(y, strength, draw):
-    """Return probabilities [m, 4] that are right more often with a larger strength."""
+    """Return probabilities [m, 4] whose most probable class is correct more often if ``strength``
+    is larger.
+    """
     scores = draw.normal(size=(len(y), 4)) + strength * np.eye(4)[y]
     return np.exp(scores) / np.exp(scores).sum(1, keepdims=True)

@@ -218,7 +218,7 @@ def test_the_label_is_no_time():
 
 
 def test_a_model_does_not_ignore_the_columns_of_edges():
-    """A graph whose edge columns were not attached is refused."""
+    """A graph raises an error if its edge columns were not attached."""
     pairs = np.random.default_rng(0).integers(0, 20, (60, 2))
     edges = pd.DataFrame(pairs, columns=["source", "target"])
     edges["w"] = 1.0 + np.arange(60) % 3

@@ -30,7 +30,9 @@ def classifier(request):
 
 
 def test_a_neighbour_changes_the_prediction_by_its_edges(classifier):
-    """The prediction without a neighbour is that of the graph from which the edges are deleted."""
+    """The prediction without a neighbour equals the prediction for a graph from which its edges
+    were deleted.
+    """
     predictor, graph = classifier.predictor_, classifier.graph_
     node = graph.names[3]
     explanation = explain_node(predictor, graph, node, most=3)
@@ -96,7 +98,9 @@ def test_a_number_is_explained_in_its_unit():
 
 @pytest.mark.parametrize("model", ["stacked", "gat"])
 def test_the_columns_of_edges_are_read_again(model):
-    """The prediction without a neighbour is that of the table without the edges to it."""
+    """The prediction without a neighbour equals the prediction for a table without the edges to the
+    neighbour.
+    """
     draw = np.random.default_rng(0)
     pairs = np.unique(draw.integers(0, 40, (150, 2)), axis=0)
     pairs = pairs[pairs[:, 0] < pairs[:, 1]]
@@ -119,7 +123,7 @@ def test_the_columns_of_edges_are_read_again(model):
 
 
 def test_without_any_edge_the_node_keeps_its_time():
-    """The time of a node is that of its first edge, also if this edge is removed."""
+    """The time of a node is the time of its first edge, even if this edge is removed."""
     draw = np.random.default_rng(1)
     edges = pd.DataFrame(draw.integers(0, 40, (300, 2)), columns=["source", "target"])
     edges["day"] = draw.integers(1, 20, 300)

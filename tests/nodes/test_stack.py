@@ -376,7 +376,9 @@ def test_prediction_without_training_needs_two_labels(tmp_path):
 
 @pytest.mark.parametrize("label", ["kind", "size"])
 def test_the_order_of_nodes_and_edges_does_not_matter(label):
-    """A shuffled table of the training network is predicted with the labels, node by node."""
+    """The predictions for a shuffled table of the training network equal the predictions for the
+    original table, node by node.
+    """
     draw = np.random.default_rng(0)
     pairs = pd.DataFrame(draw.integers(0, 80, (300, 2)), columns=["source", "target"])
     nodes = pd.DataFrame({"id": [f"n{i}" for i in range(80)], "size": draw.normal(size=80)})

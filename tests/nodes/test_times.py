@@ -41,7 +41,7 @@ def test_messages_never_come_from_the_future():
     assert means[0].sum() == means[3].sum() == 0
     assert encoder is not None
     assert encoder.has_edge_times is False
-    # An edge of a later year than a node is not read by that node.
+    # The prediction of a node does not depend on an edge of a later year.
     rows = "a,b,2001\nb,c,2003\nd,b,2001\n"
     later = _graph(rows, "source,target,year", nodes=nodes)
     later, encoder, _ = read_edge_columns(later, EdgeColumns(time="year"))
@@ -51,7 +51,9 @@ def test_messages_never_come_from_the_future():
 
 
 def test_with_times_of_edges_a_node_is_predicted_at_the_end_of_its_part():
-    """Only edges after the end of the node's part are left out, also those of its sources."""
+    """For a node, the edges after the end of its part are left out, and so are those of its
+    sources.
+    """
     rows = "a,b,1\nb,a,2\na,c,3\nc,d,4\na,b,5\nd,e,6\nb,d,6\n"
     graph = _graph(rows, "source,target,day")
     y = torch.zeros(5)

@@ -12,7 +12,9 @@ from gattn.testing import awkward_graphs, random_graphs
 from tests.families import ATTENTION, OPERATORS
 
 WIDTHS = [(8, 1), (1, 3), (3, 4), (16, 8), (8, 16), (2, 17), (9, 32), (2, 64), (3, 128)]
-"""Heads and channels: channel counts that are compiled in and ones that are not."""
+"""Pairs of heads and channels, with numbers of channels for which the kernels were compiled, and
+with other numbers.
+"""
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
 
@@ -114,18 +116,22 @@ def _errors(operator, inputs, graph, channels, options):
 
 
 def wide(graph):
-    """The same graph with int64 indices."""
+    """Return the same graph with int64 indices."""
     return Graph.from_layout(Layout(*(t.long() for t in graph.layout)))
 
 
 def _random():
-    """A graph with multi-edges, loops and isolated nodes, in random order."""
+    """Return a graph with multi-edges, self-loops and isolated nodes, and with edges in random
+    order.
+    """
     generator = torch.Generator().manual_seed(2)
     return Graph(torch.randint(0, 23, (2, 120), generator=generator), 25)
 
 
 def hubs(degree=4500):
-    """Node 0 has many incoming and node 1 many outgoing edges: their rows have three segments."""
+    """Return a graph in which node 0 has many incoming edges and node 1 has many outgoing edges.
+    The kernels divide their rows into three segments.
+    """
     generator = torch.Generator().manual_seed(3)
     other = torch.randint(0, 40, (2, degree), generator=generator)
     into = torch.stack([other[0], torch.zeros(degree, dtype=torch.long)])
@@ -134,7 +140,9 @@ def hubs(degree=4500):
 
 
 def split_rows():
-    """Rows shorter and longer than a segment and than a block, in both directions."""
+    """Return a graph with rows that are shorter and longer than a segment and than a block, in both
+    directions.
+    """
     degree = torch.tensor([3, 2047, 1, 2048, 2049, 0, 2, 4096, 4097, 5, 2050, 1])
     nodes = torch.arange(len(degree))
     generator = torch.Generator().manual_seed(4)

@@ -8,7 +8,9 @@ from gattn import Graph
 
 @pytest.fixture(scope="module")
 def large():
-    """A graph with work for several threads, rows of several segments and no repeated edges."""
+    """Graph that is large enough for several threads, with rows of several segments and without
+    repeated edges.
+    """
     generator = torch.Generator().manual_seed(0)
     pairs = torch.randint(0, 5000, (2, 12_000), generator=generator)
     everyone = torch.arange(5000)

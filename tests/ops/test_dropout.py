@@ -21,7 +21,7 @@ def _seed():
 def _weights(attention, inputs, graph, **options):
     """Return the weights [e, h] of an attention: its output for one-hot values.
 
-    Only for a graph without doubled edges.
+    The graph must not have repeated edges.
     """
     heads = next(t for k, t in inputs.items() if k in ("query", "query_score")).shape[1]
     value = torch.eye(graph.num_src, dtype=torch.float64)[:, None].expand(-1, heads, -1)
@@ -33,7 +33,7 @@ def _weights(attention, inputs, graph, **options):
 
 @pytest.fixture
 def graph_():
-    """A graph without repeated edges, in random order, with a row of three segments."""
+    """Graph without repeated edges, with edges in random order and a row of three segments."""
     generator = torch.Generator().manual_seed(0)
     pairs = torch.cartesian_prod(torch.arange(60), torch.arange(30))
     return Graph(pairs[torch.randperm(1800, generator=generator)[:900]].t(), (60, 30))
@@ -62,7 +62,7 @@ def test_the_mask_is_philox(name, dropout, heads, operators, graph_):
 
 @pytest.mark.parametrize("dropout", [0.3, 1.0])
 def test_against_the_reference(attention, precision, dropout, compare, hub_graph, random_graph):
-    """Backward drops the same edges as forward."""
+    """The backward pass drops the same edges as the forward pass."""
     graph = random_graph if precision.itemsize == 2 else hub_graph
 
     def seeded(**arguments):
@@ -140,7 +140,9 @@ def test_independent_of_the_order_of_edges(attention, graph_):
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_a_part_of_a_graph_draws_the_masks_of_the_whole(attention, random_graph, backend):
-    """Forward and backward, for the edges into a range of destinations."""
+    """A part of a graph, which contains the edges into a range of destinations, has the same
+    dropout masks as the whole graph, in the forward and the backward pass.
+    """
     inputs = attention.inputs(random_graph)
     torch.manual_seed(0)
     whole = attention(inputs, random_graph, dropout=0.5, backend=backend)

@@ -20,7 +20,9 @@ def test_softmax_of_one_row_is_torchs():
 
 
 def test_aggregate_and_edge_dot_are_dense_products():
-    """Without repeated edges they are a weighted adjacency times v, and entries of q k^T."""
+    """Without repeated edges, ``aggregate`` is the product of the weighted adjacency matrix and v,
+    and the results of ``edge_dot`` are entries of q k^T.
+    """
     generator = torch.Generator().manual_seed(0)
     pairs = torch.cartesian_prod(torch.arange(4), torch.arange(6))[torch.randperm(24)[:15]].t()
     graph = Graph(pairs, (4, 6))

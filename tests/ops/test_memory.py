@@ -21,7 +21,9 @@ def dense_graph():
 
 
 class Largest(TorchDispatchMode):
-    """The most elements in any tensor that an operation returns."""
+    """Dispatch mode that records the largest number of elements in a tensor that an operation
+    returns.
+    """
 
     def __init__(self):
         super().__init__()
@@ -84,7 +86,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss differs elsewhere")
 def test_resident_memory_with_the_kernels_scratch():
-    """Every attention, forward and backward: a fraction of one [e, h, c] tensor."""
+    """The resident memory of each attention, in the forward and backward pass, must be a fraction
+    of one [e, h, c] tensor.
+    """
     ran = subprocess.run(
         [sys.executable, "-c", PEAK], capture_output=True, text=True, check=True, cwd=ROOT
     )

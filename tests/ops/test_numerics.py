@@ -1,4 +1,6 @@
-"""The numerics contract: empty rows, -inf, NaN, huge scores, odd shapes."""
+"""Numerical properties of the operators: empty rows, -inf, NaN, very large scores, unusual
+shapes.
+"""
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ drops_edges = pytest.mark.parametrize(
         if term in operator.shapes
     ],
 )
-"""Every argument whose -inf drops an edge."""
+"""Arguments of operators in which the value -inf drops an edge."""
 
 
 def test_empty_rows_give_zeros_and_zero_gradients(attention):
@@ -149,7 +151,7 @@ def test_strided_inputs_give_the_bits_of_contiguous_ones(operator, restride, ran
 
 
 def test_expanded_inputs_are_read_in_place(operator, random_graph):
-    """All rows share their memory, with stride 0."""
+    """The rows of an expanded input share their memory: the stride is 0."""
     inputs = operator.inputs(random_graph, 2, 4, grad=False)
     single = {name: t[:1].requires_grad_() for name, t in inputs.items()}
     expanded = {name: t[:1].expand(inputs[name].shape) for name, t in single.items()}

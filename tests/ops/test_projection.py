@@ -112,7 +112,9 @@ def test_no_input_features():
 
 
 def test_blocks_give_the_product_of_all_rows():
-    """Full blocks and the remainder, in forward and backward."""
+    """The product is computed for full blocks and for the remaining rows, in the forward and
+    backward pass.
+    """
     rows = projection.BLOCK // 64 * 2 + 17
     x = torch.randn(rows, 40, requires_grad=True)
     weight = torch.randn(64, 40, requires_grad=True)

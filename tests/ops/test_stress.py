@@ -1,4 +1,6 @@
-"""Many threads at once, rows of a million edges, wide heads."""
+"""Tests with many threads at the same time, rows of a million edges, and heads with many
+channels.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,7 +20,7 @@ def one_thread():
 
 
 def test_python_threads_at_once(operators, hub_graph):
-    """The kernels release the GIL: calls in flight share nothing."""
+    """Kernels release the GIL, so several calls can run at the same time. They share no data."""
 
     def work(job):
         operator, seed = job
@@ -35,7 +37,9 @@ def test_python_threads_at_once(operators, hub_graph):
 
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_a_hub_of_a_million_edges(attention, direction):
-    """Both directions of the layout split it into segments; the sums agree with float64."""
+    """The row of the hub is divided into segments in both directions of the layout, and the sums
+    agree with float64.
+    """
     edges = 1_000_000
     pairs = torch.stack([torch.arange(edges) % 1000, torch.zeros(edges, dtype=torch.long)])
     size = (1000, 1)
@@ -56,7 +60,7 @@ def test_a_hub_of_a_million_edges(attention, direction):
         alike = {name: torch.zeros_like(t) for name, t in inputs.items()}
         for name in {"value", "edge_weight"} & alike.keys():
             alike[name] += 1
-        if "value" in alike:  # with equal scores, attention computes the mean of the values
+        if "value" in alike:  # With equal scores, attention computes the mean of the values.
             out = attention(alike, graph)
             torch.testing.assert_close(out, torch.ones_like(out), rtol=1e-4, atol=1e-4)
 
@@ -77,7 +81,9 @@ def test_wide_rows(operator, heads, channels, compare):
 
 
 def test_calls_within_a_thread_of_another_pool(one_thread):
-    """A worker thread with torch's thread count of one, as data loaders have."""
+    """Run the kernels in a worker thread for which torch's number of threads is one, as in data
+    loaders.
+    """
     graph = Graph(torch.randint(0, 500, (2, 40_000)), 500)
     a, v = torch.randn(500, 4), torch.randn(500, 4, 16)
     expected = gat_attention(a, a, v, graph)

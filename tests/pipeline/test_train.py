@@ -17,7 +17,9 @@ METRICS = {"task": "regression", "test": {"rmse": 1.0}, "intervals": {}}
 
 
 class Recorder(Product):
-    """Record the stages in order, with the files that exist when each begins."""
+    """Product that records its stages in order, with the files that exist at the beginning of each
+    stage.
+    """
 
     def __init__(self, out, settings=None, fail_at=None):
         self.lines, self.stages, self.fail_at = [], {}, fail_at

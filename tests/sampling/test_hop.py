@@ -16,7 +16,9 @@ MANY = 5000
 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
-    """A hub, isolated nodes, loops and parallel edges, in no order."""
+    """Graph with a hub, isolated nodes, self-loops and parallel edges, whose edges are not
+    sorted.
+    """
     generator = torch.Generator().manual_seed(0)
     pairs = torch.randint(0, NODES - 5, (2, 400), generator=generator)
     hub = torch.stack([torch.arange(2, NODES), torch.full((NODES - 2,), HUB)])
@@ -46,7 +48,7 @@ def test_kernel_gives_the_bits_of_the_reference(graph, num_neighbors, replace, w
 
 @pytest.fixture(scope="module")
 def many() -> Graph:
-    """More destinations and edges than one thread samples alone, and a hub among them."""
+    """Graph with more destinations and edges than one thread samples, and with a hub."""
     generator = torch.Generator().manual_seed(2)
     pairs = torch.randint(0, 2 * MANY, (2, 8 * MANY), generator=generator)
     hub = torch.stack([torch.arange(MANY), torch.full((MANY,), HUB)])
@@ -82,7 +84,7 @@ def check_beside_reference(graph: Graph, nodes: torch.Tensor, draw: Draw) -> Non
 
 
 def widened(graph: Graph) -> Graph:
-    """Return the graph with int64 indices, as a graph of 2**31 edges has."""
+    """Return the graph with int64 indices, which graphs with 2**31 edges need."""
     layout = graph.layout
     return Graph.from_layout(
         layout._replace(**{name: getattr(layout, name).long() for name in layout._fields[:6]})
@@ -92,7 +94,9 @@ def widened(graph: Graph) -> Graph:
 @pytest.mark.parametrize("function", [sampling.sample_hop, sampling.reference_hop])
 @pytest.mark.parametrize("replace", [False, True])
 def test_neighbours_are_drawn_uniformly(graph, function, replace):
-    """Chi-square over the edges of the hub, drawn in many places of many batches."""
+    """Apply a chi-square test to the numbers of times that the edges of the hub are drawn, at many
+    positions of many batches.
+    """
     degree, num_neighbors, rounds = int(graph.in_degree()[HUB]), 5, 400
     counts = torch.zeros(graph.num_edges, dtype=torch.int64)
     nodes = torch.full((10,), HUB)

@@ -16,7 +16,7 @@ ADDRESS = "http://127.0.0.1"
 
 
 class Client:
-    """A client of an application in this process, whose event loop runs in another thread."""
+    """Client of an application in this process, whose event loop runs in another thread."""
 
     def __init__(self, portal: BlockingPortal, client: httpx.AsyncClient) -> None:
         self.portal, self.client = portal, client

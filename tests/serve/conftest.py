@@ -44,7 +44,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def runs(folders):
-    """The loaded runs."""
+    """List of the loaded runs."""
     return open_runs(list(folders.values()), ServeSettings())
 
 
@@ -60,7 +60,7 @@ def client_of(runs):
 
 @pytest.fixture(scope="session")
 def client(client_of):
-    """A client of a server with default settings."""
+    """Client of a server with default settings."""
     with client_of() as client:
         yield client
 

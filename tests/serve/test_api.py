@@ -266,7 +266,7 @@ def test_hostile_json(client, name):
     headers = {"content-type": "application/json"}
     answer = client.post("/predict", content=HOSTILE[name], headers=headers)
     _is_refused(answer)
-    if name != "a text":  # which is right for an explanation
+    if name != "a text":  # For /explain, a text is a valid value.
         _is_refused(client.post("/explain", content=HOSTILE[name], headers=headers))
 
 
@@ -382,7 +382,7 @@ def test_a_server_beyond_this_machine_needs_its_token(client_of):
         cookie = page.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
-        assert client.get("/models").status_code == 200  # the client stores the cookie
+        assert client.get("/models").status_code == 200  # The client stores the cookie.
 
 
 def test_every_answer_has_the_security_headers(client):

@@ -28,7 +28,7 @@ CSV = "smiles,id\nCCCO,1\nbad(,2\nCCN,<b onclick=alert(1)>x</b>\nCC,4,5\n"
 
 
 class Page:
-    """The page in a browser, with the actions of a user."""
+    """Page in a browser, with methods for the actions of a user."""
 
     def __init__(self, browser: webdriver.Chrome, address: str) -> None:
         self.browser, self.address = browser, address
@@ -71,7 +71,9 @@ class Page:
 
 @pytest.fixture
 def page(browser, address):
-    """The page, whose use must neither log an error nor send a request elsewhere."""
+    """Page of the server. A test that uses it must neither cause an error in the log nor a request
+    to another host.
+    """
     page = Page(browser, address)
     yield page
     assert page.errors() == []
@@ -101,7 +103,7 @@ def test_a_pasted_molecule_is_predicted_by_two_runs_side_by_side(page, client):
     page.predict("bad(")
     page.until(lambda: "cannot be read" in page.text_of("#molecule-status"))
     log = page.errors()
-    assert all("422" in line for line in log)  # Chromium logs the status of an answer
+    assert all("422" in line for line in log)  # Chromium logs the status of each answer.
 
 
 def test_a_molecule_is_drawn(page):

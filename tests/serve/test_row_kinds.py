@@ -188,7 +188,7 @@ def test_wrong_rows_are_refused_with_a_sentence(client, name):
 
 @pytest.fixture
 def page(browser, runs):
-    """The page, whose use must not log an error."""
+    """Page of the server. A test that uses it must not cause an error in the log."""
     with listening(Server(runs, ServeSettings(workers=1))) as address:
         page = Page(browser, address)
         yield page

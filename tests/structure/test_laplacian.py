@@ -26,7 +26,7 @@ def _ring(n):
 
 
 def _matrix(graph):
-    """The normalised Laplacian, dense."""
+    """Return the normalised Laplacian as a dense matrix."""
     nodes = graph.num_src
     adjacency = torch.zeros(nodes, nodes)
     source, destination = graph.edge_index
@@ -94,13 +94,15 @@ def test_small_graphs_are_padded():
     assert vectors.shape == (5, 6)
     assert vectors[:3, :2].abs().sum() > 0
     assert torch.equal(vectors[:3, 2:], torch.zeros(3, 4))
-    assert torch.equal(vectors[3:], torch.zeros(2, 6))  # nodes 3 and 4 have no edges
+    assert torch.equal(vectors[3:], torch.zeros(2, 6))  # Nodes 3 and 4 have no edges.
     assert laplacian_eigenvectors(torch.empty(2, 0).long(), 0, k=2).shape == (0, 2)
 
 
 @pytest.mark.parametrize("graph", [Graph(_ring(12), 12), graphs.grid((4, 5), 1)])
 def test_both_solvers_choose_the_same_vectors(graph, monkeypatch):
-    """Also where eigenvalues coincide, as all but one of an even ring's do."""
+    """Both solvers choose the same eigenvectors even if eigenvalues are equal, as most eigenvalues
+    of a ring are.
+    """
     expected = laplacian_eigenvectors(graph, k=4)
     monkeypatch.setattr(laplacian, "DENSE_LIMIT", 5)
     actual = laplacian_eigenvectors(graph, k=4)

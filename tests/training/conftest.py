@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 
 class Points:
-    """Points and two targets that are linear in them; every third of the second is missing."""
+    """Data set of points with two targets that are linear functions of the points; every third
+    value of the second target is missing.
+    """
 
     def __init__(self, items: int, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,5 @@
-"""Train alone or under torchrun and write the results; a script of test_distributed.py.
+"""Script of test_distributed.py, which trains in one process or under torchrun and writes the
+results.
 
 python distributed.py OUT
 """
@@ -40,7 +41,7 @@ def train(case: Case, folder: Path) -> dict[str, object]:
     settings = LoopSettings(
         epochs=case.epochs, batch_size=32, learning_rate=0.03, average=0.5, precision=case.precision
     )
-    for _ in range(2):  # the second training finds the checkpoint of the first
+    for _ in range(2):  # The second training continues from the checkpoint of the first one.
         network = TOYS["network"](dropout=0.0)
         history = fit_network(network, TOYS["squared"], points, validate, settings, folder=folder)
     with torch.no_grad():

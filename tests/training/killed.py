@@ -1,8 +1,10 @@
-"""Train in a child that kills itself in the middle of an epoch; a script of test_resume.py.
+"""Script of test_resume.py, which trains in a child process that kills itself in the middle of an
+epoch.
 
     python killed.py FOLDER BATCH
 
-takes BATCH batches and dies by SIGKILL. The last line of a child that lives is "finished".
+reads BATCH batches and then sends SIGKILL to itself. If the child process is not killed, its last
+line of output is "finished".
 """
 
 import os
@@ -21,7 +23,7 @@ SETTINGS = LoopSettings(epochs=5, batch_size=32, learning_rate=0.03, average=0.5
 
 
 class Deadly(TOYS["Points"]):
-    """Points that kill the process after a number of batches."""
+    """Data set that kills the process after a number of batches."""
 
     def __init__(self, batches: int) -> None:
         super().__init__(150, 0)

@@ -55,7 +55,7 @@ def test_an_unchecked_checkpoint_is_the_same_file(tmp_path) -> None:
 
 
 class Payload:
-    """An object whose pickle creates a file when it is loaded."""
+    """Object whose pickle creates a file when it is loaded."""
 
     def __init__(self, path) -> None:
         self.path = path

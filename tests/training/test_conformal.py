@@ -18,7 +18,7 @@ DRAWS = 2000
 
 
 def draws(seed: int, rows: int, targets: int = DRAWS) -> tuple[torch.Tensor, ...]:
-    """Return values with heavy-tailed errors, of three times the predicted scale."""
+    """Return values whose errors have heavy tails and are three times as large as predicted."""
     generator = torch.Generator().manual_seed(seed)
     std = torch.rand(rows, targets, generator=generator, dtype=torch.float64) + 0.2
     mean, noise, *squares = torch.randn(5, rows, targets, generator=generator, dtype=torch.float64)
@@ -29,7 +29,9 @@ def draws(seed: int, rows: int, targets: int = DRAWS) -> tuple[torch.Tensor, ...
 @pytest.mark.parametrize("rows", [10, 19, 64])
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9])
 def test_intervals_hold_the_truth_as_often_as_promised(rows, coverage) -> None:
-    """Each target is a draw of a calibration part and a new row; half of them have gaps."""
+    """Each target is a random draw of a calibration part and of a new row. Half of the targets have
+    missing labels.
+    """
     y, mean, std = draws(rows, rows + 1, 2 * DRAWS)
     y[: rows // 5, DRAWS:] = math.nan
     calibrator = IntervalCalibrator.fit(y[:-1], mean[:-1], std[:-1])
@@ -83,7 +85,7 @@ def test_intervals_are_those_of_crepes(rows: int, coverage: float) -> None:
 
 def test_the_rank_is_that_of_the_finite_sample() -> None:
     scores = [float(i) for i in range(1, 101)]
-    assert quantile(scores[:9], 0.9) == 9.0  # the rank is ⌈10 · 0.9⌉ = 9
+    assert quantile(scores[:9], 0.9) == 9.0  # The rank is ⌈10 · 0.9⌉ = 9.
     assert quantile(scores[:8], 0.9) == math.inf
     assert quantile(scores[:99], 0.9) == 90.0
     assert quantile(scores, 0.9) == 91.0

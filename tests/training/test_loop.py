@@ -17,7 +17,9 @@ SETTINGS = LoopSettings(epochs=4, batch_size=32, learning_rate=0.03, average=0.5
 
 
 def test_it_is_a_bare_loop(toy) -> None:
-    """The same epochs in plain PyTorch, in the order of items that the loop takes."""
+    """The result equals that of the same epochs in plain PyTorch, with the items in the same
+    order.
+    """
     orders, original = [], toy.train.batch
     toy.train.batch = lambda positions: orders.append(positions) or original(positions)
     ours = toy.network(dropout=0.0)
@@ -94,7 +96,9 @@ def test_without_a_validation_part_the_last_epoch_is_chosen(toy) -> None:
 
 
 def test_one_batch_may_be_a_whole_graph(toy) -> None:
-    """A graph is one item; its nodes are rows, and NaN hides those of other parts."""
+    """A whole graph is one item, and its nodes are rows. The labels of nodes of other parts are
+    NaN.
+    """
     parts = toy.points(40, 2)
 
     class Graph:

@@ -68,7 +68,9 @@ def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets)
 
 @pytest.mark.parametrize("power", [-1000, -40, 0, 40, 1000])
 def test_r2_has_the_same_bits_in_every_unit(power) -> None:
-    """Scaling by a power of two only changes exponents, even where squares overflow float64."""
+    """Scaling by a power of two changes only the exponents of floating-point numbers, even if their
+    squares overflow float64.
+    """
     y, p = draw(6, 2)
     one, other = regression_metrics(y, p), regression_metrics(y * 2.0**power, p * 2.0**power)
     assert other["r2"] == one["r2"]

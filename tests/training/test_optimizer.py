@@ -13,7 +13,7 @@ from gattn.training.optimizer import AdamW, OneCycle, Rate, flatten
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 0.1), (2, 0.1), (10, 0.1), (21, 0.3), (50, 0.9)])
 def test_cycle_is_that_of_torch(steps: int, warmup: float) -> None:
     optimizer = torch.optim.AdamW([torch.zeros(1)], 1.0)
-    # torch divides by zero where the warmup is exactly one step.
+    # torch divides by zero if the warmup has exactly one step.
     share = warmup * (1 + 1e-9) if warmup * steps == 1 else warmup
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.3, steps, pct_start=share)
     for step in range(steps):

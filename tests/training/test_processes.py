@@ -191,7 +191,7 @@ def wait_for(condition, seconds):
 
 
 def runs(pid):
-    """Return True if a process is running: neither gone nor a zombie."""
+    """Return True if a process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,6 @@
-"""The report page: nothing from outside, everything escaped, every number in JSON too."""
+"""Report page: it loads no external files, all text is escaped, and the JSON file contains every
+number.
+"""
 
 import base64
 import html.parser
@@ -43,12 +45,12 @@ PNG = base64.b64decode(
 
 @pytest.fixture(autouse=True)
 def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer pixels are drawn sooner."""
+    """Lower the resolution, which makes drawing faster."""
     monkeypatch.setattr(figure, "DOTS", 50)
 
 
 class _Page(html.parser.HTMLParser):
-    """Elements with their attributes, and the text that is read."""
+    """Parser that collects the elements of a page with their attributes, and the visible text."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -201,7 +203,7 @@ def test_tables_of_facts_keep_their_types(tmp_path: Path) -> None:
 
 
 def _run(task: str, **changes: object) -> RunFacts:
-    """Return the facts of a small run of this task."""
+    """Return the results of a small run of this task, as the report shows them."""
     y = torch.tensor([[0.0], [1.0], [math.nan], [1.0]])
     numbers = task == "regression"
     metrics = {"rmse": 0.5, "mae": 0.4, "r2": 0.8} if numbers else {"roc_auc": 0.9, "pr_auc": 0.8}

@@ -22,12 +22,12 @@ SETTINGS: LoopSettings = runpy.run_path(str(SCRIPT))["SETTINGS"]
 
 
 class Stopped(Exception):
-    """Exception that ends a training from within."""
+    """Exception with which these tests end a training."""
 
 
 @pytest.fixture(autouse=True)
 def interval(monkeypatch):
-    """A checkpoint is written after each epoch, because the epochs of these tests are short."""
+    """Set the interval between checkpoints to zero, because the epochs of these tests are short."""
     monkeypatch.setattr(loop, "CHECKPOINT_INTERVAL", 0.0)
 
 
@@ -99,7 +99,7 @@ def test_checkpoints_are_written_at_intervals(toy, tmp_path, monkeypatch) -> Non
         original(path, checkpoint, **options)
 
     def validate(positions, original=toy.val.batch):
-        now[0] += 0.4  # seconds of an epoch
+        now[0] += 0.4  # This is the duration of an epoch in seconds.
         return original(positions)
 
     monkeypatch.setattr(loop, "save_checkpoint", save)

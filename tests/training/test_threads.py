@@ -1,4 +1,6 @@
-"""Threads inside an operator: chosen by the size, restored, one beside other work."""
+"""Threads inside an operator: the number is chosen by the size, is restored afterwards, and is one
+while other work runs.
+"""
 
 import os
 import subprocess
@@ -33,7 +35,7 @@ EDGES = np.array([[0, 1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 5, 6, 7, 0]])
 
 @pytest.fixture(autouse=True)
 def three_threads(own_threads: None) -> None:
-    """A number that no choice of these tests has."""
+    """Set torch's number of threads to 3, which is not the result of any choice in these tests."""
     torch.set_num_threads(3)
 
 

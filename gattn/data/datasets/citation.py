@@ -166,8 +166,9 @@ def _check_sizes(
             f"{folder}: {len(y)} training rows and {PUBLIC_VALIDATION} for validation "
             f"do not fit into the {rows_of_allx} rows of allx"
         )
-    # The test papers have the indices after the rows of allx. In CiteSeer some of these indices are
-    # unused, so the range may be larger than the number of test papers.
+    # The matrix allx contains the papers that are not in the test part. The test papers have the
+    # next indices. In CiteSeer some of these indices are unused, so the range may be larger than
+    # the number of test papers.
     if test.min() < rows_of_allx or last - rows_of_allx >= 2 * len(test):
         raise ValueError(
             f"{folder}: test.index must number the papers that follow the {rows_of_allx} of allx; "
@@ -176,8 +177,8 @@ def _check_sizes(
 
 
 def _stack(allx: SparseMatrix, tx: SparseMatrix, test: np.ndarray, n: int) -> SparseMatrix:
-    """Stack two matrices: row k of ``tx`` becomes row ``test[k]``, and rows that are missing are
-    empty.
+    """Append test papers to a matrix: row k of ``tx`` becomes row ``test[k]`` of the result, and
+    indices without a paper get empty rows.
     """
     rows = allx.shape[0]
     row = np.concatenate(

@@ -25,15 +25,21 @@ Positions: TypeAlias = "slice | Sequence[int] | Sequence[bool] | Tensor | np.nda
 
 @dataclass(frozen=True)
 class BadRow:
-    """Row that could not be read: its index (counted from 0), its text, its line, and the reason.
+    """Row that could not be read.
 
-    ``line`` is the line number in the file; None if the row did not come from a file.
+    Attributes:
+        row: the index of the row, counted from 0.
+        text: the SMILES of the row.
+        reason: the reason why the row cannot be read.
+        line: the line number in the file; None if the row did not come from a file.
+        in_labels: whether the SMILES is valid and the labels of the row cannot be used.
     """
 
     row: int
     text: str
     reason: str
     line: int | None = None
+    in_labels: bool = False
 
     def __str__(self) -> str:
         where = f"row {self.row}" + (f" (line {self.line})" if self.line is not None else "")

@@ -2,7 +2,7 @@
 
 RDKit assigns atom types by matching about a hundred patterns, which takes longer than parsing the
 molecule. An atom's environment is the atom with its bonds and neighbours. Only few distinct
-environments occur, so the types are computed once for each of them.
+environments occur in a data set, so the types are computed once for each environment.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class AtomMemory:
     """Cache of a function of atoms, whose result depends only on an atom and its neighbours.
 
     Args:
-        describe: returns ``width`` numbers for each atom of a molecule.
+        describe: function that returns ``width`` numbers for each atom of a molecule.
         width: number of values per atom.
     """
 

@@ -115,7 +115,8 @@ def count_environments(
         columns += environments.keys()
         counts += environments.values()
     factors = np.full(len(lengths), 2)
-    # Rows with stereo labels contain complete counts, so their factor is 1.
+    # Without stereo labels, the counts with and without labels are equal, so they are counted once
+    # and doubled. For molecules with stereo labels, both were counted.
     factors[list(labels)] = 1
     totals = np.array(counts, np.int64) * factors.repeat(lengths)
     return PackedCounts(

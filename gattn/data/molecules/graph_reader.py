@@ -55,9 +55,13 @@ class Graphs(NamedTuple):
 
 
 CHIRALITY, HYBRIDISATION, AROMATIC, ISOTOPE = 1 << 32, 1 << 36, 1 << 40, 1 << 41
-"""Bit fields in an atom's 64-bit key, above the 32 bits of RDKit's invariant."""
+"""Positions of the bit fields in an atom's 64-bit key. They follow the 32 bits of RDKit's invariant
+of the atom.
+"""
 CONJUGATED, ORDER, STEREO, TYPE = 2, 4, 1 << 8, 1 << 12
-"""Bit fields in the 64-bit key of a bond. The lowest bit is set if the bond is in a ring."""
+"""Positions of the bit fields in the 64-bit key of a bond. The lowest bit of the key is set if the
+bond is in a ring.
+"""
 CENTRES, PLANES = (
     {label: code for code, label in enumerate((*labels, OTHER))}
     for labels in (CHIRALITIES, STEREOS)

@@ -20,8 +20,8 @@ IDENTITY = "identity 2"
 """Version of :func:`identity`; cached results from other versions are not used."""
 
 UNSTABLE = re.compile(r":\d+\]|\[H\]|->|<-")
-"""Regular expression for atom maps, explicit hydrogens and dative bonds. With these, RDKit's
-canonical SMILES may depend on the input SMILES.
+"""Regular expression for atom maps, explicit hydrogens and dative bonds. If a molecule has one of
+these, RDKit's canonical SMILES may depend on the input SMILES.
 """
 READINGS = 4
 """Maximum number of times that a SMILES is parsed and written again until it does not change. In
@@ -66,10 +66,10 @@ def molecule_identities(molecules: Sequence[str] | Molecules) -> list[str]:
 def identity(molecule: Mol) -> str:
     """Return the canonical text of one molecule; see :func:`molecule_identities`.
 
-    RDKit's canonical SMILES still depends on the input in two cases. With atom maps, explicit
-    hydrogens or dative bonds, the SMILES is parsed and written again until it is stable. The codes
-    of square planar and octahedral stereo depend on the order of equal ligands; the smallest text
-    over all orders is returned.
+    RDKit's canonical SMILES still depends on the input in two cases. First, the molecule may have
+    atom maps, explicit hydrogens or dative bonds. The SMILES is then parsed and written again until
+    it does not change. Second, the codes of square planar and octahedral stereo centres depend on
+    the order of equal ligands. The alphabetically first text over all orders is then returned.
 
     Args:
         molecule: a sanitised RDKit molecule.
@@ -118,7 +118,8 @@ def _first(text: str) -> str:
         Chem.RemoveStereochemistry(bare)
         plan = Chem.MolFromSmiles(Chem.MolToSmiles(bare))
         orders = plan.GetSubstructMatches(bare, uniquify=False, maxMatches=AUTOMORPHISMS)
-        # A match lists, for every atom of the molecule, the matching atom in ``plan``.
+        # Each match is a tuple with the index of the matching atom in ``plan`` for every atom of
+        # the molecule.
         renumberings = (sorted(range(len(order)), key=order.__getitem__) for order in orders)
         texts = (
             Chem.MolToSmiles(Chem.RenumberAtoms(molecule, order), canonical=False)

@@ -46,9 +46,9 @@ class Table(Generic[Described, Kind]):
     """Table that contains the feature row of each kind of atom, or bond, that has occurred so far.
 
     Args:
-        describe: returns the ``width`` features of an atom or bond.
-        tell: returns the properties of an atom or bond; the attribute ``kinds`` lists them in the
-            order of the rows.
+        describe: function that returns the ``width`` features of an atom or bond.
+        tell: function that returns the properties of an atom or bond; the attribute ``kinds`` lists
+            them in the order of the rows.
         width: number of columns.
     """
 
@@ -69,7 +69,7 @@ class Table(Generic[Described, Kind]):
 
         Args:
             keys: [n] uint64, a code of the kind of each atom or bond.
-            find: returns the atom or bond with an index below n.
+            find: function that returns the atom or bond with a given index below n.
         """
         kinds, first, which = np.unique(keys, return_index=True, return_inverse=True)
         rows = [self._places.get(kind) for kind in kinds.tolist()]

@@ -179,7 +179,7 @@ def likeness(text: str, parse: Parse, parse_pattern: Parse) -> str:
     Args:
         text: the cell, stripped.
         parse: parses a SMILES; it returns None for a text that is not SMILES.
-        parse_pattern: parses SMARTS; it returns None for a text that is not SMARTS.
+        parse_pattern: function that parses SMARTS; it returns None for a text that is not SMARTS.
 
     >>> likeness("50-78-2", lambda text: None, lambda text: None)
     'it looks like a CAS number'

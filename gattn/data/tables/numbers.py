@@ -1,8 +1,7 @@
 """Parser of numbers in table cells. It gives advice on the settings for each column.
 
 ``1,008`` is 1008 in one country and 1.008 in another. The whole column is therefore inspected, and
-if it can be parsed in two ways, the user has to choose one by a setting. Only ASCII digits are
-accepted, whereas ``float`` also accepts ``1_000``, ``１２`` and ``٣``.
+if it can be parsed in two ways, the user has to choose one by a setting.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import shlex
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +17,22 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gattn.data.tables.number_cells import (
+    GROUPS,
+    READINGS,
+    UNIT,
+    Cell,
+    Kind,
+    Separators,
+    classify,
+    digits_pattern,
+    is_missing,
+    kind_of_number,
+    matching_separators,
+    normalised_unit,
+    number_of,
+)
 
 __all__ = [
     "Cell",
@@ -32,32 +46,8 @@ __all__ = [
     "read_numbers",
 ]
 
-# fmt: off
-Kind = Literal[
-    "plain", "missing", "infinite", "censored", "thousands", "decimal", "comma", "point",
-    "plus_minus", "percent", "unit", "bare", "range", "power", "hexadecimal", "date", "odd", "text",
-]
-# fmt: on
-Separators = tuple[str, str]
-"""Type of a pair of a decimal separator and a thousands separator."""
 Settings = tuple[tuple[str, str], ...]
 """Type of the settings of a :class:`NumberFormat`, as pairs of a name and a value."""
-
-MISSING = frozenset(
-    ("", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "nan", "-nan", "nat", "none", "null")
-)
-MINUS = dict.fromkeys(map(ord, "−–‐‑﹣－"), "-")
-"""Unicode minus signs and dashes, which are replaced by the ASCII minus before parsing."""
-SPACES = " \u00a0\u2009\u202f"
-GROUPS = {"": None, ",": ",", ".": r"\.", " ": f"[{SPACES}]", "'": "['’]"}
-"""Regular expressions for the characters that each thousands separator accepts."""
-READINGS: tuple[Separators, ...] = (
-    *((".", ""), (",", ""), (".", ","), (",", ".")),
-    *((".", " "), (",", " "), (".", "'"), (",", "'")),
-)
-"""All supported pairs of a decimal separator and a thousands separator; the most common pair is
-first.
-"""
 
 LOWER_LIMITS = frozenset((">", ">=", "=>", ">>", "≥", "≥=", "≫", "≫=", ">>=", "≳", "≳="))
 UPPER_LIMITS = frozenset(("<", "<=", "=<", "<<", "≤", "≤=", "≪", "≪=", "<<=", "≲", "≲="))
@@ -65,44 +55,9 @@ UPPER_LIMITS = frozenset(("<", "<=", "=<", "<<", "≤", "≤=", "≪", "≪=", "
 (UPPER_LIMITS) of the true value.
 """
 
-DIGITS = rf"[+-]?[0-9.,'’{SPACES}]*[0-9][.,]?(?:[eE][+-]?[0-9]+)?"
-"""Regular expression for digits with any separators. The function :func:`_matches` checks the
-separators.
-"""
-RELATION = r"(?:<<|>>|=[<>]|[<>≤≥≪≫~≈≲≳]=?|(?:ca|approx|circa|about|c)\.?(?=[\s\d+-]))"
-UNIT = r"(?:%|‰|[^\W\d_]|[°µ])(?:[^\W_]|[%/°µ·^*().-]| (?=[^\W\d_]))*"
-PARTS = re.compile(
-    rf"(?P<relation>{RELATION})?\s*(?P<body>{DIGITS})\s*"
-    rf"(?:(?:±|\+\s*/?\s*-)\s*(?P<spread>{DIGITS})\s*)?(?P<unit>{UNIT})?",
-    re.IGNORECASE,
-)
-PLAIN = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-RANGE = re.compile(rf"(?P<first>{DIGITS})\s*(?:-|\.\.+|…|to)\s*{DIGITS}\s*(?:{UNIT})?")
-POWER = re.compile(rf"{DIGITS}\s*[x×*·⋅]\s*10\s*(?:\^|\*\*)?\s*[(]?[+-]?[0-9⁻⁺⁰¹²³⁴-⁹]+[)]?")
-EXPONENT = re.compile(r"[⁰¹²³⁴-⁹]")
-"""Superscript digits. After a number they are an exponent (``10⁻³``), and not a unit."""
-FORTRAN = re.compile(r"[+-]?[0-9]*\.?[0-9]+\.?[dDqQ][+-]?[0-9]+")
-"""Regular expression for a number in Fortran's notation, for example ``1.2D-3``."""
-HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]+")
-INFINITE = re.compile(r"[+-]?(?:inf|infinity|∞)", re.IGNORECASE)
-MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-CLOCK = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?\s*(?:[ap]m)?\s*(?:z|[+-][0-9:]{2,5})?"
-DAY = r"(?:0?[1-9]|[12][0-9]|3[01])"
-YEAR = r"(?:[12][0-9]{3}|[0-9]{2})"
-DATE = re.compile(
-    rf"(?:(?:[12][0-9]{{3}}[-/.]{DAY}[-/.]{DAY}|[12][0-9]{{3}}-(?:0[1-9]|1[0-2])"
-    rf"|{DAY}([-/.]){DAY}\1{YEAR}"
-    rf"|{DAY}[-/. ]{MONTH}(?:[-/., ]+{YEAR})?|{MONTH}[-/. ]+{DAY}(?:,?[-/. ]+{YEAR})?"
-    rf"|{MONTH}[-/ ]{YEAR})(?:[t ]\s*{CLOCK})?|{CLOCK})",
-    re.IGNORECASE,
-)
 MOST_UNITS = 5
 """Maximum number of different units in a column of numbers. If there are more, its cells are
 treated as text.
-"""
-LONGEST = 100
-"""Maximum length of a number. A longer cell is treated as text, which limits the time of
-matching.
 """
 
 WORDS: dict[str, tuple[str, str]] = {
@@ -134,35 +89,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "power": ("is written as a power of ten", "are written as powers of ten"),
     "hexadecimal": ("is a hexadecimal number", "are hexadecimal numbers"),
     "date": ("is a date or a time", "are dates or times"),
-    "odd": (
-        "has an unsupported number format",
-        "have an unsupported number format",
-    ),
+    "odd": ("has an unsupported number format", "have an unsupported number format"),
     "infinite": ("is not a finite number", "are not finite numbers"),
     "text": ("is a text and not a number", "are texts and not numbers"),
 }
-
-
-class Cell(NamedTuple):
-    """Components of a cell: number, relation, uncertainty and unit.
-
-    Attributes:
-        kind: the pattern of the cell. The default :class:`NumberFormat` parses ``"plain"`` cells.
-            The comma of a ``"comma"`` cell may separate thousands or decimals; the other cells of
-            its column decide.
-        body: the digits with their sign and separators, with an ASCII minus; empty if the cell
-            is not a single number.
-        relation: the sign before the number, for example ``>``, ``<`` or ``~``.
-        spread: the number after ``±``.
-        unit: ``%`` or the letters after the number. The micro sign is replaced by the Greek mu,
-            which looks alike.
-    """
-
-    kind: Kind
-    body: str = ""
-    relation: str = ""
-    spread: str = ""
-    unit: str = ""
 
 
 class Pattern(NamedTuple):
@@ -304,7 +234,7 @@ class NumberFormat:
                 f"decimal and thousands must be different signs; both are {self.decimal!r} "
                 f"(numbers such as 1{self.thousands}008{other}5 have the decimal sign {other!r})"
             )
-        if self.unit and re.fullmatch(UNIT, _unit(self.unit)) is None:
+        if self.unit and re.fullmatch(UNIT, normalised_unit(self.unit)) is None:
             raise ValueError(f"unit must be letters or %, for example nM; got {self.unit!r}")
 
     def parse(self, cell: str) -> float | None:
@@ -333,9 +263,9 @@ class NumberFormat:
             cell: the text of the cell.
 
         Returns:
-            The lower and the upper end: of ``">10"`` 10 and infinity, of ``"<10"`` minus infinity
-            and 10, of a plain number twice that number, and NaN twice for a cell that is missing
-            or cannot be parsed.
+            The lower and the upper end: for ``">10"`` these are 10 and infinity, for ``"<10"``
+            minus infinity and 10, and for a plain number both are that number. Both are NaN for a
+            cell that is missing or cannot be parsed.
 
         >>> number = NumberFormat(censored="limit")
         >>> number.limits(">10"), number.limits("<= 0.5"), number.limits("3")
@@ -349,15 +279,6 @@ class NumberFormat:
             -math.inf if parts.relation in UPPER_LIMITS else value,
             math.inf if parts.relation in LOWER_LIMITS else value,
         )
-
-
-def is_missing(cell: str) -> bool:
-    """Return True if a cell contains no value: empty, NA, N/A, #N/A, NaN, NaT, None or null.
-
-    >>> is_missing(" NA "), is_missing("0")
-    (True, False)
-    """
-    return cell.strip().lower() in MISSING
 
 
 def command_option(name: str, value: str) -> str:
@@ -377,66 +298,6 @@ def python_argument(name: str, value: str) -> str:
     "decimal=','"
     """
     return f"{name}={value!r}"
-
-
-def classify(cell: str) -> Cell:
-    """Split a cell into number, sign, uncertainty and unit, and determine its kind.
-
-    >>> classify("> 1,008 nM")
-    Cell(kind='censored', body='1,008', relation='>', spread='', unit='nM')
-    >>> classify("3,25").kind, classify("1,008").kind, classify("3-Dec-20").kind
-    ('decimal', 'comma', 'date')
-    """
-    text = cell.strip().translate(MINUS)
-    if PLAIN.fullmatch(text):
-        return Cell("plain" if math.isfinite(float(text)) else "infinite", text)
-    if is_missing(text):
-        return Cell("missing")
-    if len(text) > LONGEST:
-        return Cell("text")
-    if INFINITE.fullmatch(text):
-        return Cell("infinite", "-inf" if text.startswith("-") else "inf")
-    if HEXADECIMAL.fullmatch(text):
-        return Cell("hexadecimal")
-    if DATE.fullmatch(text):
-        return Cell("date")
-    if POWER.fullmatch(text):
-        return Cell("power")
-    if (match := RANGE.fullmatch(text)) and _matches(match["first"]):
-        return Cell("range")
-    if FORTRAN.fullmatch(text):
-        return Cell("odd")
-    match = PARTS.fullmatch(text)
-    if match is None or not (ways := _matches(match["body"])):
-        return Cell(_text_kind(text))
-    relation, spread, unit = (match[name] or "" for name in ("relation", "spread", "unit"))
-    if spread and not _matches(spread):
-        return Cell(_text_kind(text))
-    if EXPONENT.match(unit):
-        return Cell("power")
-    unit = _unit(unit)
-    if relation:
-        kind: Kind = "censored"
-    elif spread:
-        kind = "plus_minus"
-    elif unit:
-        kind = "percent" if unit == "%" else "unit"
-    else:
-        kind = _kind(ways)
-    return Cell(kind, match["body"], relation, spread, unit)
-
-
-def _text_kind(text: str) -> Kind:
-    """Return the kind of a cell that is not parsed: ``"odd"`` for an unusual number, otherwise
-    ``"text"``.
-
-    A cell with digits but without letters is probably a number: (0.164) in accounting, $1.0,
-    1_006, ="1.0", 1e 3, or digits of another script. Dropping such cells as texts would bias the
-    labels.
-    """
-    letters = re.sub(r"(?<=[\d.])\s*[eE](?=\s*[+-]?\s*\d)", "", text)
-    digits = any(character.isdigit() for character in text)
-    return "text" if not digits or any(map(str.isalpha, letters)) else "odd"
 
 
 def read_numbers(cells: Sequence[str], style: NumberFormat | None = None) -> NumberColumn:
@@ -484,55 +345,6 @@ settings=((('thousands', ','),),), detail=''),)
     return NumberColumn(values, tuple(unread), missing, dropped, patterns, doubts)
 
 
-def _unit(text: str) -> str:
-    """Normalise the text of a unit with NFKC, so that the micro sign becomes the Greek letter
-    mu.
-    """
-    return unicodedata.normalize("NFKC", text.strip())
-
-
-@cache
-def _digits(reading: Separators) -> re.Pattern[str]:
-    """Return a regular expression for numbers with these decimal and thousands separators."""
-    decimal, thousands = reading
-    whole = ["[0-9]+"]
-    if group := GROUPS[thousands]:
-        whole.insert(0, rf"[1-9][0-9]{{0,2}}(?:{group}[0-9]{{3}})+")
-        if thousands == ",":
-            # In India the digits before the last three are grouped in pairs: 12,34,567.
-            whole.insert(0, r"[1-9][0-9]?(?:,[0-9]{2})+,[0-9]{3}")
-    fraction = r"(?:\.[0-9]*)?" if decimal == "." else "(?:,[0-9]+)?"
-    small = rf"{re.escape(decimal)}[0-9]+"
-    return re.compile(rf"[+-]?(?:(?:{'|'.join(whole)}){fraction}|{small})(?:[eE][+-]?[0-9]+)?")
-
-
-def _matches(body: str) -> list[Separators]:
-    """Return the pairs of separators that can parse ``body`` and that occur in it."""
-    return [
-        way
-        for way in READINGS
-        if _digits(way).fullmatch(body) and (not way[1] or re.search(GROUPS[way[1]] or "", body))
-    ]
-
-
-def _kind(ways: Sequence[Separators]) -> Kind:
-    if (".", "") in ways:
-        return "plain"
-    if {(",", ""), (".", ",")} <= set(ways):
-        return "comma"
-    return "thousands" if all(thousands for _, thousands in ways) else "decimal"
-
-
-def _value(body: str, reading: Separators) -> float | None:
-    """Parse digits with these separators; return None if the digits do not match them."""
-    if _digits(reading).fullmatch(body) is None:
-        return None
-    decimal, thousands = reading
-    if group := GROUPS[thousands]:
-        body = re.sub(group, "", body)
-    return float(body.replace(decimal, "."))
-
-
 def _parse(text: str, cell: Cell, style: NumberFormat) -> float | None:
     if cell.kind == "missing":
         return math.nan
@@ -544,7 +356,7 @@ def _parse(text: str, cell: Cell, style: NumberFormat) -> float | None:
         return math.nan
     if (cell.spread and style.uncertainty == "refuse") or not _is_unit(cell, style):
         return None
-    value = _value(cell.body, (style.decimal, style.thousands))
+    value = number_of(cell.body, (style.decimal, style.thousands))
     is_limit = cell.relation in LOWER_LIMITS or cell.relation in UPPER_LIMITS
     if style.censored == "limit" and is_limit and value is not None:
         return math.nan
@@ -552,7 +364,7 @@ def _parse(text: str, cell: Cell, style: NumberFormat) -> float | None:
 
 
 def _is_unit(cell: Cell, style: NumberFormat) -> bool:
-    return cell.unit in ("", _unit(style.unit))
+    return cell.unit in ("", normalised_unit(style.unit))
 
 
 def _obstacles(cell: Cell, style: NumberFormat) -> Iterator[Kind]:
@@ -566,8 +378,8 @@ def _obstacles(cell: Cell, style: NumberFormat) -> Iterator[Kind]:
         yield "plus_minus"
     if not _is_unit(cell, style):
         yield "percent" if cell.unit == "%" else "unit"
-    if _value(cell.body, (style.decimal, style.thousands)) is None:
-        kind = _kind(_matches(cell.body))
+    if number_of(cell.body, (style.decimal, style.thousands)) is None:
+        kind = kind_of_number(matching_separators(cell.body))
         yield "point" if kind == "plain" else kind
     elif style.unit == "%" and not cell.unit:
         yield "bare"
@@ -590,7 +402,7 @@ def _patterns(
         # 1.008.
         undecided = [place for kind in ("comma", "point") for place in places.pop(kind, [])]
         for place in undecided:
-            grouped = ways[0] in _matches(parts[place].body) and ways[0][1]
+            grouped = ways[0] in matching_separators(parts[place].body) and ways[0][1]
             places.setdefault("thousands" if grouped else "decimal", []).append(place)
     patterns = []
     for kind, where in places.items():
@@ -652,7 +464,7 @@ def _ways(parts: Sequence[Cell]) -> list[Separators]:
     fitting = [
         (decimal, thousands)
         for decimal, thousands in READINGS
-        if all(_digits((decimal, thousands)).fullmatch(body) for body in bodies)
+        if all(digits_pattern((decimal, thousands)).fullmatch(body) for body in bodies)
         and (not thousands or re.search(GROUPS[thousands] or "", every))
         and (decimal == "." or thousands == "." or "," in every)
     ]

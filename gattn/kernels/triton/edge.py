@@ -153,8 +153,8 @@ def edge_softmax_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the softmax of rows without splits. For each split of other rows, compute its
-    maximum and sum.
+    """Compute the softmax of short rows. The edges of a long row are divided into splits, which
+    different programs process; for each split, compute the maximum and the sum.
     """
     _row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -189,7 +189,9 @@ def edge_softmax_splits_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the softmax of rows with splits, given the maximum and the sum of each row."""
+    """Compute the softmax of long rows, whose edges are divided into splits, given the maximum and
+    the sum of each row.
+    """
     row, first, last, _split, _is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
@@ -224,8 +226,8 @@ def edge_softmax_backward_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of rows without splits. For each split of other rows, compute the
-    sums of alpha and alpha grad.
+    """Compute the gradient of short rows. The edges of a long row are divided into splits; for each
+    split, compute the sums of alpha and of alpha times its gradient.
     """
     _row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
@@ -257,8 +259,8 @@ def edge_softmax_backward_splits_kernel(
     HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
     H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of rows with splits, given the sums of alpha and alpha grad of each
-    row.
+    """Compute the gradient of long rows, whose edges are divided into splits, given the sums of
+    alpha and of alpha times its gradient for each row.
     """
     row, first, last, _split, _is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT

@@ -25,7 +25,9 @@ REGISTERS = 255
 
 With this limit, ptxas does not aim at full occupancy, for which it would spill registers."""
 MERGE_SPAN = 32
-"""Number of splits in which a program of the merge kernel searches for the first splits of rows."""
+"""Number of splits that one program of the merge kernel examines. The program merges those rows
+whose first split is among them.
+"""
 MERGE_BYTES = 128
 """Number of bytes that a program of the merge kernel reads from one split. It limits the number
 of heads.

@@ -24,7 +24,9 @@ from gattn.layout import stats
 from gattn.layout.layout import Layout
 
 SPLIT = 256
-"""Number of edges in a split. A row with at least this number of edges is divided into splits."""
+"""Number of edges in a split. The edges of a row with at least this number of edges are divided
+into splits, which different programs process.
+"""
 NO_SPLIT = 2**30
 """Split size that is larger than every degree, so that no row is divided."""
 LANES = 32
@@ -54,8 +56,8 @@ class Tile:
 
 
 tuned: dict[str, dict[str, int]] = {}
-"""Tile fields for which a search measured shorter times than for the default rule, by shape
-class.
+"""Dictionary from a shape class to tile fields for which a search measured shorter times than for
+the default rule.
 """
 seen: set[str] = set()
 """Shape classes for which this process has chosen a tile."""

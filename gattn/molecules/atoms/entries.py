@@ -21,12 +21,14 @@ WRITTEN = re.compile(r"\[\d*H(?![a-z])")
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """For each value in the lists of a molecule, its node or bond in the graph.
+    """Indices of the nodes and bonds of a graph to which the values in the lists of a molecule
+    belong.
 
     Attributes:
         atoms: [a] int64, the node of each entry of a list of atoms, -1 for a hydrogen that is no
             node.
-        bonds: [b] int64, the bond of the graph of each entry of a list of bonds; -1 likewise.
+        bonds: [b] int64, the bond of the graph of each entry of a list of bonds; -1 for the bond of
+            such a hydrogen.
         ends: [b, 2] int64, the entries of the two atoms of each bond.
         nodes: number of nodes of the graph.
         heavy: number of nodes without hydrogens that were added.
@@ -108,7 +110,8 @@ def order_problem(smiles: str) -> str:
     Each heavy atom needs a number, and no two atoms may have the same one. Hydrogens need none.
 
     Args:
-        smiles: a text; a text that is not a SMILES has no problem here.
+        smiles: a text; for a text that is not a SMILES the result is "", because the parser reports
+            it.
 
     >>> order_problem("[CH3:2][OH:1]"), order_problem("[CH3:1][OH:1]")
     ('', 'atom map numbers: the number 1 occurs twice')
@@ -142,7 +145,8 @@ def place_values(
         entries: the entries of the molecule.
 
     Returns:
-        The node or bond of each value, and the values; entries that are no node are left out.
+        The node or bond of each value, and the values; entries that are not nodes of the graph are
+        left out.
 
     Raises:
         ValueError: the list has a wrong length.
@@ -164,8 +168,8 @@ def place_values(
                 f"its list has {len(values)} values, and the molecule has {len(places)} {kind}s"
                 f"{extra}"
             )
-        # The list does not contain the added hydrogens, which are the last nodes and bonds of the
-        # graph.
+        # The list of labels has no values for the added hydrogens, which are the last nodes and
+        # bonds of the graph.
         places = places[(places >= 0) & (places < without)]
     is_node = places >= 0
     return places[is_node], [value for value, use in zip(values, is_node) if use]

@@ -67,8 +67,8 @@ class EnvironmentMeans:
 
     for the n_r labels of an environment of radius r; m before the smallest radius is the mean of
     all labels. The prediction is that of the largest environment that was labelled. An atom of an
-    unknown element has the mean of all labels. This is a model of atoms without a network: the
-    values that a table of atom types would have.
+    unknown element has the mean of all labels. This model needs no network; it is equivalent to a
+    table with one value for each type of atom.
 
     Attributes:
         overall: [t, d] float64, the mean of all labels.

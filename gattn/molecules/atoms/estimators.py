@@ -128,7 +128,7 @@ class AtomEstimator(FittedModel, Parameters):
         Args:
             smiles: n texts.
             cells: the cells of the labels.
-            coding: task and classes of the labels; by default those of the labels.
+            coding: task and classes of the labels; by default they are determined from the labels.
             weights: [n] weights of the rows.
             cache: a file that stores the parsed molecules.
 
@@ -163,10 +163,15 @@ class AtomEstimator(FittedModel, Parameters):
         if self.coding_.task == "regression":
             cells = without_faults(cells, bounded=self.coding_.bounded)
         parsed = self.featurise(smiles, cache=cache)
-        bad = [*bad_rows(smiles, parsed)]
+        # With reorder_atoms, atom map numbers that cannot be used are a problem of the labels,
+        # because the order of the lists is not known.
+        bad = [
+            replace(row, in_labels=self.reorder_atoms and bool(order_problem(row.text)))
+            for row in bad_rows(smiles, parsed)
+        ]
         unread = {row.row for row in bad}
         bad += [
-            BadRow(row, str(smiles[row]), problem)
+            BadRow(row, str(smiles[row]), problem, in_labels=True)
             for row, problem in enumerate(cells.problems)
             if problem and row not in unread
         ]
@@ -178,7 +183,7 @@ class AtomEstimator(FittedModel, Parameters):
         )  # fmt: skip
         of_row = {row: cells.problems[row] or problems[i] for i, row in enumerate(rows)}
         bad += [
-            BadRow(row, str(smiles[row]), problem)
+            BadRow(row, str(smiles[row]), problem, in_labels=True)
             for row, problem in of_row.items()
             if problem and not cells.problems[row]
         ]
@@ -446,7 +451,7 @@ def _probabilities(values: np.ndarray, count: int) -> np.ndarray:
     """Return the probabilities of all classes, [a, c]. A single column is the probability of
     class 1.
     """
-    if not len(values):  # a molecule without bonds, or one that cannot be read
+    if not len(values):  # A molecule has no values if it has no bonds or cannot be read.
         return np.zeros((0, count))
     values = values.reshape(len(values), -1)
     return np.hstack([1 - values, values]) if values.shape[1] == 1 else values[:, :count]

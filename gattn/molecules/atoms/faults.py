@@ -57,8 +57,8 @@ def number_faults(cells: AtomCells, *, bounded: bool = False) -> list[Fault]:
 
 
 def without_faults(cells: AtomCells, *, bounded: bool = False) -> AtomCells:
-    """Return the cells without the lists of :func:`number_faults`, whose rows have the reason as
-    their problem.
+    """Return the cells after each list that :func:`number_faults` reports was replaced by None. The
+    problem of its row is the reason of the fault.
     """
     faults = number_faults(cells, bounded=bounded)
     if not faults:

@@ -18,7 +18,8 @@ class GroupedScores:
     r"""Conformal scores of atoms, where every molecule has the same total weight.
 
     The atoms of a molecule depend on one another, so that they are not exchangeable with the atoms
-    of a new molecule; molecules are. The scores of K calibration molecules with n_k atoms are
+    of a new molecule. Whole molecules are exchangeable. The scores of K calibration molecules with
+    n_k atoms are
 
     .. math:: r_{ki} = |y_{ki} - m_{ki}| / s_{ki}
 
@@ -68,7 +69,8 @@ class GroupedScores:
     @property
     def molecules(self) -> int:
         """Number of calibration molecules with a measured value."""
-        # The sum of the probabilities of the scores of K molecules is K / (K + 1).
+        # With K molecules, the probabilities of all scores sum to K / (K + 1), from which K is
+        # computed.
         total = float(self.mass[-1]) if len(self.mass) else 0.0
         return round(total / (1 - total))
 
@@ -77,7 +79,7 @@ class GroupedScores:
         molecules.
         """
         check_fraction("coverage", coverage)
-        # Sums of fractions have rounding errors of about 1e-16 for each score.
+        # A sum of probabilities has a rounding error of about 1e-16 for each score.
         place = int(torch.searchsorted(self.mass, coverage - 1e-9))
         return float(self.scores[place]) if place < len(self.scores) else float("inf")
 

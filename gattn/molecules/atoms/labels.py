@@ -38,11 +38,13 @@ class AtomCells:
         values: for each target the values of each row, None for an empty cell. A value of a
             molecule is a list of one value.
         problems: n texts, the reason why the cells of a row cannot be read, or "".
+        column_problems: the first such reason of each column that has one, by the column's name.
     """
 
     targets: Targets
     values: Mapping[str, Sequence[Sequence[Item] | None]]
     problems: list[str]
+    column_problems: Mapping[str, str]
 
     def items(self, name: str) -> list[Item]:
         """Return all values of a target except missing ones."""
@@ -92,6 +94,7 @@ def read_cells(cells: Cells) -> AtomCells:
     columns = {name: list(cells[kind][name]) for kind, _, name in targets}
     count = len(columns[names[0]])
     problems, values = [""] * count, {}
+    column_problems: dict[str, str] = {}
     for kind, _, name in targets:
         if len(columns[name]) != count:
             raise ValueError(
@@ -103,11 +106,13 @@ def read_cells(cells: Cells) -> AtomCells:
             try:
                 parsed = read_list([cell]) if kind == "molecule" else read_list(cell)
             except ValueError as error:
-                problems[row] = problems[row] or f"{name}: {error}"
+                problem = f"{name}: {error}"
+                problems[row] = problems[row] or problem
+                column_problems.setdefault(name, problem)
             if parsed is not None and all(value is None for value in parsed):
                 parsed = None
             values[name].append(parsed)
-    return AtomCells(targets, values, problems)
+    return AtomCells(targets, values, problems, column_problems)
 
 
 def coding_of(
@@ -126,7 +131,7 @@ def coding_of(
     different = {name: Counter(cells.items(name)) for name in cells.targets.names}
     for name, counts in different.items():
         if not counts:
-            wrong = next((p for p in cells.problems if p.startswith(f"{name}: ")), "")
+            wrong = cells.column_problems.get(name, "")
             raise ValueError(f"column {name!r} has no label at all{'; ' * bool(wrong)}{wrong}")
         if len(counts) == 1:
             (value,) = counts

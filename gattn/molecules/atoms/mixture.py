@@ -19,7 +19,8 @@ def mixture_weights(first: Tensor, second: Tensor, y: Tensor) -> Tensor:
         + \lambda s^2 \bigl(w - \tfrac{1}{2}\bigr)^2, \qquad
         s^2 = \frac{1}{n} \sum_i (a_i - b_i)^2
 
-    :math:`\lambda` counts labels: with few of them the weights stay nearly equal.
+    :math:`\lambda` is the strength of the penalty as a number of labels. With few labels, the
+    weights stay nearly equal.
 
     Args:
         first: [r, d] predictions a.

@@ -27,7 +27,7 @@ class AtomNetwork(AtomLayers):
         y_{ij} = \mathrm{MLP}(x_i + x_j \,\Vert\, |x_i - x_j| \,\Vert\, e_{ij})
 
     for the last features x of the atoms, after a LayerNorm, and the features e of the bonds. The
-    result of a bond does not depend on its direction. A value of a molecule is read as in
+    result of a bond does not depend on its direction. A value of a molecule is computed as in
     :class:`gattn.molecules.network.MoleculeNetwork`.
 
     Args:

@@ -26,9 +26,8 @@ from gattn.molecules.atoms.training import (
 from gattn.molecules.atoms.values import LabelledAtoms, Targets, Values, pointers
 from gattn.molecules.inputs import MoleculeInputs
 from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.members import PREDICTION_BATCH
+from gattn.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.molecules.network import batch_inputs
-from gattn.molecules.predictor import batch_elements
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import fit_spread, predicted_std
 from gattn.training.model_io import add_prefix, remove_prefix
@@ -50,9 +49,9 @@ class AtomPrediction:
     Attributes:
         mean: [r, t, d] float64 by kind; for numbers d = 1, for two classes the probability of the
             second, for several classes the probability of each.
-        std: [r, t] float64 by kind, the standard deviation of the expected error; for classes that
-            over the parts of the model.
-        parts: the means by the name of the part: ``"attention"`` and ``"environments"``.
+        std: [r, t] float64 by kind, the standard deviation of the expected error; for classes the
+            standard deviation over the components of the model.
+        parts: the means by the name of the component: ``"attention"`` and ``"environments"``.
         radius: for ``"atom"`` and ``"bond"`` [r] int64, the largest radius of the environment that
             the training part contains, -1 for an unknown atom.
         graphs: the graphs of the molecules.

@@ -13,8 +13,7 @@ from gattn.molecules.atoms.network import AtomNetwork
 from gattn.molecules.atoms.values import LabelledAtoms, Targets, Values
 from gattn.molecules.inputs import MoleculeInputs
 from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.members import AVERAGE, CLIP, WARMUP, MoleculeBatches
-from gattn.molecules.predictor import batch_elements
+from gattn.molecules.members import AVERAGE, CLIP, WARMUP, MoleculeBatches, batch_elements
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.training.losses import cross_entropy, regression_loss, weighted
 from gattn.training.settings import TrainingSettings

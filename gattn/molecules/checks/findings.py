@@ -15,7 +15,7 @@ class Kind(NamedTuple):
 
     Attributes:
         severity: ``"error"`` for rows that cannot be used, ``"warning"`` for faults that change the
-            model or its measured error, ``"note"`` for facts that are often right.
+            model or its measured error, ``"note"`` for properties that are not always faults.
         title: short name.
         advice: a sentence on what to do.
     """

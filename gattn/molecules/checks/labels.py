@@ -230,8 +230,9 @@ def _is_like(values: np.ndarray, first: np.ndarray, second: np.ndarray) -> bool:
     """Return True if the spread of ``values`` is nearer to the spread of ``first`` than to that of
     ``second``.
 
-    Concentrations in two units have equal spreads as logarithms. Concentrations whose logarithms
-    are the other labels have, as logarithms, the spread of these labels.
+    The function distinguishes two cases. If two groups of labels are concentrations in different
+    units, the logarithms of both groups have equal spreads. If one group contains logarithms of
+    concentrations, its spread equals that of the logarithms of the other group.
     """
     spreads = [max(float(each.std()), 1e-6) for each in (values, first, second)]
     return abs(math.log(spreads[0] / spreads[1])) < abs(math.log(spreads[0] / spreads[2]))

@@ -42,8 +42,10 @@ class Target:
         name: name of the column.
         cells: the n cells.
         parts: the components of each cell.
-        numbers: the numbers of the column, and the patterns of cells that are no plain numbers.
-        values: [n] float64; the number of a censored cell is its limit; NaN without a number.
+        numbers: the numbers of the column, and the patterns of the cells that are not plain
+            numbers.
+        values: [n] float64; the number of a censored cell is its limit; NaN for a cell without a
+            number.
         censored: [n] bool, True for cells such as ``>10``.
         is_class: whether the column has at most two different labels.
     """
@@ -155,7 +157,8 @@ def read_table(
         targets: its columns of labels; without them, every column whose cells are mostly numbers,
             except columns of row numbers or identifiers.
         part_column: its column of parts, or "".
-        encoding: encoding of the file; None for that of the byte order mark, or UTF-8.
+        encoding: encoding of the file; None for the encoding of its byte order mark, or UTF-8 if it
+            has none.
         style: format of the numbers; None for plain numbers.
         max_atoms: larger molecules are errors.
 

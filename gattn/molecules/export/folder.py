@@ -30,8 +30,8 @@ from gattn.files import new_folder
 from gattn.molecules.export.onnx import write_onnx
 from gattn.molecules.export.predict import ExportedModel
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel
-from gattn.molecules.gaussian_process import FARTHEST, JITTER
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
+from gattn.molecules.kernel_function import FARTHEST, JITTER
 from gattn.molecules.loading import load_model, smiles_columns
 from gattn.molecules.row_format import join_smiles
 from gattn.molecules.runs.predict import output_columns

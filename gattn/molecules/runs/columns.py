@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gattn.molecules.arrays import is_missing
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
-from gattn.molecules.predictor import Prediction
+from gattn.molecules.prediction import Prediction
 from gattn.molecules.quantiles import level_name
 from gattn.pipeline.text import with_precision
 

@@ -175,7 +175,7 @@ def read_labels(
                 [[style.limits(row[i]) for i in range(len(targets))] for row in cells]
             )
             bounds = bounds.reshape(len(cells), len(targets), 2)
-            # The label was left out, so it has no interval.
+            # The label of this row is not used, so it has no lower and upper end.
             bounds[np.isnan(y) & np.isfinite(bounds).all(2)] = np.nan
             empty = np.isnan(bounds).all(2)
     without = np.asarray(empty.reshape(len(cells), len(targets)).all(axis=1))

@@ -11,7 +11,7 @@ from torch import Tensor
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.baselines import BASELINE_ROWS, baseline_predictions
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
-from gattn.molecules.predictor import Prediction
+from gattn.molecules.prediction import Prediction
 from gattn.molecules.quantiles import quantile_metrics
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.settings import MoleculeSettings
@@ -144,7 +144,8 @@ def measure_baselines(
 ) -> dict[str, dict[str, float]]:
     """Train the baselines on ``train`` and return their metrics on ``test``.
 
-    They are trained on the transformed targets, and measured in the targets' units.
+    The baselines are trained on the transformed targets, and their metrics are computed in the
+    targets' units.
     """
     transform = estimator.predictor_.transform
     predicted = baseline_predictions(

@@ -45,8 +45,8 @@ class MeasuredMolecules:
     """Measured molecules of a run, and the applicability domain of the run's model.
 
     A prediction is inside the domain if the molecule is at least as similar to a measured molecule
-    as 95 % of the molecules of the test part are. Errors were measured for such molecules; outside,
-    they may be larger than the intervals say.
+    as 95 % of the molecules of the test part are. The errors of the model were measured on such
+    molecules. Outside the domain, errors may be larger than the prediction intervals indicate.
 
     Attributes:
         model: the model of the run.

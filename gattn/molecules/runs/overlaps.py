@@ -122,8 +122,8 @@ def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[
     """Find the molecules that have contradicting labels of one target.
 
     Classes contradict each other if they differ, and numbers if they differ by more than
-    :data:`TOLERANCE` standard deviations of the target's labels. Labels at different values of a
-    descriptor column, such as a temperature, do not contradict each other.
+    :data:`TOLERANCE` standard deviations of the target's labels. Two labels do not contradict each
+    other if a descriptor column, such as a temperature, has different values in their rows.
 
     Args:
         molecules: the labelled molecules.

@@ -16,7 +16,7 @@ from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import Piece
 from gattn.molecules.loading import one_column, open_run, predicts_atoms
-from gattn.molecules.predictor import Prediction
+from gattn.molecules.prediction import Prediction
 from gattn.molecules.row_format import row_text
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.molecules.runs.neighbors import MeasuredMolecules, read_measured

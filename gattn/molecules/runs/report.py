@@ -14,7 +14,8 @@ from torch import Tensor
 from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.attributions import DEFAULT_METHOD, attribute
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
-from gattn.molecules.predictor import Prediction, batch_elements
+from gattn.molecules.members import batch_elements
+from gattn.molecules.prediction import Prediction
 from gattn.molecules.row_format import drawn_smiles
 from gattn.molecules.rows import LabelledMolecules
 from gattn.pipeline.product import Report

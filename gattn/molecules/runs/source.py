@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Source", "built_in", "read_source"]
 
 SPLIT = ("comma", "thousands", "decimal")
-"""Kinds of numbers that contain a comma, which may also separate the cells."""
+"""Kinds of numbers that contain a comma. In a table whose separator is a comma, such a number is
+read as two cells.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +45,8 @@ class Source:
         labels: labels of the n rows.
         lines: the line of each row in the file.
         parts: the value of each row in the split column; None without such a column.
-        bad: rows with a wrong number of cells or with an invalid label. They stay in the lists,
-            with an empty SMILES and missing labels, so that row numbers do not change.
+        bad: rows with a wrong number of cells or with an invalid label. These rows stay in the
+            lists, with an empty SMILES and missing labels, so that row numbers do not change.
         descriptors: names of the f descriptor columns.
         descriptor_values: [n, f] float64, the cells of these columns, NaN for an empty cell; None
             if there are no such columns.
@@ -139,8 +141,10 @@ def read_source(
             number.
         descriptors: its descriptor columns. A row with a descriptor that is not a number is left
             out; more than 5 % of such rows are an error.
-        weight: its column of weights, which are numbers above 0; the same rule holds.
-        time: its column of times, which are numbers or dates of ISO 8601; the same rule holds.
+        weight: its column of weights, which are numbers above 0. Invalid cells are treated like
+            those of ``descriptors``.
+        time: its column of times, which are numbers or dates of ISO 8601. Invalid cells are treated
+            like those of ``descriptors``.
         file_parts: for each file "val" or "test" if all its rows are in that part, or "".
         descriptors_path: a file of NumPy with further descriptors of every row, in order.
 
@@ -180,8 +184,8 @@ def read_source(
         texts.append(row_text(row.cells, text_places))
         cells.append(tuple(row.cells[p] if fits else "" for p in places))
         if parts is not None:
-            # A row with a wrong number of cells has no label, so it is never used. It can be in any
-            # part.
+            # A row with a wrong number of cells has no label, so no part uses it. Its part is
+            # therefore arbitrary.
             parts.append(intern(row.cells[part_place]) if fits else "train")
         if not fits and not skip_bad:
             _check_split_number(table, row, places)

@@ -45,7 +45,7 @@ def choose_parts(
 ) -> tuple[Split, list[str]]:
     """Split molecules according to the option ``--split``.
 
-    The rules but ``time`` assign all rows of one molecule (see
+    All rules except ``time`` assign all rows of one molecule (see
     :func:`gattn.data.molecule_identities`) to the same part. If a row has several molecules,
     ``random`` assigns all rows of the same molecules to one part, and the rules by scaffold and by
     similarity read the first molecule of a row, or the reactants (:func:`first_part`).

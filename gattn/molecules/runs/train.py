@@ -15,7 +15,7 @@ from gattn.data.tables.csv_table import open_table
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.inputs import cache_path
 from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
-from gattn.molecules.predictor import Prediction
+from gattn.molecules.prediction import Prediction
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.columns import prediction_table
 from gattn.molecules.runs.config import RunSettings

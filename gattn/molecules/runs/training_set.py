@@ -42,7 +42,7 @@ class TrainingSet:
     def percentile(self, target: int, value: float) -> float | None:
         """Return the percentage of the measured numbers that are at most ``value``.
 
-        None without numbers, as for classes.
+        The result is None if there are no numbers, for example if the labels are classes.
         """
         numbers = self.numbers[target] if self.numbers else np.zeros(0)
         if not len(numbers):

@@ -39,9 +39,9 @@ def tune(
 
     Args:
         estimator: the estimator to tune, not fitted.
-        train: the molecules that every trial is trained on.
-        val: the molecules that every trial is evaluated on, by RMSE, ROC-AUC, or
-            the log loss of several classes.
+        train: the molecules on which every trial is trained.
+        val: the molecules on which every trial is evaluated, by RMSE, ROC-AUC, or the log loss of
+            several classes.
         trials: number of trials, at least 1.
         out: the folder of the run.
         log: called with a line for each trial.

@@ -33,8 +33,7 @@ def run_locally(
 ) -> Iterator[tuple[Key, Result]]:
     """Execute tasks in ``workers`` processes with one thread each; yield the results in order.
 
-    With one process, it also computes with one thread, so that results do not depend on the number
-    of processes.
+    A single process also uses one thread, so that results do not depend on the number of processes.
     """
     if workers > 1:
         yield from in_order(work, tasks, workers)
@@ -98,7 +97,7 @@ def _cluster(workers: int) -> Iterator[Any]:
     """Connect to a Ray cluster, or start one on this machine, and yield the module ``ray``."""
     # By default, Ray sends usage statistics to its authors.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray warns until this behaviour is chosen, because it will become the default.
+    # Without this variable, Ray warns that its default will change.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 

@@ -68,8 +68,9 @@ class Term(NamedTuple):
     """Part of an expression that has a value.
 
     Attributes:
-        kind: the type of the value; a ``column`` is a number or a text, as its use requires.
-        evaluate: computes the value from the cells of a row.
+        kind: the type of the value; a ``column`` is converted to a number or a text, depending on
+            the operator.
+        evaluate: function that computes the value from the cells of a row.
     """
 
     kind: Kind
@@ -246,7 +247,7 @@ class _Parser:
             # An empty cell is a missing value, which is neither less nor greater than a text.
             return lambda cells: bool(a(cells)) and bool(b(cells)) and compare(a(cells), b(cells))
         one, other = _number(first), _number(second)
-        # NaN, which stands for an empty cell, differs from every number
+        # The value NaN, which stands for an empty cell, differs from every number.
         if sign == "!=":
             return lambda cells: one(cells) < other(cells) or one(cells) > other(cells)
         return lambda cells: compare(one(cells), other(cells))

@@ -139,7 +139,8 @@ class Plan:
         elif out.is_dir() and any(not path.name.endswith(".partial") for path in out.iterdir()):
             raise RunError(f"{out} is not empty and has no {MANIFEST}: choose another folder")
         if before is None:
-            # If the process is killed here, the folder has no shards without a manifest.
+            # The manifest is written before the shards, so that a killed process leaves no shards
+            # without a manifest.
             out.mkdir(parents=True, exist_ok=True)
             write_json_durably(out / MANIFEST, self.manifest)
         (out / SHARDS).mkdir(exist_ok=True)

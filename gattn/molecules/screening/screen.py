@@ -72,8 +72,8 @@ class Screened(NamedTuple):
         rows: number of rows of the finished shards.
         errors: number of these rows that have no prediction.
         written: number of rows in the tables of the shards.
-        unfinished: number of shards that other jobs have not finished; without any, ``top.csv``
-            and ``summary.json`` are written.
+        unfinished: number of shards that other jobs have not finished; if there are none,
+            ``top.csv`` and ``summary.json`` are written.
     """
 
     rows: int
@@ -154,7 +154,7 @@ def screen(
         coverage: coverage of the intervals, above 0 and below 1.
         workers: number of processes, with one thread each.
         threads: 0 or 1.
-        progress: shows the progress.
+        progress: function that shows the progress; see :data:`Progress`.
         log: called with each line that the user should read.
 
     Returns:
@@ -334,8 +334,8 @@ def _tasks(
     """Read the rows of the unfinished shards in blocks; the first block of a shard begins at its
     first row.
 
-    The pieces of a shard are therefore the same in each call, and so are the last digits of its
-    predictions.
+    The blocks of a shard are therefore the same in each call, so that its predictions have the same
+    bits.
     """
     rows: Iterator[TableRow] = iter(())
     columns = DescriptorColumns((), (), style)

@@ -199,8 +199,8 @@ class TransformerBlock(Module):
 
 
 def graph_among(edges: Any, x: Tensor) -> Graph:
-    """Return the graph of the given edges between n nodes, whose features x are [n, d] or [b, n,
-    d].
+    """Return the graph of the given edges. Its number of nodes n is read from the features x, [n,
+    d] or [b, n, d].
     """
     check_rows(edges, x.shape[-2], x.shape[-2], batch=x.shape[0] if x.dim() == 3 else 0)
     return as_graph(edges, x.shape[-2])

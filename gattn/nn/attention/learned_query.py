@@ -46,8 +46,8 @@ def learned_query_pool(
     .. math:: o_{gqh} = \sum_{j \in g} \alpha_{jqh} W_v^{(h)} x_j
         = W_v^{(h)} \sum_{j \in g} \alpha_{jqh} x_j
 
-    The second form projects k rows per segment instead of every row, but sums k * h times the
-    width of x. It is used if there are few queries.
+    The second form projects k rows per segment instead of every row, but computes k * h sums of
+    rows of x. It is faster if there are few queries, and is then used.
 
     Args:
         score: scores s [n, k * h], query by query.

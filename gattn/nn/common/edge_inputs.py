@@ -62,8 +62,8 @@ def read_edges(
 def edge_rows(
     edge_index: Any, rows: Tensor, name: str = "edge_attr", width: int | None = None
 ) -> Tensor:
-    """Check that there is one row (or number) for each edge of the caller; return those of the
-    graph's edges.
+    """Check that there is one row (or number) for each edge of the caller, and return one row for
+    each edge of the graph.
 
     Args:
         edge_index: the edges, as the caller passed them.

@@ -31,10 +31,10 @@ class EdgeTerms(NamedTuple):
         \mathrm{out}_i = \sum_{j \in N(i)} w_{ij}\, \alpha_{ij} v_j, \qquad
         \alpha_{ij} = \mathrm{softmax}_{j \in N(i)} (s_{ij} + b_{ij})
 
-    A weight multiplies the message of its edge and does not enter the softmax, as if a subclass of
-    a PyG layer multiplied by it in ``message``. For weights that are normalised with the scores,
-    :math:`\alpha_{ij} \propto w_{ij} e^{s_{ij}}`, pass their logarithm as the bias. A self-loop
-    that a layer adds has weight 1 and bias 0.
+    A weight multiplies the message of its edge and does not change the softmax. The result is the
+    same as if a subclass of a PyG layer multiplied the messages in ``message``. To let the softmax
+    normalise the weights together with the scores, :math:`\alpha_{ij} \propto w_{ij} e^{s_{ij}}`,
+    pass their logarithm as the bias. A self-loop that a layer adds has weight 1 and bias 0.
 
     A bias of -inf removes its edge from the softmax. A node whose edges are all removed gets the
     same result as a node without edges. A boolean bias is a mask, as in torch's attention: True
@@ -256,7 +256,7 @@ class TermsEdgeByEdge(MessagePassing):
     def drop_weights(self, alpha: Tensor) -> Tensor:
         """Apply dropout to the attention weights, and store the weights before dropout.
 
-        The stored weights are those that the layer returns or records for this forward.
+        The layer returns or records the stored weights after the forward pass.
         """
         if _active.layer is self:
             _active.weights = alpha

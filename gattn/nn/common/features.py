@@ -197,9 +197,9 @@ def infinite_as_nan(score: Tensor) -> Tensor:
     """Replace infinite scores by NaN, in place, and return the tensor.
 
     A score of -inf removes its edge from the softmax, which only a bias of the caller may do. A
-    score that was computed from features is infinite if the features are. PyG's layers return NaN
-    then, because they add infinite products of both signs. The products here are summed in
-    another order, which can hide that.
+    score that is computed from features is infinite only if the features are infinite. PyG's layers
+    then return NaN, because they add infinite products of both signs. Here the products are summed
+    in another order, so that the sum may be infinite instead of NaN.
     """
     with torch.no_grad():
         return score.add_(score, alpha=0)

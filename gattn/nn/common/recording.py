@@ -168,7 +168,8 @@ def is_recording() -> bool:
 def is_recording_anywhere() -> bool:
     """Return True if any thread is recording attention weights.
 
-    Layers then skip their checkpoint, because a forward that runs again would be recorded twice.
+    In this case layers do not use activation checkpoints, because a forward pass that is repeated
+    in backward would be recorded twice.
     """
     return len(_RECORDERS) > 0
 

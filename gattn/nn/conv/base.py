@@ -53,9 +53,9 @@ class Nodes(NamedTuple):
 class AttentionConv(TermsEdgeByEdge):
     """Base class of layers with two implementations: a fused operator, and PyG's message passing.
 
-    The fused path runs unless something needs to read or change single edges: explain mode, a
-    hook on messages, propagation or edge updates, an equation overridden in a subclass, a mixin or
-    on the instance, an aggregation other than the sum, or a reversed flow.
+    The fused operator runs unless another part of the program must read or change single edges:
+    explain mode, a hook on messages, propagation or edge updates, an equation overridden in a
+    subclass, a mixin or on the instance, an aggregation other than the sum, or a reversed flow.
     :attr:`slow_path_reason` describes which of these applies.
 
     A subclass defines its attention twice: ``_score`` for the fused path, and ``_edge_by_edge``
@@ -85,8 +85,8 @@ class AttentionConv(TermsEdgeByEdge):
     (``torch.utils.checkpoint``).
     """
     _class_equations: tuple[str, dict[str, Any]] = "", {}
-    """Description of the equations that the class overrides, and the equations to which it
-    refers.
+    """Pair of a description of the equations that the class overrides, and of all equations of the
+    class, by which a later replacement is detected.
     """
     _warned = False
 

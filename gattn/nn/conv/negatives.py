@@ -45,8 +45,8 @@ def sample_within_graphs(
 ) -> Tensor:
     """Draw unconnected node pairs inside each graph of a batch. See :func:`sample_non_edges`.
 
-    The random numbers come from torch's generator, so that a checkpoint that recomputes a forward
-    draws the same pairs again.
+    The random numbers come from torch's generator, so that activation checkpointing, which repeats
+    a forward pass, draws the same pairs again.
 
     Args:
         graph: a square graph of n nodes.

@@ -286,8 +286,8 @@ class RGATConv(AttentionConv):
         """Apply the cardinality preservation ``mod`` to attention weights; if ``mod`` is None,
         apply dropout.
 
-        The factors of "scaled" and "f-scaled" and the sum of "additive" are applied in another
-        method.
+        For the values "scaled", "f-scaled" and "additive" of ``mod``, a factor or a sum follows in
+        ``_weighted_values``.
         """
         if self.mod == "f-additive":
             return torch.where(alpha > 0, alpha + 1, alpha)

@@ -237,7 +237,7 @@ class SuperGATConv(AttentionConv):
             -\frac{1}{|E| + |E^-|} \Big(\sum_{E} \log \sigma(\bar s_{ij})
             + \sum_{E^-} \log(1 - \sigma(\bar s_{ij}))\Big)
 
-        with the logits' mean over the heads. The loss is 0 in eval mode.
+        where :math:`\bar s` is the mean of the logits over the heads. The loss is 0 in eval mode.
 
         Raises:
             RuntimeError: if there was no forward in training mode.

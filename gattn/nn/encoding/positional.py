@@ -142,7 +142,7 @@ class LaplacianEncoding(Module):
 
     .. math:: p_i = W (s \odot u_i), \qquad s \in \{-1, 1\}^k
 
-    The sign of an eigenvector is arbitrary. It is fixed by a rule (see
+    The sign of an eigenvector is arbitrary, and is fixed by a rule (see
     :func:`gattn.structure.laplacian_eigenvectors`). In training the signs s are drawn at random in
     each forward, so that the model does not depend on them; in evaluation s is 1.
 

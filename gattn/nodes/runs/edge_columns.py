@@ -34,7 +34,7 @@ def edge_column_metrics(
 
     Returns:
         Metrics by name of the column; empty if no column is read, or if the graph has so many edges
-        that this would take long.
+        that the predictions would take long.
 
     Reference:
         Breiman, "Random forests" (Machine Learning 2001), section 10.

@@ -92,9 +92,9 @@ class VarianceComponents(NamedTuple):
     Attributes:
         mean: mean over all trials.
         std: standard deviation over all trials; NaN for a single trial.
-        of_weights: standard deviation over trials with the same split, which is due to the initial
-            weights.
-        of_parts: standard deviation that is due to the split, in addition to ``of_weights``.
+        of_weights: standard deviation over trials with the same split, which is caused by the
+            initial weights.
+        of_parts: standard deviation that is caused by the split, in addition to ``of_weights``.
     """
 
     mean: float

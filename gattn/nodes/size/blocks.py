@@ -20,7 +20,7 @@ from gattn.nodes.stack.blocks import Reduction, as_matrix
 __all__ = ["SampledBlocks", "sample"]
 
 PROJECTED_ROWS = 200_000
-"""Maximum number of nodes by which the projection of wide features is computed."""
+"""Maximum number of nodes from whose features the projection of wide features is computed."""
 TYPED = 256
 """Maximum total number of features that are means over neighbours of one edge type or quartile."""
 

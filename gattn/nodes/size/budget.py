@@ -19,7 +19,7 @@ UNITS = {
 SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
 FIXED, PER_NODE, PER_VALUE, PER_EDGE = 8.2e8, 5000, 90, 650
 """Bytes of memory for training on a whole graph: for the program, for each node, for each value in
-the tables, and for each edge of the data. They were fitted to the peaks that
+the tables, and for each edge of the data. The numbers were fitted to the peaks that
 ``python -m benchmarks.huge`` measured, so that no estimate is below its peak, and none is more than
 30 % above it.
 """

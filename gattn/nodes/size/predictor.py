@@ -343,9 +343,10 @@ class SampledPredictor:
 
         .. math:: A \tilde Y, \qquad A A \tilde Y - \mathrm{diag}(A A) \tilde Y
 
-        Nodes without a label get a predicted label. In a directed graph and with times there are
-        only means over one step, because the walks back to a node are not subtracted. If edges have
-        types, there are also means over the neighbours of each type.
+        Nodes without a label get a predicted label. In a directed graph, and in a graph with times,
+        only means over one step are computed. Means over two steps would contain the label of the
+        node itself, whose share is not subtracted in these graphs. If edges have types, there are
+        also means over the neighbours of each type.
         """
         means, c = blocks.means, self.outputs
         complete = scratch.array(*guess.shape)
@@ -591,7 +592,7 @@ def _threads(threads: int) -> Any:
 def _name_hashes(graph: AttributedGraph) -> NDArray[np.uint64]:
     """Return a 64-bit hash [n] of the name of each node."""
     names = pd.Series([str(name) for name in graph.names], dtype=object)
-    # The type of this function is unknown to type checkers.
+    # Type checkers do not know the type of this function.
     hashes = cast("Any", hash_pandas_object)(names, index=False, categorize=False)
     return hashes.to_numpy(np.uint64)
 
@@ -599,7 +600,8 @@ def _name_hashes(graph: AttributedGraph) -> NDArray[np.uint64]:
 def _fingerprint(graph: AttributedGraph, hashes: NDArray[np.uint64]) -> str:
     """Return a hash of the names of a compact graph's nodes and of its edges, in any order.
 
-    It is a hash of sums modulo 2**64 over the nodes and the edges, for which nothing is sorted.
+    The fingerprint is a hash of two sums modulo 2**64, over the nodes and over the edges. Sums do
+    not depend on the order, so that no array must be sorted.
     """
     with np.errstate(over="ignore"):
         total, edges = hashes.sum(dtype=np.uint64), np.uint64(0)

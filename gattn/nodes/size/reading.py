@@ -79,7 +79,8 @@ def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
         edges = file.metadata.num_rows
         of_edges = edges * max(len(column_names(file)) - 2, 0)
     if len(paths) == 1:
-        # At most two new nodes for each edge; usually an edge has far fewer.
+        # This is an upper bound, because an edge has at most two new nodes; usually there are far
+        # fewer.
         return edges, of_edges, edges
     with open_parquet(paths[1]) as file:
         nodes, columns = file.metadata.num_rows, column_names(file)

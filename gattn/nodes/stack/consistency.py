@@ -66,11 +66,12 @@ class ConsistentNetworks(nn.Module):
     the nodes with labels, plus the mean squared distance of each network's probabilities from a
     common target for all nodes. The target is the mean of the networks' probabilities, with an
     exponent that makes them sharper. Nodes without a label are thus used in training. The
-    prediction is the mean over the networks. There is no such model of numbers, because networks
-    that predict a constant agree, and no exponent prevents this.
+    prediction is the mean over the networks. The model predicts only classes and no numbers:
+    networks that all predict the same constant agree, and for numbers there is no exponent that
+    would prevent this.
 
     The first product is computed before the propagation, so that only the hidden features are
-    propagated, and those of all networks together.
+    propagated, together for all networks.
 
     Args:
         features: number of features.

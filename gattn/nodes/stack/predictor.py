@@ -149,7 +149,7 @@ class StackedPredictor:
         with threadpool_limits(1, "blas"), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             parallel = available_threads() > 1
-            # Do not stop any network.
+            # A bound of infinity means that no network is stopped early.
             is_hopeless = partial(_is_hopeless, best=np.inf, epochs=0)
             if is_large:
                 with limited_threads(0, threads):

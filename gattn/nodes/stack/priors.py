@@ -47,19 +47,20 @@ def class_factors(
     classes are too low. There are two corrections:
 
     1. Factors b that minimise the cross entropy of the validation part, with a penalty on their
-       logarithms.
-    2. Factors π / q for the other nodes, if their classes have other frequencies than those of the
-       validation part, for example because both parts contain equally many nodes of each class.
-       Here q is the mean prediction of the validation part, and the frequencies π are estimated
-       from the predictions of the other nodes without their labels, by expectation maximisation.
+       logarithms. 2. Factors π / q for the other nodes, if the frequencies of their classes differ
+       from those of the validation part, for example because the training and validation parts
+       contain equally many nodes of each class. Here q is the mean prediction of the validation
+       part, and the frequencies π are estimated from the predictions of the other nodes without
+       their labels, by expectation maximisation.
 
     .. math::
         \pi_c \leftarrow \frac{1}{n (1 + a)} \Bigl( \sum_i
         \frac{p_{ic} \pi_c / q_c}{\sum_k p_{ik} \pi_k / q_k} + a n q_c \Bigr)
 
-    A correction is used only if it reduces the loss of the validation part by more than two
-    standard errors, or one for the second correction. For the second one, the loss of a validation
-    node is weighted by the ratio of the frequencies of its class.
+    The first correction is used only if it reduces the loss of the validation part by more than two
+    standard errors, and the second one only if it reduces the loss by more than one. For the second
+    correction, the loss of a validation node is weighted by the ratio of the frequencies of its
+    class.
 
     Args:
         validation: [m, c] predictions of the validation part.

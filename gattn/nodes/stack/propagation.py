@@ -213,8 +213,8 @@ def smooth(
 
     .. math:: F \leftarrow (1 - r) A F + r \tilde Y
 
-    The start :math:`\tilde Y` contains the labels of the training nodes and the predictions of all
-    others.
+    The initial values :math:`\tilde Y` contain the labels of the training nodes and the predictions
+    of all others.
 
     Args:
         means: [n, n] means over neighbours.
@@ -269,9 +269,9 @@ def label_features(
 
     Nodes without a label get a predicted label. A mean over one step does not contain the label of
     the node itself. From a mean over two steps, the walks back to the node are subtracted. If edges
-    have a direction, there are also means over the nodes that share a destination with the node,
-    and over those that share a source. Only the labels of other folds are propagated to a training
-    node.
+    have a direction, there are also means over the nodes that have a destination in common with the
+    node, and over those that have a source in common with it. Only the labels of other folds are
+    propagated to a training node.
 
     .. math:: A \tilde Y, \qquad A B \tilde Y - \mathrm{diag}(A B) \tilde Y
 

@@ -81,9 +81,9 @@ def fit_weights(
 
     For classes, nonnegative weights minimise the cross entropy of :func:`pool`, after each model
     was calibrated by an exponent :math:`t_k`. For numbers, nonnegative weights with sum 1 minimise
-    the squared error. In both cases, there is a penalty for differing from prior weights. The prior
-    weight of a model decreases with the difference between its mean loss and the lowest mean loss,
-    in standard errors of the paired difference. With few nodes, a model that is clearly the best
+    the squared error. In both cases, deviations from prior weights are penalised. The prior weight
+    of a model decreases with the difference between its mean loss and the lowest mean loss, in
+    standard errors of the paired difference. With few nodes, a model that is clearly the best
     therefore keeps a high weight, and models that cannot be distinguished have equal weights.
 
     .. math::

@@ -1,11 +1,12 @@
 """Calls of a user's function on chunks of edges, so that no tensor of size edges x channels is
 stored.
 
-Forward visits the edges in CSR order by destination. For each chunk it gathers the rows of both
-ends and calls the function, compiled by torch. Backward gathers again, calls the function again and
-differentiates it, in the same order. On a CPU, a kernel adds the gradients of source rows in the
-order of the edges. On other devices, a second pass in the order of sources computes them. Every sum
-over edges therefore has a fixed order, and all runs give the same bits.
+Forward visits the edges in CSR order by destination. For each chunk, it gathers the rows of both
+ends and calls the function, which torch compiles. Backward visits the chunks in the same order,
+gathers the rows again, and calls and differentiates the function. On a CPU, a kernel adds the
+gradients of source rows in the order of the edges. On other devices, a second pass in the order of
+sources computes them. Every sum over edges therefore has a fixed order, and all runs give the same
+bits.
 
 Graphs with few edges are processed in one call, which autograd records (``eager.py``).
 """
@@ -292,8 +293,8 @@ def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
     reader = Reader(plan.graph, tensors, plan.row_kinds)
     for chunk in chunks(plan.graph, "destination"):
         step, (inputs, rows) = plan.step(_call_chunk, chunk), reader.read(chunk, fuses=True)
-        # The arguments are detached, so they do not require gradients. If the output requires one,
-        # the user's function reads another tensor that does.
+        # The arguments are detached, so they do not require gradients. If the output requires a
+        # gradient, the user's function reads another tensor that requires one.
         with torch.set_grad_enabled(plan.needs_grad):
             output = _call_checked(
                 lambda: step(plan.call, inputs, rows),  # noqa: B023

@@ -1,9 +1,9 @@
 """Calls of a user's function on all edges at once. They are recorded by autograd and used for
 graphs with few edges.
 
-Examples are batches of molecules. Backward does not call the
-function again: it is faster, and few edges need little memory. The edges are in CSR order, so that
-the result has the same bits for every order of the caller's edges.
+Examples are batches of molecules. Backward does not call the function again. This is faster, and
+few edges need little memory. The edges are in CSR order, so that the result has the same bits for
+every order of the caller's edges.
 """
 
 from __future__ import annotations

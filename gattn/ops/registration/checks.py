@@ -129,7 +129,8 @@ def check_edge_terms(
 def new_seed(dropout: float, device: torch.device, edge_offset: int = 0) -> Tensor | None:
     """Return the seed of dropout, [2] int64; None if there is no dropout.
 
-    The seed is a key, drawn from torch's generator, and the index of the graph's first edge.
+    The seed consists of a key, which is drawn from torch's generator, and of the index of the
+    graph's first edge.
     """
     if dropout == 0.0:
         return None

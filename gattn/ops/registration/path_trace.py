@@ -1,7 +1,8 @@
 """Recording of how operators are executed, for :func:`gattn.explain_path`.
 
-torch's dispatcher sees the operators that run on compiled kernels. It does not see that the
-reference or a user's function of edges runs, because these are plain PyTorch: they report here.
+torch's dispatcher sees the operators that run on compiled kernels. It does not see the reference
+implementation or a user's function of edges, because these are plain PyTorch. Such code calls a
+function of this module.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ class Shapes:
         )
 
     def lengths(self, args: Sequence[Any]) -> list[int]:
-        """Return the length for which each letter stands in a call; it is 0 for a letter of an
-        absent input.
+        """Return a dictionary from each letter of the shapes to its length in a call. The length is
+        0 if the letter occurs only in absent inputs.
         """
         lengths = []
         for position, axis, fallback, fields in self._sources:

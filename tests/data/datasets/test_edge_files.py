@@ -47,7 +47,7 @@ def test_a_graph_of_a_mapped_array_is_that_of_the_array(tmp_path: Path, pairs: n
     for array, layout in zip(graph.layout[:6], expected.layout[:6], strict=True):
         assert torch.equal(array, layout)
     mapped.zero_()
-    assert np.array_equal(np.load(path), pairs)  # the write changed the memory but not the file
+    assert np.array_equal(np.load(path), pairs)  # The write changed the memory but not the file.
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint32, np.int16])

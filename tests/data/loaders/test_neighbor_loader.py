@@ -57,7 +57,9 @@ def test_batches_have_the_fields_of_pyg(data):
 
 @pytest.mark.parametrize("kind", [GATConv, GATv2Conv, TransformerConv])
 def test_layers_take_the_graphs_as_they_take_trimmed_edges(data, kind):
-    """The graph of each layer gives the seeds the outputs of PyG's ``trim_to_layer``."""
+    """With the graph of each layer, the outputs of the seed nodes equal those with PyG's
+    ``trim_to_layer``.
+    """
     torch.manual_seed(0)
     layers = [kind(8, 8), kind(8, 4)]
     batches = list(loader_of(data, num_neighbors=[3, -1], num_workers=0, batch_size=64))
@@ -93,7 +95,7 @@ def test_torch_governs_the_samples(data):
 
     first, again, other = epochs(0), epochs(0), epochs(1)
     assert all(map(torch.equal, first, again))
-    assert not torch.equal(first[0], first[2])  # the loader draws a new sample in each epoch
+    assert not torch.equal(first[0], first[2])  # The loader draws a new sample in each epoch.
     assert not torch.equal(first[0], other[0])
 
 

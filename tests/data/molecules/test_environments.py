@@ -47,7 +47,7 @@ def test_the_order_of_atoms_does_not_matter():
         ("C[O-]", "CO"),
         ("C[N-2]", "C[NH-]"),
         ("c1ccccc1C", "C1CCCCC1C"),
-        ("CC(=O)O", "CC(=O)N"),  # the acid and the amide differ only in one of their oxygen atoms
+        ("CC(=O)O", "CC(=O)N"),  # The two molecules differ only in one of their oxygen atoms.
     ],
 )
 def test_what_differs_has_another_number(one, other):

@@ -61,7 +61,7 @@ def test_molecules_of_medicinal_chemistry_have_one_identity():
 
 @pytest.mark.parametrize("name", ["bbbp", "esol", "freesolv", "tox21", "hiv"])
 def test_molecules_of_moleculenet_have_one_identity(real_data, name):
-    """A hundred molecules of each data set, ten SMILES of each."""
+    """Compare ten SMILES of each of a hundred molecules of each data set."""
     record = get_dataset(name)
     rng = random.Random(2)
     with (real_data / record.folder / record.files[0].name).open(newline="") as file:
@@ -85,7 +85,7 @@ def test_other_molecules_have_other_identities():
         "ClC(Cl)Cl", "[2H]C(Cl)(Cl)Cl", "[13CH](Cl)(Cl)Cl",
         "C/C=C/C", "C/C=C\\C", "CC=CC",
         "C[C@H]1CC[C@H](C)CC1", "C[C@H]1CC[C@@H](C)CC1", "CC1CCC(C)CC1",
-        "Oc1ccccn1", "O=c1cccc[nH]1",  # two tautomers are different molecules
+        "Oc1ccccn1", "O=c1cccc[nH]1",  # Two tautomers are different molecules.
         "C", "[CH3]", "[CH3+]", "[CH3-]", "[H+]", "[H-]", "[H][H]",
     ]  # fmt: skip
     assert len(set(molecule_identities(texts))) == len(texts)

@@ -64,6 +64,6 @@ def test_packed_inputs_of_a_salt_are_those_of_its_parent():
     assert packed.canonical == ["CC(=O)O", "CC(=O)O"]
     assert packed.errors[2].startswith("not valid SMILES")
     graphs = packed.molecules.unpack()
-    # The text of a molecule that does not change is left as it is.
+    # If standardisation does not change a molecule, its SMILES remains unchanged.
     assert graphs.smiles == ["CC(=O)O", "OC(C)=O"]
     assert (packed.descriptors[0] == packed.descriptors[1]).all()

@@ -71,7 +71,9 @@ def test_symmetric_atoms_have_one_label():
 
 
 def test_nine_inositols_have_nine_graphs():
-    """Isomers that differ only in the configurations of six centres, as rings of labels."""
+    """The isomers differ only in the configurations of their six centres, which are compared as
+    rings of labels.
+    """
     rings = set()
     for tags in itertools.product(("@", "@@"), repeat=6):
         text = "O[C{}H]1[C{}H](O)[C{}H](O)[C{}H](O)[C{}H](O)[C{}H]1O".format(*tags)

@@ -250,7 +250,9 @@ def test_loading_needs_no_rdkit(path, tmp_path):
 
 
 def test_features_that_change_get_a_new_version():
-    """A change of the atom or bond features needs a new FEATURISER and an update of this pair."""
+    """If the atom or bond features change, FEATURISER and the pair of values in this test must be
+    updated.
+    """
     digest = hashlib.sha256()
     for text in ("C[C@H](N)C(=O)[O-]", "F/C=C/F", "c1cc[nH]c1", "C#N", "[Na+].[Cl-]"):
         graph = smiles_to_data(text)

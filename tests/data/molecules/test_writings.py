@@ -32,7 +32,9 @@ MOLECULES = [
     "C[N+](C)(C)CC(=O)[O-]",
     "N->[Cu]",
 ]
-"""Centres, double bonds, rings, cages, salts, isotopes, written hydrogens, maps, shared charges."""
+"""SMILES with stereo centres, double bonds, rings, cages, salts, isotopes, explicit hydrogens, atom
+map numbers and delocalised charges.
+"""
 
 
 def _differences(molecules, count):

@@ -36,7 +36,7 @@ def test_lists_without_hydrogens_are_in_the_order_of_the_smiles(smiles):
 )
 @pytest.mark.parametrize("add_h", [False, True])
 def test_written_hydrogens_have_an_entry(smiles, add_h):
-    """An entry of the graph is an atom of the same element, with the same neighbours."""
+    """The node of each list entry is an atom of the same element with the same neighbours."""
     molecule = rdkit_molecule(smiles)
     order, arrays = entries(smiles, add_h=add_h)
     elements = [atom.GetAtomicNum() for atom in molecule.GetAtoms()]

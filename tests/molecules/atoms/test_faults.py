@@ -37,6 +37,14 @@ def test_classes_have_no_faults():
     assert coding_of(cells).classes == ((0, 1),)
 
 
+def test_bad_rows_say_whether_their_labels_are_the_reason():
+    lists = ["[1, 2]", "[1]", "[3, 4]", "[1, 2]", "['x', 2]", "[1,", "[2, 3]"]
+    smiles = ["[CH3:1][OH:2]"] * 2 + ["CO", "("] + ["[CH3:1][OH:2]"] * 3
+    model = AtomRegressor(reorder_atoms=True, on_error="skip")
+    bad = model.read(smiles, read_cells({"atom": {"a": lists}})).bad
+    assert {row.row: row.in_labels for row in bad} == {1: True, 2: True, 3: False, 4: True, 5: True}
+
+
 def test_estimator_names_the_row_or_leaves_it_out():
     smiles = ["C" * n + "O" for n in range(1, 25)]
     charges = [[0.1] * n + [-0.4] for n in range(1, 25)]

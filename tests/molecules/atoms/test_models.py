@@ -122,7 +122,9 @@ def test_means_are_drawn_to_those_of_smaller_environments():
 
 
 def test_intervals_hold_for_dependent_atoms_of_new_molecules():
-    """The errors of a molecule have a common size, and the molecules have 1 to 40 atoms."""
+    """In this simulation, the errors within a molecule have a common size, and the molecules have 1
+    to 40 atoms.
+    """
     generator = torch.Generator().manual_seed(0)
     hits = []
     for _ in range(300):
@@ -179,7 +181,9 @@ def test_missing_labels_wrong_lengths_and_bad_smiles(model):
 
 
 def test_missing_labels_do_not_change_the_other_atoms():
-    """A molecule whose labels are all missing is left out, and NaN gets no loss."""
+    """A molecule whose labels are all missing is left out, and a missing label (NaN) does not
+    contribute to the loss.
+    """
     values = atom_values()
     holes = [[v if i % 2 else None for i, v in enumerate(row)] for row in values]
     fitted = AtomRegressor(**SMALL).fit([*SMILES, "CCCC"], atoms={"mass": [*holes, None]})

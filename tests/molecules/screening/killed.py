@@ -85,7 +85,8 @@ def main(run, inputs, folder):
         assert ended(in_child(run, inputs, out)) == 0
         assert files(out) == whole, f"kill {number}"
     out, flush = folder / "flushes", 0
-    # Each process gets one flush further than the one before, so that each step of a write is hit.
+    # Each process is killed one flush later than the previous one, so that every step of a write is
+    # interrupted.
     while ended(in_child(run, inputs, out, killed_at_flush(flush))) == -signal.SIGKILL:
         flush += 1
     assert files(out) == whole

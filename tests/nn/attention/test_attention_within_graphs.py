@@ -46,7 +46,9 @@ def test_sets_of_one_size(beside_pyg, pair):
 
 
 def test_each_graph_alone(beside_pyg, pair):
-    """A batch in any order gives each graph what PyG gives it alone, and PyG's gradients."""
+    """For a batch in any order, the output and the gradients of each graph equal those of PyG for
+    the graph alone.
+    """
     theirs, ours = pair
     index = _index()[torch.randperm(8, generator=torch.Generator().manual_seed(0))]
     x = beside_pyg.draw(8, 6).requires_grad_()

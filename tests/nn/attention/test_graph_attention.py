@@ -87,7 +87,9 @@ def test_a_callable_is_any_score():
 
 
 def test_a_callable_takes_edges_in_any_order(shuffled):
-    """Scores are sorted by destination; features, bias and weights have the caller's order."""
+    """The scores are computed in the order of destinations, whereas features, biases and weights
+    are in the caller's order of edges.
+    """
     graph, distance, bias = shuffled
 
     def scaled_dot(query, key, edge_attr):

@@ -52,7 +52,7 @@ def _entries(adj_t):
 @pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
 def test_weights_come_in_the_order_of_the_entries(layer, make, loops):
-    """The adjacency may have any order and duplicates."""
+    """The entries of the adjacency matrix may have any order and may be repeated."""
     torch.manual_seed(0)
     conv, x, adj_t = layer(4, 2, 2, add_self_loops=loops), torch.randn(3, 4), make()
     _, (adjacency, alpha) = conv(x, adj_t, return_attention_weights=True)
@@ -114,7 +114,7 @@ def test_edges_for_other_nodes(call, kind):
 
 @pytest.mark.parametrize("layer", [FAConv, TransformerConv])
 def test_the_callers_matrix_stays_as_it_was(layer):
-    """Duplicates are summed in a copy; the input remains uncoalesced."""
+    """Repeated entries are summed in a copy, and the matrix of the caller remains uncoalesced."""
     x, adj_t = torch.randn(3, 4), _coo()
     conv = layer(4) if layer is FAConv else layer(4, 2, 2)
     args = (x, x, adj_t) if layer is FAConv else (x, adj_t)
@@ -126,7 +126,9 @@ def test_the_callers_matrix_stays_as_it_was(layer):
 
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
 def test_features_of_networkx_and_scipy_edges(layer):
-    """One row of features for each of edges(); an undirected edge has one row per direction."""
+    """The caller passes one row of features for each of ``edges()``; in the graph, an undirected
+    edge has one row for each direction.
+    """
     conv, x = layer(4, 2, edge_dim=3), torch.randn(3, 4)
     stored, attr = networkx.Graph([(0, 1), (1, 2), (2, 2)]), torch.randn(3, 3)
     graph, both = Graph(stored), attr[[0, 0, 1, 1, 2]]

@@ -242,7 +242,7 @@ def test_they_follow_the_edges_of_every_kind(beside_pyg):
     for kind, make in beside_pyg.kinds.items():
         got = layer(x, make(pairs, (5, 5)), edge_weight=weight, attn_bias=bias)
         torch.testing.assert_close(got, expected, msg=lambda m, kind=kind: f"{kind}: {m}")
-    # Three undirected edges, which become six directed edges.
+    # The graph has three undirected edges, which become six directed edges.
     network = networkx.Graph([(0, 1), (1, 2), (3, 4)])
     one, other = torch.tensor([[0, 1, 3], [1, 2, 4]]), _draw(3)
     both = torch.cat([one, one.flip(0)], dim=1)

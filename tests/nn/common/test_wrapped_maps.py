@@ -248,7 +248,7 @@ def test_the_edges_map_of_graph_attention_is_called(how, score, batch):
 def test_the_attention_of_gps_is_called(how, shuffled):
     theirs, mine = (nn.GPSConv(8, None, heads=2, norm=None) for nn in (pyg, ours))
     mine.load_state_dict(theirs.state_dict())
-    x, batch = torch.randn(6, 8), torch.tensor([0, 0, 0, 2, 2, 3])  # graph 1 has no nodes
+    x, batch = torch.randn(6, 8), torch.tensor([0, 0, 0, 2, 2, 3])  # Graph 1 has no nodes.
     order = torch.randperm(6) if shuffled else torch.arange(6)
     plain = mine(x, EDGES, batch)
     for conv in (theirs, mine):
@@ -272,16 +272,16 @@ NOT_CALLED = {
     "GPSConv": ("attn.out_proj",),
     "GPSConv, layer norm": ("attn.out_proj",),
 }
-"""Linear maps that torch's own module reads and does not call."""
+"""Linear maps whose weights are read by a module of torch, which does not call them."""
 NOT_READ = {("Polynormer", "lin_in"), ("Polynormer", "pred_local")}
 """Linear maps that a forward pass does not use: the first is unused in PyG, the second is of
 another stage.
 """
 CALLS = {
-    ("HypergraphConv", "lin"): 2,  # maps the nodes and the hyperedges
+    ("HypergraphConv", "lin"): 2,  # The module maps the nodes and the hyperedges.
     # GeneralConv maps the edge features for each direction of a message.
     ("GeneralConv, edges", "lin_edge"): 2,
-    ("HANConv, two types", "k_lin"): 2,  # maps each of two node types
+    ("HANConv, two types", "k_lin"): 2,  # The module is called for each of two node types.
     # AttentiveFP maps the atoms and the molecules, in each of two timesteps.
     ("AttentiveFP", "mol_conv.lin"): 4,
 }

@@ -67,7 +67,9 @@ def compare(actual, expected, inputs):
 @pytest.mark.parametrize("use_bias", [False, True])
 @pytest.mark.parametrize("chunk", [1, 8192])
 def test_exphormer_is_the_equation(chunk, use_bias, features, monkeypatch):
-    """Chunks are compiled without generating C++ code, which tests/ops/custom_score checks."""
+    """The chunks are compiled without C++ code; the tests in tests/ops/custom_score generate this
+    code.
+    """
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     monkeypatch.setattr(chunks, "CHUNK", chunk)
     x, edge_attr = features

@@ -26,7 +26,7 @@ def test_is_pyg_for_every_kind_of_edges(beside_pyg, dtype, kind, options):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     pair = beside_pyg.pair("FAConv", -1, first=_first(beside_pyg, dtype), dtype=dtype, **options)
     edges = beside_pyg.kinds[kind](pairs, (5, 5))
-    if kind in ("coo", "csr"):  # the values of a sparse adjacency matrix are edge weights
+    if kind in ("coo", "csr"):  # The values of a sparse adjacency matrix are edge weights.
         edges = edges.to(dtype) * 1.5
     x, x_0 = (beside_pyg.draw(5, 6, dtype=dtype, seed=s) for s in (0, 1))
     beside_pyg.check(*pair, x, x_0, edges, return_attention_weights=True)
@@ -60,7 +60,7 @@ def test_cached_edges_are_those_of_the_first_forward(beside_pyg):
 
 
 def test_a_hub_in_fp16():
-    """A degree of 70000 is beyond fp16."""
+    """The hub has a degree of 70,000, which exceeds the range of fp16."""
     pairs = torch.stack([torch.arange(70000) % 8, torch.zeros(70000, dtype=torch.int64)])
     layer, x = FAConv(6, eps=0.0), torch.randn(8, 6)
     expected = layer(x, x, pairs)

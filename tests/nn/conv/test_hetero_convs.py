@@ -87,7 +87,9 @@ def test_the_joined_graph_is_laid_out_once(beside_pyg, monkeypatch):
 
 
 def test_joined_graphs_do_not_keep_themselves():
-    """Either may come first, and one may come twice: none is left to the collector of cycles."""
+    """The graphs may be joined in any order and repeatedly. All of them are freed without the
+    garbage collector.
+    """
     one, other = (Graph(torch.tensor([[0], [1]]), 2) for _ in range(2))
     like = torch.empty(0)
     for graphs in ([one, other], [other, one], [one, one]):

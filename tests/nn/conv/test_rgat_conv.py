@@ -66,7 +66,7 @@ def test_typed_edges_are_laid_out_once_for_the_same_types(monkeypatch):
     for _ in range(3):
         first = layer(x, edge_index, kinds)
     assert len(built) == 2
-    kinds[0] = 1  # an in-place change of the edge types must not use the cached layout
+    kinds[0] = 1  # After an in-place change of the edge types, the cached layout must not be used.
     assert not torch.equal(layer(x, edge_index, kinds), first)
     assert len(built) == 4
     layer(x, edge_index, kinds.clone())

@@ -20,7 +20,7 @@ def test_there_and_back(shape, channels_first):
 
 
 def test_rows_are_numbered_as_the_grid_numbers_cells():
-    """Averaging over the grid's neighbourhood is a convolution's average pooling."""
+    """A mean over the neighbourhoods of the grid equals the average pooling of torch."""
     x = torch.randn(2, 5, 4, 3, dtype=torch.float64)
     graph, rows = graphs.grid((5, 4), 1, batch=2), grid_to_nodes(x).unsqueeze(1)
     mean = dot_product_attention(torch.zeros_like(rows), rows, rows, graph).squeeze(1)

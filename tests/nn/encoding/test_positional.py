@@ -25,7 +25,9 @@ def test_sinusoidal_is_its_equation():
 
 
 def test_sinusoidal_tells_positions_apart_like_pygs():
-    """PyG lays sines before cosines and spaces the periods by one less."""
+    """In PyG's encoding, all sines precede all cosines, and the exponents of the periods are
+    divided by the number of periods minus one.
+    """
     position = torch.arange(50)
     ours = SinusoidalEncoding(16)(position)
     theirs = PositionalEncoding(16)(position)

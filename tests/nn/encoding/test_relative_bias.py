@@ -27,7 +27,7 @@ def test_it_looks_up():
 
 
 def test_relative_positions_of_a_sequence():
-    """The scores of token attention with a bias per offset, written out densely."""
+    """The attention with a bias for each offset equals attention with a dense matrix of scores."""
     graph, bias = graphs.causal([5]), _bias(7)
     q, k, v = torch.randn(3, 5, 2, 4)
     out = dot_product_attention(q, k, v, graph, attn_bias=bias(token_offsets(graph, 3)))

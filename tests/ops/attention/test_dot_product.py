@@ -44,7 +44,7 @@ def test_one_tensor_for_query_key_and_value(random_graph):
 
 @pytest.mark.parametrize("dtype_", [torch.bfloat16, torch.float32, torch.float64])
 def test_autocast_leaves_the_dtype_of_the_inputs(dtype_, operators, random_graph):
-    """The projections around the kernel must not change the dtype."""
+    """The projections before and after the kernel must not change the dtype of the inputs."""
     operator = operators["dot_product, edges"]
     inputs = operator.inputs(random_graph, 2, 8, dtype=dtype_)
     expected = operator(inputs, random_graph)

@@ -16,8 +16,9 @@ def test_no_family_is_left_out():
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_it_is_its_formula_at_settings_that_all_differ(attention, backend, random_graph):
-    """A setting that took another's place would be seen here: nothing that gattn computes is
-    compared with itself."""
+    """The result is compared with the formula for distinct values of all settings, so that
+    exchanged settings cause an error.
+    """
     graph, heads, dropout = random_graph, 3, 0.4
     inputs = attention.inputs(graph, heads, 4, grad=False, u=1, b=1)
     source, destination = graph.edge_index

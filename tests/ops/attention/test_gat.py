@@ -47,7 +47,9 @@ def rows_of(*degrees):
 def test_rows_of_few_and_of_many_edges(
     names, heads, channels, frozen, precision, operators, compare
 ):
-    """Backward reads the values again for rows with few edges, and saved sums for long rows."""
+    """The backward pass reads the values again for short rows, and uses saved sums for long
+    rows.
+    """
     operator = operators["gat, edges"]
     shapes = {n: s for n, s in operator.shapes.items() if n not in ("attn_bias", "edge_weight")}
     shapes = {n: s for n, s in shapes.items() if n != "edge_score" or n in names}
@@ -82,7 +84,9 @@ def test_query_and_key_score_may_be_one_tensor(operators, random_graph):
 
 @pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
 def test_backward_sees_the_scores_of_forward(size, operators, random_graph):
-    """Scores of several terms far beyond 1 / eps: the softmax is one-hot in backward, too."""
+    """The terms of the scores are much larger than 1 / eps, so that the softmax is one-hot, also in
+    the backward pass.
+    """
     inputs = operators["gat, edges"].inputs(random_graph, 8, 4, dtype=torch.float32)
     big = {
         name: (t.detach() * (1 if name in ("value", "edge_weight") else size)).requires_grad_()
@@ -97,7 +101,9 @@ def test_backward_sees_the_scores_of_forward(size, operators, random_graph):
 
 @pytest.mark.parametrize("sorts", [False, True])
 def test_any_score_is_an_additive_one_to_which_nodes_add_nothing(sorts, hub_graph):
-    """Edges with score -inf are dropped; a row of them has zero output and zero gradients."""
+    """Edges with the score -inf are dropped. A row that contains only such edges has zero output
+    and zero gradients.
+    """
     graph = hub_graph.by_destination() if sorts else hub_graph
     generator = torch.Generator().manual_seed(0)
     score = torch.randn(graph.num_edges, 4, generator=generator, dtype=torch.float64)

@@ -37,7 +37,9 @@ def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
 
 
 def test_value_that_is_key_and_value_that_equals_it(operators, random_graph):
-    """The same output bits; the gradient of the shared tensor is the sum of the two."""
+    """If one tensor is both key and value, the output has the same bits as for two equal tensors,
+    and the gradient of the tensor is the sum of the two gradients.
+    """
     inputs = operators["gatv2, wide"].inputs(random_graph, 2, 4)
     inputs["value"] = inputs["key"].detach().clone().requires_grad_()
     apart = operators["gatv2, wide"].gradients(inputs, random_graph)
@@ -64,7 +66,9 @@ def test_one_tensor_for_query_key_and_value(random_graph):
 @pytest.mark.parametrize("size", [1.0, 1e-2, 1e-4, 1e-12])
 @pytest.mark.parametrize("dtype_", [torch.float32, torch.float64])
 def test_tanh_keeps_its_digits_near_zero(size, dtype_, operators, random_graph):
-    """dw = sum ds tanh(z) is as small as z: its relative error must be that of the dtype."""
+    """The gradient dw = sum ds tanh(z) is as small as z. Its relative error must not exceed the
+    rounding error of the dtype.
+    """
     inputs = operators["gatv2, wide"].inputs(random_graph, 2, 8, dtype=dtype_)
     scaled = {
         name: (t.detach() * (size if name in ("query", "key") else 1)).requires_grad_()

@@ -57,7 +57,7 @@ def test_cross_attention():
     segments = graphs.pooling_graph(INDEX, 1, 5)
     queries = graphs.pooling_graph(torch.tensor([2, 1, 0]), 1, 5)
     out = linear_attention(query, key, value, segments, query_segments=queries)
-    assert out[1].eq(0).all()  # the graph of query 1 has no keys
+    assert out[1].eq(0).all()  # The graph of query 1 has no keys.
     rows = INDEX == 2
     phi = [torch.nn.functional.elu(x) + 1 for x in (query[0], key[rows])]
     score = torch.einsum("hc,jhc->jh", *phi)
@@ -104,7 +104,7 @@ def test_sums_are_taken_in_fp32(dtype):
 
 
 def test_memory_is_linear():
-    """Nothing of size n h c c_v is saved for backward."""
+    """No tensor of size n h c c_v is saved for the backward pass."""
     saved = 0
 
     def pack(tensor):

@@ -25,7 +25,7 @@ EVERY = pytest.mark.parametrize("name", BLOCKS)
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The shapes with which torch's attention is called."""
+    """List of the shapes with which torch's attention is called."""
     seen = []
     attention = sdpa._call
 
@@ -240,7 +240,9 @@ def test_what_is_saved_goes_through_the_hooks_of_saved_tensors(calls):
 
 @pytest.mark.parametrize("backend", [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], ids=str)
 def test_checkpointing_keeps_no_activation_of_dense_attention(backend, calls):
-    """After forward only the input of each step is alive, and after backward nothing."""
+    """After the forward pass, only the input of each step is in memory, and after the backward pass
+    no saved tensor is.
+    """
     graph = graphs.causal([80, 80])
     query, key, value = inputs(graph)
     alive = weakref.WeakSet()

@@ -58,7 +58,9 @@ def test_they_keep_the_callers_order(attention, split, random_graph):
 
 
 def test_dtypes(attention, precision, split, random_graph):
-    """In 16 bits the scores are rounded before the softmax: the weights are off by eps |score|."""
+    """With 16-bit inputs, scores are rounded before the softmax, so that the relative error of the
+    weights is about eps |score|.
+    """
     inputs = attention.inputs(random_graph, 2, 4, dtype=precision, grad=False)
     inputs = {name: t / 2 for name, t in inputs.items()}
     twin, rest, _ = split(attention, inputs)

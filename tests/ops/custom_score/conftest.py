@@ -25,7 +25,7 @@ def compiler(request, monkeypatch):
 
 @pytest.fixture
 def hub() -> gattn.Graph:
-    """A graph with a hub, a node without edges, and repeated edges."""
+    """Graph with a hub, a node without edges, and repeated edges."""
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(0, NODES - 1, (2, 40), generator=generator)
     edges[1, :20] = 3

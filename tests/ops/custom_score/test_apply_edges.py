@@ -131,7 +131,9 @@ def test_chunks_of_wide_rows_have_fewer_edges_where_gradients_are_added(channels
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_16_bit_gradients_of_few_edges_are_summed_in_fp32(dtype):
-    """Sum the gradients of 3,000 edges: in 16 bits the sum would stop at 256 or 2,048."""
+    """The gradients of 3,000 edges are summed. In 16 bits, the sum would not grow above 256 or
+    2,048.
+    """
     count = 3000
     edges = torch.stack([torch.zeros(count, dtype=torch.long), torch.arange(count)])
     query = torch.ones(count, 1, 1, dtype=dtype)
@@ -143,7 +145,9 @@ def test_16_bit_gradients_of_few_edges_are_summed_in_fp32(dtype):
 
 
 def test_in_place_function_applies_once_to_each_row():
-    """If another thread draws random numbers, the function runs again on a copy of the rows."""
+    """A function that modifies its argument must modify each row once. If another thread draws
+    random numbers, the function is called again, on a copy of the rows.
+    """
     graph, x = gattn.graphs.complete([3]), torch.ones(3, 1)
 
     def tripled(query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:

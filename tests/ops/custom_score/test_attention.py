@@ -280,7 +280,7 @@ def test_normalize_by_a_sum_of_zero():
 
 
 def test_score_that_squeezes_its_result(hub, tensors, monkeypatch) -> None:
-    monkeypatch.setattr(chunks, "CHUNK", 10)  # with chunks of 10 edges, no chunk has only one edge
+    monkeypatch.setattr(chunks, "CHUNK", 10)  # With chunks of 10 edges, no chunk has only one edge.
     ends = [tensors[name] for name in ("query", "key", "value")]
 
     def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
@@ -294,7 +294,9 @@ def test_score_that_squeezes_its_result(hub, tensors, monkeypatch) -> None:
 
 @pytest.mark.skipif(bool(cpu.unavailable_reason()), reason="the C++ kernels are not built")
 def test_gradients_in_smaller_chunks_than_forward_and_at_hubs(monkeypatch):
-    """Chunks have 16 edges in forward and 8 in backward; sources and destinations have hubs."""
+    """Chunks have 16 edges in the forward pass and 8 in the backward pass, and the graph has
+    sources and destinations of high degree.
+    """
     monkeypatch.setattr(chunks, "CHUNK", 16)
     monkeypatch.setattr(chunks, "MIN_CHUNK", 4)
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 8 * 64)

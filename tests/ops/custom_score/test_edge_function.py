@@ -17,7 +17,9 @@ from tests.ops.custom_score.scores import HEADS, NODES, WIDTH, Perceptron, check
 
 
 def test_score_that_is_a_view_is_read_before_a_later_write() -> None:
-    """With few edges the score is not copied, and it may be a view of a captured tensor."""
+    """For few edges, the score is not copied, so it may be a view of a captured tensor that is
+    modified later.
+    """
     graph, x = gattn.graphs.complete([4]), torch.randn(4, HEADS, WIDTH, requires_grad=True)
     captured = torch.randn(1, HEADS)
     before = captured.clone()
@@ -106,7 +108,7 @@ def test_recorded_tensors_are_freed_by_backward(hub, tensors) -> None:
     def score(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
         product = query * key
         products.append(weakref.ref(product))
-        return product.square().sum(-1)  # autograd saves the product for backward
+        return product.square().sum(-1)  # Autograd saves the product for the backward pass.
 
     out = attention(score, *(tensors[name] for name in ("query", "key", "value")), hub).sum()
     out.backward(retain_graph=True)

@@ -27,7 +27,9 @@ EVERY = pytest.mark.parametrize("operator", OPERATORS.values(), ids=lambda o: o.
 
 
 def test_functional_declares_every_operator():
-    """A program with an operator can be loaded when this module has been imported."""
+    """After this module was imported, an exported program with an operator of gattn can be
+    loaded.
+    """
     declared = re.findall(r"Operator\(\s*\"(\w+)\"|Family\(\s*\"(\w+)\"", SOURCES)
     names = {plain for plain, _ in declared if plain}
     names |= {f"{family}_{part}" for _, family in declared if family for part in PARTS}
@@ -75,7 +77,9 @@ def test_a_value_without_a_field_is_refused():
 
 @built
 def test_a_field_that_no_declaration_gives_a_value_is_refused(monkeypatch):
-    """All operators of a C++ file must have the same settings."""
+    """All operators of a C++ file must declare the same settings, because their kernels share one
+    argument struct.
+    """
     number, fields = cpu._KERNELS["edge_softmax"]
     for name in ("edge_softmax", "edge_softmax_backward"):
         changed = number, [*fields, ("temperature", "float")]
@@ -121,7 +125,9 @@ def test_the_schema_of_a_family():
 @pytest.mark.parametrize("edges", [False, True])
 @pytest.mark.parametrize("needs_backward", [False, True])
 def test_when_the_sum_is_kept(dtype, edges, needs_backward, random_graph):
-    """It is saved for backward if the output is rounded or contains a term of the edges."""
+    """The weighted sum is saved for the backward pass if the output is rounded or contains a term
+    of the edges.
+    """
     n, e = random_graph.num_dst, random_graph.num_edges
     x = torch.randn(n, 2, 4, dtype=dtype)
     extra = (torch.randn(e, 3, dtype=dtype), torch.randn(2, 4, 3, dtype=dtype))
@@ -148,7 +154,9 @@ def test_when_the_sum_is_kept(dtype, edges, needs_backward, random_graph):
 
 
 def test_a_length_that_no_input_has_is_the_layouts(random_graph):
-    """Sums over the transposed edges have a row for each source."""
+    """If no input has a length, it is read from the layout: sums over the transposed edges have a
+    row for each source.
+    """
     operator = OPERATORS["aggregate"]
     args = torch.ones(1, 2), torch.ones(9, 2, 3), list(random_graph.transpose().layout)
     for transposed, rows in ((False, random_graph.num_src), (True, random_graph.num_dst)):
@@ -197,7 +205,9 @@ def test_node_scores_are_the_references(dtype):
 @built
 @pytest.mark.parametrize("channels", [4, 16, 32, 128])
 def test_a_score_has_the_same_bits_beside_any_heads(channels):
-    """Eight heads are summed at once, the remaining heads one by one."""
+    """The kernel sums eight heads at once and the remaining heads one by one. A score must have the
+    same bits in both cases.
+    """
     generator = torch.Generator().manual_seed(0)
     value = torch.randn(33, 9, channels, generator=generator)
     vectors = torch.randn(2, 9, channels, generator=generator)

@@ -21,7 +21,7 @@ def test_every_wrong_shape_names_the_argument(operator, random_graph):
             )
             if axis and letters[axis] in "uw" and operator.function is not F.edge_dot:
                 if letters[axis] == "w":
-                    continue  # edge features may have any width
+                    continue  # Edge features may have any width.
                 with pytest.raises(ValueError, match=rf"{name} must have a number of heads that"):
                     operator(inputs, random_graph)
                 continue
@@ -43,7 +43,7 @@ def test_every_wrong_rank(operator, random_graph):
             inputs = operator.inputs(random_graph, 2, 4, grad=False)
             inputs[name] = change(inputs[name])
             if inputs[name].shape == operator.inputs(random_graph, 2, 4)[name].shape:
-                continue  # flattening a vector does not change its shape
+                continue  # Flattening a vector does not change its shape.
             with pytest.raises(ValueError, match=r"must have shape \(.*\); got \("):
                 operator(inputs, random_graph)
 
@@ -112,7 +112,7 @@ def test_a_dropout_out_of_range(attention, dropout, random_graph):
 
 @pytest.mark.parametrize("value", ["0.2", torch.tensor(0.2, requires_grad=True), [0.2]], ids=type)
 def test_numbers_are_numbers(attention, value, random_graph):
-    """A tensor as a setting is an error, because it would lose its gradient."""
+    """A setting must be a number: a tensor is an error, because it would get no gradient."""
     inputs = attention.inputs(random_graph)
     for name in numbers(attention.family):
         with pytest.raises(

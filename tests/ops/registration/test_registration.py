@@ -50,7 +50,7 @@ def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
     x = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     (node_scores(x, x[:1].detach()).sum() + drop_numbers(x, 0.5).sum()).backward()
     assert calls.keys() == OPERATORS.keys()
-    # Copied, because opcheck adds calls to this dictionary.
+    # The dictionary is copied, because opcheck adds calls to it.
     latest = {name: every[-2:] for name, every in calls.items()}
     for name, every in latest.items():
         if dropout and "seed" not in OPERATORS[name].parameters:
@@ -163,7 +163,7 @@ def test_forward_mode_is_refused_and_the_reference_has_it(operator, tiny):
 
 
 def test_forward_mode_of_a_constant_is_none(operator, tiny):
-    """Only arguments with a tangent are errors."""
+    """Forward-mode differentiation raises an error only if an argument has a tangent."""
     inputs = operator.inputs(tiny, 2, 2, grad=False)
     with torch.autograd.forward_ad.dual_level():
         assert torch.equal(operator(inputs, tiny), operator(inputs, tiny))

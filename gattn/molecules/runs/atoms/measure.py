@@ -63,9 +63,10 @@ def measure_coverage(
     """Measure how often the prediction intervals contain the value of an atom.
 
     Returns:
-        ``coverage``, the requested coverage; ``held``, the share of the atoms of a molecule, as a
-        mean over molecules and then over targets; ``mean_width``; and ``calibration``, for each
-        target the number of validation molecules with a label.
+        ``coverage``, the requested coverage; ``held``, the fraction of the atoms of a molecule
+        whose value is inside the interval, as a mean over molecules and then over targets;
+        ``mean_width``; and ``calibration``, for each target the number of validation molecules with
+        a label.
     """
     lower, upper = model.predictor_.interval(predicted, coverage)
     shares, widths = [], []
@@ -101,7 +102,8 @@ def baseline_means(
     Returns:
         ``mean``, the mean of all labels; ``features``, ridge regression on the features of the
         atom, or of the bond and the sums of those of its atoms, without attention; and
-        ``environments``, the means of environments. For molecules all are the mean.
+        ``environments``, the means of environments. For targets of molecules, all three baselines
+        are the mean of all labels.
     """
     width = model.predictor_.width
     means: dict[str, dict[str, Tensor]] = {"mean": {}, "features": {}, "environments": {}}

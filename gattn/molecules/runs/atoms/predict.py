@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -154,9 +155,8 @@ def evaluate_lists(
     source = read_source(str(path), column, (), "regression", encoding=encoding, skip_bad=skip_bad)
     cells = read_list_cells([str(path)], columns, encoding)
     check_values(source, cells, model.coding_, skip_bad=skip_bad)
-    labelled = model.labelled(
-        source.smiles, type(cells)(model.targets_, _renamed(cells.values, model), cells.problems)
-    )
+    renamed = replace(cells, targets=model.targets_, values=_renamed(cells.values, model))
+    labelled = model.labelled(source.smiles, renamed)
     new = ~torch.isin(smiles_hashes(labelled.canonical), model.seen_)
     log(
         f"{path}: {plural(len(labelled), 'labelled molecule')}, {int((~new).sum()):,} of them "

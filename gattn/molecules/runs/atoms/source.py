@@ -73,7 +73,7 @@ def check_values(source: Source, cells: AtomCells, coding: Coding, *, skip_bad: 
     """Raise an error if a list of numbers has an infinite value or a limit.
 
     Leaving out such lists would select labels by their value. Lists with texts are left out later,
-    up to the share of :func:`check_share`.
+    up to the fraction of rows that :func:`check_share` allows.
 
     Args:
         source: the table.
@@ -82,7 +82,7 @@ def check_values(source: Source, cells: AtomCells, coding: Coding, *, skip_bad: 
         skip_bad: whether to leave out all such lists.
 
     Raises:
-        ValueError: there is such a value; the message has its line and its column.
+        ValueError: there is such a value; the message contains its line and its column.
     """
     if coding.task != "regression" or skip_bad:
         return

@@ -112,9 +112,7 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
             ),
         )  # fmt: skip
         bad = {row.row: replace(row, line=source.lines[row.row]) for row in labelled.bad}
-        lists = [
-            row for row in bad.values() if source.smiles[row.row] and _is_list(row.reason, names)
-        ]
+        lists = [row for row in bad.values() if source.smiles[row.row] and row.in_labels]
         check_share(
             source, len(lists), str(lists[0]) if lists else "",
             skip_bad=settings.skip_bad_labels,
@@ -227,13 +225,6 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
 
 def _cell(values: Sequence[Any], kind: str, write: Any) -> str:
     return str(values[0]) if kind == "molecule" else write(values)
-
-
-def _is_list(reason: str, names: Sequence[str]) -> bool:
-    """Return True if a reason refers to a list of labels, with whose name it begins, or to the
-    order of its values.
-    """
-    return any(reason.startswith(f"{name}: ") for name in (*names, "atom map numbers"))
 
 
 def _left_out(data: AtomData) -> Iterator[Sequence[object]]:

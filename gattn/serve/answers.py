@@ -1,0 +1,142 @@
+"""Answers of the API that describe a run or explain a prediction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gattn.molecules.network import MoleculeNetwork
+from gattn.molecules.runs.columns import SIMILARITY
+from gattn.molecules.runs.predict import OUTSIDE
+from gattn.serve.links import ServedLinks
+from gattn.serve.molecules import (
+    METHODS,
+    ExplainedMolecule,
+    ServedMolecules,
+    as_values,
+    similarity_of,
+)
+from gattn.serve.nodes import ServedNodes
+from gattn.serve.schemas import (
+    Atom,
+    Domain,
+    ExplainAnswer,
+    Faithfulness,
+    ModelDescription,
+    Neighbour,
+    Pictures,
+)
+from gattn.serve.values import json_value
+from gattn.training.model_io import read_json
+
+__all__ = ["FILES", "AnyRun", "describe_run", "explain_answer", "files_of", "visible"]
+
+AnyRun = ServedMolecules | ServedNodes | ServedLinks
+FILES = {
+    "report": ("report.html", "text/html; charset=utf-8"),
+    "card": ("model.json", "application/json"),
+    "network": ("plots/network.png", "image/png"),
+}
+"""Files of a run that the server sends, with their name in the URL, their path in the folder,
+and their media type.
+"""
+
+
+def visible(cell: str) -> str:
+    """Replace bytes that are invalid in the file's encoding, because JSON cannot contain them."""
+    return cell.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def files_of(run: AnyRun) -> list[str]:
+    """Return the names of those :data:`FILES` that exist in the folder of a run."""
+    return [name for name, (path, _) in FILES.items() if (run.folder / path).is_file()]
+
+
+def describe_run(run: AnyRun) -> ModelDescription:
+    """Return the entry for a run in the answer to GET /models."""
+    metrics: dict[str, Any] = {}
+    if (run.folder / "metrics.json").is_file():
+        metrics = read_json(run.folder / "metrics.json", remedy="train the model again")["test"]
+    common = {
+        "name": run.name, "files": files_of(run), "columns": list(run.columns),
+        "notes": list(run.notes),
+        "test": {name: json_value(value) for name, value in metrics.items()},
+    }  # fmt: skip
+    if isinstance(run, ServedNodes):
+        label = str(run.estimator.label or "label")
+        return ModelDescription(
+            kind="nodes", task=run.estimator.task, targets=[label], units=[""],
+            smiles_columns=[], reaction=False, descriptors=[], methods=[], size=len(run.graph),
+            domain_threshold=None, **common,
+        )  # fmt: skip
+    if isinstance(run, ServedLinks):
+        return ModelDescription(
+            kind="links", task="classification", targets=["link"], units=[""], smiles_columns=[],
+            reaction=False, descriptors=[], methods=[], size=len(run.links), domain_threshold=None,
+            **common,
+        )  # fmt: skip
+    networks = run.model.predictor_.networks
+    attends = any(isinstance(network, MoleculeNetwork) for network in networks)
+    units = run.card.get("units", {})
+    return ModelDescription(
+        kind="molecules", task=run.model.task, targets=run.model.targets_,
+        units=[str(units.get(target, "")) for target in run.model.targets_],
+        smiles_columns=list(run.smiles_columns), reaction=run.model.reaction,
+        descriptors=run.model.descriptors_columns_,
+        methods=[] if run.model.reaction else [
+            method for method in METHODS if attends or method != "attention"
+        ],
+        size=len(run.training.smiles) if run.training else 0,
+        domain_threshold=run.applicability.threshold if run.applicability else None, **common,
+    )  # fmt: skip
+
+
+def explain_answer(
+    run: ServedMolecules, text: str, explained: ExplainedMolecule, target: int
+) -> ExplainAnswer:
+    """Return the answer of the API to a request for an explanation.
+
+    Args:
+        run: the run that predicted the row.
+        text: the SMILES of the row.
+        explained: the prediction and the weights of the atoms.
+        target: index of the explained target.
+    """
+    explanation, answer = explained.explanation, as_values(run.model, explained.cells)
+    values = list(answer.values())
+    by_name = {name: values[i] for name, i in run.target_columns(target).items()}
+    if run.model.descriptors_columns_:
+        by_name[OUTSIDE] = answer[OUTSIDE]
+    similarity = similarity_of(run.model, explained.cells)
+    domain = percentile = None
+    if run.applicability is not None:
+        domain = Domain(
+            similarity=similarity, threshold=run.applicability.threshold,
+            inside=run.applicability.is_inside(similarity),
+        )  # fmt: skip
+    predicted = by_name["prediction"]
+    if run.training is not None and isinstance(predicted, float):
+        percentile = run.training.percentile(target, predicted)
+    name = run.model.targets_[target]
+    atoms: list[Atom] = []
+    faithfulness, contributions = None, {}
+    if explanation is not None:
+        rows = zip(
+            explanation.molecules or (0,) * len(explanation.atoms), explanation.atoms,
+            explanation.symbols, explanation.weights.tolist(), explanation.spread.tolist(),
+        )  # fmt: skip
+        atoms = [
+            Atom(molecule=m, atom=a, symbol=s, weight=w, spread=json_value(d))
+            for m, a, s, w, d in rows
+        ]
+        drops = explanation.faithfulness
+        faithfulness = Faithfulness(top=drops.top, random=drops.random, random_std=drops.random_std)
+        names = run.model.descriptors_columns_
+        contributions = dict(zip(names, explanation.descriptors.tolist()))
+    return ExplainAnswer(
+        model=run.name, target=name, unit=str(run.card.get("units", {}).get(name, "")),
+        smiles=text, method="" if explanation is None else explanation.method,
+        values={**by_name, SIMILARITY: similarity}, percentile=percentile, domain=domain,
+        nearest=[Neighbour(**each) for each in run.neighbours(explained.nearest, target)],
+        atoms=atoms, contributions=contributions, faithfulness=faithfulness,
+        pictures=Pictures(light=explained.light, dark=explained.dark) if explained.light else None,
+    )  # fmt: skip
