@@ -243,7 +243,8 @@ class EdgeEncoder:
         source, destination = edges.pairs.numpy()
         if edges.two_way:
             source, destination = np.minimum(source, destination), np.maximum(source, destination)
-        codes = _row_codes(edges.table[list(dict.fromkeys(names))], source.dtype)
+        columns: Any = edges.table[list(dict.fromkeys(names))]
+        codes = _row_codes(columns, source.dtype)
         is_first = _first_of_equal(source, destination, codes)
         rows = edges
         if not is_first.all():

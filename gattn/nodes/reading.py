@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -79,8 +79,10 @@ def read_graph(
     if isinstance(graph, HeteroData):
         return from_hetero_data(graph, **typed)
     if isinstance(graph, tuple) and len(graph) == 2 and isinstance(graph[1], Mapping):
-        edges, nodes = graph
-        tables = TypedTables(dict(nodes), _tables_by_relation(edges, nodes))
+        edges_by_relation, nodes_by_type = cast("tuple[Any, Mapping[str, pd.DataFrame]]", graph)
+        tables = TypedTables(
+            dict(nodes_by_type), _tables_by_relation(edges_by_relation, nodes_by_type)
+        )
         return typed_graph(tables, **typed)
     if label_type is not None:
         raise GraphError(
@@ -93,7 +95,7 @@ def read_graph(
     if isinstance(graph, tuple):
         if [isinstance(one, pd.DataFrame) for one in graph] != [True, True]:
             raise TypeError("tables of a graph must be a pair (edges, nodes) of data frames")
-        edges, nodes = graph
+        edges, nodes = cast("tuple[pd.DataFrame, pd.DataFrame]", graph)
         return from_tables(edges, nodes, directed=bool(directed))
     if hasattr(graph, "nodes") and hasattr(graph, "is_multigraph"):
         return from_networkx(graph, directed=directed)
@@ -241,7 +243,7 @@ def from_hetero_data(
     target = choose_target(columns_by_type, label, label_type)
     edges = {}
     for relation in by_relation({key: key for key in data.edge_types}, list(nodes)):
-        store = data[tuple(relation)]
+        store = data[relation.source, relation.name, relation.destination]
         if store.get("edge_index") is None:
             raise GraphError(f"relation {relation} must have an edge_index")
         pairs = store.edge_index.cpu().long()

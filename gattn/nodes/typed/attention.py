@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -114,14 +114,15 @@ class TypedAttentionNetwork(nn.Module):
     def embed(self, inputs: TypedFieldInput) -> Tensor:
         """Return the input of the last layer for the labelled nodes, [n, width * (layers + 1)]."""
         hidden = {}
+        norms = [cast("nn.ModuleDict", norm) for norm in self.norms]
         for kind, key in self.kinds.items():
             first = self.inputs[key](self.dropout(inputs.x[kind]), inputs.degrees[kind])
-            hidden[key] = F.gelu(self.norms[0][key](first))
+            hidden[key] = F.gelu(norms[0][key](first))
         target = next(iter(self.kinds.values()))
         levels = [hidden[target]]
         graphs = {self.keys[relation]: graph for relation, graph in inputs.graphs.items()}
         bias = self._bias(inputs)
-        for layer, norm in zip(self.layers, list(self.norms)[1:]):
+        for layer, norm in zip(self.layers, norms[1:]):
             dropped = {key: self.dropout(h) for key, h in hidden.items()}
             new = layer(dropped, graphs, attn_bias=bias or None)
             hidden = {
