@@ -92,7 +92,7 @@ def calibrate(
     left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + count)
     if components.kernel is not None:
         left_out = _leave_out(components, val, kernel_index, group, folds)
-    prior = network_prior(similarities)
+    prior = 0.0 if evidence is None else network_prior(similarities, len(evidence.y))
 
     def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
         """Fit the weights of the components and the coefficients of the error variance to

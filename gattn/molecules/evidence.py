@@ -26,7 +26,7 @@ them.
 """
 FOREST = 0.4
 """Prior weight of the forest relative to the Gaussian process."""
-SLOPE, SIMILAR, MOST = 6.0, 0.62, 0.4
+SLOPE, SIMILAR, MOST, ENOUGH = 6.0, 0.62, 0.4, 300
 """Constants of :func:`network_prior`."""
 
 
@@ -79,29 +79,34 @@ def left_out_of_kernel(
     return result, kernel.predict(val)[0]
 
 
-def network_prior(similarities: Tensor) -> float:
+def network_prior(similarities: Tensor, count: int) -> float:
     r"""Return the prior weight of the network, relative to the Gaussian process and the forest.
 
-    .. math:: w_0 = \min(0.4, \max(0, 6\, (0.62 - \bar s)))
+    .. math:: w_0 = \min(0.4, \max(0, 6\, (0.62 - \bar s))) \min(1, n / 300)
 
-    :math:`\bar s` is the mean similarity of the validation molecules to the nearest training
+    n is the number of training molecules: with few of them, a network predicts worse than the
+    other components. :math:`\bar s` is the mean similarity of the validation molecules to the nearest training
     molecule. In a set of similar molecules, the nearest molecules predict a molecule better than a
     network does. In a set of different molecules, a network describes properties that fingerprints
     do not contain.
 
     Args:
         similarities: [m] Tanimoto similarities in 0..1.
+        count: number n of training molecules.
 
     Returns:
-        The weight; half of its maximum if m is 0.
+        The weight. If m is 0, the first factor is half of its maximum.
 
     Example:
-        >>> round(network_prior(torch.tensor([0.5, 0.7])), 2), network_prior(torch.ones(3))
-        (0.12, 0.0)
+        >>> similarities = torch.tensor([0.5, 0.7])
+        >>> round(network_prior(similarities, 500), 2), round(network_prior(similarities, 30), 3)
+        (0.12, 0.012)
     """
-    if not len(similarities):
-        return MOST / 2
-    return min(MOST, max(0.0, SLOPE * (SIMILAR - float(similarities.double().mean()))))
+    different = MOST / 2
+    if len(similarities):
+        mean = float(similarities.double().mean())
+        different = min(MOST, max(0.0, SLOPE * (SIMILAR - mean)))
+    return different * min(1.0, count / ENOUGH)
 
 
 def part_weights(

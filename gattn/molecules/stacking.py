@@ -11,6 +11,8 @@ __all__ = ["combine", "fit_mixture", "fit_spread", "predicted_std", "varied"]
 
 PRIOR_ROWS = 8.0
 """Strength of the prior on the weight of a component, as a number of additional observations."""
+ALONE_ROWS = 16
+"""Minimum number of observations from which a single component is chosen instead of a mixture."""
 STEPS = 60
 
 
@@ -39,7 +41,8 @@ def fit_mixture(
     where :math:`\hat w` is the minimum without the prior, and :math:`\sigma^2` is the mean squared
     error there: a difference within one standard error of :math:`\hat w` is no evidence. If one of
     the components alone has a lower mean squared error than the mixture, by more than one standard
-    error of the difference, the result is 0 or 1.
+    error of the difference, the result is 0 or 1. This needs at least 16 observations, because the
+    standard error of fewer is too uncertain.
 
     Args:
         first: [n] errors e; NaN where one is unknown.
@@ -79,6 +82,8 @@ def fit_mixture(
     ridge = (product + float(added) * prior) / (total + float(added))
     mixed = min(max(prior + trust * (ridge - prior), 0.0), 1.0)
 
+    if len(e) < ALONE_ROWS:
+        return mixed
     alone = min((0.0, 1.0), key=lambda w: float(losses(w).sum()))
     worse = losses(mixed) - losses(alone)
     error = worse.square().mean().sqrt() / len(e) ** 0.5

@@ -56,9 +56,15 @@ def test_without_validation_labels_the_weights_are_the_prior() -> None:
 
 def test_the_prior_weight_of_the_network_falls_with_the_similarity() -> None:
     similarities = (0.0, 0.55, 0.58, 0.6, 0.62, 1.0)
-    values = [network_prior(torch.full((5,), s, dtype=torch.float64)) for s in similarities]
+    values = [network_prior(torch.full((5,), s, dtype=torch.float64), 300) for s in similarities]
     assert values == pytest.approx([0.4, 0.4, 0.24, 0.12, 0.0, 0.0])
-    assert network_prior(torch.empty(0)) == 0.2
+    assert network_prior(torch.empty(0), 1000) == 0.2
+
+
+def test_the_prior_weight_of_the_network_grows_with_the_number_of_molecules() -> None:
+    different = torch.full((5,), 0.3)
+    values = [network_prior(different, count) for count in (0, 30, 150, 300, 10_000)]
+    assert values == pytest.approx([0.0, 0.04, 0.2, 0.4, 0.4])
 
 
 def test_training_molecules_are_predicted_without_their_groups() -> None:

@@ -136,7 +136,7 @@ def test_a_validation_part_of_one_class_leaves_the_prior_weight_of_the_network()
     y = y[:, 1:].clone()
     y[60:] = 1
     predictor = fitted(y, "classification")
-    prior = network_prior(predictor.validation.max_train_similarity)
+    prior = network_prior(predictor.validation.max_train_similarity, 60)
     assert predictor.weights["attention"] == pytest.approx(prior)
     assert predictor.history[0].chosen == TINY["epochs"] - 1
 

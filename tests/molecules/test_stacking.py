@@ -44,6 +44,8 @@ def test_a_component_that_is_clearly_better_is_used_alone() -> None:
     bad = good + 2 * torch.randn(400, generator=generator).abs() * good.sign()
     assert fit_mixture(good, bad, 0.5) == 0.0
     assert fit_mixture(bad, good, 0.5) == 1.0
+    # With few observations, a single component is not chosen.
+    assert 0.0 < fit_mixture(good[:15], bad[:15], 0.5) < 0.5
 
 
 def test_factors_count_as_repeated_errors() -> None:
