@@ -204,5 +204,8 @@ def _run_and_graph(paths: list[str], settings: Mapping[str, Any]) -> tuple[str |
     if len(paths) == 2:
         return paths[0], paths[1]
     if Path(paths[0]).is_dir():
-        raise ValueError(f"{paths[0]} is a folder: pass the graph to predict after it")
+        raise ValueError(
+            f"{paths[0]} is a folder: pass the graph to predict after it, or --nodes and --edges "
+            "for a model of several tables"
+        )
     return None, paths[0]

@@ -73,8 +73,13 @@ def read_array(path: str | Path) -> DescriptorArray:
                 arrays = [loaded[name] for name in loaded.files]
     except FileNotFoundError:
         raise
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is no file of numbers that NumPy wrote: {error}") from error
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path} must be a file of numbers that numpy.savez or numpy.save wrote, without "
+            "objects"
+        ) from error
+    if not all(isinstance(array, np.ndarray) for array in arrays):
+        raise ValueError(f"{path} must contain arrays of NumPy; it contains other files")
     if len(arrays) != 1:
         raise ValueError(f"{path} must contain one array; it contains {len(arrays)}")
     values = arrays[0]

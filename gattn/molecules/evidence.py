@@ -85,10 +85,10 @@ def network_prior(similarities: Tensor, count: int) -> float:
     .. math:: w_0 = \min(0.4, \max(0, 6\, (0.62 - \bar s))) \min(1, n / 300)
 
     n is the number of training molecules: with few of them, a network predicts worse than the
-    other components. :math:`\bar s` is the mean similarity of the validation molecules to the nearest training
-    molecule. In a set of similar molecules, the nearest molecules predict a molecule better than a
-    network does. In a set of different molecules, a network describes properties that fingerprints
-    do not contain.
+    other components. :math:`\bar s` is the mean similarity of the validation molecules to the
+    nearest training molecule. In a set of similar molecules, the nearest molecules predict a
+    molecule better than a network does. In a set of different molecules, a network describes
+    properties that fingerprints do not contain.
 
     Args:
         similarities: [m] Tanimoto similarities in 0..1.

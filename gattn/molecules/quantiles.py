@@ -61,7 +61,7 @@ def level_name(level: float) -> str:
     >>> level_name(0.05)
     'quantile_0.05'
     """
-    return f"quantile_{level:g}"
+    return f"quantile_{level}"
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def quantile_metrics(y: Tensor, quantiles: Tensor, levels: Sequence[float]) -> d
     labelled = ~y.isnan()
     loss = quantile_error(levels)(quantiles.flatten(1), y)[labelled].mean()
     shares = (y[..., None] <= quantiles)[labelled].double().mean(0).tolist()
-    names = [f"below_{level:g}" for level in levels]
+    names = [f"below_{level}" for level in levels]
     return {"quantile_loss": float(loss)} | dict(zip(names, shares, strict=True))
 
 

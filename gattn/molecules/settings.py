@@ -285,6 +285,10 @@ class MoleculeSettings(TrainingSettings):
             raise SettingsError(f"task_weights must be above 0 and finite; got {shown}")
         if self.freeze_encoder and not self.from_foundation:
             raise SettingsError("freeze_encoder needs from_foundation, whose encoder is frozen")
+        if self.encoder_rate != 1 and not self.from_foundation:
+            raise SettingsError(
+                "encoder_rate needs from_foundation, whose encoder has this learning rate"
+            )
         if self.from_foundation and self.model == "gp":
             raise SettingsError("from_foundation needs a model with a network; got model gp")
         if self.width % self.heads:

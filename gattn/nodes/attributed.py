@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gattn.nodes.edge_table import EdgeInputs, EdgeTable
+from gattn.nodes.edge_table import EdgeInputs, EdgeTable, at_row
 
 if TYPE_CHECKING:
     from gattn.nodes.typed.network import TypedNetwork
@@ -46,15 +46,6 @@ Where: TypeAlias = Callable[[int], str]
 """Type of a function that describes the position of a node, for example ``"at node 'n0' (line
 2)"``.
 """
-
-
-def at_row(place: int) -> str:
-    """Describe the position of a value by its row number, for nodes without names.
-
-    >>> at_row(4)
-    'in row 4 (counted from 0)'
-    """
-    return f"in row {place:,} (counted from 0)"
 
 
 class GraphError(ValueError):

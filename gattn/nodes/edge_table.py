@@ -12,7 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["EdgeInputs", "EdgeStructure", "EdgeTable"]
+__all__ = ["EdgeInputs", "EdgeStructure", "EdgeTable", "at_row"]
+
+
+def at_row(place: int) -> str:
+    """Describe the position of a value by its row number, for nodes without names.
+
+    >>> at_row(4)
+    'in row 4 (counted from 0)'
+    """
+    return f"in row {place:,} (counted from 0)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +57,10 @@ class EdgeTable:
         table = self.table.iloc[places].reset_index(drop=True)
         pairs = self.pairs[:, torch.from_numpy(places)]
         return EdgeTable(pairs, table, self.two_way, lines, self.unreadable, self.ends)
+
+    def at_line(self, row: int) -> str:
+        """Describe the position of an edge by its line in the file, or by its row."""
+        return f"in line {self.lines[row]:,}" if len(self.lines) else at_row(row)
 
     def where(self, names: Sequence[Hashable], row: int) -> str:
         """Describe the position of an edge in words: ``"at edge 'a' - 'b' (line 2)"``."""

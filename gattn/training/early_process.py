@@ -9,6 +9,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,12 +23,16 @@ from gattn.training.processes import (
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-__all__ = ["EarlyProcess", "run_in_early_process", "start_early_process"]
+__all__ = ["EarlyProcess", "EarlyProcessError", "run_in_early_process", "start_early_process"]
 
 Result = TypeVar("Result")
 
 INTERVAL = 0.1
 """Interval in seconds at which the parent checks whether the result is still needed."""
+
+
+class EarlyProcessError(RuntimeError):
+    """Raised if the process ended before it sent its result."""
 
 
 class EarlyProcess:
@@ -47,8 +52,11 @@ class EarlyProcess:
         self._process = context.Process(
             target=_serve, args=(other, tuple(modules), os.getpid()), daemon=True
         )
-        before = {name: os.environ.get(name) for name in ONE_THREAD}
-        os.environ.update({**ONE_THREAD})
+        # Without the safe path, a file types.py in the working folder would replace the module of
+        # the standard library while the interpreter of the process starts.
+        variables = {**ONE_THREAD, "PYTHONSAFEPATH": "1"}
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
         try:
             with deferred_signals():
                 self._process.start()
@@ -70,7 +78,7 @@ class EarlyProcess:
             check: called ten times per second; an error that it raises ends the process.
 
         Raises:
-            RuntimeError: the process was killed, for example because memory was exhausted.
+            EarlyProcessError: the process ended before it sent the result.
         """
         try:
             self._connection.send((function, args))
@@ -78,9 +86,9 @@ class EarlyProcess:
                 check()
             result, error = self._connection.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise RuntimeError(
-                f"the process that executes {function.__name__} was killed; the memory may be "
-                "exhausted"
+            self._process.join()
+            raise EarlyProcessError(
+                f"the process for {function.__name__} ended with exit code {self._process.exitcode}"
             ) from None
         finally:
             self.close()
@@ -119,6 +127,9 @@ def run_in_early_process(
 ) -> Result:
     """Execute a function in the process of :func:`start_early_process`, or here if there is none.
 
+    If the process ended early, for example because the main script has no
+    ``if __name__ == "__main__"``, a warning says so and the function is executed here.
+
     Args:
         function: a function of a module, whose result does not depend on the process. Its argument
             ``check`` is a function that it calls often; an error of this function ends it.
@@ -130,7 +141,10 @@ def run_in_early_process(
         The result of the function.
     """
     if _STARTED:
-        return _STARTED.pop().run(function, *args, check=check)
+        try:
+            return _STARTED.pop().run(function, *args, check=check)
+        except EarlyProcessError as error:
+            warnings.warn(f"{error}: this process executes the function", stacklevel=2)
     return function(*args, check=check)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from itertools import islice
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, TypeVar
 
 from gattn.training.threads import one_thread, use_one_thread
@@ -162,6 +163,8 @@ def deferred_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    # Starting the resource tracker, which the first child process needs, would unblock the signals.
+    resource_tracker.ensure_running()
     received: list[int] = []
     handlers = {
         number: signal.signal(number, lambda number, frame: received.append(number))

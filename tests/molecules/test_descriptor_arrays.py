@@ -2,6 +2,7 @@
 
 import csv
 import json
+import zipfile
 
 import numpy as np
 import pytest
@@ -163,7 +164,7 @@ def test_files_that_do_not_fit(table, tmp_path):
         ({"a": np.zeros((2, 1, 1))}, r"an array \[n, f\] of numbers; .* shape \[2, 1, 1\]"),
         ({"a": np.zeros((2, 0))}, "an array"),
         ({"a": np.array(["x", "y"])}, "of numbers; it contains an array of shape"),
-        ({"a": np.array([None, 1.0], dtype=object)}, "no file of numbers that NumPy wrote"),
+        ({"a": np.array([None, 1.0], dtype=object)}, "without objects"),
     ],
 )
 def test_arrays_that_are_no_descriptors(tmp_path, arrays, message):
@@ -175,8 +176,15 @@ def test_arrays_that_are_no_descriptors(tmp_path, arrays, message):
 def test_other_files(tmp_path):
     np.save(tmp_path / "x.npy", np.arange(3))
     assert read_array(tmp_path / "x.npy").values.tolist() == [[0], [1], [2]]
-    (tmp_path / "text.npz").write_text("no array")
-    with pytest.raises(ValueError, match="no file of numbers"):
-        read_array(tmp_path / "text.npz")
+    for content in ("", "no array"):
+        (tmp_path / "text.npz").write_text(content)
+        with pytest.raises(
+            ValueError, match=r"text.npz must be a file of numbers that numpy.savez"
+        ):
+            read_array(tmp_path / "text.npz")
+    with zipfile.ZipFile(tmp_path / "zip.npz", "w") as file:
+        file.writestr("a.txt", "no array")
+    with pytest.raises(ValueError, match="must contain arrays of NumPy; it contains other files"):
+        read_array(tmp_path / "zip.npz")
     with pytest.raises(FileNotFoundError):
         read_array(tmp_path / "absent.npz")

@@ -89,7 +89,7 @@ def test_a_run_is_a_foundation_of_other_tasks(tmp_path):
 
 
 def test_rates_of_the_encoder_and_the_head():
-    rates = fine_tuning_rates(MoleculeSettings(encoder_rate=0.2))
+    rates = fine_tuning_rates(MoleculeSettings(from_foundation="x", encoder_rate=0.2))
     assert rates[""].factor == 0.2
     assert rates[HEAD].at(0, 100) == 1
 
@@ -105,6 +105,8 @@ def test_another_architecture_is_an_error(encoder, changes):
 def test_errors_name_what_is_missing(tmp_path):
     with pytest.raises(RunError, match="got nothing"):
         read_foundation("nothing")
+    with pytest.raises(SettingsError, match="encoder_rate needs from_foundation"):
+        MoleculeSettings(encoder_rate=0.5)
     with pytest.raises(SettingsError, match="freeze_encoder needs from_foundation"):
         MoleculeSettings(freeze_encoder=True)
     with pytest.raises(SettingsError, match="got model gp"):

@@ -13,6 +13,7 @@ from gattn.molecules import AtomRegressor, MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.forest import Forest
 from gattn.molecules.quantiles import (
     QuantileIntervals,
+    level_name,
     normal_quantiles,
     quantile_metrics,
     sorted_quantiles,
@@ -31,6 +32,13 @@ LENGTH = np.array([float(len(text)) for text in SMILES])
 TINY = {"epochs": 3, "width": 16, "heads": 2, "layers": 1, "trees": 20}
 QUANTILE = {**TINY, "loss_function": "quantile", "quantiles": (0.9, 0.1, 0.8)}
 PLAIN = TargetTransform(("none",))
+
+
+def test_levels_that_are_nearly_equal_have_columns_of_different_names() -> None:
+    levels = (0.49999999, 0.5, 0.9999999)
+    assert [level_name(level) for level in levels] == [
+        "quantile_0.49999999", "quantile_0.5", "quantile_0.9999999",
+    ]  # fmt: skip
 
 
 def skewed(seed: int = 0) -> np.ndarray:

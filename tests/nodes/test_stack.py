@@ -16,7 +16,7 @@ from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.stack.linear import Scaler, fit_linear, leave_one_out
 from gattn.nodes.stack.perceptron import Perceptron
 from gattn.nodes.stack.predictor import StackedPredictor
-from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
+from gattn.nodes.stack.propagation import Neighbours, label_features, propagate, smooth
 from gattn.nodes.stack.weights import cross_fit, fit_weights, pool, temperature
 from tests.nodes.networks import class_network, probabilities
 
@@ -101,6 +101,21 @@ def test_propagated_labels_stay_in_their_component():
         spread[:, :2], [[1, 0], [1, 0], [0, 1], [0, 1], [0.5, 0.5]], atol=1e-6
     )
     assert spread[4, 2] == 0
+
+
+def test_spread_probabilities_are_at_most_1():
+    size = 300
+    edges = torch.from_numpy(DRAW.integers(size, size=(2, 4000)))
+    means = Neighbours(edges, size).means
+    train, labels = np.arange(0, size, 3), np.zeros((100, 2))
+    labels[:, 0] = 1.0
+    spread = propagate(means, labels, train)[:, :2]
+    assert spread.min() >= 0
+    assert spread.max() <= 1
+    predicted = np.tile([1.0, 0.0], (size, 1))
+    smoothed = smooth(means, predicted, labels, train)
+    assert smoothed.min() >= 0
+    assert smoothed.max() <= 1
 
 
 def test_weights_prefer_the_better_model_and_stay_equal_without_labels():

@@ -103,7 +103,7 @@ def test_a_pasted_molecule_is_predicted_by_two_runs_side_by_side(page, client):
     page.predict("bad(")
     page.until(lambda: "cannot be read" in page.text_of("#molecule-status"))
     log = page.errors()
-    assert all("422" in line for line in log)  # Chromium logs the status of each answer.
+    assert all("422" in line for line in log), log  # Chromium logs the status of each answer.
 
 
 def test_a_molecule_is_drawn(page):

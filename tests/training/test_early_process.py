@@ -10,7 +10,12 @@ import pytest
 
 from gattn.molecules.trees import TreeProblem, grow_forests
 from gattn.training import early_process
-from gattn.training.early_process import EarlyProcess, run_in_early_process, start_early_process
+from gattn.training.early_process import (
+    EarlyProcess,
+    EarlyProcessError,
+    run_in_early_process,
+    start_early_process,
+)
 
 
 def nothing() -> None:
@@ -76,8 +81,26 @@ def test_no_process_starts_without_a_free_processor(monkeypatch, processors, wor
 def test_errors_and_deaths_reach_the_caller() -> None:
     with pytest.raises(ValueError, match="three wheels"):
         EarlyProcess([]).run(failing, "three wheels", check=nothing)
-    with pytest.raises(RuntimeError, match="executes deadly was killed"):
+    with pytest.raises(EarlyProcessError, match="for deadly ended with exit code 9"):
         EarlyProcess([]).run(deadly, check=nothing)
+
+
+def test_if_the_process_ends_early_the_function_runs_here(monkeypatch) -> None:
+    monkeypatch.setattr(early_process, "processor_count", lambda: 2)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    start_early_process("no_such_module")
+    with pytest.warns(UserWarning, match="exit code 1: this process executes the function"):
+        assert run_in_early_process(process_number, check=nothing)[0] == os.getpid()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no safe path")
+def test_files_of_the_working_folder_do_not_replace_modules(tmp_path, monkeypatch) -> None:
+    for name in ("types", "select", "numpy", "sklearn"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [part for part in sys.path if part])
+    ((_, mask),) = EarlyProcess(["sklearn.tree"]).run(forests, 3, check=nothing)
+    assert mask.shape == (40, 4)
 
 
 def test_an_error_of_check_ends_the_process() -> None:

@@ -203,7 +203,14 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
     amount = value[:, -1:]
     mean = labels.mean(0, dtype=np.float64).astype(np.float32)
     spread = np.where(amount > 0, value[:, :-1] / np.where(amount > 0, amount, 1), mean)
-    return np.hstack([spread, amount]).astype(np.float32)
+    return np.hstack([_between(spread, labels), amount]).astype(np.float32)
+
+
+def _between(means: NDArray, values: NDArray) -> NDArray:
+    """Limit means [n, c] to the range of the values [k, c] of each column, which rounding errors
+    can exceed.
+    """
+    return np.clip(means, values.min(0), values.max(0)).astype(means.dtype)
 
 
 def smooth(
@@ -236,7 +243,7 @@ def smooth(
     for _ in range(SMOOTHING_STEPS):
         mean = np.where(alone, start, means @ value)
         value = (1 - SMOOTHING_RESTART) * mean + SMOOTHING_RESTART * start
-    return np.where(alone, predicted, value).astype(np.float64)
+    return np.where(alone, predicted, _between(value, start)).astype(np.float64)
 
 
 def propagate_folds(

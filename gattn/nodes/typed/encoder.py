@@ -57,10 +57,10 @@ class EdgeReader:
             if name in edges.unreadable:
                 raise GraphError(f"relation {relation}: {edges.unreadable[name]}")
         try:
-            columns, notes = learn_columns(edges.table, names)
+            columns, notes = learn_columns(edges.table, names, edges.at_line)
             scale = 1.0
             if weight is not None:
-                values = edge_weights(edges.table[weight], _row)
+                values = edge_weights(edges.table[weight], edges.at_line)
                 if not (values > 0).any():
                     raise GraphError(f"every weight is 0 in column {weight!r}")
                 scale = float(values[values > 0].mean())
@@ -103,11 +103,15 @@ class EdgeReader:
         try:
             weights = None
             if self.weight is not None:
-                weights = edge_weights(edges.table[self.weight], _row) / self.scale
+                weights = edge_weights(edges.table[self.weight], edges.at_line) / self.scale
                 edges, weights = edges.select(weights > 0), weights[weights > 0]
             features = None
             if self.columns:
-                features = write_features(self.columns, edges.table).toarray().astype(np.float32)
+                features = (
+                    write_features(self.columns, edges.table, edges.at_line)
+                    .toarray()
+                    .astype(np.float32)
+                )
         except ValueError as error:
             raise GraphError(f"relation {relation}: {error}") from None
         return Messages(
@@ -415,7 +419,3 @@ def _network(graph: AttributedGraph) -> TypedNetwork:
 def _owned(note: str, kind: str) -> str:
     """Add the type to a note on a column of its nodes."""
     return COLUMN.sub(rf"\g<0> of {kind}", note)
-
-
-def _row(row: int) -> str:
-    return f"in row {row} (from 0)"

@@ -112,7 +112,12 @@ def _relation_of(name: str | tuple[str, ...], types: Collection[str]) -> Relatio
     if len(splits) == 1:
         return splits[0]
     if splits:
-        raise ValueError(f"{name!r} can be read as {' and '.join(map(repr, splits))}")
+        readings = " or ".join(
+            f"{one.name!r} from {one.source!r} to {one.destination!r}" for one in splits
+        )
+        raise ValueError(
+            f"{name!r} can be read as the relation {readings}: give the types other names"
+        )
     parts = name.split("-")
     if len(parts) != 3 or not all(parts):
         raise ValueError(f"a relation must be written as SOURCE-RELATION-DESTINATION; got {name!r}")
