@@ -108,6 +108,8 @@ def browser(_chromium: "webdriver.Chrome") -> "webdriver.Chrome":
     """Chromium in its initial state: one browser for all tests, reset before each."""
     _chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     _chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    # The page of the test before would log failed requests after its server has ended.
+    _chromium.get("about:blank")
     _chromium.get_log("browser")
     return _chromium
 

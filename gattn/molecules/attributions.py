@@ -262,16 +262,31 @@ def _forest(
             counted.masked_fill(absent, 0.0), inputs.counts, equal, atoms
         )
     ]
-    return _shared(described, atoms) + torch.cat([torch.zeros(0).double(), *by_atom])
+    parts = [
+        part + _weights_of_shares(one.shares) @ row.double()
+        for part, one, row in zip(by_atom, atoms, described)
+    ]
+    return torch.cat([torch.zeros(0).double(), *parts])
 
 
 def _shared(by_descriptor: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
-    """Divide the contribution of each descriptor, [k, d], among the molecule's atoms in
-    proportion to their shares. The result is [n] for the n atoms of all k molecules.
+    """Multiply the derivative with respect to each descriptor, [k, d], by the atoms' shares of the
+    descriptor, and sum over the descriptors. The result is [n] for the n atoms of all k molecules.
     """
     rows = by_descriptor.double()
     shares = [one.shares @ row for one, row in zip(atoms, rows)]
     return torch.cat([torch.zeros(0).double(), *shares])
+
+
+def _weights_of_shares(shares: Tensor) -> Tensor:
+    """Return the fraction [n, d] of the contribution of each descriptor that each atom gets.
+
+    The fractions are proportional to the absolute shares: the sum of shares with different signs
+    may be close to zero. If all shares of a descriptor are zero, the fractions are equal.
+    """
+    size = shares.abs()
+    total = size.sum(0)
+    return torch.where(total > 0, size / total.where(total > 0, 1.0), 1 / max(len(shares), 1))
 
 
 def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> Tensor:

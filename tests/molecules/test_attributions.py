@@ -1,6 +1,8 @@
 """Atom weights: their sums, exact cases, masking, and independence of the batch."""
 
 import dataclasses
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ from rdkit.Chem import rdMolDescriptors
 from gattn.data import DESCRIPTORS
 from gattn.data.molecules.descriptors import descriptor_row
 from gattn.molecules import masking
-from gattn.molecules.attributions import METHODS, attribute
-from gattn.molecules.inputs import ExpandedInputs, featurise
+from gattn.molecules.attributions import METHODS, _forest, attribute
+from gattn.molecules.forest import Forest
+from gattn.molecules.inputs import DescribedInputs, ExpandedInputs, featurise
 from gattn.molecules.masking import atoms_of, masked_inputs, predict_masked
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
@@ -114,6 +117,26 @@ def test_integrated_gradients_sum_to_the_difference_of_predictions(
     change = predictor.predict(few).mean - predictor.predict(empty_of(few)).mean
     total = torch.stack([one.sum() for one in weights])
     torch.testing.assert_close(total, change[:, 0], atol=5e-3, rtol=5e-3)
+
+
+def test_contributions_to_the_forest_sum_to_the_difference_of_predictions(inputs) -> None:
+    y = inputs.descriptors[:, :1].double() + inputs.counts.float().sum(1, keepdim=True).double()
+    groups = torch.arange(len(inputs))
+    half = len(inputs) // 2
+    forest, _ = Forest.fit(
+        inputs[:half], inputs[half:], y, trees=40, seed=0, groups=groups
+    )  # fmt: skip
+    predictor = SimpleNamespace(forest=forest)
+    some = inputs[:6]
+    atoms = atoms_of(some)
+    nothing = ExpandedInputs(
+        some.molecules, torch.zeros_like(some.counts), torch.zeros_like(some.descriptors)
+    )
+    change = forest.predict(some) - forest.predict(DescribedInputs(nothing, some.extra_descriptors))
+    weights = _forest(cast("MoleculePredictor", predictor), some, 0, atoms)
+    sums = torch.stack([one.sum() for one in weights.split([len(a.symbols) for a in atoms])])
+    assert change.abs().min() > 0.01
+    torch.testing.assert_close(sums, change[:, 0], atol=1e-5, rtol=1e-5)
 
 
 def test_masking_is_the_difference_of_two_predictions(inputs, stacked):
