@@ -62,10 +62,11 @@ class Gate:
     A request is refused if
 
     - its ``Host`` is not a name of this machine (403): another site could use a host name that
-      resolves to the loopback address. A server with a token accepts any ``Host``; - its ``Origin``
-      is another site (403); - it does not present the token (401), as ``Authorization: Bearer
-      TOKEN``, or as the cookie that ``/?token=TOKEN`` sets; - its body is larger than the limit
-      (413), or the body and the answer take too long (408).
+      resolves to the loopback address. A server with a token accepts any ``Host``;
+    - its ``Origin`` is another site (403);
+    - it does not present the token (401), as ``Authorization: Bearer TOKEN``, or as the cookie that
+      ``/?token=TOKEN`` sets;
+    - its body is larger than the limit (413), or the body and the answer take too long (408).
 
     The middleware also adds the security headers to every answer.
 

@@ -47,15 +47,16 @@ class GraphAttention(Module):
 
     The score s, per head of c channels, is one of
 
-    - ``"scaled_dot"``: :math:`q \cdot (k + W_e e) / \sqrt{c}`, the score of the Transformer; -
-    ``"dot"``: :math:`q \cdot (k + W_e e)`; - ``"embedded_gaussian"``: another name of ``"dot"``:
-    the softmax of this score is the embedded Gaussian :math:`\exp(q \cdot k)` divided by its sum; -
-    ``"additive"``: :math:`w \cdot \tanh(q + k + W_e e)`, the additive score of Bahdanau et al. It
-    is computed by :func:`gattn.functional.gatv2_attention`, and differs from GAT's sum of two
-    scalars in :func:`gattn.functional.gat_attention`. Edge features are not added to the values; -
-    ``"cosine"``: :math:`\beta \cos(q, k)` with a learned :math:`\beta`, without edge features; - a
-    callable from q_i [b, h, c], k_j [b, h, c] and the edge_attr of b edges to [b, h], as in
-    :func:`gattn.functional.attention`. Edge features are not added to the values.
+    - ``"scaled_dot"``: :math:`q \cdot (k + W_e e) / \sqrt{c}`, the score of the Transformer;
+    - ``"dot"``: :math:`q \cdot (k + W_e e)`;
+    - ``"embedded_gaussian"``: another name of ``"dot"``: the softmax of this score is the embedded
+      Gaussian :math:`\exp(q \cdot k)` divided by its sum;
+    - ``"additive"``: :math:`w \cdot \tanh(q + k + W_e e)`, the additive score of Bahdanau et al.
+      It is computed by :func:`gattn.functional.gatv2_attention`, and differs from GAT's sum of two
+      scalars in :func:`gattn.functional.gat_attention`. Edge features are not added to the values;
+    - ``"cosine"``: :math:`\beta \cos(q, k)` with a learned :math:`\beta`, without edge features;
+    - a callable from q_i [b, h, c], k_j [b, h, c] and the edge_attr of b edges to [b, h], as in
+      :func:`gattn.functional.attention`. Edge features are not added to the values.
 
     A complete graph gives self-attention over a set, a causal graph gives masked attention, and a
     bipartite graph gives cross-attention: see :mod:`gattn.graphs`.

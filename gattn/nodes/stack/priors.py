@@ -47,11 +47,12 @@ def class_factors(
     classes are too low. There are two corrections:
 
     1. Factors b that minimise the cross entropy of the validation part, with a penalty on their
-       logarithms. 2. Factors π / q for the other nodes, if the frequencies of their classes differ
-       from those of the validation part, for example because the training and validation parts
-       contain equally many nodes of each class. Here q is the mean prediction of the validation
-       part, and the frequencies π are estimated from the predictions of the other nodes without
-       their labels, by expectation maximisation.
+       logarithms.
+    2. Factors π / q for the other nodes, if the frequencies of their classes differ from those of
+       the validation part, for example because the training and validation parts contain equally
+       many nodes of each class. Here q is the mean prediction of the validation part, and the
+       frequencies π are estimated from the predictions of the other nodes without their labels, by
+       expectation maximisation.
 
     .. math::
         \pi_c \leftarrow \frac{1}{n (1 + a)} \Bigl( \sum_i
