@@ -9,7 +9,7 @@ from gattn.nodes.settings import NodeSettings
 from gattn.nodes.size import network
 from gattn.nodes.size.blocks import SampledBlocks
 from gattn.nodes.size.network import ONE, fit_sampled, plan_samples
-from tests.nodes.test_size_edges import attributed_network
+from tests.nodes.test_size_edges import repeating_network
 
 STEP_NODES = 16
 
@@ -38,7 +38,7 @@ def compact_graph():
     from gattn.nodes.attributed import compacted
     from gattn.nodes.reading import read_graph
 
-    edges, nodes = attributed_network()
+    edges, nodes = repeating_network()
     chosen = EdgeColumns(("words",), "strength", "kind")
     graph, encoder, _ = read_edge_columns(compacted(read_graph((edges, nodes))), chosen)
     return graph, encoder, torch.tensor([float(name[-1]) for name in nodes["label"]]).double()

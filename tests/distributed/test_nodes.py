@@ -11,7 +11,7 @@ import torch
 from tests.cli.commands import run_command
 from tests.cli.test_processes import ENVIRONMENT, TORCHRUN
 from tests.distributed import node_ranks
-from tests.nodes.test_size_edges import attributed_network, write
+from tests.nodes.test_size_edges import repeating_network, write
 
 
 def test_two_processes_train_the_network_of_one(run, monkeypatch):
@@ -32,7 +32,7 @@ def test_two_processes_train_the_network_of_one(run, monkeypatch):
 @pytest.fixture
 def train(tmp_path):
     """Write a network, and return the arguments that train on it."""
-    edges, table = write(tmp_path, *attributed_network(150))
+    edges, table = write(tmp_path, *repeating_network(150))
     return [
         *("nodes", "train", str(edges), "--nodes", str(table), "--label", "label"),
         *("--edge-weight", "strength", "--epochs", "3", "--width", "8", "--heads", "2"),

@@ -23,6 +23,40 @@ def class_network(nodes=120, classes=3, seed=0, homophily=0.9):
     return pd.DataFrame(edges, columns=["source", "target"]), table
 
 
+def attributed_network(nodes=90, seed=0, classes=3, *, near, strong, weak, day):
+    """Return tables in which the labels depend on the types and weights of the edges.
+
+    Args:
+        nodes: number of nodes.
+        seed: seed of the random numbers.
+        classes: number of classes.
+        near: number of the six edges of a node that lead to nodes of its class.
+        strong: mean weight of these edges, about.
+        weak: mean weight of the others, about.
+        day: function of the node and of the number of its edge that returns the day of the edge.
+    """
+    draw = np.random.default_rng(seed)
+    label = draw.integers(classes, size=nodes)
+    members = [np.flatnonzero(label == kind) for kind in range(classes)]
+    edges = []
+    for node in range(nodes):
+        for place in range(6):
+            is_near = place < near
+            kind = label[node] if is_near else draw.integers(classes)
+            other = f"n{draw.choice(members[kind])}"
+            strength = (strong if is_near else weak) * draw.uniform(0.5, 2)
+            words = f"word{place} common"
+            edges.append(
+                (f"n{node}", other, strength, "near" if is_near else "far", words, day(node, place))
+            )
+    table = pd.DataFrame(draw.normal(size=(nodes, 3)), columns=["x0", "x1", "x2"])
+    table.insert(0, "id", [f"n{node}" for node in range(nodes)])
+    table["year"] = 2000 + np.arange(nodes) // 5
+    table["label"] = [f"kind {kind}" for kind in label]
+    columns = ["source", "target", "strength", "kind", "words", "day"]
+    return pd.DataFrame(edges, columns=columns), table
+
+
 def probabilities(y, strength, draw):
     """Return probabilities [m, 4] whose most probable class is correct more often if ``strength``
     is larger.

@@ -25,6 +25,7 @@ from gattn.nodes.runs.train import train_run
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.stack.propagation import Neighbours
 from gattn.training.settings import SettingsError
+from tests.nodes.networks import attributed_network
 
 DOUBLED = "a,b,1,x\na,b,1,x\na,b,3,y\nb,c,2,x\n"
 
@@ -42,27 +43,11 @@ def _pairs(graph):
     return [(graph.names[a], graph.names[b]) for a, b in graph.edge_index.T.tolist()]
 
 
-def _network(nodes=90, seed=0, classes=3):
-    """Return tables in which the labels depend on the types and weights of the edges."""
-    draw = np.random.default_rng(seed)
-    label = draw.integers(classes, size=nodes)
-    members = [np.flatnonzero(label == kind) for kind in range(classes)]
-    edges = []
-    for node in range(nodes):
-        for place in range(6):
-            kind = label[node] if place < 2 else draw.integers(classes)
-            strong = 5 if place < 2 else 0.5
-            day = f"20{10 + place:02d}-03-{1 + node % 28:02d}"
-            edges.append(
-                (f"n{node}", f"n{draw.choice(members[kind])}", strong * draw.uniform(0.5, 2),
-                 "near" if place < 2 else "far", f"word{place} common", day)
-            )  # fmt: skip
-    table = pd.DataFrame(draw.normal(size=(nodes, 3)), columns=["x0", "x1", "x2"])
-    table.insert(0, "id", [f"n{node}" for node in range(nodes)])
-    table["year"] = 2000 + np.arange(nodes) // 5
-    table["label"] = [f"kind {kind}" for kind in label]
-    columns = ["source", "target", "strength", "kind", "words", "day"]
-    return pd.DataFrame(edges, columns=columns), table
+def _network(nodes=90, seed=0):
+    def day(node: int, place: int) -> str:
+        return f"20{10 + place:02d}-03-{1 + node % 28:02d}"
+
+    return attributed_network(nodes, seed, near=2, strong=5, weak=0.5, day=day)
 
 
 def _write(folder, edges, nodes):

@@ -18,6 +18,7 @@ from gattn.nodes.size.blocks import SampledBlocks
 from gattn.nodes.size.network import SampledNetwork
 from gattn.nodes.stack.propagation import Neighbours
 from gattn.sampling import NeighborSampler
+from tests.nodes.networks import attributed_network
 from tests.nodes.test_size import SMALL, reading, sampled_run, write
 
 COLUMNS = {
@@ -29,34 +30,20 @@ COLUMNS = {
 }
 
 
-def attributed_network(nodes=90, seed=0, classes=3):
-    """Return tables in which the labels depend on the types and weights of the edges."""
-    draw = np.random.default_rng(seed)
-    label = draw.integers(classes, size=nodes)
-    members = [np.flatnonzero(label == kind) for kind in range(classes)]
-    edges = []
-    for node in range(nodes):
-        for place in range(6):
-            kind = label[node] if place < 1 else draw.integers(classes)
-            strong = 5.0 if place < 1 else 0.2
-            edges.append(
-                (f"n{node}", f"n{draw.choice(members[kind])}", strong * draw.uniform(0.5, 2),
-                 "near" if place < 1 else "far", f"word{place} common", float(node // 5))
-            )  # fmt: skip
-    columns = ["source", "target", "strength", "kind", "words", "day"]
-    table = pd.DataFrame(draw.normal(size=(nodes, 3)), columns=["x0", "x1", "x2"])
-    table.insert(0, "id", [f"n{node}" for node in range(nodes)])
-    table["year"] = 2000 + np.arange(nodes) // 5
-    table["label"] = [f"kind {kind}" for kind in label]
-    frame = pd.DataFrame(edges, columns=columns)
-    # Some edges are repeated, with the same columns and with other columns.
+def repeating_network(nodes=90):
+    """Return the tables of an attributed network in which some edges are repeated, with the same
+    columns and with other columns.
+    """
+    frame, table = attributed_network(
+        nodes, near=1, strong=5.0, weak=0.2, day=lambda node, place: float(node // 5)
+    )
     again = pd.concat([frame[:3], frame[3:6].assign(strength=9.0)])
     return pd.concat([frame, again], ignore_index=True), table
 
 
 def both_graphs(folder, name, **options):
     """Return a graph that was read as a whole, and as a compact graph, with the edges' inputs."""
-    paths = write(folder, *attributed_network())
+    paths = write(folder, *repeating_network())
     graphs = [read_graph_file(*paths, compact=compact, **options) for compact in (False, True)]
     read = [read_edge_columns(graph, COLUMNS[name]) for graph in graphs]
     assert read[0][1] == read[1][1]
@@ -151,7 +138,7 @@ def test_all_neighbours_give_the_output_of_the_whole_graph(tmp_path, name, model
 
 @pytest.mark.parametrize("options", [{"edge_weight": "strength"}, {"edge_type": "kind"}])
 def test_the_labels_of_edges_with_a_meaning_are_predicted(tmp_path, options):
-    edges, nodes = attributed_network(240)
+    edges, nodes = repeating_network(240)
     nodes = nodes[["id", "label"]]
     keep = ["source", "target", *options.values()]
     paths = write(tmp_path, edges[keep], nodes)
@@ -165,7 +152,7 @@ def test_the_labels_of_edges_with_a_meaning_are_predicted(tmp_path, options):
 
 
 def test_predictions_with_columns_of_edges(tmp_path):
-    paths = write(tmp_path, *attributed_network(150))
+    paths = write(tmp_path, *repeating_network(150))
     options = {"edge_weight": "strength", "edge_type": "kind", "time": "day"}
     folder, _, lines = sampled_run(tmp_path, paths, **options)
     assert any("Messages never come from the future" in line for line in lines)
@@ -178,7 +165,7 @@ def test_predictions_with_columns_of_edges(tmp_path):
 
 
 def test_predictions_do_not_depend_on_the_future(tmp_path):
-    edges, nodes = attributed_network(150)
+    edges, nodes = repeating_network(150)
     paths = write(tmp_path, edges, nodes)
     folder, _, _ = sampled_run(tmp_path, paths, time="year", edge_weight="strength")
     last = nodes["year"].max()
@@ -209,14 +196,14 @@ def test_predictions_do_not_depend_on_the_future(tmp_path):
     ],
 )
 def test_bad_columns_of_edges(tmp_path, change, settings, message):
-    edges, nodes = attributed_network(60)
+    edges, nodes = repeating_network(60)
     paths = write(tmp_path, edges.assign(**change), nodes)
     with pytest.raises(GraphError, match=message):
         sampled_run(tmp_path, paths, **settings)
 
 
 def test_a_run_from_csv_reads_the_same_columns(tmp_path):
-    edges, nodes = attributed_network(120)
+    edges, nodes = repeating_network(120)
     paths = write(tmp_path, edges, nodes)
     _, metrics, _ = sampled_run(tmp_path, paths, edge_weight="strength")
     texts = [tmp_path / "edges.csv", tmp_path / "nodes.csv"]
