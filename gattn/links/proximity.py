@@ -11,6 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from gattn.nodes.stack.propagation import row_means
+
 __all__ = ["FEATURES", "HEURISTICS", "Proximity", "ProximityRows", "random_features"]
 
 FEATURES = (
@@ -102,7 +104,7 @@ class Proximity:
         self.weights = (1 / np.log(large), 1 / large)
         # A random walk takes one step along an edge, one step against an edge, and one more step
         # along an edge.
-        self.walk_out, self.walk_into, self.walk = map(_row_means, (self.out, self.into, both))
+        self.walk_out, self.walk_into, self.walk = map(row_means, (self.out, self.into, both))
         self.vectors: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
         if z is not None:
             self.vectors = self._vectors(z)
@@ -250,14 +252,9 @@ def random_features(arcs: NDArray, nodes: int, seed: int) -> NDArray[np.float32]
     vectors = np.random.default_rng(seed).standard_normal((nodes, WIDTH)).astype(np.float32)
     ones = np.ones(arcs.shape[1], np.float32)
     out: Matrix = sp.csr_matrix((ones, (arcs[0], arcs[1])), (nodes, nodes))
-    means = _row_means(out.maximum(out.T.tocsr()).tocsr())
+    means = row_means(out.maximum(out.T.tocsr()).tocsr())
     near = means @ vectors
     return np.hstack([_unit(near), _unit(means @ near)])
-
-
-def _row_means(matrix: Matrix) -> Matrix:
-    sums = np.asarray(matrix.sum(1)).ravel()
-    return (sp.diags((1 / np.where(sums > 0, sums, 1)).astype(np.float32)) @ matrix).tocsr()
 
 
 def _unit(z: NDArray) -> NDArray[np.float32]:

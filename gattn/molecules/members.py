@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import multiprocessing
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -35,7 +34,7 @@ from gattn.training.losses import (
     weighted,
 )
 from gattn.training.optimizer import Rate
-from gattn.training.processes import in_order, processor_count
+from gattn.training.processes import in_order, process_count, processor_count
 from gattn.training.settings import TrainingSettings
 from gattn.training.threads import share_threads
 
@@ -330,7 +329,7 @@ def _process_count(settings: MoleculeSettings, molecules: int) -> int:
     It is 1 on a GPU, in a process that torchrun or a parallel search started, and for little work.
     """
     accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
-    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    several = process_count() > 1
     nested = multiprocessing.parent_process() is not None
     if (accelerated and settings.accelerator != "cpu") or several or nested:
         return 1

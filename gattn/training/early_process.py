@@ -17,6 +17,7 @@ from gattn.training.processes import (
     ONE_THREAD,
     deferred_signals,
     end_with_parent,
+    process_count,
     processor_count,
 )
 
@@ -118,7 +119,7 @@ def start_early_process(*modules: str) -> None:
     Args:
         modules: names of the modules.
     """
-    if processor_count() > 1 and int(os.environ.get("WORLD_SIZE", "1")) == 1 and not _STARTED:
+    if processor_count() > 1 and process_count() == 1 and not _STARTED:
         _STARTED.append(EarlyProcess(modules))
 
 

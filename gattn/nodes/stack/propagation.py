@@ -12,7 +12,10 @@ from torch import Tensor
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.edge_table import EdgeInputs
 
-__all__ = ["Neighbours", "label_features", "propagate", "propagate_folds", "smooth"]
+__all__ = [
+    "Neighbours", "edge_means", "label_features", "propagate", "propagate_folds", "row_means",
+    "smooth",
+]  # fmt: skip
 
 FOLDS = 5
 """Number of folds of the training nodes. The labels of a fold are not used for the features of
@@ -80,8 +83,8 @@ class Neighbours:
         into, out, both = _adjacency(pairs, n, weights, is_edge, is_open)
         # The feature columns of a model must be the same for every graph that is predicted.
         symmetric = both.nnz == into.nnz if inputs is None else not inputs.has_direction
-        self.means = _row_means(into if directed else both)
-        self.along = [] if directed or symmetric else [_row_means(into), _row_means(out)]
+        self.means = row_means(into if directed else both)
+        self.along = [] if directed or symmetric else [row_means(into), row_means(out)]
         counts = [np.asarray(one.sum(1)).ravel() for one in (into, out)]
         self.typed: list[Matrix] = []
         groups = () if inputs is None else inputs.groups
@@ -89,7 +92,7 @@ class Neighbours:
             of_type = is_edge & part
             one, opposite, union = _adjacency(pairs, n, weights, of_type, is_open)
             matrices = [one] if directed else [union] if symmetric else [one, opposite]
-            self.typed += map(_row_means, matrices)
+            self.typed += map(row_means, matrices)
             counts += [np.asarray(each.sum(1)).ravel() for each in matrices]
         self.degrees = np.log1p(np.stack(counts, 1)).astype(np.float32)
         self.edge_means: NDArray[np.float32] | None = None
@@ -99,7 +102,7 @@ class Neighbours:
             masks = is_open if is_open is not None else np.stack([is_edge, is_edge])
             self.edge_means = np.hstack(
                 [
-                    _edge_means(end, n, is_edge & mask, inputs.arc_features)
+                    edge_means(end, n, is_edge & mask, inputs.arc_features)
                     for end, mask in zip(ends, masks)
                 ]
             )
@@ -162,20 +165,28 @@ def _adjacency(
     return into, out, into + out
 
 
-def _edge_means(
+def edge_means(
     end: NDArray, nodes: int, mask: NDArray[np.bool_], features: Matrix
 ) -> NDArray[np.float32]:
-    """Return means [n, d] of edge features [k, d], for each node over the edges that touch it."""
+    """Return means [n, d] of edge features, for each node over the edges that touch it.
+
+    Args:
+        end: [k] the node that each edge touches.
+        nodes: number n of nodes.
+        mask: [k], the edges that are used.
+        features: [k, d] sparse features of the edges.
+    """
     edges = np.flatnonzero(mask)
     ones = np.ones(len(edges), np.float32)
     incidence: Matrix = sp.csr_matrix((ones, (end[edges], edges)), (nodes, len(end)))
-    return np.asarray((_row_means(incidence) @ features).todense(), np.float32)
+    return np.asarray((row_means(incidence) @ features).todense(), np.float32)
 
 
-def _row_means(matrix: Matrix) -> Matrix:
+def row_means(matrix: Matrix) -> Matrix:
+    """Divide each row of a sparse matrix by its sum; a row of zeros does not change."""
     sums = np.asarray(matrix.sum(1)).ravel()
-    counts = np.where(sums > 0, sums, 1)
-    return (sp.diags((1 / counts).astype(np.float32)) @ matrix).tocsr()
+    scale = (1 / np.where(sums > 0, sums, 1)).astype(np.float32)
+    return (sp.diags(scale) @ matrix).tocsr()
 
 
 def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.float32]:

@@ -12,8 +12,8 @@ from torch import Tensor
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.edges import narrow_block
 from gattn.nodes.stack.blocks import as_matrix
-from gattn.nodes.stack.propagation import Neighbours
-from gattn.nodes.typed.network import Messages, TypedInputs, TypedNetwork, projection, row_means
+from gattn.nodes.stack.propagation import Neighbours, edge_means, row_means
+from gattn.nodes.typed.network import Messages, TypedInputs, TypedNetwork, projection
 from gattn.nodes.typed.relations import Relation
 
 __all__ = ["TypedNeighbours", "Walk", "neighbours_of"]
@@ -154,9 +154,5 @@ def _edge_means(messages: Messages, nodes: int) -> NDArray[np.float32]:
     """Return the means [n, d] of the features of the edges into each node."""
     assert messages.features is not None
     destination = messages.pairs[1].numpy()
-    count = len(destination)
-    incidence: Matrix = sp.csr_matrix(
-        (np.ones(count, np.float32), (destination, np.arange(count))), (nodes, count)
-    )
     features = narrow_block(sp.csr_matrix(messages.features.numpy()), FAR, FAR)
-    return _mean(row_means(incidence), features)
+    return edge_means(destination, nodes, np.ones(len(destination), bool), features)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.nodes.edge_table import EdgeTable
+from gattn.nodes.stack.propagation import row_means
 from gattn.nodes.typed.relations import Relation
 
 if TYPE_CHECKING:
@@ -186,13 +187,6 @@ def projected_edges(matrix: Matrix) -> Tensor:
     rows, columns = matrix.nonzero()
     order = np.lexsort((columns, rows))
     return torch.from_numpy(np.stack([columns[order], rows[order]]).astype(np.int64))
-
-
-def row_means(matrix: Matrix) -> Matrix:
-    """Divide each row of a sparse matrix by its sum; a row of zeros does not change."""
-    sums = np.asarray(matrix.sum(1)).ravel()
-    scale = (1 / np.where(sums > 0, sums, 1)).astype(np.float32)
-    return (sp.diags(scale) @ matrix).tocsr()
 
 
 def _without_diagonal(matrix: Matrix) -> Matrix:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 __all__ = ["Relation", "by_relation", "parse_relations", "parse_types", "typed_files"]
+
+Table = TypeVar("Table")
 
 FORM = "SOURCE-RELATION-DESTINATION=FILE, for example authors-writes-papers=writes.csv"
 
@@ -79,16 +81,13 @@ def parse_relations(values: Sequence[str], types: Collection[str]) -> dict[Relat
     >>> parse_relations(["authors-writes-papers=writes.csv"], ["papers", "authors"])
     {Relation(source='authors', name='writes', destination='papers'): 'writes.csv'}
     """
-    files: dict[Relation, str] = {}
+    pairs = []
     for value in values:
         name, _, path = (part.strip() for part in value.partition("="))
         if not path:
             raise ValueError(f"a table of edges must be written as {FORM}; got {value!r}")
-        relation = _relation_of(name, types)
-        if relation in files:
-            raise ValueError(f"each relation must have one table; {relation} has two")
-        files[relation] = path
-    return files
+        pairs.append((name, path))
+    return _by_relation(pairs, types)
 
 
 def _relation_of(name: str | tuple[str, ...], types: Collection[str]) -> Relation:
@@ -140,12 +139,18 @@ def by_relation(edges: Mapping[object, object], types: Collection[str]) -> dict[
     Raises:
         ValueError: a key is not a relation, or two keys are the same relation.
     """
-    result: dict[Relation, object] = {}
-    for key, value in edges.items():
-        if not isinstance(key, str | tuple):
-            raise ValueError(f"a relation must be (source, name, destination); got {key!r}")
-        relation = _relation_of(key, types)
+    return _by_relation(edges.items(), types)
+
+
+def _by_relation(
+    pairs: Iterable[tuple[object, Table]], types: Collection[str]
+) -> dict[Relation, Table]:
+    result: dict[Relation, Table] = {}
+    for name, table in pairs:
+        if not isinstance(name, str | tuple):
+            raise ValueError(f"a relation must be (source, name, destination); got {name!r}")
+        relation = _relation_of(name, types)
         if relation in result:
             raise ValueError(f"each relation must have one table; {relation} has two")
-        result[relation] = value
+        result[relation] = table
     return result

@@ -13,6 +13,7 @@ from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.typed.network import TypedNetwork
 from gattn.nodes.typed.predictor import TypedPredictor, offsets
 from gattn.nodes.typed.relations import Relation
+from gattn.pipeline.text import plural
 
 __all__ = ["MAX_EDGES", "attention_shares", "describe_network", "node_titles", "permuted_graphs"]
 
@@ -34,14 +35,14 @@ def describe_network(network: TypedNetwork, encoder: FeatureEncoder) -> str:
     '1 feature; authors: 2 nodes, 0 features; authors-writes-papers: 2 edges'
     """
     assert encoder.network is not None
-    features = f"{encoder.width:,} feature{'s' * (encoder.width != 1)}"
+    features = plural(encoder.width, "feature")
     parts = [
-        f"{kind}: {_many(network.size(kind), 'node')}, "
-        f"{_many(encoder.network.width(kind), 'feature')}"
+        f"{kind}: {plural(network.size(kind), 'node')}, "
+        f"{plural(encoder.network.width(kind), 'feature')}"
         for kind in sorted(network.others)
     ]
     parts += [
-        f"{relation}: {_many(len(edges), 'edge')}" for relation, edges in network.edges.items()
+        f"{relation}: {plural(len(edges), 'edge')}" for relation, edges in network.edges.items()
     ]
     return "; ".join([features, *parts])
 
@@ -102,7 +103,3 @@ def node_titles(graph: AttributedGraph) -> tuple[list[str], np.ndarray]:
         names += [f"{name}{suffix}" for name in some]
         kinds.append(np.full(len(some), place))
     return names, np.concatenate(kinds)
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
