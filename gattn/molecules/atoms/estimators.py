@@ -25,7 +25,7 @@ from gattn.molecules.atoms.labels import (
 from gattn.molecules.atoms.predictor import AtomPrediction, AtomPredictor
 from gattn.molecules.atoms.settings import AtomParameters, check_atom_settings
 from gattn.molecules.atoms.values import KINDS, LabelledAtoms, Targets
-from gattn.molecules.fitted import check_featuriser
+from gattn.molecules.feature_version import check_predictor_features
 from gattn.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.molecules.row_format import RowFormat
 from gattn.molecules.rows import bad_rows, smiles_hashes, warn_of
@@ -315,7 +315,7 @@ class AtomEstimator(FittedModel, Parameters):
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        check_featuriser(folder, card)
+        check_predictor_features(folder, card)
 
     def _extra_tensors(self) -> dict[str, torch.Tensor]:
         return {"seen": self.seen_}
