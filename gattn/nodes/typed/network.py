@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.nodes.edge_table import EdgeTable
+from gattn.nodes.stack.fingerprint import name_order
 from gattn.nodes.stack.propagation import row_means
 from gattn.nodes.typed.relations import Relation
 
@@ -121,10 +122,11 @@ class TypedNetwork:
         ranks: dict[str, NDArray[np.int64]] = {}
         digest = hashlib.sha256()
         for kind in sorted(self.types):
-            names = np.array([str(name) for name in self.names(kind, graph)], dtype=object)
-            order = np.argsort(names, kind="stable")
+            nodes = graph if kind == self.target else self.others[kind]
+            order = name_order(nodes)
             ranks[kind] = np.argsort(order)
-            digest.update("\0".join([kind, *names[order]]).encode())
+            names = (str(nodes.names[place]) for place in order)
+            digest.update("\0".join([kind, *names]).encode())
         for relation in sorted(self.edges):
             source, destination = self.edges[relation].pairs.numpy()
             source, destination = (
