@@ -251,12 +251,9 @@ def _edges(
     for edge in np.flatnonzero(unknown).tolist():
         pair = named.source[edge], named.destination[edge]
         place = int(ends[0, edge] >= 0)
-        record = left_out_edge(pair, pair[place], 0 if lines is None else lines[edge])
         kind = (relation.source, relation.destination)[place]
-        reason = record.reason
-        if reason.startswith("there is no node"):
-            reason = f"{reason} of type {kind!r}"
-        gone.append(replace(record, reason=reason))
+        line = 0 if lines is None else lines[edge]
+        gone.append(left_out_edge(pair, pair[place], line, kind))
     if len(gone) == len(named):
         if not gone:
             raise GraphError(f"relation {relation} has no edges")
