@@ -371,7 +371,7 @@ def fit_together(
     for one, predictor in zip(estimators, predictors):
         one.predictor_ = predictor
         one.graph_, one.y_, one.notes_ = graph, y, encoded.notes
-        one.split_ = Split(train, val, test, split.protocol)
+        one.split_ = replace(split, train=train, val=val, test=test)
         is_combined = isinstance(predictor, COMBINED)
         validation = predictor.validation if is_combined else predictor.predict(graph)[val]
         one._calibrate(y[val, None], validation)
