@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, LeftOut, left_out_edge
+from gattn.nodes.edge_ends import NamedEnds, check_header, named_ends
 from gattn.nodes.edge_table import EdgeTable
-from gattn.nodes.tables import NamedEnds, check_header, named_ends, named_nodes
+from gattn.nodes.node_names import named_nodes
 from gattn.nodes.typed.network import Messages, TypedNetwork, projected_edges, projection
 from gattn.nodes.typed.relations import Relation
 from gattn.nodes.values import flat_table
