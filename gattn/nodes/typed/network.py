@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gattn.graph import Graph
 from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.stack.fingerprint import name_order
 from gattn.nodes.stack.propagation import row_means
@@ -78,6 +80,23 @@ class TypedInputs:
     x: Mapping[str, Tensor]
     degrees: Mapping[str, Tensor]
     messages: Mapping[Relation, Messages]
+
+    @cached_property
+    def graphs(self) -> Mapping[Relation, Graph]:
+        """Graph of the messages of each relation.
+
+        The graphs are created once for all models, parts and predictions, because each contains
+        the sorted edges, and layers cache the union of all graphs with the first one.
+        """
+        sizes = {kind: len(degrees) for kind, degrees in self.degrees.items()}
+        return {
+            relation: Graph(one.pairs, (sizes[relation.source], sizes[relation.destination]))
+            for relation, one in self.messages.items()
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickling, without the graphs, which follow from the messages."""
+        return {name: value for name, value in self.__dict__.items() if name != "graphs"}
 
 
 @dataclass(frozen=True, eq=False)
