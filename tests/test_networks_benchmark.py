@@ -17,8 +17,10 @@ def record(accuracy: float, **changed: Any) -> dict[str, Any]:
         "baseline label_propagation": [0.6, 0.03], "baseline majority": [0.5, 0.0],
         "other gcn": [0.75, 0.04],
     }  # fmt: skip
-    entry = {"case": "networks/ring", "split": "random", "splits": 2, "model": "stacked",
-             "edges": "read", "options": [], "accuracy": named, "environment": ENVIRONMENT}  # fmt: skip
+    entry = {
+        "case": "networks/ring", "split": "random", "splits": 2, "model": "stacked",
+        "edges": "read", "options": [], "accuracy": named, "environment": ENVIRONMENT,
+    }  # fmt: skip
     return entry | changed
 
 
