@@ -25,7 +25,7 @@ from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.training.full_batch import (
     FullBatch,
     FullBatchSettings,
-    apply_each,
+    SeparateNetworks,
     fit_full_batches,
 )
 from gattn.training.losses import squared_error
@@ -148,7 +148,7 @@ class NodePredictor:
                     first.epochs, first.patience, first.learning_rate, first.weight_decay,
                     first.seed,
                 ),
-                apply=BatchedGAT(networks[0]) if can_batch(networks) else apply_each,
+                group=BatchedGAT if can_batch(networks) else SeparateNetworks,
                 score=_is_right if task == "classification" else None,
                 on_epoch=on_epoch, stop=stop,
             )  # fmt: skip
