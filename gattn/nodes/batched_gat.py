@@ -137,13 +137,13 @@ class _JointLayer:
             self.weight = nn.Parameter(torch.stack(maps, 1))
             for name, weight in list(self.joint.named_parameters()):
                 every = [layer.get_parameter(name) for layer in layers]
-                module, _, own = name.rpartition(".")
+                module, _, last = name.rpartition(".")
                 joined = (
                     torch.stack(every)[:, None]
                     if name == "bias"
                     else torch.cat(every, _heads_axis(weight))
                 )
-                setattr(self.joint.get_submodule(module), own, nn.Parameter(joined))
+                setattr(self.joint.get_submodule(module), last, nn.Parameter(joined))
         self.names = ["lin.weight", *(name for name, _ in self.joint.named_parameters())]
         self.parameters = [self.weight, *self.joint.parameters()]
 
