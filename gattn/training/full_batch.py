@@ -1,9 +1,9 @@
 """Training loop in which each step uses all items, for example the nodes of one large graph.
 
 One graph is one batch, so an epoch is one step, which takes milliseconds. Unlike
-:mod:`gattn.training.loop`, this loop has no shuffling, no parallel processes, no learning rate
-schedule and no average of the weights; losses, histories and errors are the same. Several networks
-are trained together, because one combined step takes less time than separate steps.
+:mod:`gattn.training.loop`, this loop has no shuffling, no parallel processes and no average of the
+weights; losses, histories and errors are the same. Several networks are trained together, because
+one combined step takes less time than separate steps.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from gattn.training.losses import check_finite
+from gattn.training.optimizer import OneCycle
 from gattn.training.types import EpochRecord, History, Loss, TrainingError
 
 __all__ = [
@@ -27,6 +28,9 @@ __all__ = [
     "SeparateNetworks",
     "fit_full_batches",
 ]
+
+WARMUP = 0.1
+"""Share of the epochs in which the learning rate of a one-cycle schedule rises."""
 
 Inputs = TypeVar("Inputs")
 Network = TypeVar("Network", bound=nn.Module)
@@ -39,9 +43,12 @@ class FullBatchSettings:
     Attributes:
         epochs: maximum number of steps.
         patience: stop after this many epochs in which no criterion reached its best value.
-        learning_rate: constant learning rate of Adam.
-        weight_decay: coefficient λ of the penalty λ/2 |w|².
+        learning_rate: learning rate of Adam; the highest one of a one-cycle schedule.
+        weight_decay: coefficient λ of the penalty λ/2 |w|². With a one-cycle schedule, the weights
+            decay separately from the gradients, as in AdamW.
         seed: seed of the dropout masks, which are sampled for the networks in order.
+        schedule: ``"constant"``, or ``"one-cycle"`` for a rate that rises in the first tenth of the
+            epochs and then falls to zero.
     """
 
     epochs: int
@@ -49,6 +56,7 @@ class FullBatchSettings:
     learning_rate: float
     weight_decay: float
     seed: int
+    schedule: Literal["constant", "one-cycle"] = "constant"
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,11 +181,12 @@ def fit_full_batches(
             raise TrainingError(f"the {part} part must have labels; all its labels are missing")
     runs = [_Run(network) for network in networks]
     going, active = runs, group(networks)
-    optimizer = _adam(active, settings)
+    optimizer = _optimizer(active, settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         for epoch in range(settings.epochs):
             began = time.perf_counter()
+            rate = _set_rate(optimizer, settings, epoch)
             fitted = _masked_means(active(train.inputs, training=True), train.target, loss)
             optimizer.zero_grad()
             fitted.sum().backward()
@@ -189,7 +198,6 @@ def fit_full_batches(
                 if score is not None:
                     criteria.append(_masked_means(output, validate.target, score))
             seconds = (time.perf_counter() - began) / len(going)
-            rate = settings.learning_rate
             for run, trained, validated in zip(going, fitted.tolist(), lost.tolist()):
                 check_finite(trained, "training", epoch, rate)
                 check_finite(validated, "validation", epoch, rate)
@@ -214,10 +222,23 @@ def fit_full_batches(
     return [run.end() for run in runs]
 
 
-def _adam(group: NetworkGroup, settings: FullBatchSettings) -> torch.optim.Adam:
-    return torch.optim.Adam(
+def _optimizer(group: NetworkGroup, settings: FullBatchSettings) -> torch.optim.Adam:
+    kind = torch.optim.Adam if settings.schedule == "constant" else torch.optim.AdamW
+    return kind(
         group.parameters, settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
+
+
+def _set_rate(optimizer: torch.optim.Adam, settings: FullBatchSettings, epoch: int) -> float:
+    """Set the learning rate and, in a one-cycle schedule, the momentum of an epoch; return the
+    rate.
+    """
+    if settings.schedule == "constant":
+        return settings.learning_rate
+    rate, momentum = OneCycle(settings.learning_rate, settings.epochs, WARMUP).at(epoch)
+    for group in optimizer.param_groups:
+        group["lr"], group["betas"] = rate, (momentum, group["betas"][1])
+    return rate
 
 
 def _continue(
@@ -236,7 +257,7 @@ def _continue(
         places: [k] places of the remaining networks in the group ``before``.
         settings: settings of the training.
     """
-    result = _adam(after, settings)
+    result = _optimizer(after, settings)
     states = [optimizer.state[weight] for weight in before.parameters]
     step = next(state["step"] for state in states if state)
     for weight in after.parameters:
