@@ -24,17 +24,29 @@ BATCH = 5
 """Number of networks that are trained together on a small graph. On such a graph, launching an
 operator takes longer than its computation, and the networks share each launch.
 """
+MANY_RUNS, LARGE_BATCH = 40, 10
+"""With at least this number of runs, more networks are trained together. With fewer runs, several
+processes would have too few groups to divide.
+"""
 SMALL = 1_000_000
 """A graph is small if neither the input features nor the hidden features of its nodes have more
 values than this number.
 """
 
 
-def batch_size(settings: NodeSettings, x: Tensor) -> int:
-    """Return the number of networks to train together on features [n, d]; 1 for a large graph."""
+def batch_size(settings: NodeSettings, x: Tensor, runs: int) -> int:
+    """Return the number of networks to train together on features [n, d]; 1 for a large graph.
+
+    Args:
+        settings: settings of each network.
+        x: [n, d] features.
+        runs: number of all networks.
+    """
     stored = x.numel() if x.layout == torch.strided else x.values().numel()
     is_small = max(stored, x.shape[0] * settings.width) <= SMALL
-    return BATCH if settings.model in ("stacked", "gat") and is_small else 1
+    if settings.model not in ("stacked", "gat") or not is_small:
+        return 1
+    return LARGE_BATCH if settings.model == "gat" and runs >= MANY_RUNS else BATCH
 
 
 def can_batch(networks: Sequence[AttentionNetwork | GPSNetwork]) -> bool:

@@ -105,8 +105,11 @@ def test_only_small_graphs_and_layers_of_one_kind_are_batched():
     assert not can_batch(_networks(model="gatv2"))
     assert not can_batch(_networks(model="gps"))
     small, large = torch.zeros(2_708, 3), torch.zeros(100_000, 3)
-    assert batch_size(NodeSettings(), small) > 1
-    assert batch_size(NodeSettings(), large) == batch_size(NodeSettings(model="gps"), small) == 1
+    assert batch_size(NodeSettings(), small, 5) > 1
+    gat = NodeSettings(model="gat")
+    assert batch_size(gat, small, 100) > batch_size(gat, small, 10)
+    sizes = batch_size(NodeSettings(), large, 5), batch_size(NodeSettings(model="gps"), small, 5)
+    assert sizes == (1, 1)
     plans = plan_trials(25, 0, drawn=True)
     groups = group_trials(plans, 4)
     assert [plan for group in groups for plan in group] == plans
