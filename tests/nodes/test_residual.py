@@ -107,6 +107,10 @@ def test_the_network_is_used_with_many_labels_of_each_class(tmp_path, monkeypatc
     many = NodeClassifier(**options).fit((edges, nodes))
     assert isinstance(_predictor(many), ResidualPredictor)
     assert len(_predictor(many).history[0].records) == 8
+    assert _predictor(many).settings.dropout == residual.DEFAULTS["dropout"]
+    changed = NodeClassifier(**options, dropout=0.2).fit((edges, nodes))
+    assert _predictor(changed).settings.dropout == 0.2
+    assert _predictor(changed).network.dropout.p == 0.2
     again = NodeClassifier(**options, threads=2).fit((edges, nodes))
     assert np.array_equal(many.predict_proba(), again.predict_proba())
     many.save(tmp_path / "model")

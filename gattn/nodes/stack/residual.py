@@ -23,13 +23,13 @@ paper, which has fewer weights and more dropout, is more accurate.
 """
 EPOCHS, FEWEST_EPOCHS = 100, 40
 """Number of epochs, and minimum number of epochs for which the network is trained."""
-DROPOUT, ATTENTION_DROPOUT = 0.3, 0.1
-"""Dropout probabilities of a feature and of an attention weight."""
-RATE, DECAY = 1e-2, 1e-2
-"""Highest learning rate and weight decay."""
+ATTENTION_DROPOUT = 0.1
+"""Dropout probability of an attention weight."""
+DEFAULTS = {"dropout": 0.3, "learning_rate": 1e-2, "weight_decay": 1e-2}
+"""Settings of this network that replace the default settings of :class:`NodeSettings`."""
 DENSE = 16
 """Number of multiplications of a dense product that take the time of one for an edge."""
-MAX_PRODUCTS = 3e9
+MAX_PRODUCTS = 2e10
 """Maximum number of multiplications in all epochs."""
 
 
@@ -68,7 +68,7 @@ class ResidualNetwork(nn.Module):
         )  # fmt: skip
         self.skips = nn.ModuleList(nn.Linear(width, width) for _ in layers)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(settings.layers + 1))
-        self.out, self.dropout = nn.Linear(width, outputs), SparseDropout(DROPOUT)
+        self.out, self.dropout = nn.Linear(width, outputs), SparseDropout(settings.dropout)
 
     def forward(self, inputs: FieldInput) -> Tensor:
         """Return the outputs [k, outputs] of k nodes, from their receptive field and its
@@ -134,8 +134,9 @@ class ResidualPredictor(NodePredictor):
 def residual_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings | None:
     """Return the settings of a :class:`ResidualNetwork` for a graph.
 
-    The result is None if the training part has too few labels for this network, if the labels are
-    numbers, or if too few epochs are affordable.
+    A dropout, learning rate or weight decay that the user changed is used; the defaults are those
+    of this network. The result is None if the training part has too few labels for this network,
+    if the labels are numbers, or if too few epochs are affordable.
     """
     train, graph = problem.train, problem.graph
     if problem.outputs < 2 or len(train) < LABELS_OF_CLASS * problem.outputs:
@@ -151,7 +152,10 @@ def residual_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSetti
     epochs = min(EPOCHS, int(MAX_PRODUCTS / max(size, 1)))
     if epochs < FEWEST_EPOCHS:
         return None
-    return replace(
-        settings, model="gat", epochs=min(settings.epochs, epochs), learning_rate=RATE,
-        weight_decay=DECAY, dropout=DROPOUT,
-    )  # fmt: skip
+    usual = NodeSettings()
+    changes = {
+        name: value
+        for name, value in DEFAULTS.items()
+        if getattr(settings, name) == getattr(usual, name)
+    }
+    return replace(settings, model="gat", epochs=min(settings.epochs, epochs), **changes)
