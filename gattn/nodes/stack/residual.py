@@ -19,7 +19,7 @@ __all__ = ["ResidualNetwork", "ResidualPredictor", "residual_settings"]
 
 LABELS_OF_CLASS = 50
 """Minimum mean number of training nodes of a class. With fewer labels, the network of the GAT
-paper, which has fewer weights and more dropout, is more accurate.
+paper, which has more dropout, is at least as accurate.
 """
 EPOCHS, FEWEST_EPOCHS = 100, 40
 """Number of epochs, and minimum number of epochs for which the network is trained."""
