@@ -9,7 +9,8 @@
     python -m benchmarks.molecules.moleculeace --page     # the same, into the documentation
 
 Each set has the split that was published with it. The default settings were chosen on the sixteen
-sets of DEVELOPMENT; name other sets by --sets. With --sizes, the models are trained on random
+sets of DEVELOPMENT; name other sets by --sets. The other fourteen sets were measured once, after
+the settings had been chosen. With --sizes, the models are trained on random
 samples of the training part. A JSON line for each set and size is appended to
 benchmarks/results/moleculeace.jsonl.
 
@@ -165,15 +166,29 @@ def table(rows: Sequence[record.Record]) -> str:
     for size in sorted({row["size"] for row in newest.values()}):
         some = [row for row in newest.values() if row["size"] == size]
         some.sort(key=lambda row: row["dataset"])
-        shown = [[row["dataset"], str(row["molecules"]), *_cells(row["rmse"])] for row in some]
-        means = {
-            name: statistics.mean(row["rmse"][name] for row in some)
-            for name in SHOWN
-            if all(name in row["rmse"] for row in some)
-        }
-        mean = [[f"mean of {len(some)} sets", "", *_cells(means)]] if len(some) > 1 else []
-        lines += [*shown, *mean]
+        development = [row for row in some if row["dataset"] in DEVELOPMENT]
+        held_out = [row for row in some if row["dataset"] not in DEVELOPMENT]
+        for kind, rows_of_kind in (("development", development), ("held-out", held_out)):
+            lines += [
+                [row["dataset"], str(row["molecules"]), *_cells(row["rmse"])]
+                for row in rows_of_kind
+            ]
+            lines += _mean(f"{len(rows_of_kind)} {kind} sets", rows_of_kind)
+        if development and held_out:
+            lines += _mean(f"all {len(some)} sets", some)
     return tables.markdown(["set", "molecules", *SHOWN.values()], lines, text=1)
+
+
+def _mean(title: str, rows: Sequence[record.Record]) -> list[list[str]]:
+    """Return the line of the mean errors of several sets; no line for one set."""
+    if len(rows) < 2:
+        return []
+    means = {
+        name: statistics.mean(row["rmse"][name] for row in rows)
+        for name in SHOWN
+        if all(name in row["rmse"] for row in rows)
+    }
+    return [[f"mean of {title}", "", *_cells(means)]]
 
 
 def pretrained_table(rows: Sequence[record.Record]) -> str:
