@@ -193,7 +193,7 @@ def _post(connection: http.client.HTTPConnection, path: str, body: str) -> tuple
 
 
 def _explanations(port: int, smiles: Sequence[str]) -> list[float]:
-    """Return the times of explanations, after one that is not timed."""
+    """Return the times of explanations. A first explanation is not timed."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     times = []
     for text in islice(cycle(smiles), EXPLANATIONS + 1):
@@ -205,7 +205,9 @@ def _explanations(port: int, smiles: Sequence[str]) -> list[float]:
 
 
 def _predict_rate(run: Path, smiles: Sequence[str], rows: int, workers: int) -> float:
-    """Return the rows per second of the command on a table, with its start."""
+    """Return the rows per second of the command on a table; the time includes the start of the
+    command.
+    """
     with tempfile.TemporaryDirectory() as folder:
         table, out = Path(folder) / "in.csv", Path(folder) / "out.csv"
         with table.open("w", newline="", encoding="utf-8") as file:

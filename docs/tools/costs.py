@@ -39,7 +39,7 @@ class Family:
     build: Callable[[int], gattn.Graph]
     sizes: tuple[int, ...]
     starts_at_a_corner: bool = False
-    """Return True if node 0 is an end of a longest shortest path."""
+    """True if node 0 is at one end of the longest of all shortest paths."""
 
 
 LARGE = (1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)

@@ -112,7 +112,9 @@ def test_the_metrics_say_what_there_is_to_know(folder):
 
 
 def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
-    """In these runs, the test part lacks a class, or all of its labels are the same number."""
+    """In these runs, the test part has no node of one class, or all of its labels are the same
+    number.
+    """
     table = pd.read_csv(folder / "nodes.csv")
     table["part"] = ["test" if node < 9 else ("train", "val")[node % 2] for node in range(60)]
     table["score"] = table["score"].where(table["part"] != "test", 5e-9)

@@ -1,4 +1,6 @@
-"""Training of nodes in two processes of gloo: the network of one process, written once."""
+"""Tests of the training of nodes in two processes with gloo: the network is the same as in one
+process, and only one process writes it.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Several files, files of a part, splits of the command, and repeated runs."""
+"""Tests of several input files, of files that define a part, of splits, and of repeated runs."""
 
 import csv
 import json

@@ -1,4 +1,6 @@
-"""gattn serve of models of several molecules in a row, of reactions and of descriptor columns."""
+"""Tests of ``gattn serve`` with models of several molecules in a row, of reactions and of
+descriptor columns.
+"""
 
 import csv
 import io
