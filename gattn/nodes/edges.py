@@ -39,7 +39,7 @@ TYPES = 10
 """Maximum number of edge types for which means over neighbours are computed separately; the most
 frequent types are chosen.
 """
-DIVIDED = 4
+QUARTILE_COLUMNS = 4
 """Maximum number of numeric edge columns for which means over neighbours are computed separately
 for each quartile.
 """
@@ -70,11 +70,11 @@ class EdgeColumns:
 
     Attributes:
         features: columns to read as features; None for all others.
-        weight: column of weights; None for none.
-        type: column of types; None for none.
-        time: column of times, of the nodes or of the edges; None for none.
+        weight: column of weights; None if there is none.
+        type: column of types; None if there is none.
+        time: column of times, of the nodes or of the edges; None if there is none.
         cutoffs: ends of the training and the validation part of a split by the times of edges,
-            which :func:`gattn.nodes.times.time_cutoffs` returns; empty without such a split.
+            which :func:`gattn.nodes.times.time_cutoffs` returns; empty for other splits.
     """
 
     features: tuple[str, ...] | None = None
@@ -105,18 +105,18 @@ class EdgeEncoder:
     Attributes:
         columns: encoders of the features.
         dates: columns of ``columns`` that hold dates, which are read as days.
-        weight: column of weights; None for none.
+        weight: column of weights; None if there is none.
         scale: mean of the weights above 0.
         spread: standard deviation of the logarithms of these weights, above 0.
-        type: column of types; None for none.
+        type: column of types; None if there is none.
         types: the types that have separate features.
         rare: the other types.
         has_untyped: True if edges without a type occurred in training.
         cuts: for each column of numbers that divides the edges, its name and its standardised
             quartiles.
-        time: column of times of the nodes or the edges; None for none.
+        time: column of times of the nodes or the edges; None if there is none.
         has_edge_times: True if the edges have the column ``time``.
-        cutoffs: ends of the parts of a split by the times of edges; empty without one.
+        cutoffs: ends of the parts of a split by the times of edges; empty if there is none.
         age: mean and standard deviation of the ages of edges, if there are times.
         has_direction: True if the direction of the edges in the data is a feature.
     """
@@ -153,7 +153,7 @@ class EdgeEncoder:
     @property
     def weight_feature(self) -> tuple[int, float] | None:
         """Position of the weights among the features of an edge, and the factor by which this
-        feature must be multiplied to get the logarithm of the weight; None without weights.
+        feature must be multiplied to get the logarithm of the weight; None if there are no weights.
         """
         if self.weight is None:
             return None
@@ -328,7 +328,7 @@ class EdgeEncoder:
         )
 
     def _features(self, blocks: Sequence[Matrix], structure: EdgeStructure) -> Tensor | None:
-        """Return the features of the edges of ``edge_index``, [e, width]; None without any.
+        """Return the features of the edges of ``edge_index``, [e, width]; None if there are none.
 
         In a compact graph, they are in a temporary file if they are large.
 
@@ -469,7 +469,7 @@ def _column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
         raise GraphError(f"column {name!r} of the edges: {edges.unreadable[name]}")
     if name in edges.ends:
         raise GraphError(
-            f"column {name!r} of the edges holds the names of nodes{why}; it must be another column"
+            f"column {name!r} of the edges contains the names of nodes{why}: choose another column"
         )
     if name not in edges.table.columns:
         columns = ", ".join(map(repr, edges.table.columns[:20])) or "only the names of nodes"
@@ -603,8 +603,8 @@ def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[st
     if len(most) > TYPES:
         rest = sum(counts[text] for text in most[TYPES:])
         notes.append(
-            f"Column {name!r} of the edges holds {len(most):,} types: the {TYPES} most frequent "
-            f"have means of their own, and {rest:,} edges of the others do not."
+            f"Column {name!r} of the edges contains {len(most):,} types: separate means are "
+            f"computed for the {TYPES} most frequent ones, but not for the other {rest:,} edges."
         )
     return tuple(most[:TYPES]), tuple(most[TYPES:]), notes
 
@@ -616,7 +616,7 @@ def _learn_cuts(
     name.
     """
     cuts = []
-    for column in [one for one in columns if one.kind == "number"][:DIVIDED]:
+    for column in [one for one in columns if one.kind == "number"][:QUARTILE_COLUMNS]:
         numbers = _numbers(column.features(table[column.name], where))
         numbers = numbers[np.isfinite(numbers)]
         values = np.unique(np.quantile(numbers, (0.25, 0.5, 0.75)))

@@ -258,7 +258,7 @@ def graph_of_ends(
                 f"first node is {names[0] if names else None!r}{absent and f'. {absent}'}"
                 f"{_better(table, named, names)}"
             )
-        notes.append(_told_left_out(left_out, len(edges), absent) + _alike(named, names))
+        notes.append(_left_out_note(left_out, len(edges), absent) + _alike(named, names))
     ends = torch.from_numpy(pairs if compact else pairs.astype(np.int64))
     table_of_edges = _edge_table(edges.attributes, ends, rows, lines, (first, second))
     return attributed_graph(
@@ -404,7 +404,7 @@ def named_nodes(
     Args:
         nodes: table with a row for each node.
         ends: different names of nodes in the edges.
-        lines: lines of the nodes in their file; empty without a file.
+        lines: lines of the nodes in their file; empty if there is no file.
     """
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()
@@ -525,7 +525,7 @@ def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
     }
 
 
-def _told_left_out(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
+def _left_out_note(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
     """Return a note with the number of edges that were left out, and an example."""
     why = "whose ends are not in the table of nodes" if absent else "which do not name two nodes"
     note = (

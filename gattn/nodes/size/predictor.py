@@ -39,7 +39,7 @@ __all__ = ["SampledPredictor", "sampled_notes"]
 NETWORK, SMOOTHED = "gat", "smoothed"
 LABEL_FREE = ("constant", "columns", "neighbours", NETWORK)
 """Names of the components that read no labels, so that they can also predict other graphs."""
-LINEAR_ROWS, PERCEPTRON_ROWS, CHECKED_ROWS = 30_000, 400_000, 50_000
+LINEAR_ROWS, PERCEPTRON_ROWS, VALIDATION_ROWS = 30_000, 400_000, 50_000
 """Maximum numbers of training nodes of the linear model and of a perceptron, and of validation
 nodes by which penalties and weights are chosen.
 """
@@ -67,7 +67,7 @@ def sampled_notes(settings: NodeSettings) -> list[str]:
         "factors that correct the frequencies of the classes are also left out.",
         f"Models that are fitted to samples: the linear model to at most {LINEAR_ROWS:,} training "
         f"nodes, each perceptron to at most {PERCEPTRON_ROWS:,}, and the weights to at most "
-        f"{CHECKED_ROWS:,} validation nodes.",
+        f"{VALIDATION_ROWS:,} validation nodes.",
         "The baselines logistic_regression (ridge) and label_propagation are the components "
         "columns and propagation, with fewer steps than on a whole graph.",
         *notes,
@@ -241,7 +241,7 @@ class SampledPredictor:
         parts: dict[str, NDArray[np.float32]] = {}
         if self._is_stack:
             rows, val_rows = (
-                sample(train, LINEAR_ROWS, seed), sample(val, CHECKED_ROWS, seed)
+                sample(train, LINEAR_ROWS, seed), sample(val, VALIDATION_ROWS, seed)
             )  # fmt: skip
             some = np.concatenate([rows, val_rows])
             x = as_matrix(problem.x) if blocks.sparse is not None else None
@@ -266,7 +266,7 @@ class SampledPredictor:
             )
             parts |= self._with_labels(blocks, around, train, scratch)
         parts[NETWORK] = self._by_network(blocks, scratch)
-        val_rows = sample(val, CHECKED_ROWS, seed)
+        val_rows = sample(val, VALIDATION_ROWS, seed)
         truth = targets[val_rows]
         at_rows = {name: part[val_rows].astype(np.float64) for name, part in parts.items()}
         weights, _ = choose_weights(list(at_rows.values()), truth, seed, is_class=is_class)
@@ -489,8 +489,8 @@ class SampledPredictor:
             return self._embed(self._blocks(self._compact(graph)))
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
-        """Return for each layer edges [2, e] and their attention weights [e, h], in sampled
-        neighbourhoods of 64 nodes, among them the node of highest degree.
+        """Return for each layer edges [2, e] and their attention weights [e, h]. The edges are
+        sampled around 64 nodes, one of which is the node of highest degree.
 
         The weights of a node sum to 1 over its sampled edges.
         """
