@@ -40,7 +40,8 @@ def check_featuriser(folder: str | os.PathLike[str], card: Mapping[str, Any]) ->
     if version != FEATURISER:
         raise RunError(
             f"the model in {folder} was trained on version {version} of the features of "
-            f"molecules, and this gattn computes version {FEATURISER}: train the model again"
+            f"molecules, and this version of gattn computes version {FEATURISER}: train the "
+            "model again"
         )
 
 
@@ -122,7 +123,7 @@ class MoleculeModel(FittedModel):
                 :func:`gattn.molecules.row_format.join_smiles`.
             smiles: function that returns the SMILES of an item; by default the items are SMILES.
             descriptors: function that returns the values of ``descriptors_columns_`` of an item,
-                NaN for a missing one; required if the model was trained with such columns.
+                NaN for a missing value; required if the model was trained with such columns.
             neighbors: number of most similar molecules to find for each; see
                 :meth:`MoleculePredictor.nearest`.
 

@@ -102,11 +102,13 @@ def read_foundation(source: str | os.PathLike[str]) -> Foundation:
         state = card.get("predictor")
         tensors = remove_prefix("networks.0.", tensors)
     if not isinstance(state, dict) or not tensors or "settings" not in state:
-        raise RunError(f"{source} contains no network for molecules, from which to start")
+        raise RunError(
+            f"{source} contains no network of molecules, so no training can start from it"
+        )
     if state.get("featuriser", "1") != FEATURISER:
         raise RunError(
             f"the network in {source} was trained on version {state.get('featuriser', '1')} of the "
-            f"features of molecules, and this gattn computes version {FEATURISER}"
+            f"features of molecules, and this version of gattn computes version {FEATURISER}"
         )
     settings = from_table(MoleculeSettings, cast("Mapping[str, object]", state["settings"]))
     encoder = {name: each.float() for name, each in tensors.items() if not name.startswith(HEAD)}

@@ -49,7 +49,8 @@ class FieldInput:
     Attributes:
         x: [m, d] float32 features of the field's nodes, dense or ``torch.sparse_csr``.
         field: the receptive field.
-        terms: for each layer the arguments for the attributes of its edges; empty without any.
+        terms: for each layer the arguments for the attributes of its edges; empty if there are
+            none.
     """
 
     x: Tensor
@@ -116,7 +117,7 @@ def edge_terms(inputs: EdgeInputs | None, field: Field) -> tuple[Mapping[str, Te
     """Return the arguments with the edge attributes for each layer.
 
     Args:
-        inputs: attributes of the edges of the graph; None without any.
+        inputs: attributes of the edges of the graph; None if there are none.
         field: the edges of each layer.
 
     Returns:

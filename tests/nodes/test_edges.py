@@ -224,7 +224,7 @@ def test_a_model_does_not_ignore_the_columns_of_edges():
         ("a,b,0,x\nb,c,0,x\n", {"weight": "w"}, "must not all be 0"),
         ("a,b,1,x\nb,c,NaN,x\n", {"weight": "w"}, "must be given for every edge; got 'NaN' at"),
         ("a,b,1,x\nb,c,1e300,x\n", {"weight": "w"}, r"must be at most 1e\+30; got '1e300' at"),
-        (DOUBLED, {"weight": "source"}, "column 'source' of the edges holds the names of nodes"),
+        (DOUBLED, {"weight": "source"}, "column 'source' of the edges contains the names of nodes"),
         (DOUBLED, {"weight": "w", "type": "w"}, "edge_weight and edge_type must be different"),
         (DOUBLED, {"time": "w", "type": "w"}, "edge_type and time must be different columns"),
         (DOUBLED, {"weight": "v"}, "the edges have no column 'v'; they have 'w', 'kind'"),

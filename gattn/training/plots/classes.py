@@ -228,7 +228,7 @@ def confusion_matrix(counts: ArrayLike, names: Sequence[str]) -> Plot:
     """
     table = np.asarray(counts, np.float64)
     if table.shape != (len(names), len(names)):
-        raise ValueError(f"counts must be [c, c] of {len(names)} names; got {table.shape}")
+        raise ValueError(f"counts must be [c, c] for {len(names)} classes; got {table.shape}")
     largest: list[int] = sorted(np.argsort(-table.sum(1), kind="stable")[:CLASSES].tolist())
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
     shares = shares[np.ix_(largest, largest)]
