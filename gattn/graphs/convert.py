@@ -1,4 +1,4 @@
-"""Conversion from and to networkx, and reading of edge features."""
+"""Conversion of networkx graphs to gattn's graphs and back, and reading of edge features."""
 
 from __future__ import annotations
 

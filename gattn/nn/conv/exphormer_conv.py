@@ -43,7 +43,8 @@ class ExphormerConv(Module):
         - **output:** [n, out_dim]; zeros for a node without edges
 
     Raises:
-        TypeError: if the edges have an unsupported type, edge_attr is no tensor, or dtypes differ.
+        TypeError: if the edges have an unsupported type, edge_attr is not a tensor, or
+            dtypes differ.
         ValueError: if num_heads does not divide out_dim, a shape is wrong, or an index is out of
             range.
 

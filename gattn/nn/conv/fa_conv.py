@@ -55,7 +55,7 @@ class FAConv(AttentionConv):
 
     Raises:
         TypeError: if the edges have an unsupported type, or the dtypes differ.
-        ValueError: for a wrong shape, a dropout that is no probability, an index out of range,
+        ValueError: for a wrong shape, a dropout that is not a probability, an index out of range,
             edge weights although ``normalize`` is set, missing edge weights although it is not
             set, or attn_bias for edges other than the cached ones.
 

@@ -58,7 +58,7 @@ class HEATConv(AttentionConv):
           edges
 
     Raises:
-        TypeError: for edges of another type, dtypes that differ, or types that are no integers.
+        TypeError: for edges of another type, dtypes that differ, or types that are not integers.
         ValueError: for a wrong shape or setting, an index or a type out of range, or missing edge
             features.
 

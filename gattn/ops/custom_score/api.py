@@ -71,10 +71,10 @@ def attention(
         [n, h, c]; zeros for a node with no incoming edge.
 
     Raises:
-        TypeError: for a graph that is no Graph, an argument that is no tensor, or scores that are
-            no floats.
+        TypeError: for a graph that is not a Graph, an argument that is not a tensor, or scores that
+            are not floating-point numbers.
         ValueError: for a wrong shape or device, an unknown ``normalize``, or a function that draws
-            random numbers or captures a tensor that requires a gradient and is no parameter.
+            random numbers or captures a tensor that requires a gradient and is not a parameter.
 
     Reference:
         Wang et al., "Non-local neural networks" (CVPR 2018), equation 1.
@@ -143,7 +143,7 @@ def apply_edges(
         [e, ...], in the caller's edge order; no rows without edges.
 
     Raises:
-        TypeError: for a graph that is no Graph, or an argument that is no tensor.
+        TypeError: for a graph that is not a Graph, or an argument that is not a tensor.
         ValueError: for a wrong shape or device, or a function that does not return one row for each
             edge, draws random numbers, or captures a tensor that requires a gradient and is no
             parameter.
