@@ -151,7 +151,7 @@ def _descendants(process: int) -> list[int]:
 
 
 def _memory(process: int) -> tuple[int, int]:
-    """Return the resident memory of a process in bytes, and the part that is no page of a file."""
+    """Return the resident memory of a process in bytes, and its part that no file backs."""
     try:
         text = Path(f"/proc/{process}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):

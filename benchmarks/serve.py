@@ -199,7 +199,9 @@ def _explanations(port: int, smiles: Sequence[str]) -> list[float]:
     for text in islice(cycle(smiles), EXPLANATIONS + 1):
         status, needed, content = _post(connection, "/explain", json.dumps({"smiles": text}))
         if status != 200:
-            raise RuntimeError(f"an explanation was answered by {status}: {content[:200]!r}")
+            raise RuntimeError(
+                f"the request for an explanation got the status {status}: {content[:200]!r}"
+            )
         times.append(needed)
     return times[1:]
 
