@@ -3,6 +3,7 @@ files.
 
     python -m venv ENV && ENV/bin/pip install torch==2.13.0 && ENV/bin/pip install chemprop==2.3.1
     python -m benchmarks.molecules.chemprop ENV
+    python -m benchmarks.molecules.chemprop ENV --beside
     python -m benchmarks.molecules.chemprop ENV --other FOLDER
     python -m benchmarks.molecules.chemprop ENV --other FOLDER --options --ensemble 5
 
@@ -10,16 +11,19 @@ Both commands run with default settings and read the same CSV file, which has a 
 The benchmark measures the wall time and the processor time of all processes of a command, from its
 start to its end. With ``--other``, another build of gattn is measured in each round: a folder with
 a separate ``.venv``, which is recorded as the side ``other``. The option ``--sides`` selects some
-of the three sides. The benchmark appends a JSON line for each run to
-benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and a table of all
-runs with default settings. With ``--table``, it only prints the table of the recorded results, and
-with ``--page``, it writes this table into the documentation.
+of the three sides. With ``--beside``, ``gattn molecules train`` runs on the same table again and
+again in another process while each side is measured. The benchmark appends a JSON line for each
+run to benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and a table
+of all runs with default settings. With ``--table``, it only prints the table of the recorded
+results, and with ``--page``, it writes this table into the documentation.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import itertools
 import json
 import os
 import statistics
@@ -27,6 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -34,6 +39,7 @@ from torch import Tensor
 
 from benchmarks.core import record, tables
 from benchmarks.core.isolate import ROOT
+from benchmarks.core.load import commands_in_turn
 from benchmarks.molecules import parts
 from benchmarks.molecules.parts import metrics_of
 
@@ -80,18 +86,35 @@ def _measure(options: argparse.Namespace, arguments: list[str]) -> list[record.R
                 with tempfile.TemporaryDirectory(prefix="gattn-") as folder:
                     path = Path(folder) / "data.csv"
                     parts.write_table(path, molecules, split)
-                    begun, cpu = time.perf_counter(), _children_cpu()
-                    metrics = _SIDES[side](path, parts.DATASETS[name], options)
-                    seconds, cpu = time.perf_counter() - begun, _children_cpu() - cpu
+                    with _other_training(path, parts.DATASETS[name], options.beside):
+                        begun, cpu = time.perf_counter(), _children_cpu()
+                        metrics = _SIDES[side](path, parts.DATASETS[name], options)
+                        seconds, cpu = time.perf_counter() - begun, _children_cpu() - cpu
                 extra = [] if side == "chemprop" else options.options
+                load = ["beside"] if options.beside else []
                 row = {
-                    "case": "/".join([name, which, side, *extra]), "dataset": name, "split": which,
-                    "side": side, "options": extra,
+                    "case": "/".join([name, which, side, *extra, *load]), "dataset": name,
+                    "split": which, "side": side, "options": extra, "beside": options.beside,
                     "test": metrics, "seconds": seconds, "cpu": cpu, "environment": environment,
                 }  # fmt: skip
                 record.append(options.output, row)
                 rows.append(row)
     return rows
+
+
+@contextlib.contextmanager
+def _other_training(path: Path, dataset: parts.Dataset, beside: bool) -> Iterator[None]:
+    """Train gattn on the table again and again in another process during a block if `beside` is
+    True.
+    """
+    if not beside:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="gattn-") as folder:
+        runs = (Path(folder) / f"run{number}" for number in itertools.count())
+        commands = (_train_command(Path(sys.executable), path, dataset, run) for run in runs)
+        with commands_in_turn(commands, ROOT):
+            yield
 
 
 def _children_cpu() -> float:
@@ -141,12 +164,16 @@ def _train(
     python: Path, path: Path, dataset: parts.Dataset, options: argparse.Namespace, folder: Path
 ) -> Metrics:
     out = path.parent / "run"
-    _run(
-        python, "-m", "gattn.cli", "molecules", "train", path, "--smiles", "smiles",
-        "--target", "target", "--split", "column:split", "--task", dataset.task, "--out", out,
-        *options.options, folder=folder,
-    )  # fmt: skip
+    _run(*_train_command(python, path, dataset, out), *options.options, folder=folder)
     return json.loads((out / "metrics.json").read_text())["test"]
+
+
+def _train_command(python: Path, path: Path, dataset: parts.Dataset, out: Path) -> list[str]:
+    """Return the words of the command that trains gattn on a table with a column of parts."""
+    return [
+        str(python), "-m", "gattn.cli", "molecules", "train", str(path), "--smiles", "smiles",
+        "--target", "target", "--split", "column:split", "--task", dataset.task, "--out", str(out),
+    ]  # fmt: skip
 
 
 _SIDES = {"chemprop": _chemprop, "other": _other, "gattn": _gattn}
@@ -249,6 +276,11 @@ def _parser() -> argparse.ArgumentParser:
         "--other",
         type=lambda text: Path(text).resolve(),
         help="folder of another build of gattn, which is also measured",
+    )
+    parser.add_argument(
+        "--beside",
+        action="store_true",
+        help="run another training of gattn in another process during each measurement",
     )
     parser.add_argument(
         "--options",
