@@ -251,9 +251,9 @@ def _fit_others(
     train: FitPart, val: FitPart, settings: MoleculeSettings, levels: Sequence[float], *,
     forest: bool, check: Callable[[], None], progress: bool,
 ) -> _Others:  # fmt: skip
-    """Train the Gaussian process, and the forest if ``forest`` is True. The forest
-    also predicts the quantiles of the molecules at the levels. ``check`` is called repeatedly, and
-    raises an error to stop the training.
+    """Train the Gaussian process, and the forest if ``forest`` is True. The forest also predicts
+    the quantiles of the molecules at the levels. ``check`` is called repeatedly, and raises an
+    error to stop the training.
     """
     rows, seed = settings.kernel_rows, settings.seed
     kernel = GaussianProcess.fit(

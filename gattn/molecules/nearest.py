@@ -23,8 +23,7 @@ def pack_bits(counts: Iterable[Tensor]) -> Tensor:
 
     Returns:
         [bits, sum of ceil(k / 8)] uint8: each byte contains one bit of eight molecules. If k is not
-        a
-        multiple of 8, the last byte is padded with molecules without bits, whose similarity is 0.
+        a multiple of 8, the last byte is padded with molecules without bits, whose similarity is 0.
 
     Example:
         >>> pack_bits([torch.tensor([[3, 1], [0, 2]], dtype=torch.uint8)])

@@ -76,8 +76,7 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
 
     Layer l computes the nodes of S_l from the nodes of S_{l-1}. The seeds' outputs and their
     gradients are the same as on the whole graph if every layer reads only neighbours. In a citation
-    network with
-    20 labelled papers per class, the field is a small part of the network.
+    network with 20 labelled papers per class, the field is a small part of the network.
 
     Args:
         edge_index: [2, e] int64 from source to destination.

@@ -163,8 +163,7 @@ def masked_split(
 
     Raises:
         GraphError: there is no mask, a mask contains other values, two masks share a node, or a
-            mask
-            marks only nodes without a label.
+            mask marks only nodes without a label.
     """
     columns = mask_columns(graph)
     if not columns:

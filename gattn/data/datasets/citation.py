@@ -34,9 +34,9 @@ def load_citation(
     The split is Planetoid's: the training set has 20 papers of each class, the validation set the
     next 500 papers, and the test set the 1,000 papers of ``test.index``. The edges are the same as
     in ``torch_geometric.datasets.Planetoid``: both directions, no self-loops, no duplicates,
-    ordered
-    by destination. Isolated papers (48 in CiteSeer) are included. 15 of them have no features and
-    no label in the files: their row of ``x`` is empty, their ``y`` is 0, and they are in no mask.
+    ordered by destination. Isolated papers (48 in CiteSeer) are included. 15 of them have no
+    features and no label in the files: their row of ``x`` is empty, their ``y`` is 0, and they are
+    in no mask.
 
     Args:
         name: ``"cora"``, ``"citeseer"`` or ``"pubmed"``, in upper or lower case.

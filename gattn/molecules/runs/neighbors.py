@@ -112,8 +112,7 @@ def read_measured(folder: str | Path, model: MoleculeModel, count: int) -> Measu
 
     Raises:
         ValueError: ``count`` is below 1, the model does not read single molecules, the folder is
-            not a run, or its table is missing or has
-            changed since the training.
+            not a run, or its table is missing or has changed since the training.
     """
     if count < 1:
         raise ValueError(f"neighbors must be at least 1; got {count}")

@@ -26,9 +26,9 @@ class ExphormerConv(Module):
     where the brackets clamp the score to [-5, 5]. Use the edges of
     :class:`gattn.transforms.AddExpander`, with features that distinguish the edge types, such as
     an embedding of ``expander_type``. The result equals the result of the authors' code, except
-    that no
-    small constant is added to the softmax's denominator. Scores are computed for some thousand
-    edges at a time and recomputed in backward, so no tensor of size edges x channels is stored.
+    that no small constant is added to the softmax's denominator. Scores are computed for some
+    thousand edges at a time and recomputed in backward, so no tensor of size edges x channels is
+    stored.
 
     Args:
         in_dim: number of node features.

@@ -245,8 +245,7 @@ def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
     """Add the identity matrix to a sparse adjacency matrix, for a graph with self-loops.
 
     Returns the values [e, 1] of the edges other than self-loops, then the values of the self-loops.
-    As
-    in PyG, the diagonal of a SparseTensor is set to one and not increased by one.
+    As in PyG, the diagonal of a SparseTensor is set to one and not increased by one.
     """
     source, destination = read_edges(adj_t, None, x, x)[0].edge_index
     loops = source == destination

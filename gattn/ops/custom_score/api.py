@@ -56,8 +56,7 @@ def attention(
         value: [m, h, c]; with ``message``, the same structures as ``key``.
         graph: the edges, from m sources to n destinations.
         edge_attr: e, tensors [e, ...] in the caller's edge order, with the same structures. If it
-            is None, the
-            functions receive None.
+            is None, the functions receive None.
         message: g: takes the values and the features of b edges and returns [b, h, c]; None for
             the values themselves.
         normalize: ``"softmax"``: f is the exponential of the score, C its sum over the edges into
@@ -136,8 +135,7 @@ def apply_edges(
         key: tensors [m, ...], with the same structures as ``query``.
         graph: the edges, from m sources to n destinations.
         edge_attr: e, tensors [e, ...] in the caller's edge order, with the same structures. If it
-            is None, the
-            function receives None.
+            is None, the function receives None.
 
     Returns:
         [e, ...], in the caller's edge order; no rows without edges.

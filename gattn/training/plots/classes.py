@@ -105,12 +105,10 @@ def precision_recall(
     """Plot the precision against the recall.
 
     If there are several targets, each has a thin line, and a thick line is their mean. The dashed
-    line is the fraction
-    of class 1, which is the precision of guessing. The curve is a step function: between two
-    recalls it has the precision at the higher recall, as in the definition of the average
-    precision,
-    because linear interpolation would be too optimistic (Davis and Goadrich, "The relationship
-    between precision-recall and ROC curves", ICML 2006).
+    line is the fraction of class 1, which is the precision of guessing. The curve is a step
+    function: between two recalls it has the precision at the higher recall, as in the definition of
+    the average precision, because linear interpolation would be too optimistic (Davis and Goadrich,
+    "The relationship between precision-recall and ROC curves", ICML 2006).
 
     The arguments and errors are the same as for :func:`roc`; the title contains the average
     precision.
