@@ -12,7 +12,8 @@ The benchmark measures the wall time and the processor time of all processes of 
 start to its end. With ``--other``, another build of gattn is measured in each round: a folder with
 a separate ``.venv``, which is recorded as the side ``other``. The option ``--sides`` selects some
 of the three sides. With ``--beside``, ``gattn molecules train`` runs on the same table again and
-again in another process while each side is measured. The benchmark appends a JSON line for each
+again in another process while each side is measured. With ``--limit``, a command is stopped after
+this number of seconds, which is recorded as its time. The benchmark appends a JSON line for each
 run to benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and a table
 of all runs with default settings. With ``--table``, it only prints the table of the recorded
 results, and with ``--page``, it writes this table into the documentation.
@@ -88,7 +89,10 @@ def _measure(options: argparse.Namespace, arguments: list[str]) -> list[record.R
                     parts.write_table(path, molecules, split)
                     with _other_training(path, parts.DATASETS[name], options.beside):
                         begun, cpu = time.perf_counter(), _children_cpu()
-                        metrics = _SIDES[side](path, parts.DATASETS[name], options)
+                        try:
+                            metrics = _SIDES[side](path, parts.DATASETS[name], options)
+                        except subprocess.TimeoutExpired:
+                            metrics = None
                         seconds, cpu = time.perf_counter() - begun, _children_cpu() - cpu
                 extra = [] if side == "chemprop" else options.options
                 load = ["beside"] if options.beside else []
@@ -141,7 +145,7 @@ def _chemprop(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -
     _run(
         options.environment / "bin" / "chemprop", "train", "--data-path", path,
         "--smiles-columns", "smiles", "--target-columns", "target", "--splits-column", "split",
-        "--task-type", dataset.task, "--output-dir", out,
+        "--task-type", dataset.task, "--output-dir", out, limit=options.limit,
     )  # fmt: skip
     measured = [row for row in _rows(path) if row["split"] == "test"]
     predicted = _rows(out / "model_0" / "test_predictions.csv")
@@ -164,7 +168,8 @@ def _train(
     python: Path, path: Path, dataset: parts.Dataset, options: argparse.Namespace, folder: Path
 ) -> Metrics:
     out = path.parent / "run"
-    _run(*_train_command(python, path, dataset, out), *options.options, folder=folder)
+    command = _train_command(python, path, dataset, out)
+    _run(*command, *options.options, limit=options.limit, folder=folder)
     return json.loads((out / "metrics.json").read_text())["test"]
 
 
@@ -189,12 +194,12 @@ def _targets(rows: list[dict[str, str]]) -> Tensor:
     return torch.tensor([[float(row["target"])] for row in rows], dtype=torch.float64)
 
 
-def _run(*command: object, folder: Path = ROOT) -> None:
+def _run(*command: object, limit: float | None, folder: Path = ROOT) -> None:
     # An installed package contains compiled files, so that Python must be allowed to write them.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=False, cwd=folder,
-        env={**env, "CUDA_VISIBLE_DEVICES": ""},
+        env={**env, "CUDA_VISIBLE_DEVICES": ""}, timeout=limit,
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -202,16 +207,38 @@ def _run(*command: object, folder: Path = ROOT) -> None:
 
 def table(entries: list[record.Record]) -> str:
     """Return a table of the test errors and seconds for each data set, with means over the
-    random splits.
+    random splits. Seconds are listed only if one call of the benchmark measured both sides.
     """
-    newest = {row["case"]: row for row in entries}
+    newest = {row["case"]: row for row in entries if row["test"] is not None}
     rows = []
     for dataset in parts.DATASETS.values():
         for which in (*SPLITS[:-1], "mean", SPLITS[-1]):
-            sides = [_cells(newest, dataset, which, side) for side in ("chemprop", "gattn")]
-            if all(sides):
-                errors, seconds = zip(*sides)
-                rows.append([dataset.name, dataset.metric, which, *errors, *seconds])
+            splits = SPLITS[:-1] if which == "mean" else (which,)
+            sides = [
+                [newest.get(f"{dataset.name}/{split}/{side}") for split in splits]
+                for side in ("chemprop", "gattn")
+            ]
+            complete = [[row for row in side if row is not None] for side in sides]
+            if any(len(side) < len(splits) for side in complete):
+                continue
+            errors = [
+                statistics.mean(row["test"][dataset.metric] for row in side) for side in complete
+            ]
+            calls = [[row["environment"] for row in side] for side in complete]
+            seconds = ["–", "–"]
+            if all(call == calls[0][0] for call in calls[0] + calls[1]):
+                seconds = [
+                    f"{statistics.mean(row['seconds'] for row in side):.1f}" for side in complete
+                ]
+            rows.append(
+                [
+                    dataset.name,
+                    dataset.metric,
+                    which,
+                    *(f"{error:.3f}" for error in errors),
+                    *seconds,
+                ]
+            )
     head = ["data", "metric", "split", "Chemprop", "gattn", "Chemprop, s", "gattn, s"]
     return tables.markdown(head, rows, text=3)
 
@@ -225,24 +252,14 @@ def medians(entries: list[record.Record]) -> str:
         groups.setdefault((row["dataset"], row["side"], " ".join(row["options"])), []).append(row)
     rows = []
     for (name, side, extra), several in groups.items():
-        metric = statistics.mean(row["test"][parts.DATASETS[name].metric] for row in several)
+        tests = [row["test"] for row in several]
+        metric = "stopped"
+        if None not in tests:
+            metric = f"{statistics.mean(test[parts.DATASETS[name].metric] for test in tests):.3f}"
         times = [statistics.median(row[key] for row in several) for key in ("seconds", "cpu")]
-        rows.append([name, side, extra, f"{metric:.3f}", *(f"{value:.1f}" for value in times)])
+        rows.append([name, side, extra, metric, *(f"{value:.1f}" for value in times)])
     head = ["data", "side", "options", "metric", "wall, s", "processor, s"]
     return tables.markdown(head, rows, text=3)
-
-
-def _cells(
-    newest: dict[str, record.Record], dataset: parts.Dataset, which: str, side: str
-) -> tuple[str, str] | None:
-    """Return the metric and the seconds of one run, or their means over the random splits."""
-    splits = SPLITS[:-1] if which == "mean" else (which,)
-    rows = [newest.get(f"{dataset.name}/{one}/{side}") for one in splits]
-    complete = [row for row in rows if row is not None]
-    if len(complete) < len(splits):
-        return None
-    metric = statistics.mean(row["test"][dataset.metric] for row in complete)
-    return f"{metric:.3f}", f"{statistics.mean(row['seconds'] for row in complete):.1f}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -281,6 +298,9 @@ def _parser() -> argparse.ArgumentParser:
         "--beside",
         action="store_true",
         help="run another training of gattn in another process during each measurement",
+    )
+    parser.add_argument(
+        "--limit", type=float, help="seconds after which a command is stopped; by default never"
     )
     parser.add_argument(
         "--options",
