@@ -51,5 +51,5 @@ if __name__ == "__main__":
     del sys.argv[1:3]
     if layers == "pyg":
         network.CONVOLUTIONS["gat"] = GATConv  # pyright: ignore[reportArgumentType]
-    trials.batch_size = lambda settings, x: stack
+    trials.batch_size = lambda settings, x, runs: stack
     main()

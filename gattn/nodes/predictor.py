@@ -25,7 +25,7 @@ from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.training.full_batch import (
     FullBatch,
     FullBatchSettings,
-    apply_each,
+    SeparateNetworks,
     fit_full_batches,
 )
 from gattn.training.losses import squared_error
@@ -144,11 +144,8 @@ class NodePredictor:
                 _class_loss if task == "classification" else squared_error,
                 predictors[0]._part(problem, problem.train, y),
                 predictors[0]._part(problem, problem.val, y),
-                FullBatchSettings(
-                    first.epochs, first.patience, first.learning_rate, first.weight_decay,
-                    first.seed,
-                ),
-                apply=BatchedGAT(networks[0]) if can_batch(networks) else apply_each,
+                cls.training_settings(first),
+                group=BatchedGAT if can_batch(networks) else SeparateNetworks,
                 score=_is_right if task == "classification" else None,
                 on_epoch=on_epoch, stop=stop,
             )  # fmt: skip
@@ -156,6 +153,14 @@ class NodePredictor:
             one._read, one.mean, one.std = (problem.graph, problem.x), mean, std
             one.history, one.threads = [history], threads
         return predictors
+
+    @classmethod
+    def training_settings(cls, settings: NodeSettings) -> FullBatchSettings:
+        """Return the settings of the training loop for the settings of the model."""
+        return FullBatchSettings(
+            settings.epochs, settings.patience, settings.learning_rate, settings.weight_decay,
+            settings.seed,
+        )  # fmt: skip
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
         """Return the training input for given nodes: their receptive field, features and labels."""

@@ -14,7 +14,7 @@ from gattn.nodes.settings import NodeSettings
 from gattn.training.full_batch import (
     FullBatch,
     FullBatchSettings,
-    apply_each,
+    SeparateNetworks,
     fit_full_batches,
 )
 
@@ -47,19 +47,25 @@ def test_outputs_and_gradients_are_those_of_each_network(sparse, layers, output_
         receptive_field(edges, NODES, torch.tensor([4, 7]), layers),
     ):
         inputs = FieldInput(x if field.nodes is None else _graph()[0][field.nodes], field)
-        batched = BatchedGAT(networks[0])(networks, inputs)
-        expected = apply_each(networks, inputs)
+        together, separate = BatchedGAT(networks), SeparateNetworks(networks)
+        batched, expected = (group(inputs, training=True) for group in (together, separate))
         assert torch.allclose(batched, expected, atol=1e-6)
-        weights = [weight for network in networks for weight in network.parameters()]
         scale = torch.randn(batched.shape)
-        pairs = zip(
-            torch.autograd.grad((batched * scale).sum(), weights),
-            torch.autograd.grad((expected * scale).sum(), weights),
+        gradients, references = (
+            torch.autograd.grad((output * scale).sum(), group.parameters)
+            for output, group in ((batched, together), (expected, separate))
         )
-        assert all(torch.allclose(mine, theirs, atol=1e-5) for mine, theirs in pairs)
+        for place, network in enumerate(networks):
+            names = list(together.state(place))
+            mine = dict(zip(names, together.of_network(place, gradients)))
+            theirs = separate.of_network(place, references)
+            for (name, weight), gradient in zip(network.named_parameters(), theirs, strict=True):
+                assert mine[name].shape == weight.shape
+                assert torch.allclose(mine[name], gradient, atol=1e-5)
 
 
-def test_training_together_gives_the_weights_of_training_alone():
+@pytest.mark.parametrize("group", [BatchedGAT, SeparateNetworks])
+def test_training_together_gives_the_weights_of_training_alone(group):
     x, edges = _graph()
     inputs = FieldInput(x, whole_graph(edges, NODES, 2))
     target = (torch.arange(NODES) % OUTPUTS).double()[:, None]
@@ -69,15 +75,15 @@ def test_training_together_gives_the_weights_of_training_alone():
     def loss(output, target):
         return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
 
-    def fit(networks, apply):
+    def fit(networks, group):
         settings = FullBatchSettings(60, 3, 0.02, 5e-4, seed=0)
         parts = FullBatch(inputs, train), FullBatch(inputs, validate)
-        return fit_full_batches(networks, loss, *parts, settings, apply=apply)
+        return fit_full_batches(networks, loss, *parts, settings, group=group)
 
     together, alone = _networks(), _networks()
-    histories = fit(together, BatchedGAT(together[0]))
+    histories = fit(together, group)
     for network, history, other in zip(together, histories, alone, strict=True):
-        (expected,) = fit([other], apply_each)
+        (expected,) = fit([other], SeparateNetworks)
         assert (len(history.records), history.chosen) == (len(expected.records), expected.chosen)
         assert not network.training
         for mine, theirs in zip(network.parameters(), other.parameters(), strict=True):
@@ -90,10 +96,10 @@ def test_each_network_drops_other_features_and_edges():
     x, edges = _graph()
     inputs = FieldInput(x.to_sparse_csr(), whole_graph(edges, NODES, 2))
     twins = [make_network(NodeSettings(width=8, heads=2), FEATURES, OUTPUTS) for _ in range(2)]
-    apply = BatchedGAT(twins[0])
-    first, second = apply(twins, inputs)
+    group = BatchedGAT(twins)
+    first, second = group(inputs, training=True)
     assert not torch.allclose(first, second)
-    first, second = apply([twin.eval() for twin in twins], inputs)
+    first, second = group(inputs, training=False)
     assert torch.equal(first, second)
 
 
@@ -101,8 +107,11 @@ def test_only_small_graphs_and_layers_of_one_kind_are_batched():
     assert not can_batch(_networks(model="gatv2"))
     assert not can_batch(_networks(model="gps"))
     small, large = torch.zeros(2_708, 3), torch.zeros(100_000, 3)
-    assert batch_size(NodeSettings(), small) > 1
-    assert batch_size(NodeSettings(), large) == batch_size(NodeSettings(model="gps"), small) == 1
+    assert batch_size(NodeSettings(), small, 5) > 1
+    gat = NodeSettings(model="gat")
+    assert batch_size(gat, small, 100) > batch_size(gat, small, 10)
+    sizes = batch_size(NodeSettings(), large, 5), batch_size(NodeSettings(model="gps"), small, 5)
+    assert sizes == (1, 1)
     plans = plan_trials(25, 0, drawn=True)
     groups = group_trials(plans, 4)
     assert [plan for group in groups for plan in group] == plans
@@ -116,6 +125,22 @@ def test_training_drops_the_same_entries_as_a_single_network():
     torch.manual_seed(0)
     alone = network(inputs)
     torch.manual_seed(0)
-    batched = BatchedGAT(network)([network], inputs)[0]
+    batched = BatchedGAT([network])(inputs, training=True)[0]
     assert torch.allclose(batched, alone, atol=1e-6)
     assert not torch.allclose(alone, network(inputs))  # the next forward draws another dropout mask
+
+
+@pytest.mark.parametrize("edge_dim", [None, 3])
+def test_a_group_has_the_weights_of_its_networks(edge_dim):
+    settings = NodeSettings(width=8, heads=2, layers=3)
+    networks = [make_network(settings, FEATURES, OUTPUTS, edge_dim) for _ in range(3)]
+    group = BatchedGAT(networks)
+    for place, network in enumerate(networks):
+        weights, expected = group.state(place), network.state_dict()
+        assert weights.keys() == expected.keys()
+        assert all(torch.equal(weights[name], expected[name]) for name in expected)
+    # The group has its own copy, so that its training does not change the networks.
+    with torch.no_grad():
+        for weight in group.parameters:
+            weight.zero_()
+    assert all(weight.any() for name, weight in network.named_parameters() if "bias" not in name)

@@ -169,7 +169,7 @@ def test_a_receptive_field_and_batched_networks_read_the_same_edges():
         network.eval()
         torch.testing.assert_close(network(some), network(inputs)[seeds], atol=1e-5, rtol=1e-4)
     for each in (inputs, some):
-        batched = BatchedGAT(networks[0])(networks, each)
+        batched = BatchedGAT(networks)(each, training=False)
         single = torch.stack([network(each) for network in networks])
         torch.testing.assert_close(batched, single, atol=1e-5, rtol=1e-4)
 

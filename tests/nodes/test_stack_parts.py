@@ -110,6 +110,7 @@ def test_a_drawn_validation_part_is_fitted_too_and_does_not_change_the_weights()
 
 
 def test_the_network_of_a_large_graph_is_stopped_if_it_is_far_behind(monkeypatch):
+    monkeypatch.setattr("gattn.nodes.stack.residual.MAX_PRODUCTS", 1.0)
     edges, nodes = class_network(nodes=200)
     monkeypatch.setattr("gattn.nodes.stack.predictor.MAX_PRODUCTS", 1.0)
     monkeypatch.setattr("gattn.nodes.stack.predictor.HOPELESS", 0.0)

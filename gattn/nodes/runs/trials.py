@@ -206,7 +206,8 @@ def run_trials(
     # Trials on a large graph run one after another in this process, so that the graph is in memory
     # once.
     is_large = trainer.encoded.graph.compact
-    size = 1 if is_large else batch_size(trainer.estimator.settings(), trainer.encoded.x)
+    options = trainer.estimator.settings(), trainer.encoded.x, len(plans)
+    size = 1 if is_large else batch_size(*options)
     groups = group_trials(plans, size)
     if (
         not is_large

@@ -24,6 +24,7 @@ from gattn.nodes.stack.components import LABEL_FREE, Components
 from gattn.nodes.stack.fingerprint import fingerprint, name_order
 from gattn.nodes.stack.priors import class_factors, scale_classes
 from gattn.nodes.stack.propagation import Neighbours, smooth
+from gattn.nodes.stack.residual import ResidualPredictor, residual_settings
 from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool, pool_by_name
 from gattn.nodes.typed.neighbours import neighbours_of
 from gattn.nodes.typed.predictor import TypedPredictor, input_size, network_kind
@@ -130,18 +131,19 @@ class StackedPredictor:
         training of a network ends early if its loss is far above theirs.
         """
         graph, is_class, first = problem.graph, task == "classification", settings[0]
-        network_settings = [_network_settings(one, problem) for one in settings]
+        kind, network_settings = _choose_network(settings, problem, encoder)
         mean, std = label_moments(problem, task)
         y = ((problem.y - mean) / std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
         neighbours = neighbours_of(graph)
-        kind = network_kind(encoder)
-        is_large = network_settings[0].epochs < first.epochs
+        is_large = kind is not ResidualPredictor and network_settings[0].epochs < first.epochs
         fit_components = partial(
             Components.fit, problem.x, neighbours, y, outputs=problem.outputs, seed=first.seed,
             is_class=is_class, epochs=first.epochs,
         )  # fmt: skip
         fit_networks = partial(kind.fit, problem, encoder, task, network_settings, on_epoch)
+        # The gradients of a layer normalisation depend on the number of threads.
+        network_threads = 1 if kind is ResidualPredictor else threads
 
         # BLAS libraries are also limited to one thread, because their threads would wait actively
         # between small products. The warnings filter is set here because all threads of a process
@@ -156,13 +158,13 @@ class StackedPredictor:
                     components, predictions = fit_components(train, val, parallel=parallel)
                 best = min(_loss(p[val], y[val], is_class=is_class) for p in predictions.values())
                 is_hopeless = partial(_is_hopeless, best=best, epochs=network_settings[0].epochs)
-                networks = fit_networks(threads, is_hopeless)
+                networks = fit_networks(network_threads, is_hopeless)
             elif parallel:
                 with Background(lambda check: fit_components(train, val, check=check)) as work:
-                    networks = fit_networks(threads or 1)
+                    networks = fit_networks(network_threads or 1)
                     components, predictions = work.result()
             else:
-                networks = fit_networks(threads)
+                networks = fit_networks(network_threads)
                 components, predictions = fit_components(train, val)
             final, final_predictions = components, predictions
             if first.refit and problem.drawn:
@@ -332,6 +334,7 @@ class StackedPredictor:
         arrays["train_ranks"] = torch.from_numpy(self._train_ranks)
         return tensors | {PREFIX + name: tensor for name, tensor in arrays.items()}, {
             **network, "settings": to_table(self.settings), "network": network["settings"],
+            "residual": isinstance(self.network, ResidualPredictor),
             "components": components, "weights": self.weights,
             "smoothed": self.smoothed, "factors": self.factors, "other_weights": self.other_weights,
             "fingerprint": self._fingerprint,
@@ -347,7 +350,11 @@ class StackedPredictor:
         """
         settings = from_table(NodeSettings, state["settings"])
         of_network = {name: t for name, t in tensors.items() if not name.startswith(PREFIX)}
-        kind = TypedPredictor if state["encoder"].get("network") else NodePredictor
+        kind = NodePredictor
+        if state["encoder"].get("network"):
+            kind = TypedPredictor
+        elif state.get("residual"):
+            kind = ResidualPredictor
         network = kind.from_state(of_network, {**state, "settings": state["network"]})
         arrays = {
             name.removeprefix(PREFIX): t for name, t in tensors.items() if name.startswith(PREFIX)
@@ -356,6 +363,17 @@ class StackedPredictor:
         weights = state["weights"], state["smoothed"], state["factors"], state["other_weights"]
         ranks = arrays["train_ranks"].numpy()
         return cls(settings, network, components, *weights, state["fingerprint"], ranks)
+
+
+def _choose_network(
+    settings: Sequence[NodeSettings], problem: NodeProblem, encoder: FeatureEncoder
+) -> tuple[type[NodePredictor], list[NodeSettings]]:
+    """Return the class of the attention networks of a graph, and their settings."""
+    if problem.graph.network is None:
+        residual = residual_settings(settings[0], problem)
+        if residual is not None:
+            return ResidualPredictor, [replace(residual, seed=one.seed) for one in settings]
+    return network_kind(encoder), [_network_settings(one, problem) for one in settings]
 
 
 def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings:
