@@ -20,7 +20,9 @@ from benchmarks.suites import band
 
 
 def main(arguments: list[str]) -> None:
-    """Measure every size up to the largest; dense attention stops after its first failure."""
+    """Measure every size up to the largest. After its first failure, dense attention is not
+    measured for larger sizes.
+    """
     options = _parser().parse_args(arguments)
     torch.set_num_threads(options.threads)
     rows, stopped = [], None

@@ -1,4 +1,5 @@
-"""Measurement of ``gattn nodes train`` on generated networks that are large, with its peak memory.
+"""Measurement of the time, accuracy and peak memory of ``gattn nodes train`` on large generated
+networks.
 
     python -m benchmarks.huge --nodes 240000 --edges 6200000
     python -m benchmarks.huge --nodes 2400000 --edges 62000000
@@ -75,7 +76,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def make(folder: Path, options: argparse.Namespace) -> list[str]:
-    """Write the network to a folder unless it is there, and return the arguments that name it."""
+    """Write the network to a folder unless the folder already contains it, and return the command's
+    arguments for it.
+    """
     if (folder / "edges.parquet").exists():
         files = [str(folder / "edges.parquet"), "--nodes", str(folder / "nodes.parquet")]
         return [*files, "--label", "kind"]
@@ -148,7 +151,7 @@ def _descendants(process: int) -> list[int]:
 
 
 def _memory(process: int) -> tuple[int, int]:
-    """Return the resident memory of a process in bytes, and the part that is no page of a file."""
+    """Return the resident memory of a process in bytes, and its part that no file backs."""
     try:
         text = Path(f"/proc/{process}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):

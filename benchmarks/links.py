@@ -96,7 +96,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    """Return the mean and its standard error, which is None for one value."""
+    """Return the mean and its standard error; the error is None if there is only one value."""
     error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
     return statistics.fmean(values), error
 

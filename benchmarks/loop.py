@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
         bare_seconds, bare_loss = _time(_bare, train, validate, settings)
         seconds, loss = _time(_ours, train, validate, settings)
         if not math.isclose(loss, bare_loss, rel_tol=1e-3):
-            raise SystemExit(f"the loops end with other losses: {loss} and {bare_loss}")
+            raise SystemExit(f"the losses of the two loops differ: {loss} and {bare_loss}")
         bare.append(bare_seconds)
         ours.append(seconds)
     ratio = statistics.median(one / other for one, other in zip(ours, bare))

@@ -193,19 +193,23 @@ def _post(connection: http.client.HTTPConnection, path: str, body: str) -> tuple
 
 
 def _explanations(port: int, smiles: Sequence[str]) -> list[float]:
-    """Return the times of explanations, after one that is not timed."""
+    """Return the times of explanations. A first explanation is not timed."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     times = []
     for text in islice(cycle(smiles), EXPLANATIONS + 1):
         status, needed, content = _post(connection, "/explain", json.dumps({"smiles": text}))
         if status != 200:
-            raise RuntimeError(f"an explanation was answered by {status}: {content[:200]!r}")
+            raise RuntimeError(
+                f"the request for an explanation got the status {status}: {content[:200]!r}"
+            )
         times.append(needed)
     return times[1:]
 
 
 def _predict_rate(run: Path, smiles: Sequence[str], rows: int, workers: int) -> float:
-    """Return the rows per second of the command on a table, with its start."""
+    """Return the rows per second of the command on a table; the time includes the start of the
+    command.
+    """
     with tempfile.TemporaryDirectory() as folder:
         table, out = Path(folder) / "in.csv", Path(folder) / "out.csv"
         with table.open("w", newline="", encoding="utf-8") as file:

@@ -45,7 +45,9 @@ ARGUMENTS = (
     "molecules predict MOLECULES/run MOLECULES/three.csv --out OUT",
     "nodes predict NODES/run NODES/edges.csv --nodes NODES/nodes.csv --out OUT",
 )
-"""Arguments of the commands; in the fourth, a missing folder causes an error."""
+"""Arguments of the commands that are measured. The fourth command fails, because it has no
+arguments.
+"""
 
 
 class Time(NamedTuple):

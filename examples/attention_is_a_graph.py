@@ -46,7 +46,9 @@ class Model(nn.Module):
 
 
 def digits(radius: int, epochs: int, seed: int, device: str) -> float:
-    """Return the test accuracy on 8 x 8 digits if pixels attend to a box of the given radius."""
+    """Return the test accuracy on 8 x 8 digits if each pixel attends to the pixels in a box of the
+    given radius.
+    """
     torch.manual_seed(seed)
     x, y = (torch.from_numpy(part).to(device) for part in load_digits(return_X_y=True))
     x, (train, test) = x.float()[..., None] / 16, torch.randperm(len(x), device=device).split(1437)

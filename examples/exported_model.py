@@ -1,4 +1,5 @@
-"""A trained model without gattn and PyTorch: ONNX for the network, NumPy for the rest.
+"""Predict with an exported model, without gattn and PyTorch. The network runs in ONNX Runtime, and
+the rest in NumPy.
 
     pip install -e ".[export]"
     python examples/exported_model.py

@@ -1,4 +1,5 @@
-"""Missing links: which characters of a novel belong together, although they share no chapter?
+"""Predict missing links between the characters of a novel: pairs that belong together, although no
+chapter contains both.
 
     python examples/missing_links.py
 

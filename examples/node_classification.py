@@ -65,7 +65,7 @@ def ridge(graph: Data) -> float:
 
 
 def train(graph: Data, seed: int, epochs: int) -> tuple[float, int]:
-    """Train once. Return the test accuracy at the best validation epoch, and the epochs run."""
+    """Train once; return the test accuracy of the best epoch and the number of epochs."""
     torch.manual_seed(seed)
     model = GAT(graph.num_features, graph.num_classes).to(graph.y.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005, weight_decay=5e-4)

@@ -234,7 +234,7 @@ def conversion_report(model: Module) -> ConversionReport:
         >>> layers = [(pyg.GATConv(8, 8), "x, e -> x"), torch.nn.MultiheadAttention(8, 2)]
         >>> print(conversion_report(convert(pyg.Sequential("x, e", layers))))
         gattn runs 1 attention layer: module_0 (GATConv)
-        not replaced, 1: module_1 (gattn has no MultiheadAttention of the same parameters)
+        not replaced, 1: module_1 (gattn has no MultiheadAttention with the same parameters)
     """
     report, seen, wholes = ConversionReport(), Counter[str](), list[str]()
     for path, module in model.named_modules():
@@ -423,7 +423,7 @@ def _why_not(module: Any) -> str:
     of_torch = (b for b in kind.__mro__ if b.__module__.startswith(("torch.", "torch_geometric.")))
     name = next((base.__name__ for base in of_torch if base.__name__ in UNSUPPORTED), "")
     if name and (name not in CONDITIONAL or CONDITIONAL[name](module)):
-        return f"gattn has no {kind.__name__} of the same parameters"
+        return f"gattn has no {kind.__name__} with the same parameters"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Fixtures of all tests, among them the comparison of layers with PyG's."""
+"""Fixtures of all tests, including the comparison of gattn's layers with PyG's layers."""
 
 import copy
 import gc
@@ -40,7 +40,7 @@ def pytest_configure():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Exclude modules and tests, which live until the end, from garbage collection."""
+    """Exclude modules and tests from garbage collection, because they exist until the end."""
     gc.disable()
     try:
         return (yield)
@@ -96,7 +96,9 @@ def dtype(request):
 
 @pytest.fixture(scope="session")
 def _chromium() -> Iterator["webdriver.Chrome"]:
-    """Headless Chromium; required in CI, elsewhere its tests are skipped if it is absent."""
+    """Headless Chromium. It is required in CI; on other machines, its tests are skipped if it is
+    not installed.
+    """
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -119,7 +121,7 @@ def browser(_chromium: "webdriver.Chrome") -> "webdriver.Chrome":
     """Chromium in its initial state: one browser for all tests, reset before each."""
     _chromium.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     _chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
-    # The page of the test before would log failed requests after its server has ended.
+    # The page of the previous test would log failed requests after its server has stopped.
     _chromium.get("about:blank")
     _chromium.get_log("browser")
     return _chromium

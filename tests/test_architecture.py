@@ -134,7 +134,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """Return the sets of modules that import one another, directly or through others."""
+    """Return the sets of modules that import one another, directly or through other modules."""
 
     @functools.cache
     def reached(start: str) -> frozenset[str]:

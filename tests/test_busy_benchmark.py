@@ -1,4 +1,4 @@
-"""Commands timed beside other work, and the network of texts that they read."""
+"""Tests of the benchmark on a busy machine, and of the network of texts that its commands read."""
 
 import csv
 import sys

@@ -52,8 +52,8 @@ def test_what_cannot_be_replaced_is_left_and_told(caplog):
         "mine": "a subclass of GATConv that overrides message",
         "patched": "its message was replaced on the instance",
         "odd": "its attention has options other than bias and dropout",
-        "pool": "gattn has no MemPooling of the same parameters",
-        "mha": "gattn has no MultiheadAttention of the same parameters",
+        "pool": "gattn has no MemPooling with the same parameters",
+        "mha": "gattn has no MultiheadAttention with the same parameters",
     }
     assert caplog.messages == [str(report)]
     assert "not replaced, 5: mine (a subclass of GATConv" in str(report)
@@ -98,7 +98,7 @@ def test_attention_without_a_twin_is_left_and_told(name):
     assert model["other"] is module
     report = conversion_report(model)
     assert report.replaced == {"known": "GATConv"}
-    assert report.left == {"other": f"gattn has no {name} of the same parameters"}
+    assert report.left == {"other": f"gattn has no {name} with the same parameters"}
     subclass = type("Mine", (type(module),), {})
     if name != "CuGraphGATConv":
         assert conversion_report(_retyped(module, subclass)).left
@@ -186,7 +186,7 @@ def test_attention_inside_of_other_modules_is_told_by_its_path():
         "pool.gnn": "GATConv",
         "gen.aggr_module": "SoftmaxAggregation",
     }
-    has_no = "gattn has no {} of the same parameters".format
+    has_no = "gattn has no {} with the same parameters".format
     assert report.left == {
         "polynormer": f"its global_attn.0 is not replaced: {has_no('PerformerAttention')}",
         "encoder.self_attn": has_no("MultiheadAttention"),
@@ -215,7 +215,7 @@ def test_the_local_layer_of_gps_is_told_of_by_itself():
     local = pyg.FeaStConv(8, 8)
     report = conversion_report(pyg.GPSConv(8, local, heads=2))
     assert report.convertible == {"": "GPSConv"}
-    assert report.left == {"conv": "gattn has no FeaStConv of the same parameters"}
+    assert report.left == {"conv": "gattn has no FeaStConv with the same parameters"}
 
 
 def test_before_and_after_tell_of_the_same_layers():

@@ -25,7 +25,7 @@ NOT_PYG = {"LPAttLayer", "MultiheadAttention", "MultiheadAttentionBlock", "ViS_M
 
 
 def _exported() -> set[str]:
-    """The classes that PyG's packages of layers export."""
+    """Return the classes that PyG's packages of layers export."""
     folder, exported = Path(pyg.__file__).parent, set()
     for kind in KINDS:
         tree = ast.parse((folder / kind / "__init__.py").read_text())

@@ -1,4 +1,4 @@
-"""Learning curves: measurement of one size, resumption, and the table."""
+"""Tests of the benchmark of learning curves: measurement of one size, resumption, and the table."""
 
 import json
 from pathlib import Path

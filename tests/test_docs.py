@@ -67,7 +67,7 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_page_of_settings_is_that_of_the_declarations() -> None:
-    """``python -m docs.tools.settings`` writes it."""
+    """The command ``python -m docs.tools.settings`` writes the page."""
     assert settings_page.PAGE.read_text("utf-8") == settings_page.page()
 
 

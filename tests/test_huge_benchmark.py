@@ -1,4 +1,4 @@
-"""Benchmark of large networks, on a small one."""
+"""Tests of the benchmark of large networks, which runs here on a small network."""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""explain_path names the path of every layer, and what to change where it is slow."""
+"""Tests of explain_path: it names the path of every layer, and the change that would make a slow
+layer faster.
+"""
 
 import pytest
 import torch

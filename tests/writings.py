@@ -19,7 +19,7 @@ class Writing(NamedTuple):
 
 
 HABITS = ("plain", "kekule", "bonds", "brackets", "hydrogens", "deuterium", "maps", "fragments")
-"""Ways in which a SMILES may differ, besides the order of its atoms."""
+"""Ways in which two SMILES of a molecule may differ, in addition to the order of their atoms."""
 
 
 def writings(smiles: str, count: int, seed: int = 0) -> list[Writing]:
@@ -40,7 +40,7 @@ def writings(smiles: str, count: int, seed: int = 0) -> list[Writing]:
 
 
 def _says_the_same(source: Chem.Mol, text: str, order: list[int]) -> bool:
-    """Return True if the stereocentres of the text equal those of the source.
+    """Return True if the SMILES has the same stereo centres as the source molecule.
 
     RDKit 2026.9 writes the mirror image of some rings of equal centres, for example of an inositol.
     According to InChI, the two SMILES are then different molecules, or the same molecule with

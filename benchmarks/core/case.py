@@ -11,8 +11,8 @@ from torch import Tensor
 
 
 class CannotRun(Exception):
-    """Error that a side cannot run a case, with the reason: a missing package, feature or kind
-    of graph.
+    """Raised if an implementation cannot run a case; the message names the missing package, feature
+    or kind of graph.
     """
 
 
@@ -26,7 +26,7 @@ class Settings:
     """Size of the power-law graph relative to ogbn-arxiv; a trial run uses 0.01."""
     threads: int = 2
     memory: bool = True
-    """If True, also measure peak memory, in one additional process per side."""
+    """If True, also measure peak memory, in one additional process per implementation."""
     largest: int = 10**8
     """Number of edges of the largest graph in the table of growing graphs."""
 
@@ -64,7 +64,7 @@ class Contender:
     """Side of a case: a forward function, and the tensors whose gradients the backward pass
     computes.
 
-    All sides of a case use the same names of leaves, so that gradients can be compared.
+    All implementations of a case use the same names of leaves, so that gradients can be compared.
     """
 
     forward: Callable[[], Tensor]
@@ -85,8 +85,8 @@ class Contender:
 
 
 class Case(Protocol):
-    """Case of a benchmark, which checks its sides and then measures them; a failed check raises
-    CheckFailed.
+    """Case of a benchmark, which checks the implementations and then measures them; a failed check
+    raises CheckFailed.
     """
 
     def measure(self, settings: Settings) -> dict[str, Any]:

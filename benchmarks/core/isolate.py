@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Stopped(Exception):
-    """Error that a process exceeded its limit of memory or time."""
+    """Raised if a process exceeds its limit of memory or time."""
 
 
 class Failed(RuntimeError):
-    """Error that a call in a process failed; the message is its traceback or the exit status."""
+    """Raised if a call in a process fails; the message is the traceback or the exit status."""
 
 
 def call(

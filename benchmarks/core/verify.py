@@ -26,7 +26,7 @@ Outcome = dict[str, Tensor]
 
 
 class CheckFailed(Exception):
-    """Error that a side computes a different result, so that its case is not timed."""
+    """Raised if an implementation computes a different result; the case is then not timed."""
 
 
 def step(contender: Contender, rounded: torch.dtype | None = None) -> Outcome:

@@ -47,7 +47,7 @@ TABLES = {
 }
 MODEL = MoleculeSettings(kernel_rows=2000)
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "bbb.md"
-"""Page of the guide that is the model card."""
+"""Page of the guide that contains the model card."""
 TEMPLATE = Path(__file__).with_name("bbb_card.md")
 
 
@@ -107,7 +107,9 @@ def write_tables(folder: Path) -> tuple[Path, Path, int]:
 
 
 def read_b3db(name: str) -> list[dict[str, str]]:
-    """Read a table of the package, without importing it: its import reads 80 MB of tables."""
+    """Read a table of the package. The package is not imported, because its import reads 80 MB of
+    tables.
+    """
     package = importlib.util.find_spec("B3DB")
     if package is None or package.origin is None:
         raise SystemExit("the data is missing: pip install qc-b3db")

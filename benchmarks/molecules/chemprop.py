@@ -150,7 +150,7 @@ def _chemprop(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -
     measured = [row for row in _rows(path) if row["split"] == "test"]
     predicted = _rows(out / "model_0" / "test_predictions.csv")
     if [row["smiles"] for row in predicted] != [row["smiles"] for row in measured]:
-        raise SystemExit("Chemprop's predictions are not of the test part, in order")
+        raise SystemExit("Chemprop's predictions are not in the order of the test part")
     return metrics_of(dataset.task, _targets(measured), _targets(predicted))
 
 

@@ -92,7 +92,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def fastest(run: Callable[[], object]) -> float:
-    """Return the shortest time of a call in seconds, after one that is not timed."""
+    """Return the shortest time of a call in seconds. A first call is not timed."""
     run()
     seconds = []
     for _ in range(TIMES):

@@ -106,7 +106,7 @@ def descriptors(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def bounded(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return the test RMSE of four treatments of censored labels."""
+    """Return the test RMSE of four ways to use censored labels."""
     molecules = load_molecules("chembl2321810")[:count]
     smiles, y = molecules.smiles, molecules.y[:, 0].double().numpy()
     train, test = _parts(smiles, seed)
@@ -243,7 +243,9 @@ def transform(model: Model, count: int, seed: int) -> dict[str, float]:
 
 
 def quantiles(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return shares inside intervals, widths and interval scores of two loss functions."""
+    """Return the coverage, the width and the interval score of the intervals for two loss
+    functions.
+    """
     from rdkit.Chem import Crippen, MolFromSmiles
 
     smiles = np.array(load_molecules("chembl2321810").smiles[:count])

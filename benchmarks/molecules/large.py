@@ -67,8 +67,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def different_texts(count: int) -> Iterator[str]:
-    """Return distinct SMILES: those of HIV, and then the same with an additional chain at the
-    beginning.
+    """Return distinct SMILES: the SMILES of HIV, and then the same SMILES with an additional chain
+    at the beginning.
     """
     texts = list(dict.fromkeys(hiv_texts()))
     chains = (head + "C" * length for length in itertools.count() for head in HEADS)

@@ -117,8 +117,8 @@ def _write(path: Path, rows: int) -> None:
 
 
 def _compare(run: Path, table: Path, out: Path) -> float:
-    """Compare the rows of the output with the rows of the input, and return the difference to
-    single predictions.
+    """Compare the rows of the output with the rows of the input, and return the difference from
+    predictions of single molecules.
 
     Raises:
         ValueError: a row of the output differs from that of the input, has neither a prediction nor
@@ -141,7 +141,9 @@ def _compare(run: Path, table: Path, out: Path) -> float:
     alone = np.asarray(estimator.predict(smiles))
     apart = np.abs(alone - np.array(mean)) / np.array(std)
     if not (apart < DIGITS).all():
-        raise ValueError(f"predictions alone lie {apart.max()} standard deviations apart")
+        raise ValueError(
+            f"single predictions differ by {apart.max()} standard deviations from the output"
+        )
     return float(apart.max())
 
 

@@ -1,4 +1,4 @@
-"""Pretrain the encoder of the molecule networks, from nothing.
+"""Train the encoder of the molecule networks from random weights.
 
     pip download --no-deps molsets chemicals -d WHEELS          # SMILES, both MIT
     python -m benchmarks.molecules.pretrain WHEELS --work WORK  # weights and their card in WORK
@@ -40,7 +40,7 @@ NAME = "encoder-128"
 """Name of the encoder that gattn ships."""
 TEMPLATE = Path(__file__).with_name("encoder_card.md")
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "encoder.md"
-"""Page of the guide that is the card."""
+"""Page of the guide that contains the card."""
 WARMUP, AVERAGE = 0.05, 0.999
 """Share of the steps in which the learning rate rises, and decay of the mean of the weights."""
 HELD_OUT = 2048

@@ -197,7 +197,7 @@ class PretrainingBatches:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Targets of k molecules. The descriptors and the Morgan counts are those of the inputs.
+    """Targets of k molecules. The descriptors and the Morgan counts are also inputs of the models.
 
     Attributes:
         autocorrelations: [k, AUTOCORRELATIONS] float32.

@@ -43,7 +43,7 @@ def _dense_mask(topology: Topology) -> Tensor:
     """Return the dense mask of attention, [n, n] bool, for graphs without repeated edges."""
     n = topology.num_nodes
     if n > MOST_NODES:
-        raise CannotRun("a dense mask of the graph does not fit")
+        raise CannotRun("a dense mask of the graph does not fit into memory")
     mask = torch.zeros(n, n, dtype=torch.bool, device=topology.device)
     source, destination = topology.edge_index
     mask[destination, source] = True

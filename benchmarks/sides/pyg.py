@@ -22,7 +22,7 @@ def operator(shape: Shape, topology: Topology) -> Function:
     if shape.has_edges:
         options["edge_dim"] = EDGE_DIM
     if shape.family not in _LAYERS:
-        raise CannotRun(f"no layer of PyG's has the score {shape.family}")
+        raise CannotRun(f"PyG has no layer with the score {shape.family}")
     layer: Any = _LAYERS[shape.family](1, shape.channels, **options)
 
     def gat(query_score: Tensor, key_score: Tensor, value: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ def check_fits(topology: Topology) -> None:
     GPU.
     """
     if topology.num_edges > MOST_EDGES:
-        raise CannotRun("edges x heads x channels do not fit")
+        raise CannotRun("a tensor of edges x heads x channels does not fit into memory")
 
 
 def compiled(function: Function) -> Function:

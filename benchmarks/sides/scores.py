@@ -25,7 +25,7 @@ class Gaussian(nn.Module):
 
 
 class Perceptron(nn.Module):
-    """Score of GATv2, for which gattn also has a fused kernel."""
+    """Score of GATv2. gattn also has a fused kernel for this score."""
 
     def __init__(self) -> None:
         super().__init__()

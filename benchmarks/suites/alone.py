@@ -1,5 +1,5 @@
-"""gattn's side of a case, which needs only public names of gattn and inputs from another
-process.
+"""Measurement of gattn's side of a case. It needs only public names of gattn, and inputs from
+another process.
 """
 
 from __future__ import annotations

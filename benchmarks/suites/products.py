@@ -72,7 +72,9 @@ class _Noted(TorchDispatchMode):
 
 
 def _products(layer: Contender) -> tuple[Callable[[], object], int]:
-    """Return a function that runs only the matrix products of a step, and their number."""
+    """Return a function that runs only the matrix products of a step, and the number of these
+    products.
+    """
     step = timing.training(layer)
     step()
     with _Noted() as noted:

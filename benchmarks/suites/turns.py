@@ -58,7 +58,7 @@ class Turns:
             raise SystemExit(f"this tree is {ROOT}, but Python imports gattn from {folder}")
         backends = {name: description["backend"] for name, description in self.descriptions.items()}
         if len({backend.startswith("available") for backend in backends.values()}) > 1:
-            raise SystemExit(f"C++ kernels on one side only: {backends}")
+            raise SystemExit(f"only one side has C++ kernels: {backends}")
 
     def __enter__(self) -> Turns:
         return self

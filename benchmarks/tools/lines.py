@@ -33,13 +33,13 @@ def lines(record: Record) -> str:
         rows.append(f"  peak      {PEERS.get(side, side):22} {text}")
     if "share_of_roof" in record:
         speed = record["gather_bytes_per_second"] / 1e9
-        rows.append(f"  {record['fastest_gather']} gathers {speed:.1f} GB/s; of it the forward of")
+        rows.append(f"  {record['fastest_gather']} gathers {speed:.1f} GB/s; forward passes reach")
         rows += [f"    {name:12} {share:.0%}" for name, share in record["share_of_roof"].items()]
     for name, row in record.get("threads", {}).items():
         rows.append(f"  {name:16} {row['speedup']:.2f} times as fast on all threads as on one")
     for name, row in record.get("products", {}).items():
         rows.append(
-            f"  {name:22} products alone {seconds(row['products']['median'])} of"
+            f"  {name:22} matrix products alone {seconds(row['products']['median'])} of"
             f" {seconds(row['gattn']['median'])}, PyG {seconds(row['pyg']['median'])}:"
             f" x{row['ratio']:.2f} of at most x{row['ceiling']:.2f}"
         )
@@ -56,7 +56,7 @@ def compared(record: Record) -> str:
     check, bits = record["check"], "the same bits"
     if check["differing"]:
         names = ", ".join(check["differing"])
-        bits = f"outputs apart by {check['apart']:.1e}; other bits in {names}"
+        bits = f"outputs differ by {check['apart']:.1e}; different bits in {names}"
     rows = [f"{record['case']}  {bits}"]
     for what, spreads in record["seconds"].items():
         this, other, ratio = (spreads[name] for name in ("this", "other", "ratio"))

@@ -99,7 +99,7 @@ def loops(code: list[Instruction]) -> list[list[Instruction]]:
 
 
 def way_round(body: list[Instruction]) -> list[Instruction]:
-    """Return the path through a loop that contains the most loads.
+    """Return the execution path through a loop that contains the most loads.
 
     If several paths have the same number of loads, return the one with the fewest instructions.
     """

@@ -1,9 +1,10 @@
-"""Measure the guide's tables of costs, and draw cost against size.
+"""Measure the times in the tables of the guide, and plot them against the size.
 
     python -m docs.tools.costs
 
-writes into the pages of docs/guide and draws docs/guide/images/costs.png. Forward, and both ways,
-of gattn.functional.dot_product_attention at 4 heads of 16 channels in fp32.
+writes the tables into the pages of docs/guide and draws docs/guide/images/costs.png. It measures
+forward alone and forward + backward of gattn.functional.dot_product_attention with 4 heads of 16
+channels in fp32.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Family:
     build: Callable[[int], gattn.Graph]
     sizes: tuple[int, ...]
     starts_at_a_corner: bool = False
-    """Return True if node 0 is an end of a longest shortest path."""
+    """True if node 0 is at one end of the longest of all shortest paths."""
 
 
 LARGE = (1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576)

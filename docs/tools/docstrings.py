@@ -1,7 +1,7 @@
 """A griffe extension that converts the docstrings of the code to the site's Markdown.
 
-The docstrings write equations, references, tables and examples as Sphinx and doctest do; Markdown
-wants dollar signs, links, bars and fences.
+The docstrings contain equations, references, tables and examples in the notation of Sphinx and
+doctest; Markdown needs dollar signs, links, bars and fences instead.
 """
 
 import functools

@@ -2,7 +2,8 @@
 
     python -m docs.tools.howto
 
-runs the Python blocks of docs/howto/weights.md and writes what they draw to docs/howto/images.
+runs the Python blocks of docs/howto/weights.md and writes the pictures that they draw to
+docs/howto/images.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m docs.tools.molecule
 
-trains on 814 of the measured compounds that come with RDKit, draws the one of the others that is
-predicted to be the most active, and writes docs/guide/images/molecule.png: a minute or two.
+trains on 814 of the measured compounds that come with RDKit, draws the compound with the highest
+predicted activity among the other compounds, and writes docs/guide/images/molecule.png. It takes
+one or two minutes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m docs.tools.pictures
 
-writes docs/guide/images/*.png, the same on every run.
+writes docs/guide/images/*.png. The files are the same in every run.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].descrip
 
 @app.callback()
 def _check_processes(context: typer.Context) -> None:
-    """Check that several processes can run the command."""
+    """Raise an error if torchrun started several processes."""
     check_one_process(context)
 
 

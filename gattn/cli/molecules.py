@@ -65,8 +65,8 @@ def train(
         int,
         Option(
             help="Number of folds of a cross-validation. Each molecule is in the test part of one "
-            "run, whose folder is in --out; a table has the mean and the standard deviation of "
-            "each metric. 0 trains a single run."
+            "run. --out contains a folder for each run, and a table with the mean and the standard "
+            "deviation of each metric. 0 trains a single run."
         ),
     ] = 0,
     replicates: Annotated[
@@ -327,11 +327,11 @@ def export(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Write a model to files with which it predicts without gattn and PyTorch: ONNX, arrays and a
-    program.
+    """Export a model to a folder, from which a program predicts without gattn and PyTorch.
 
-    The program predict.py in the folder needs the packages numpy, onnxruntime and rdkit. Its
-    predictions are compared with those of the model before the folder is written.
+    The folder contains ONNX files, arrays and the program predict.py, which needs the packages
+    numpy, onnxruntime and rdkit. Before the folder is written, the predictions of the program are
+    compared with the predictions of the model.
     """
     from gattn.molecules.export.folder import export_model
 
@@ -359,8 +359,9 @@ def check(
     split: Annotated[
         str,
         Option(
-            help="Parts in which molecules are compared: column:NAME for a column of the table, "
-            "or the file splits.json of a run. [dim]\\[default: none][/dim]",
+            help="Training, validation and test part of each row. The check reports molecules that "
+            "are in two parts. The value is column:NAME for a column of the table, or the file "
+            "splits.json of a run. [dim]\\[default: none][/dim]",
             show_default=False,
         ),
     ] = "",

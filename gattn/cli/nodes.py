@@ -38,7 +38,7 @@ AT_ONCE = (
 
 @app.callback()
 def _check_processes(context: typer.Context) -> None:
-    """Check that several processes can run the command."""
+    """Raise an error if torchrun started several processes, except for the command ``train``."""
     check_one_process(context, "train")
 
 
@@ -51,7 +51,7 @@ def train(
         Preset | None,
         Option(
             help="Data set for which the GAT paper's settings are used. Other options override "
-            "these settings. [dim]\\[default: the data set that is trained on][/dim]",
+            "these settings. [dim]\\[default: DATA, if it is one of these data sets][/dim]",
             show_default=False,
         ),
     ] = None,
@@ -137,7 +137,7 @@ def explain(
         list[str],
         Argument(
             metavar="GRAPH NODE",
-            help="Graph to read, as for train, and name of the node to explain. With --edges, "
+            help="Graph to read, as in train, and name of the node to explain. With --edges, "
             "GRAPH is left out.",
             show_default=False,
         ),
@@ -187,7 +187,9 @@ def embed(
 
 
 def _run_and_graph(paths: list[str], settings: Mapping[str, Any]) -> tuple[str | None, str]:
-    """Return the folder of a trained model, None for none, and the graph, "" with ``--edges``."""
+    """Return the folder of a trained model (None if no model is named), and the graph ("" with
+    ``--edges``).
+    """
     typed = bool(settings.get("edges"))
     expected = "RUN, or only --nodes and --edges" if typed else "RUN and GRAPH, or only GRAPH"
     if len(paths) > 2 - typed or len(paths) < 1 - typed:

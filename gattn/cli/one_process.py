@@ -10,7 +10,8 @@ __all__ = ["check_one_process"]
 
 
 def check_one_process(context: typer.Context, *shared: str) -> None:
-    """Raise an error if torchrun started several processes of a command that runs in one.
+    """Raise an error if torchrun started several processes of a command that must run in one
+    process.
 
     Args:
         context: the group of commands.

@@ -9,7 +9,9 @@ __all__ = ["READING", "TYPED_READING", "with_reading", "with_tables"]
 READING = ("nodes", "encoding", "decimal", "thousands", "missing")
 """Names of the settings for reading graph files."""
 TYPED_READING = ("nodes", "edges", *READING[1:])
-"""The same, for commands that also read networks with several tables of nodes."""
+"""Names of the settings for reading graph files, for commands that also read networks with several
+tables of nodes.
+"""
 
 
 def with_tables(settings: dict[str, Any]) -> dict[str, Any]:

@@ -279,9 +279,9 @@ def _check(
     count: int, value: NDArray[np.float64], names: Sequence[str], labels: Sequence[str]
 ) -> None:
     if value.ndim != 1 or len(value) < count:
-        raise ValueError(f"colour must be [n] of {count} nodes or more; got {value.shape}")
+        raise ValueError(f"colour must be [n] with n of at least {count}; got {value.shape}")
     if len(labels) not in (0, len(value)):
-        raise ValueError(f"labels must be [n], of {len(value)} nodes; got {len(labels)}")
+        raise ValueError(f"labels must have {len(value)} entries, one per node; got {len(labels)}")
     if not np.isfinite(value).all():
         node = int((~np.isfinite(value)).argmax())
         raise ValueError(f"colour must be finite; got {value[node]} for node {node}")

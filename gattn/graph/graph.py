@@ -300,7 +300,7 @@ class Graph:
             ``torch.cat([features, other_features])[positions]``.
 
         Raises:
-            TypeError: other is no graph.
+            TypeError: other is not a graph.
             ValueError: other has another size.
 
         Example:
@@ -447,4 +447,4 @@ def check_graph(name: str, graph: Any) -> None:
 
 def _check_same_size(graph: Graph, size: int | tuple[int, int] | None) -> None:
     if size is not None and as_size(size) != graph.size:
-        raise ValueError(f"size must be {graph.size}, as that of {graph!r}; got {size}")
+        raise ValueError(f"size must be {graph.size}, the size of {graph!r}; got {size}")

@@ -122,7 +122,7 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
         for each node.
 
     Raises:
-        TypeError: graph is no Graph, or index is not an integer tensor.
+        TypeError: graph is not a Graph, or index is not an integer tensor.
         ValueError: the graph is bipartite, or index has a wrong shape or is out of range.
 
     Reference:

@@ -1,4 +1,4 @@
-"""Conversion from and to networkx, and reading of edge features."""
+"""Conversion of networkx graphs to gattn's graphs and back, and reading of edge features."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def from_networkx(graph: Any) -> Graph:
 
     Args:
         graph: any networkx graph. Nodes are numbered in iteration order. Use :func:`edge_features`
-            for its edge attributes. An undirected edge gives
-            two edges, one in each direction; a self-loop gives one.
+            for its edge attributes. An undirected edge gives two edges, one in each direction; a
+            self-loop gives one.
 
     Returns:
         The graph; edges in the order of ``graph.edges()``, with the two directions of an undirected

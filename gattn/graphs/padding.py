@@ -28,7 +28,7 @@ def pack(x: Tensor, lengths: Sequence[int] | Tensor) -> tuple[Tensor, tuple[int,
         :func:`complete`. Without tokens there are no rows.
 
     Raises:
-        TypeError: x is no tensor, or lengths are neither ints nor bools.
+        TypeError: x is not a tensor, or lengths are neither ints nor bools.
         ValueError: a shape is wrong, or a length is negative or above t.
 
     Reference:
@@ -85,7 +85,7 @@ def unpack(
         ``torch.arange(t) < torch.tensor(sizes)[:, None]``.
 
     Raises:
-        TypeError: rows is no tensor, or sizes are not ints.
+        TypeError: rows is not a tensor, or sizes are not ints.
         ValueError: the number of rows is not the sum of the sizes, or a size exceeds length.
 
     Reference:

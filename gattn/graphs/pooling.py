@@ -63,7 +63,7 @@ def check_index(index: Tensor, num_graphs: int | None) -> int:
         return num_graphs
     if torch.compiler.is_exporting():
         raise ValueError(
-            "torch.export would make num_graphs, read from a tensor, a constant: pass num_graphs"
+            "torch.export would store the number of graphs as a constant: pass num_graphs"
         )
     low, high = map(int, index.aminmax()) if index.numel() else (0, -1)
     if low < 0 or (num_graphs is not None and high >= num_graphs):

@@ -30,7 +30,8 @@ def knn(
 
     Raises:
         ImportError: SciPy is not installed.
-        TypeError: position or index is no tensor, index has no integer dtype, or k is not an int.
+        TypeError: position or index is not a tensor, index has a non-integer dtype,
+            or k is not an int.
         ValueError: a shape is wrong, a position is not finite, or k < 1.
 
     Reference:
@@ -80,7 +81,8 @@ def radius(
 
     Raises:
         ImportError: SciPy is not installed.
-        TypeError: position or index is no tensor, index has no integer dtype, or r is no number.
+        TypeError: position or index is not a tensor, index has a non-integer dtype,
+            or r is not a number.
         ValueError: a shape is wrong, a position is not finite, or r < 0.
 
     Reference:

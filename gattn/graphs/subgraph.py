@@ -31,7 +31,7 @@ def in_subgraph(graph: Graph, start: int, stop: int) -> tuple[Graph, Tensor, Ten
         features are ``edge_attr[index]``. An empty range gives an empty graph.
 
     Raises:
-        TypeError: graph is no Graph, or the bounds are not ints.
+        TypeError: graph is not a Graph, or the bounds are not ints.
         ValueError: the graph is bipartite, or not 0 <= start <= stop <= n.
 
     Reference:

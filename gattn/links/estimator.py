@@ -164,7 +164,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
             encoded: the result of :meth:`encode`.
             links: all links of the graph.
             split: the parts of the links; the test part is not used.
-            times: [m] times of the links; None without times.
+            times: [m] times of the links; None if there are no times.
             on_epoch: called after every epoch.
 
         Returns:

@@ -37,17 +37,17 @@ PAIRS = "pairs"
 """Name of the pair perceptron among the components of a model."""
 STACK = "stack"
 """Name under which the metrics of the weighted sum of all components are stored."""
-RANKED = 4000
+RANKED_LINKS = 4000
 """Maximum number of links that are ranked in each part."""
-SUPERVISED, PAIR_NEGATIVES = 8000, 20
+PERCEPTRON_LINKS, PAIR_NEGATIVES = 8000, 20
 """Maximum number of links on which the perceptron is trained, and number of unlinked targets for
 each of them.
 """
-STOPPED = 1000, 101
+EPOCH_CHOICE = 1000, 101
 """Maximum number of validation links that are used to choose an epoch, and number of candidates
 for each of them.
 """
-WEIGHED = 2000, 201
+WEIGHT_FIT = 2000, 201
 """Maximum number of validation links that are used to fit the weights, and number of candidates
 for each of them.
 """
@@ -65,7 +65,7 @@ class LinkProblem:
         links: all links of the graph; links outside the training part are only used to exclude them
             from the negatives.
         split: positions of the links of each part.
-        times: [m] times of the links; None without times.
+        times: [m] times of the links; None if there are no times.
         negatives: number of unlinked targets with which the target of a validation link is
             compared.
     """
@@ -166,7 +166,7 @@ class LinkModel:
         graph, links, seed = problem.graph, problem.links, settings.seed
         draw = np.random.default_rng(seed)
         train, val = problem.split.train.numpy(), problem.split.val.numpy()
-        ranking = make_ranking(links, val, problem.negatives, draw, RANKED)
+        ranking = make_ranking(links, val, problem.negatives, draw, RANKED_LINKS)
         x = problem.encoder.features(graph)
         matrix = None if problem.encoder.source == "structure" else as_matrix(x)
         empty = Reduction(np.zeros((0, 0), np.float32))
@@ -178,7 +178,7 @@ class LinkModel:
         model.threads = threads
         folds = make_folds(links, train, seed, problem.times)
         supervised = [
-            make_ranking(links, fold.links, PAIR_NEGATIVES, draw, SUPERVISED // len(folds))
+            make_ranking(links, fold.links, PAIR_NEGATIVES, draw, PERCEPTRON_LINKS // len(folds))
             for fold in folds
         ]
         if not len(ranking) or not all(map(len, supervised)):
@@ -199,7 +199,7 @@ class LinkModel:
                 if settings.model == "stacked":
                     features.append(one.proximity.measure(some.sources, some.candidates))
                 del one
-            most, count = STOPPED
+            most, count = EPOCH_CHOICE
             few = Ranking(
                 ranking.links[:most], ranking.sources[:most], ranking.candidates[:most, :count]
             )
@@ -223,7 +223,7 @@ class LinkModel:
         from sklearn.linear_model import LogisticRegression
 
         if self.settings.model == "stacked":
-            rows, count = WEIGHED
+            rows, count = WEIGHT_FIT
             weights = fit_weights([part[:rows, :count] for part in parts.values()])
             self.weights = dict(zip(parts, weights.tolist()))
         score = self._combine(parts)

@@ -100,7 +100,7 @@ class LinkNetwork(nn.Module):
         settings: settings; the layer type and the sizes are read.
         features: number of features of a node.
         two_sided: True if a node has different embeddings as a source and as a target.
-        edge_dim: number of features of an edge; None without any.
+        edge_dim: number of features of an edge; None if there are none.
 
     Reference:
         Kipf and Welling, "Variational graph auto-encoders" (2016).

@@ -140,7 +140,7 @@ def make_folds(links: Links, train: NDArray, seed: int, times: NDArray | None = 
         links: the links.
         train: positions of the training links.
         seed: seed of the random numbers.
-        times: [m] the time of each link; None without times.
+        times: [m] the time of each link; None if there are no times.
     """
     keys = links.unordered
     if times is not None:
@@ -171,6 +171,6 @@ def _split(part: NDArray, protocol: str) -> Split:
 def _check_count(count: int) -> None:
     if count < LEAST:
         raise GraphError(
-            f"a network must have at least {LEAST} links, to train and to validate on different "
-            f"ones; got {count}"
+            f"a network must have at least {LEAST} links, because training and validation need "
+            f"different links; got {count}"
         )

@@ -65,7 +65,7 @@ class Proximity:
     Args:
         arcs: [2, k] int64 edges, in the direction of the data.
         nodes: number n of nodes.
-        z: [n, d] features; None without features.
+        z: [n, d] features; None if there are no features.
         directed: True if links have a direction.
         bipartite: True if the sources and targets of the edges are disjoint.
 

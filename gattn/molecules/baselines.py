@@ -42,7 +42,7 @@ def baseline_predictions(
             then divided by their sum.
         seed: seed that samples the training molecules if there are more than ``BASELINE_ROWS``.
         classes: for the task multiclass, the number of classes of each target.
-        weights: [k] weights of the training molecules; None for equal ones.
+        weights: [k] weights of the training molecules; None if all are equal.
 
     Returns:
         ``"kernel_ridge"`` (:func:`gattn.data.tanimoto_ridge` on Morgan bits) and ``"mean"``,

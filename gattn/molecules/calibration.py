@@ -51,18 +51,18 @@ def calibrate(
     Args:
         components: the trained components.
         val: m molecules of the validation part.
-        y_val: [m, t] their labels; NaN for missing ones.
+        y_val: [m, t] labels of the validation molecules; NaN for missing labels.
         outputs: [K, m, o], cross-fitted outputs of the networks.
         similarities: [m] similarity of each molecule to the most similar training molecule.
         kernel_index: indices of the validation molecules on which the Gaussian process is trained.
         group: [m], the group of each row.
         folds: [m], the fold of each row.
-        by_part: weights of the rows of the training and of the validation part; None for
-            equal ones.
+        by_part: weights of the rows of the training and of the validation part; None if all are
+            equal.
         evidence: predictions by components that were not trained on a molecule; None for a model
             of one component.
         forest_val: [m, t], predictions of the forest by the trees that were not trained on the
-            group of a molecule; None without a forest.
+            group of a molecule; None if there is no forest.
         forest_quantiles: [m, t, q], quantiles of the predictions of the same trees; None if the
             model predicts no quantiles.
 

@@ -257,7 +257,7 @@ def combined_quantiles(parts: Tensor, weights: Tensor) -> Tensor:
 
     Args:
         parts: [P, k, t, q] quantiles of each of P components.
-        weights: [P] their weights.
+        weights: [P] weights of the components.
 
     Returns:
         [k, t, q].

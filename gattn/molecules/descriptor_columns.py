@@ -145,9 +145,9 @@ class DescriptorColumns:
             row: a row of :meth:`joined` if there is an array.
 
         Returns:
-            The numbers, NaN for a missing one, and the problem of the row: a wrong number of cells,
-            a cell that is not a finite number, or "" if there is none. With a problem all numbers
-            are NaN.
+            The numbers, NaN for a missing value, and the problem of the row: a wrong number of
+            cells, a cell that is not a finite number, or "" if there is none. With a problem all
+            numbers are NaN.
         """
         values = []
         for name, place in zip(self.names, self.places):

@@ -68,7 +68,7 @@ def outside_range(values: Tensor, tensors: dict[str, Tensor]) -> Tensor:
     A value is far outside if it is beyond the range by more than a tenth of its width.
 
     Args:
-        values: [k, f] descriptors in their units, NaN for a missing one.
+        values: [k, f] descriptors in their units, NaN for a missing value.
         tensors: the tensors of :func:`column_tensors`, and possibly others.
 
     Returns:

@@ -39,10 +39,10 @@ class Evidence:
         kernel: [n, t], predictions of training molecules by the Gaussian process; NaN for molecules
             that it did not predict.
         kernel_val: [m, t].
-        forest: [n, t], predictions by the trees that read the training part alone; None without a
-            forest.
+        forest: [n, t], predictions by the trees that read the training part alone; None if there is
+            no forest.
         forest_val: [m, t], of the same trees.
-        y: [n, t] labels, NaN for missing ones.
+        y: [n, t] labels, NaN for missing values.
         groups: [n] int64, the group of each training molecule.
         groups_val: [m] int64, the group of each validation molecule.
     """
@@ -126,12 +126,12 @@ def part_weights(
     Args:
         evidence: predictions of the Gaussian process and the forest.
         network: [m, t] predictions of the validation molecules by the networks.
-        y_val: [m, t] labels of the validation molecules; NaN for missing ones.
+        y_val: [m, t] labels of the validation molecules; NaN for missing values.
         rows: [m] bool, the validation molecules to use.
         scale: [t] scale of each target, by which its errors are divided.
         prior: prior weight of the network.
         factors: weights of the squared errors of the training molecules [n, t] and of the
-            validation molecules [m, t]; None for ones.
+            validation molecules [m, t]; None if all are 1.
         clipped: converts predictions of the Gaussian process and the forest to probabilities, if
             the targets are classes.
 

@@ -29,7 +29,8 @@ def check_feature_version(source: str | os.PathLike[str], state: Mapping[str, An
     if version != FEATURISER:
         raise RunError(
             f"the model in {source} was trained on version {version} of the features of "
-            f"molecules, and this gattn computes version {FEATURISER}: train the model again"
+            f"molecules, and this version of gattn computes version {FEATURISER}: train the "
+            "model again"
         )
 
 

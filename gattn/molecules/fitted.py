@@ -106,7 +106,7 @@ class MoleculeModel(FittedModel):
                 :func:`gattn.molecules.row_format.join_smiles`.
             smiles: function that returns the SMILES of an item; by default the items are SMILES.
             descriptors: function that returns the values of ``descriptors_columns_`` of an item,
-                NaN for a missing one; required if the model was trained with such columns.
+                NaN for a missing value; required if the model was trained with such columns.
             neighbors: number of most similar molecules to find for each; see
                 :meth:`MoleculePredictor.nearest`.
 

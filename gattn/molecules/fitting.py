@@ -66,9 +66,9 @@ class FitPart:
 
     Attributes:
         inputs: k molecules.
-        y: [k, t] float64 labels; NaN for missing ones.
+        y: [k, t] float64 labels; NaN for missing values.
         bounds: [k, t, 2] lower and upper ends of the labels; None if every label is one value.
-        weights: [k] weights of the rows; None for equal ones.
+        weights: [k] weights of the rows; None if all are equal.
         groups: the group of each row; None if each row is a group.
     """
 
@@ -231,7 +231,8 @@ class _Others:
 
     Attributes:
         kernel: the Gaussian process of the training part.
-        evidence: their predictions for fitting the weights; None for a model of one component.
+        evidence: predictions of these components for fitting the weights; None for a model of one
+            component.
         forest: the forest of both parts.
         forest_val: [m, t] predictions of the validation molecules, each by the trees that were not
             trained on its group.
@@ -250,9 +251,9 @@ def _fit_others(
     train: FitPart, val: FitPart, settings: MoleculeSettings, levels: Sequence[float], *,
     forest: bool, check: Callable[[], None], progress: bool,
 ) -> _Others:  # fmt: skip
-    """Train the Gaussian process, and the forest if ``forest`` is True. The forest
-    also predicts the quantiles of the molecules at the levels. ``check`` is called repeatedly, and
-    raises an error to stop the training.
+    """Train the Gaussian process, and the forest if ``forest`` is True. The forest also predicts
+    the quantiles of the molecules at the levels. ``check`` is called repeatedly, and raises an
+    error to stop the training.
     """
     rows, seed = settings.kernel_rows, settings.seed
     kernel = GaussianProcess.fit(

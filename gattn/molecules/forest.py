@@ -78,7 +78,7 @@ def forest_obstacle(trees: int, targets: int, *bounds: Tensor | None) -> str:
     Args:
         trees: the setting ``trees``.
         targets: number of targets, or of their classes.
-        bounds: the ends of the labels [k, t, 2] of each part; None without limits.
+        bounds: the ends of the labels [k, t, 2] of each part; None if there are no limits.
     """
     if not trees:
         return "the setting trees is 0"
@@ -142,7 +142,7 @@ class Forest:
             seed: seed of the samples and the splits.
             groups: [k] int64, the group of each molecule. A tree is trained on all molecules of a
                 group or on none.
-            weights: [k] above 0, factors of the squared errors; None for ones.
+            weights: [k] above 0, factors of the squared errors; None if all are 1.
             levels: levels of the quantiles to predict for the k molecules, with 0.5 among them;
                 the medians then are their means.
             check: called before each tree; an error that it raises ends the training.

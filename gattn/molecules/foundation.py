@@ -103,7 +103,9 @@ def read_foundation(source: str | os.PathLike[str]) -> Foundation:
         state = card.get("predictor")
         tensors = remove_prefix("networks.0.", tensors)
     if not isinstance(state, dict) or not tensors or "settings" not in state:
-        raise RunError(f"{source} contains no network for molecules, from which to start")
+        raise RunError(
+            f"{source} contains no network of molecules, so no training can start from it"
+        )
     check_feature_version(source, state)
     settings = from_table(MoleculeSettings, cast("Mapping[str, object]", state["settings"]))
     encoder = {name: each.float() for name, each in tensors.items() if not name.startswith(HEAD)}

@@ -37,8 +37,8 @@ __all__ = ["GaussianProcess", "draw", "truncated_mean"]
 
 SEARCHED_ROWS = 1000
 """Maximum number of molecules from which the hyperparameters are chosen."""
-ASKED, BLOCK = 1024, 128
-"""ASKED is the number of molecules that are predicted at once, to limit the memory. BLOCK is the
+PIECE, BLOCK = 1024, 128
+"""PIECE is the number of molecules that are predicted at once, to limit the memory. BLOCK is the
 number of molecules whose fingerprints are compared at once, so that they fit into the
 processor's cache.
 """
@@ -127,8 +127,8 @@ class GaussianProcess:
             bounds: [k, t, 2] float64, the lower and upper end of labels that are known by limits
                 only and are NaN in y. The model that is fitted to y predicts a normal distribution
                 for each of them, and its mean between the ends becomes the label.
-            weights: [k] above 0; the noise variance of a molecule is divided by its weight. None
-                for ones.
+            weights: [k] above 0; the noise variance of a molecule is divided by its weight. None if
+                all are 1.
 
         Returns:
             The fitted model.
@@ -276,7 +276,7 @@ class GaussianProcess:
         """
         center, width = self._tensors["center"], self._tensors["width"]
         predictions: list[tuple[Tensor, Tensor]] = []
-        for some in in_pieces(inputs, ASKED):
+        for some in in_pieces(inputs, PIECE):
             counts, z = some.counts, standardise(_raw(some), center, width)
             alike = count_tanimoto(counts, self.counts)
             blocks = zip(counts.split(BLOCK), z.split(BLOCK), alike.split(BLOCK))

@@ -126,7 +126,7 @@ def join_rows(
 
     Args:
         texts: the texts of n rows.
-        row_format: their format.
+        row_format: format of the rows.
         read: parses SMILES of single molecules.
 
     Returns:

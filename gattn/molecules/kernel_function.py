@@ -173,7 +173,7 @@ def noise_variance(theta: Tensor, jitter: float = JITTER) -> Tensor:
 def cholesky(kernel: Tensor, theta: Tensor, noise: Tensor | None = None) -> Tensor:
     """Compute the Cholesky factor of the kernel matrix after the noise was added to its diagonal.
 
-    ``noise`` [k] are factors of the noise variance of each molecule; None for ones.
+    ``noise`` [k] are factors of the noise variance of each molecule; None if all are 1.
 
     Raises:
         ValueError: the factorisation failed even with the largest number added to the diagonal.
@@ -233,8 +233,8 @@ def negative_log_posterior(
         parts: matrices [k, k], the result of :func:`compare`.
         y: [k], standardised labels without NaN.
         theta: [2 + 3 groups], logarithms of the hyperparameters.
-        start: [2 + 3 groups], mean of their prior.
-        noise: [k], factors of the noise variance of each molecule; None for ones.
+        start: [2 + 3 groups], mean of the prior of the hyperparameters.
+        noise: [k], factors of the noise variance of each molecule; None if all are 1.
 
     Returns:
         A scalar and [2 + 3 groups], float64.

@@ -75,7 +75,7 @@ this number. For less work, starting the processes takes longer than it saves.
 """
 
 
-EXPANDED = 8192
+MAX_EXPANDED = 8192
 """Maximum number of training molecules whose graphs are stored as tensors, which take about ten
 kilobytes per molecule. If there are more, the graphs are unpacked for each batch.
 """
@@ -90,7 +90,7 @@ class MoleculeBatches:
         bounds: [k, t, 2], the lower and upper ends of the labels in the same unit, for a bounded
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
-        weights: [k] weights of the rows; None for equal ones.
+        weights: [k] weights of the rows; None if all are equal.
         levels: number of outputs of a network for each target, the levels of its quantiles.
     """
 
@@ -141,7 +141,7 @@ class MoleculeBatches:
         their targets for a bounded loss.
         """
         targets = self.targets[positions]
-        if len(self) > EXPANDED:
+        if len(self) > MAX_EXPANDED:
             return batch_inputs(self.inputs[positions]), targets
         arrays, *descriptors = self._expanded
         sizes = self.inputs.molecule_sizes
@@ -356,7 +356,7 @@ def cross_fit_members(
     Args:
         networks: K networks, with the weights of the epoch that was chosen on the whole validation
             part.
-        histories: their training histories, with the outputs after each epoch.
+        histories: training histories of the networks, with the outputs after each epoch.
         val: m validation molecules.
         folds: [m] int64, the fold of each.
         task: the task, which chooses the loss.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 __all__ = ["NearestMolecules", "pack_bits"]
 
-FEW = 8192
+BLOCK = 8192
 """Number of training molecules that are compared at once, so that their bits fit into the cache."""
 
 
@@ -23,8 +23,7 @@ def pack_bits(counts: Iterable[Tensor]) -> Tensor:
 
     Returns:
         [bits, sum of ceil(k / 8)] uint8: each byte contains one bit of eight molecules. If k is not
-        a
-        multiple of 8, the last byte is padded with molecules without bits, whose similarity is 0.
+        a multiple of 8, the last byte is padded with molecules without bits, whose similarity is 0.
 
     Example:
         >>> pack_bits([torch.tensor([[3, 1], [0, 2]], dtype=torch.uint8)])
@@ -111,14 +110,14 @@ class NearestMolecules:
             For each block of m molecules: the row of each bit in it, the unpacked bits [rows, m],
             and the number of bits of each molecule, [m].
         """
-        if self._train.shape[1] * 8 <= FEW:
+        if self._train.shape[1] * 8 <= BLOCK:
             if self._train.size:
                 yield np.arange(len(self._train)), self._unpacked, self._sizes
             return
         place = np.zeros(len(self._train), np.int64)
         place[needed] = np.arange(len(needed))
-        for begin in range(0, self._train.shape[1], FEW // 8):
-            some = slice(begin, begin + FEW // 8)
+        for begin in range(0, self._train.shape[1], BLOCK // 8):
+            some = slice(begin, begin + BLOCK // 8)
             columns = np.unpackbits(self._train[needed, some], axis=1)
             yield place, columns, self._sizes[8 * some.start : 8 * some.stop]
 

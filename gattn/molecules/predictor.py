@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MoleculePredictor"]
 
-FEW = 64
+BLOCK = 64
 """Number of molecules that are compared with all training molecules at once."""
 _TENSORS = ("mean", "scale", "bits", "weights", "spread")
 """Keys of the saved tensors that every model has, beside those of its components."""
@@ -133,9 +133,9 @@ class MoleculePredictor:
             bounds_val: [m, t, 2] float64, the ends of the validation labels. They are used to
                 choose the epoch; the weights of the components and the coefficients of the error
                 are fitted to measured values only.
-            weights: [k] weights of the training rows, above 0; None for equal ones. They are
-                divided by their mean. They multiply the loss of the networks, and divide the
-                noise variance of the Gaussian process.
+            weights: [k] weights of the training rows, above 0; None if all are equal. They are
+                divided by their mean. They multiply the loss of the networks, and divide the noise
+                variance of the Gaussian process.
             weights_val: [m] weights of the validation rows, which are divided by the same mean.
                 They multiply the squared errors to which the weights of the components and the
                 coefficients of the error are fitted.
@@ -238,7 +238,7 @@ class MoleculePredictor:
         A value is far outside if it is beyond the range by more than a tenth of its width.
 
         Args:
-            values: [k, f] descriptors in their units, NaN for a missing one.
+            values: [k, f] descriptors in their units, NaN for a missing value.
 
         Returns:
             [k, f] bool; False for missing values, and for a model that was saved without ranges.
@@ -277,7 +277,7 @@ class MoleculePredictor:
             smaller. A column of padding has a similarity of 0.
         """
         columns, values = [], []
-        for some in in_pieces(inputs, FEW):
+        for some in in_pieces(inputs, BLOCK):
             similarities = self._nearest.similarities(some.counts)
             best = torch.argsort(similarities, dim=1, descending=True, stable=True)[:, :count]
             columns.append(best)

@@ -157,9 +157,9 @@ def quantile_metrics(y: Tensor, quantiles: Tensor, levels: Sequence[float]) -> d
     """Measure predicted quantiles against labels.
 
     Args:
-        y: [k, t] labels, NaN for a missing one.
+        y: [k, t] labels, NaN for a missing value.
         quantiles: [k, t, q] predicted quantiles.
-        levels: their levels.
+        levels: levels of the quantiles.
 
     Returns:
         ``quantile_loss``, the mean quantile loss over the labels and levels, and for each level

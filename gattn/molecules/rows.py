@@ -42,7 +42,7 @@ class LabelledMolecules:
         bad: the rows that could not be parsed.
         bounds: [k, t, 2] float64, the lower and the upper end of each label for a bounded loss,
             equal for a measured value; NaN where nothing is known. None for another loss.
-        weights: [k] float64 above 0, the weight of each row in the training; None for equal ones.
+        weights: [k] float64 above 0, the weight of each row in the training; None if all are equal.
     """
 
     inputs: MoleculeInputs

@@ -63,7 +63,8 @@ class MoleculeSettings(TrainingSettings):
             description="Model to train. attention and attentive_fp are graph neural networks. "
             "gp is an exact Gaussian process on fingerprints and descriptors, which trains "
             "fastest. stacked is a weighted mean of attention, gp and a forest of trees; the "
-            "weights are computed from their errors for molecules they were not trained on."
+            "weights are computed from the errors of these three models on molecules on which they "
+            "were not trained."
         ),
     ] = "stacked"
     ensemble: Annotated[
@@ -171,9 +172,9 @@ class MoleculeSettings(TrainingSettings):
         Meta(
             ge=0,
             description="Weight of RDKit's descriptors, such as logP and the polar surface, as "
-            "additional targets of the networks, relative to that of the targets. 0 trains the "
-            "networks on the targets alone. In a comparison with one seed, the weight 0 gave lower "
-            "errors on FreeSolv and ESOL, and a higher error on CHEMBL2321810.",
+            "additional targets of the networks, relative to the weight of the targets. 0 trains "
+            "the networks on the targets alone. In a comparison with one seed, the weight 0 gave "
+            "lower errors on FreeSolv and ESOL, and a higher error on CHEMBL2321810.",
         ),
     ] = 0.0
     from_foundation: Annotated[
@@ -182,8 +183,8 @@ class MoleculeSettings(TrainingSettings):
             description="Pretrained weights from which the networks start: the name of an encoder "
             "that gattn ships, or the folder of another run or of an encoder of your own. Only the "
             "last layers start from random weights. Set epochs to 30 and batch_size to 32, and "
-            "compare the errors with those of a run without it. The settings width, layers and "
-            "heads must be those of the encoder.",
+            "compare the errors with the errors of a run without this option. The settings width, "
+            "layers and heads must have the same values as in the encoder.",
         ),
     ] = ""
     freeze_encoder: Annotated[

@@ -55,7 +55,7 @@ def fit_mixture(
         first: [n] errors e; NaN where one is unknown.
         second: [n] errors f.
         prior: the prior weight.
-        factors: [n] weights of the squared errors, with a mean of about 1; None for ones.
+        factors: [n] weights of the squared errors, with a mean of about 1; None if all are 1.
         excess: [n] squared errors x that the second component has in this sample only; None for 0.
         groups: [n] int64, the group of each error; None if each error is a group.
 
@@ -138,7 +138,7 @@ def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None
     Args:
         sources: [s, k, t], not negative: variances, squared differences, a constant.
         error: [k, t] errors for molecules that were not trained on; NaN where not measured.
-        row_weights: [k] factors of the log likelihoods, with a mean of about 1; None for ones.
+        row_weights: [k] factors of the log likelihoods, with a mean of about 1; None if all are 1.
 
     Returns:
         [s, t] float64 coefficients, above 0; ones where nothing was measured.
@@ -160,7 +160,9 @@ def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None
 
 
 def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:
-    """Return the standard deviation of the error, [k, t], computed from its s inputs [s, k, t]."""
+    """Return the standard deviation of the error, [k, t], computed from s inputs [s, k, t] of the
+    error model.
+    """
     return torch.einsum("skt,st->kt", sources.double(), coefficients).sqrt()
 
 

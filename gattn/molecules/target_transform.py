@@ -170,11 +170,11 @@ def check_domain(
 
     Args:
         name: name of the transform; ``"auto"`` and ``"none"`` read all labels.
-        labels: [n] labels of one target, NaN for a missing one.
+        labels: [n] labels of one target, NaN for a missing value.
         target: name of the target.
         where: converts a row to words, for example ``"in line 22"``.
-        bounds: [n, 2] ends of the labels for a bounded loss; None without limits. If the label is a
-            limit, an end may be infinite, or equal to an end of the domain.
+        bounds: [n, 2] ends of the labels for a bounded loss; None if there are no limits. If the
+            label is a limit, an end may be infinite, or equal to an end of the domain.
 
     Raises:
         ValueError: a label is outside the domain; the message names the first.

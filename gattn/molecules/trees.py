@@ -35,7 +35,7 @@ class TreeProblem:
         groups: [k] int64, the group of each molecule.
         is_train: [k] bool, whether a molecule is in the training part. The first half of the trees
             is trained on this part only.
-        weights: [k] factors of the squared errors; None for ones.
+        weights: [k] factors of the squared errors; None if all are 1.
     """
 
     rows: np.ndarray

@@ -370,7 +370,7 @@ def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[i
     Args:
         names: n names.
         where: description of the column of the names.
-        lines: lines of the nodes in their file; empty without a file.
+        lines: lines of the nodes in their file; empty if there is no file.
 
     Raises:
         GraphError: two names are equal.

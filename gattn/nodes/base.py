@@ -145,7 +145,9 @@ class NodeEstimator(SerializableEstimator, Parameters):
             raise ValueError(f"time and label must be different columns; got {time!r} for both")
         if time in graph.table.columns and time not in (self.features or ()):
             left.append(time)
-            graph = graph.with_notes(f"Column {time!r} of the nodes holds times: it is no feature.")
+            graph = graph.with_notes(
+                f"Column {time!r} of the nodes contains times and is not used as a feature."
+            )
         edges = self.edge_columns()
         if time is not None and split is not None:
             edges = replace(edges, cutoffs=time_cutoffs(graph, split, time))

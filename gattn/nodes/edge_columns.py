@@ -40,7 +40,7 @@ TYPES = 10
 """Maximum number of edge types for which means over neighbours are computed separately; the most
 frequent types are chosen.
 """
-DIVIDED = 4
+QUARTILE_COLUMNS = 4
 """Maximum number of numeric edge columns for which means over neighbours are computed separately
 for each quartile.
 """
@@ -62,11 +62,11 @@ class EdgeColumns:
 
     Attributes:
         features: columns to read as features; None for all others.
-        weight: column of weights; None for none.
-        type: column of types; None for none.
-        time: column of times, of the nodes or of the edges; None for none.
+        weight: column of weights; None if there is none.
+        type: column of types; None if there is none.
+        time: column of times, of the nodes or of the edges; None if there is none.
         cutoffs: ends of the training and the validation part of a split by the times of edges,
-            which :func:`gattn.nodes.times.time_cutoffs` returns; empty without such a split.
+            which :func:`gattn.nodes.times.time_cutoffs` returns; empty for other splits.
     """
 
     features: tuple[str, ...] | None = None
@@ -95,7 +95,7 @@ def edge_column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
         raise GraphError(f"column {name!r} of the edges: {edges.unreadable[name]}")
     if name in edges.ends:
         raise GraphError(
-            f"column {name!r} of the edges holds the names of nodes{why}; it must be another column"
+            f"column {name!r} of the edges contains the names of nodes{why}: choose another column"
         )
     if name not in edges.table.columns:
         columns = ", ".join(map(repr, edges.table.columns[:20])) or "only the names of nodes"
@@ -221,8 +221,8 @@ def learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[str
     if len(most) > TYPES:
         rest = sum(counts[text] for text in most[TYPES:])
         notes.append(
-            f"Column {name!r} of the edges holds {len(most):,} types: the {TYPES} most frequent "
-            f"have means of their own, and {rest:,} edges of the others do not."
+            f"Column {name!r} of the edges contains {len(most):,} types: separate means are "
+            f"computed for the {TYPES} most frequent ones, but not for the other {rest:,} edges."
         )
     return tuple(most[:TYPES]), tuple(most[TYPES:]), notes
 
@@ -234,7 +234,7 @@ def learn_cuts(
     name.
     """
     cuts = []
-    for column in [one for one in columns if one.kind == "number"][:DIVIDED]:
+    for column in [one for one in columns if one.kind == "number"][:QUARTILE_COLUMNS]:
         numbers = column_numbers(column.features(table[column.name], where))
         numbers = numbers[np.isfinite(numbers)]
         values = np.unique(np.quantile(numbers, (0.25, 0.5, 0.75)))

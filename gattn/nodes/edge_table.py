@@ -76,11 +76,13 @@ class EdgeStructure:
     Attributes:
         rows: distinct edges of the data with the columns that are read.
         arc_rows: [k] int64, the row of each of the graph's ``arcs``; int32 in a compact graph.
-        edge_rows: [e], the row of each edge of ``edge_index``, likewise.
+        edge_rows: [e], the row of each edge of ``edge_index``, in the same way.
         against: [e] bool, True for an edge that leads against the direction of the data; None if
             the edges have no direction, or if messages follow it.
-        ages: [e] float64, the time from an edge to the time of its destination; None without times.
-        open: [2, k] bool: True if messages may pass along and against each arc; None without times.
+        ages: [e] float64, the time from an edge to the time of its destination; None if there are
+            no times.
+        open: [2, k] bool: True if messages may pass along and against each arc; None if there are
+            no times.
     """
 
     rows: EdgeTable
@@ -99,9 +101,10 @@ class EdgeInputs:
         structure: the edges and the rows of their attributes.
         has_direction: True if the model reads edges along and against their direction separately.
         features: [e, d] float32 features of the edges of ``edge_index``; None if there are none.
-        bias: [e] float32, logarithms of the weights of the edges of ``edge_index``; None without
+        bias: [e] float32, logarithms of the weights of the edges of ``edge_index``; None if there
+            are no weights.
+        weights: [k] float32, the weight of each of the graph's ``arcs``; None if there are no
             weights.
-        weights: [k] float32, the weight of each of the graph's ``arcs``; None without weights.
         groups: divisions of the arcs into parts. Means over neighbours are computed separately for
             each part. A division consists of the part [k] int8 of each arc, from 0, or -1 for no
             part, and of the number of parts.

@@ -77,18 +77,18 @@ class EdgeEncoder:
     Attributes:
         columns: encoders of the features.
         dates: columns of ``columns`` that hold dates, which are read as days.
-        weight: column of weights; None for none.
+        weight: column of weights; None if there is none.
         scale: mean of the weights above 0.
         spread: standard deviation of the logarithms of these weights, above 0.
-        type: column of types; None for none.
+        type: column of types; None if there is none.
         types: the types that have separate features.
         rare: the other types.
         has_untyped: True if edges without a type occurred in training.
         cuts: for each column of numbers that divides the edges, its name and its standardised
             quartiles.
-        time: column of times of the nodes or the edges; None for none.
+        time: column of times of the nodes or the edges; None if there is none.
         has_edge_times: True if the edges have the column ``time``.
-        cutoffs: ends of the parts of a split by the times of edges; empty without one.
+        cutoffs: ends of the parts of a split by the times of edges; empty if there is none.
         age: mean and standard deviation of the ages of edges, if there are times.
         has_direction: True if the direction of the edges in the data is a feature.
     """
@@ -125,7 +125,7 @@ class EdgeEncoder:
     @property
     def weight_feature(self) -> tuple[int, float] | None:
         """Position of the weights among the features of an edge, and the factor by which this
-        feature must be multiplied to get the logarithm of the weight; None without weights.
+        feature must be multiplied to get the logarithm of the weight; None if there are no weights.
         """
         if self.weight is None:
             return None
@@ -300,7 +300,7 @@ class EdgeEncoder:
         )
 
     def _features(self, blocks: Sequence[Matrix], structure: EdgeStructure) -> Tensor | None:
-        """Return the features of the edges of ``edge_index``, [e, width]; None without any.
+        """Return the features of the edges of ``edge_index``, [e, width]; None if there are none.
 
         In a compact graph, they are in a temporary file if they are large.
 

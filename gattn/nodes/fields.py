@@ -49,7 +49,8 @@ class FieldInput:
     Attributes:
         x: [m, d] float32 features of the field's nodes, dense or ``torch.sparse_csr``.
         field: the receptive field.
-        terms: for each layer the arguments for the attributes of its edges; empty without any.
+        terms: for each layer the arguments for the attributes of its edges; empty if there are
+            none.
     """
 
     x: Tensor
@@ -75,8 +76,7 @@ def receptive_field(edge_index: Tensor, nodes: int, seeds: Tensor, layers: int) 
 
     Layer l computes the nodes of S_l from the nodes of S_{l-1}. The seeds' outputs and their
     gradients are the same as on the whole graph if every layer reads only neighbours. In a citation
-    network with
-    20 labelled papers per class, the field is a small part of the network.
+    network with 20 labelled papers per class, the field is a small part of the network.
 
     Args:
         edge_index: [2, e] int64 from source to destination.
@@ -116,7 +116,7 @@ def edge_terms(inputs: EdgeInputs | None, field: Field) -> tuple[Mapping[str, Te
     """Return the arguments with the edge attributes for each layer.
 
     Args:
-        inputs: attributes of the edges of the graph; None without any.
+        inputs: attributes of the edges of the graph; None if there are none.
         field: the edges of each layer.
 
     Returns:

@@ -39,13 +39,13 @@ class GraphReading:
     """Rules for reading a graph from files; they are the arguments of :func:`read_graph_file`.
 
     Attributes:
-        nodes: a table of nodes; None or empty for none. For a network with several tables: values
-            ``TYPE=FILE``.
+        nodes: a table of nodes; None or empty if there is none. For a network with several tables:
+            values ``TYPE=FILE``.
         edges: values ``SOURCE-RELATION-DESTINATION=FILE`` for a network with several tables of
             nodes; otherwise empty.
         encoding: encoding of tables and lists of edges; None to detect it.
         decimal: decimal sign; None to detect it.
-        thousands: separator between groups of three digits; empty for none.
+        thousands: separator between groups of three digits; empty if there is none.
         missing: words that stand for a missing attribute.
     """
 
@@ -150,7 +150,7 @@ def read_graph_file(
         decimal: decimal sign of numbers in texts, ``"."`` or ``","``. None for a point, or for a
             comma in columns of decimal commas of a table that is separated by semicolons.
         thousands: separator between groups of three digits, ``","``, ``"."``, ``" "`` or ``"'"``;
-            empty for none.
+            empty if there is none.
         missing: words that stand for a missing attribute in every column, besides empty cells.
         compact: True for compact edges (see :class:`gattn.nodes.attributed.AttributedGraph`), which
             are read from Parquet with less memory.

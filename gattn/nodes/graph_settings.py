@@ -79,7 +79,7 @@ EdgeFeatureOptions: TypeAlias = Annotated[
         "the features of each edge, and the other models read their means over the edges "
         "of a node. Repeat the option to use several columns. An empty name means that no "
         "column is used.",
-        extra={"default": "all that are not the weight, the type or the time"},
+        extra={"default": "all columns except the weight, the type and the time"},
     ),
 ]
 NodeNames: TypeAlias = Annotated[
@@ -159,7 +159,7 @@ EdgeFeatureNames: TypeAlias = Annotated[
         description="Names of the columns of the edges to use as features. Attention "
         "reads the features of each edge, and the other models read their means over the "
         "edges of a node. With an empty list, no column is used.",
-        extra={"default": "all that are not the weight, the type or the time"},
+        extra={"default": "all columns except the weight, the type and the time"},
     ),
 ]
 EdgeWeightName: TypeAlias = Annotated[

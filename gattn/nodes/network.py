@@ -55,7 +55,7 @@ class AttentionNetwork(nn.Module):
         settings: settings; the layer type and the sizes are read.
         features: number of features.
         outputs: number of classes; 1 for numbers.
-        edge_dim: number of features of an edge; None without any.
+        edge_dim: number of features of an edge; None if there are none.
 
     Reference:
         Velickovic et al., "Graph attention networks" (ICLR 2018).
@@ -125,7 +125,7 @@ class GPSNetwork(nn.Module):
         settings: settings; the sizes are read.
         features: number of features.
         outputs: number of classes; 1 for numbers.
-        edge_dim: number of features of an edge; None without any.
+        edge_dim: number of features of an edge; None if there are none.
 
     Reference:
         Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS

@@ -26,7 +26,7 @@ def named_nodes(
     Args:
         nodes: table with a row for each node.
         ends: different names of nodes in the edges.
-        lines: lines of the nodes in their file; empty without a file.
+        lines: lines of the nodes in their file; empty if there is no file.
     """
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()

@@ -166,7 +166,8 @@ class NodePredictor:
         """Return the training input for given nodes: their receptive field, features and labels."""
         edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
         if self.settings.model == "gps":
-            # The model gps attends among all nodes, so its input is always the whole graph.
+            # In the model gps, every node attends to all nodes, so the input is always the whole
+            # graph.
             target = torch.full((n, 1), torch.nan, dtype=torch.float32)
             target[nodes, 0] = y[nodes].float()
             field = whole_graph(edges, n, layers)

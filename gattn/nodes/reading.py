@@ -56,10 +56,10 @@ def read_graph(
             nodes). For several types of nodes: PyG's ``HeteroData``, or a pair of dictionaries
             (edges, nodes): tables of edges by relation (source type, name, destination type), and
             tables of nodes by type.
-        directed: True if messages follow the direction of edges only, False if they go both ways.
-            None means both ways, as in the citation networks of the papers, with a note if the
-            graph is directed. For ``Data``, None means that the edges are used unchanged, as by
-            PyG's layers.
+        directed: True if messages are sent only in the direction of edges, False for both
+            directions. None means both directions, as in the citation networks of the papers, with
+            a note if the graph is directed. For ``Data``, None means that the edges are used
+            unchanged, as by PyG's layers.
         label: column of the labels, by which the type to predict is chosen if there are several;
             see :func:`gattn.nodes.typed.tables.choose_target`.
         label_type: the type to predict.

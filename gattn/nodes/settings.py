@@ -171,10 +171,10 @@ class NodeSettings(NetworkSettings):
     refit: Annotated[
         bool,
         Meta(
-            description="Fit the models of stacked other than the network to the training and the "
-            "validation part after the weights are chosen. It has no effect if the data define the "
-            "validation part. Switch it off to compare with models that read only the training "
-            "part.",
+            description="After the weights are chosen, fit all models of stacked except the "
+            "network again, to the training and the validation part. It has no effect if the "
+            "data define the validation part. Switch it off to compare with models that read "
+            "only the training part.",
             extra={"flag": "--refit/--no-refit"},
         ),
     ] = True

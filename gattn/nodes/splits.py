@@ -141,12 +141,11 @@ def masked_split(
     *,
     by_class: bool,
 ) -> tuple[Split, list[str]]:
-    """Split the nodes by the graph's masks, and draw the parts that have no mask.
+    """Split the nodes by the masks of the graph; parts without a mask are drawn at random.
 
     A mask contains true and false, possibly as texts or as 1 and 0; an empty cell counts as false.
-    If
-    there is no validation mask, the validation part is drawn from the training mask. If there is no
-    training mask, the training part is all labelled nodes outside the other masks. If there is a
+    If there is no validation mask, the validation part is drawn from the training mask. If there is
+    no training mask, the training part is all labelled nodes outside the other masks. If there is a
     training mask but no test mask, the test part is all labelled nodes outside the other masks. A
     validation or test mask without a true value is ignored.
 
@@ -163,8 +162,7 @@ def masked_split(
 
     Raises:
         GraphError: there is no mask, a mask contains other values, two masks share a node, or a
-            mask
-            marks only nodes without a label.
+            mask marks only nodes without a label.
     """
     columns = mask_columns(graph)
     if not columns:

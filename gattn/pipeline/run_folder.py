@@ -191,5 +191,6 @@ def _difference(before: AnyRunSettings, now: AnyRunSettings) -> str:
     a, b = ({**table, **cast("dict[str, object]", table.pop("model"))} for table in (a, b))
     for name in dict.fromkeys([*a, *b]):
         if name not in NO_DIFFERENCE and a.get(name) != b.get(name):
-            return f"{name} is {a.get(name)!r} there and {b.get(name)!r} here"
+            values = f"{a.get(name)!r} in the folder and {b.get(name)!r} in this command"
+            return f"{name} is {values}"
     return ""

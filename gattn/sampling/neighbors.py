@@ -40,7 +40,7 @@ class NeighborSampler:
             draws all of them.
 
     Raises:
-        TypeError: the graph is no Graph, or num_neighbors are not ints.
+        TypeError: the graph is not a Graph, or num_neighbors are not ints.
         ValueError: the graph is bipartite or not on the CPU, or an entry of num_neighbors is
             below -1.
 
@@ -98,7 +98,7 @@ class TypedNeighborSampler:
         replace: whether to draw with replacement.
 
     Raises:
-        TypeError: a graph is no Graph, or num_neighbors are not ints.
+        TypeError: a graph is not a Graph, or num_neighbors are not ints.
         ValueError: graphs disagree on the number of nodes of a type, a graph is not on the CPU, an
             entry of num_neighbors is below -1, or edge types have different numbers of hops.
 

@@ -20,8 +20,8 @@ from gattn.serve.errors import RequestError
 from gattn.serve.gate import Gate, error_response
 from gattn.serve.links import ServedLinks
 from gattn.serve.molecules import (
+    InputRow,
     PredictedRow,
-    Question,
     ServedMolecules,
     explain_molecule,
     first_explanation,
@@ -60,12 +60,12 @@ class Server:
             [run.model for run in molecules], [run.folder for run in molecules], settings.workers,
             first_explanation,
         )  # fmt: skip
-        self.queue: BatchQueue[tuple[str, float], Question, PredictedRow] = BatchQueue(
+        self.queue: BatchQueue[tuple[str, float], InputRow, PredictedRow] = BatchQueue(
             self._predict_batch, workers=self.pool.workers, capacity=settings.queue
         )
 
     async def _predict_batch(
-        self, key: tuple[str, float], rows: list[Question]
+        self, key: tuple[str, float], rows: list[InputRow]
     ) -> list[PredictedRow]:
         name, coverage = key
         return await self.pool.call(predict_rows, self._position[name], rows, coverage)
@@ -112,7 +112,7 @@ class Server:
         return text
 
     async def predict(
-        self, run: ServedMolecules, rows: Sequence[Question], coverage: float
+        self, run: ServedMolecules, rows: Sequence[InputRow], coverage: float
     ) -> list[PredictedRow]:
         """Compute the predictions for the rows of a request.
 
@@ -142,18 +142,18 @@ class Server:
         """Compute the explanation of the molecule in a request."""
         run = self.run(ServedMolecules, request.model)
         columns = {name: [value] for name, value in request.columns.items()}
-        (question,) = run.questions([request.smiles], columns)
-        self.check_smiles(run, question.text, "the SMILES")
+        (input_row,) = run.input_rows([request.smiles], columns)
+        self.check_smiles(run, input_row.text, "the SMILES")
         try:
             target = run.model.place_of(request.target)
         except ValueError as error:
             raise RequestError(422, str(error)) from error
         with self.queue.admitted():
             explained = await self.pool.call(
-                explain_molecule, self._position[run.name], question, request.method or "",
+                explain_molecule, self._position[run.name], input_row, request.method or "",
                 target, request.coverage,
             )  # fmt: skip
-        return explain_answer(run, question.text.strip(), explained, target)
+        return explain_answer(run, input_row.text.strip(), explained, target)
 
     def application(self) -> Gate:
         """Return the ASGI application. It checks every request before the API reads it."""

@@ -140,7 +140,9 @@ class Gate:
         if origin.lower() not in {
             f"{s}://{headers.get('host', '').lower()}" for s in ("http", "https")
         }:
-            raise RequestError(403, f"requests of another site are refused; got {origin[:200]!r}")
+            raise RequestError(
+                403, f"requests from another site are rejected; got {origin[:200]!r}"
+            )
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
         """Check the token. If the token is in the URL of the page, return a redirect that stores

@@ -74,8 +74,8 @@ class ServedLinks:
             raise RequestError(422, "source and target must be different nodes")
         if not (sources[0] in self.links.sources and targets[0] in self.links.targets):
             raise RequestError(
-                422, f"a link of this graph leads from one set of nodes to another, and none from "
-                f"{source[:200]!r} to {target[:200]!r}"
+                422, f"this graph is bipartite, and no link can lead from {source[:200]!r} to "
+                f"{target[:200]!r}"
             )  # fmt: skip
         scores = self.estimator.predictor_.score(self.graph, sources, targets)
         return {

@@ -33,8 +33,17 @@ from gattn.serve.errors import RequestError
 from gattn.serve.values import json_value
 
 __all__ = [
-    "METHODS", "ExplainedMolecule", "PredictedRow", "Question", "ServedMolecules", "as_values",
-    "draw_plain", "explain_molecule", "first_explanation", "open_molecules", "predict_rows",
+    "METHODS",
+    "ExplainedMolecule",
+    "InputRow",
+    "PredictedRow",
+    "ServedMolecules",
+    "as_values",
+    "draw_plain",
+    "explain_molecule",
+    "first_explanation",
+    "open_molecules",
+    "predict_rows",
     "similarity_of",
 ]  # fmt: skip
 
@@ -42,14 +51,14 @@ NEAREST = 5
 """Number of similar training molecules that are shown beside a prediction."""
 
 
-class Question(NamedTuple):
+class InputRow(NamedTuple):
     """Row of a request, in the form that the model reads.
 
     Attributes:
         text: its SMILES, those of its molecules joined by
             :func:`gattn.molecules.row_format.join_smiles`, or its reaction; "" for a row that
             cannot be read.
-        values: its descriptor columns, NaN for a missing one.
+        values: its descriptor columns, NaN for a missing value.
     """
 
     text: str
@@ -128,14 +137,14 @@ class ServedMolecules:
         """Format of the numbers in the training table."""
         return NumberFormat(**self.card.get("numbers", {}))
 
-    def questions(
+    def input_rows(
         self, smiles: Sequence[str | list[str]], columns: Mapping[str, Sequence[float | None]]
-    ) -> list[Question]:
+    ) -> list[InputRow]:
         """Return the rows of a request.
 
         Args:
             smiles: n SMILES or reactions; for a model of several molecules in a row, n lists.
-            columns: n values of each descriptor column, by its name; None for a missing one.
+            columns: n values of each descriptor column, by its name; None for a missing value.
 
         Raises:
             RequestError: a row has another number of SMILES, or a column is missing, unknown or of
@@ -156,7 +165,7 @@ class ServedMolecules:
                 )  # fmt: skip
         values = zip(*(columns[name] for name in names)) if names else [()] * len(smiles)
         return [
-            Question(self._text(number, row), tuple(_number(each) for each in some))
+            InputRow(self._text(number, row), tuple(_number(each) for each in some))
             for number, (row, some) in enumerate(zip(smiles, values), 1)
         ]
 
@@ -235,7 +244,7 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
     return ServedMolecules(name, folder, model, card, training, applicability, tuple(notes))
 
 
-def predict_rows(model: MoleculeModel, rows: list[Question], coverage: float) -> list[PredictedRow]:
+def predict_rows(model: MoleculeModel, rows: list[InputRow], coverage: float) -> list[PredictedRow]:
     """Predict rows in the same way as the command ``gattn molecules predict``.
 
     Args:
@@ -247,7 +256,7 @@ def predict_rows(model: MoleculeModel, rows: list[Question], coverage: float) ->
         n rows.
     """
     empty = [""] * len(output_columns(model))
-    descriptors: Callable[[Question], Sequence[float]] | None = None
+    descriptors: Callable[[InputRow], Sequence[float]] | None = None
     if model.descriptors_columns_:
         descriptors = attrgetter("values")
     predicted: list[PredictedRow] = []
@@ -260,13 +269,13 @@ def predict_rows(model: MoleculeModel, rows: list[Question], coverage: float) ->
 
 
 def explain_molecule(
-    model: MoleculeModel, question: Question, method: str, target: int, coverage: float
+    model: MoleculeModel, input_row: InputRow, method: str, target: int, coverage: float
 ) -> ExplainedMolecule:
     """Predict one row, and compute the weights of its atoms, unless it is a reaction.
 
     Args:
         model: the model.
-        question: the row.
+        input_row: the row.
         method: a method of :data:`gattn.molecules.attributions.METHODS`; "" for the default.
         target: index of the target.
         coverage: coverage of the interval or label set.
@@ -274,15 +283,15 @@ def explain_molecule(
     Raises:
         RequestError: the row cannot be read, or the model has no such method (422).
     """
-    row = predict_rows(model, [question], coverage)[0]
+    row = predict_rows(model, [input_row], coverage)[0]
     if row.error:
         what = {1: "the reaction" if model.reaction else "the molecule"}
         raise RequestError(
             422, f"{what.get(model.molecules_per_row, 'the row')} cannot be read: {row.error}"
         )
-    inputs: MoleculeInputs = model.featurise([question.text]).inputs
+    inputs: MoleculeInputs = model.featurise([input_row.text]).inputs
     if model.descriptors_columns_:
-        values = torch.tensor([question.values], dtype=torch.float64)
+        values = torch.tensor([input_row.values], dtype=torch.float64)
         inputs = DescribedInputs(inputs, values)
     best, similarities = model.predictor_.nearest(inputs, NEAREST)
     nearest = [(i, s) for i, s in zip(best[0].tolist(), similarities[0].tolist()) if s > 0]
@@ -315,7 +324,7 @@ def first_explanation(model: MoleculeModel) -> None:
     wait for imports.
     """
     values = (0.0,) * len(model.descriptors_columns_)
-    explain_molecule(model, Question(model.row_format.example, values), "", 0, 0.9)
+    explain_molecule(model, InputRow(model.row_format.example, values), "", 0, 0.9)
 
 
 def draw_plain(smiles: str, dark: bool) -> bytes:

@@ -78,7 +78,7 @@ class ModelPool:
                 executor.shutdown(wait=False)
                 self._executor = self._start()
             raise RequestError(
-                503, "a process that predicts was killed; another one starts: repeat the request"
+                503, "a prediction process was killed and is being restarted: repeat the request"
             ) from None
 
     def warm_up(self) -> None:

@@ -85,7 +85,7 @@ class BatchQueue(Generic[Key, Row, Result]):
         if self.open >= self.capacity:
             raise RequestError(
                 429,
-                f"{self.capacity} requests are computed or wait already: repeat the request later",
+                f"the queue is full with {self.capacity} requests: repeat the request later",
                 {"retry-after": "1"},
             )
         self.open += 1

@@ -158,8 +158,8 @@ def add_api(app: FastAPI, server: Server) -> None:
                 )  # fmt: skip
             body = parsed_body(PredictRequest, await request.body())
             run = server.run(ServedMolecules, body.model)
-            questions = run.questions(body.smiles, body.columns)
-            rows = await server.predict(run, questions, body.coverage)
+            input_rows = run.input_rows(body.smiles, body.columns)
+            rows = await server.predict(run, input_rows, body.coverage)
             answer = [as_values(run.model, row.cells) | {"error": row.error} for row in rows]
             return JSONResponse(PredictAnswer(model=run.name, rows=answer).model_dump())
         if media != "text/csv":
@@ -172,7 +172,7 @@ def add_api(app: FastAPI, server: Server) -> None:
             read_csv_body, await request.body(), run, query.smiles, query.encoding,
             server.settings.max_rows,
         )  # fmt: skip
-        predicted = await server.predict(run, table.questions, query.coverage)
+        predicted = await server.predict(run, table.input_rows, query.coverage)
         if "application/json" in request.headers.get("accept", ""):
             answer = TableAnswer(
                 model=run.name, smiles_columns=table.positions,

@@ -57,7 +57,9 @@ class Health(BaseModel):
     status: Literal["ok"]
     version: Annotated[str, Field(description="Version of gattn.")]
     models: Annotated[int, Field(description="Number of loaded models.")]
-    open_requests: Annotated[int, Field(description="Requests that are computed or wait.")]
+    open_requests: Annotated[
+        int, Field(description="Number of requests that are computed or waiting.")
+    ]
 
 
 class ModelDescription(BaseModel):
@@ -82,7 +84,9 @@ class ModelDescription(BaseModel):
     size: Annotated[int, Field(description="Number of training molecules, of nodes or of links.")]
     domain_threshold: Annotated[
         float | None,
-        Field(description="Least similarity to the training molecules within the domain."),
+        Field(
+            description="Minimum similarity to the training molecules in the applicability domain."
+        ),
     ]
     test: Annotated[dict[str, Value], Field(description="Metrics of the test part.")]
     files: Annotated[list[str], Field(description="Files of the run under /models/NAME/.")]
@@ -170,8 +174,13 @@ class Atom(BaseModel):
 class Faithfulness(BaseModel):
     """Decrease of the prediction when atoms are deleted, as a test of the atom weights."""
 
-    top: Annotated[float, Field(description="Drop without the atoms of highest weight.")]
-    random: Annotated[float, Field(description="Mean drop without as many random atoms.")]
+    top: Annotated[
+        float,
+        Field(description="Drop if the atoms of highest weight are removed."),
+    ]
+    random: Annotated[
+        float, Field(description="Mean drop if the same number of random atoms is removed.")
+    ]
     random_std: float
 
 
@@ -187,7 +196,9 @@ class Domain(BaseModel):
     """Applicability domain of the model, and whether the molecule is inside it."""
 
     similarity: Annotated[float, Field(description="Similarity to the nearest training molecule.")]
-    threshold: Annotated[float, Field(description="Similarity that 95 % of the test part reach.")]
+    threshold: Annotated[
+        float, Field(description="Similarity that 95 % of the test molecules reach or exceed.")
+    ]
     inside: bool
 
 
@@ -252,9 +263,12 @@ class NodeAnswer(BaseModel):
         dict[str, Value], Field(description="Columns of gattn nodes predict for this node.")
     ]
     neighbours: Annotated[
-        list[NodeNeighbour], Field(description="Nodes it attends to, highest weights first.")
+        list[NodeNeighbour],
+        Field(
+            description="Nodes that the node attends to; those with the highest weights come first."
+        ),
     ]
-    degree: Annotated[int, Field(description="Number of nodes it attends to.")]
+    degree: Annotated[int, Field(description="Number of nodes that the node attends to.")]
 
 
 class LinkRequest(_Request):
@@ -273,7 +287,7 @@ class LinkAnswer(BaseModel):
     target: str
     score: Annotated[float, Field(description="Score, by which links are ranked.")]
     probability: Annotated[
-        float, Field(description="Probability of a link if half of the pairs were links.")
+        float, Field(description="Probability of a link, if half of the pairs were links.")
     ]
     linked: Annotated[
         bool, Field(description="Whether the graph has the link, whose score then reads it.")

@@ -12,7 +12,7 @@ from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.loading import smiles_columns
 from gattn.molecules.runs.predict import ERROR, row_smiles
 from gattn.serve.errors import RequestError
-from gattn.serve.molecules import PredictedRow, Question, ServedMolecules
+from gattn.serve.molecules import InputRow, PredictedRow, ServedMolecules
 
 __all__ = ["CsvBody", "read_csv_body"]
 
@@ -28,13 +28,13 @@ class CsvBody:
         table: the header and the format of the table.
         positions: positions of the columns of SMILES.
         rows: n rows.
-        questions: the SMILES and the descriptor columns of each row.
+        input_rows: the SMILES and the descriptor columns of each row.
     """
 
     table: Table
     positions: list[int]
     rows: list[TableRow]
-    questions: list[Question]
+    input_rows: list[InputRow]
 
     def cells(self, predicted: Sequence[PredictedRow]) -> list[list[str]]:
         """Return the rows of the answer: the cells of the request, the prediction and the error."""
@@ -96,5 +96,5 @@ def read_csv_body(
         except (ValueError, LookupError) as error:
             raise RequestError(422, str(error).replace(str(path), NAME)) from error
     get = row_smiles(table, names)
-    questions = [Question(get(row), tuple(style.values(row))) for row in rows]
-    return CsvBody(table, list(map(table.place, names)), rows, questions)
+    input_rows = [InputRow(get(row), tuple(style.values(row))) for row in rows]
+    return CsvBody(table, list(map(table.place, names)), rows, input_rows)

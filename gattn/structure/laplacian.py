@@ -38,8 +38,8 @@ def laplacian_eigenvectors(
     by vector, so that it depends on the space and not on the solver.
 
     Args:
-        edges: a :class:`gattn.Graph` or an argument of one; read as undirected, without self-loops.
-            Without weights, repeated edges count once.
+        edges: a :class:`gattn.Graph` or edges from which a Graph can be created; read as
+            undirected, without self-loops. Without weights, repeated edges count once.
         num_nodes: number of nodes, n; optional if the edges include it.
         k: number of eigenvectors.
         edge_weight: [e] weights >= 0 in the caller's edge order; the weights of both directions

@@ -21,7 +21,8 @@ def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
     are, for example, the bonds.
 
     Args:
-        edges: a :class:`gattn.Graph` among the nodes of ``over``, or an argument of one.
+        edges: a :class:`gattn.Graph` among the nodes of ``over``, or edges from which a Graph can
+            be created.
         over: graph with n nodes; its edges are the node pairs.
         max_length: L, maximum path length.
 
@@ -30,7 +31,7 @@ def path_lengths(edges: Any, over: Graph, max_length: int) -> Tensor:
         path of at most L steps.
 
     Raises:
-        TypeError: max_length is not an int, or ``over`` is no Graph.
+        TypeError: max_length is not an int, or ``over`` is not a Graph.
         ValueError: max_length < 0, or the graphs have different numbers of nodes.
 
     Reference:
@@ -65,7 +66,8 @@ def path_features(
     on the numbering of the nodes.
 
     Args:
-        edges: a :class:`gattn.Graph` among the nodes of ``over``, or an argument of one.
+        edges: a :class:`gattn.Graph` among the nodes of ``over``, or edges from which a Graph can
+            be created.
         over: graph with n nodes; its edges are the node pairs.
         edge_attr: a, [e', d], floating point, in the caller's order of ``edges``.
         max_length: L, maximum path length.
@@ -75,7 +77,7 @@ def path_features(
         dtype of edge_attr and differentiable; zeros after the end of a path and without a path.
 
     Raises:
-        TypeError: max_length is not an int, ``over`` is no Graph, or features are not floating
+        TypeError: max_length is not an int, ``over`` is not a Graph, or features are not floating
             point.
         ValueError: max_length < 0, the graphs have different numbers of nodes, or features have a
             wrong shape.

@@ -26,11 +26,11 @@ def return_probabilities(
     :math:`(P^{a+b})_{ii} = \sum_j (P^a)_{ij} (P^b)_{ji}`.
 
     Args:
-        edges: a :class:`gattn.Graph` or an argument of one; walks follow edges from source to
-            destination.
+        edges: a :class:`gattn.Graph` or edges from which a Graph can be created; walks follow edges
+            from source to destination.
         num_nodes: number of nodes, n; optional if the edges include it.
         steps: number of steps, K.
-        edge_weight: [e] weights >= 0 in the caller's edge order; None for ones.
+        edge_weight: [e] weights >= 0 in the caller's edge order; None if all are 1.
 
     Returns:
         [n, steps] in the default dtype, computed in fp64; zeros for a node without edges.
@@ -77,18 +77,18 @@ def walk_probabilities(
     complete graph. Walks follow ``edges``, for example the bonds. All matrices are sparse.
 
     Args:
-        edges: a :class:`gattn.Graph` among the nodes of ``over``, or an argument of one; walks
-            follow edges from source to destination.
+        edges: a :class:`gattn.Graph` among the nodes of ``over``, or edges from which a Graph can
+            be created; walks follow edges from source to destination.
         over: graph with n nodes; its edges are the node pairs.
         steps: number of probabilities, K.
-        edge_weight: weights >= 0 of ``edges``, in the caller's order; None for ones.
+        edge_weight: weights >= 0 of ``edges``, in the caller's order; None if all are 1.
 
     Returns:
         [e, steps] in the default dtype, computed in fp64, in the caller's edge order of
         ``over``; zeros for pairs that no walk connects.
 
     Raises:
-        TypeError: steps is not an int, or ``over`` is no Graph.
+        TypeError: steps is not an int, or ``over`` is not a Graph.
         ValueError: steps < 1, the graphs have different numbers of nodes, or weights are negative
             or have a wrong shape.
 

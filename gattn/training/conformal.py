@@ -289,4 +289,4 @@ def _ascending(scores: Tensor) -> tuple[float, ...]:
 def _alike(expected: str, *tensors: Tensor, t: int | None = None) -> None:
     shapes = [(*tensor.shape,) for tensor in tensors]
     if len(set(shapes)) > 1 or len(shapes[0]) != 2 or t not in (None, shapes[0][1]):
-        raise ValueError(f"{expected} alike; got {' and '.join(map(str, shapes))}")
+        raise ValueError(f"{expected}, all equal; got {' and '.join(map(str, shapes))}")

@@ -181,7 +181,7 @@ def cross_entropy(weights: Tensor | None = None) -> Loss:
         L = -w_1 y log σ(z) - w_0 (1 - y) log(1 - σ(z))
 
     Args:
-        weights: [2, t] weights of the classes 0 and 1 of each target; None for ones.
+        weights: [2, t] weights of the classes 0 and 1 of each target; None if all are 1.
 
     Returns:
         A function of logits [g, t] and labels [g, t] with element-wise results [g, t].
@@ -212,7 +212,7 @@ def multiclass_cross_entropy(counts: Sequence[int], weights: Tensor | None = Non
 
     Args:
         counts: the number of classes of each target, which sum to O.
-        weights: [O] weights of the classes of all targets; None for ones.
+        weights: [O] weights of the classes of all targets; None if all are 1.
 
     Returns:
         A function of logits [g, O] and of 1 for the true class and 0 for the others, [g, O], with

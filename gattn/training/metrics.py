@@ -220,7 +220,7 @@ def undefined_metrics(
 for_all=False)
     """
     if y.dim() not in (1, 2) or (task == "multiclass" and y.dim() == 2):
-        raise ValueError(f"y must be [k] or [k, t], of several classes [k]; got {(*y.shape,)}")
+        raise ValueError(f"y must be [k] or [k, t], and [k] for several classes; got {(*y.shape,)}")
     y = y.detach().cpu().double()
     if task == "multiclass":
         return _undefined_classes(y, names)
@@ -257,7 +257,9 @@ def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, Undefine
     count = max(len(names), int(y.max()) + 1)
     names = names or range(count)
     if len(names) != count:
-        raise ValueError(f"names must be {count} or more, one for each class; got {len(names)}")
+        raise ValueError(
+            f"names must have at least {count} entries, one per class; got {len(names)}"
+        )
     rows = torch.bincount(y.long(), minlength=count).tolist()
     every = f"every row has this class{TWO_LABELS if count == 1 else ''}"
     lost = {

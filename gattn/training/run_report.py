@@ -302,7 +302,7 @@ def compare(
     >>> table.rows
     (('RMSE', 0.489, 0.455),)
     >>> sentence
-    'On the test part a baseline is better: kernel ridge by RMSE (0.455 against 0.489).'
+    'On the test part, a baseline is better: kernel ridge by RMSE (0.455 against 0.489).'
     """
     unknown = set(model) - set(METRICS)
     if unknown:
@@ -351,11 +351,11 @@ def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str]) -> st
         return "There is nothing to compare on the test part."
     if won and not tied and not lost:
         return "No baseline is better than the model on the test part."
-    clauses = [f"the model is best by {', '.join(won)}"] * bool(won)
+    clauses = [f"the model is better than every baseline by {', '.join(won)}"] * bool(won)
     clauses += [f"a baseline is as good as the model: {', '.join(tied)}"] * bool(tied)
-    another = " by another measure" * bool(won or tied)
+    another = " by another metric" * bool(won or tied)
     clauses += [f"a baseline is better{another}: {', '.join(lost)}"] * bool(lost)
-    return f"On the test part {'; '.join(clauses)}."
+    return f"On the test part, {'; '.join(clauses)}."
 
 
 def facts(values: Mapping[str, Cell]) -> Table:

@@ -1,4 +1,6 @@
-"""Tables of arbitrary bytes: one output row per input row, or an error of one line."""
+"""Tests with tables of arbitrary bytes: each input row gives an output row, or the command prints
+an error of one line.
+"""
 
 import csv
 import tempfile

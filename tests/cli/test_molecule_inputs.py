@@ -1,4 +1,4 @@
-"""``gattn molecules`` with the inputs beside SMILES and labels: descriptor columns."""
+"""Tests of ``gattn molecules`` with descriptor columns."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_descriptor_columns_from_training_to_explanation(gattn, tmp_path):
     code, out = gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *GP)
     assert code == 0, out
     assert "T must be a finite number or empty; it is 'warm'" in out
-    assert "differ by more than" not in out  # other temperatures are no conflicts
+    assert "differ by more than" not in out  # the temperatures differ
     metrics = json.loads((run / "metrics.json").read_text())
     assert sum(metrics["molecules"][part] for part in ("train", "val", "test")) == 81
     assert 'descriptors_columns = ["T", "pH"]' in (run / "config.toml").read_text()

@@ -1,4 +1,6 @@
-"""Nearest measured molecules beside predictions, a standardised run, and a transformed target."""
+"""Tests of predictions with the nearest measured molecules, of standardisation, and of target
+transforms.
+"""
 
 import json
 
@@ -100,7 +102,7 @@ def test_similarity_weights_are_those_of_rdkit(run):
     expected = SimilarityMaps.GetAtomicWeightsForFingerprint(
         MolFromSmiles(best.smiles), MolFromSmiles("CCCCC(C)O"), fingerprint
     )
-    # The fingerprints of the model also have environments of other atom codes.
+    # The fingerprints of the model also count environments with stereo labels.
     assert np.corrcoef(weights, expected)[0, 1] > 0.8
     assert torch.isfinite(weights).all()
 

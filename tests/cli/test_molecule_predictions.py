@@ -1,4 +1,4 @@
-"""gattn molecules predict, embed, evaluate and explain, from the command line."""
+"""Tests of the commands ``gattn molecules predict``, ``embed``, ``evaluate`` and ``explain``."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""``gattn molecules`` on tables with several molecules or a reaction in a row."""
+"""Tests of ``gattn molecules`` on tables with several molecules or a reaction in a row."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""``gattn molecules`` on exported tables: number formats, bad cells and columns of parts."""
+"""Tests of ``gattn molecules`` on tables with number formats, bad cells and columns of parts."""
 
 import csv
 import json

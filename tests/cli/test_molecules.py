@@ -100,7 +100,7 @@ def test_the_same_command_again(folder, gattn):
     assert (folder / "classes" / "model.json").read_bytes() == before
     code, output = gattn(*same, "--seed", 1)
     assert (code, output.count("\n")) == (2, 1)
-    assert "contains another run (seed is 0 there and 1 here)" in output
+    assert "contains another run (seed is 0 in the folder and 1 in this command)" in output
     assert (folder / "classes" / "model.json").read_bytes() == before
 
 

@@ -112,7 +112,9 @@ def test_the_metrics_say_what_there_is_to_know(folder):
 
 
 def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
-    """In these runs, the test part lacks a class, or all of its labels are the same number."""
+    """In these runs, the test part has no node of one class, or all of its labels are the same
+    number.
+    """
     table = pd.read_csv(folder / "nodes.csv")
     table["part"] = ["test" if node < 9 else ("train", "val")[node % 2] for node in range(60)]
     table["score"] = table["score"].where(table["part"] != "test", 5e-9)
@@ -157,7 +159,7 @@ def test_the_report_has_every_section(folder):
     assert (settings["split"], settings["label"]) == ("column:part", "group")
     assert (settings["task"], settings["edges"]) == ("classification", "undirected")
     page = (folder / "classes" / "report.html").read_text("utf-8")
-    assert "Entropy against uniform" in page
+    assert "Relative entropy of attention" in page
     assert "of 2 classes" in page
     assert "2 classes have fewer than the 9 validation nodes that this coverage needs" in page
     assert "2 targets" not in page
@@ -183,7 +185,7 @@ def test_a_whole_run_is_not_done_again_and_another_is_refused(folder, gattn):
     assert "nothing to do" in output
     code, output = gattn("train", *same, "--seed", 1)
     assert code == 2
-    assert "contains another run (seed is 0 there and 1 here)" in output
+    assert "contains another run (seed is 0 in the folder and 1 in this command)" in output
 
 
 def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):

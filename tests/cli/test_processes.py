@@ -17,7 +17,7 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "
 
 
 def numbers(table):
-    """Return every number of nested tables by its dotted name."""
+    """Return all numbers in nested tables, as a dictionary by dotted name."""
     if not isinstance(table, dict):
         return {"": table} if isinstance(table, int | float) else {}
     nested = {name: numbers(value) for name, value in table.items()}

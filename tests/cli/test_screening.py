@@ -171,10 +171,10 @@ def test_top_ranks_classes_by_their_probability(folder, inputs, tmp_path, gattn)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (["--coverage", 0.5], "coverage is 0.9 there and 0.5 here"),
-        (["--where", "std > 1"], "where is '' there and 'std > 1' here"),
-        (["--rows-per-shard", 51], "rows_per_shard is 50 there and 51 here"),
-        (["--keep", ""], "keep is ['name'] there and [] here"),
+        (["--coverage", 0.5], "coverage is 0.9 in the folder and 0.5 in this command"),
+        (["--where", "std > 1"], "where is '' in the folder and 'std > 1' in this command"),
+        (["--rows-per-shard", 51], "rows_per_shard is 50 in the folder and 51 in this command"),
+        (["--keep", ""], "keep is ['name'] in the folder and [] in this command"),
     ],
 )
 def test_other_settings_are_refused(folder, inputs, whole, gattn, changes, message):
@@ -187,7 +187,7 @@ def test_other_models_and_inputs_are_refused(folder, inputs, whole, tmp_path, ga
     copy = tmp_path / "in"
     shutil.copytree(inputs, copy)
     for run, path, message in (
-        ("classes", inputs, "the model is another one"),
+        ("classes", inputs, "the model is different"),
         ("numbers", inputs / "a.csv", f"it has the input {inputs / 'c.smi.gz'}"),
         ("numbers", copy, f"it has the input {inputs / 'a.csv'}"),
     ):
@@ -202,7 +202,7 @@ def test_other_models_and_inputs_are_refused(folder, inputs, whole, tmp_path, ga
         file.write("new,CCO,1\n")
     code, output = gattn("predict", folder / "numbers", copy, "--out", changed, *FAST)
     assert code == 2
-    assert f"the content of {copy / 'a.csv'} is another one" in output
+    assert f"the content of {copy / 'a.csv'} is different" in output
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def pickles() -> type[Pickles]:
 
 @pytest.fixture
 def planetoid(tmp_path: Path) -> Path:
-    """Root folder with a synthetic network in CiteSeer's files.
+    """Root folder of a synthetic network in the file format of CiteSeer.
 
     The network has 6 training papers, 510 papers in the file allx, 8 indices for test papers, of
     which 2 are unused, self-loops and duplicate edges.

@@ -1,4 +1,6 @@
-"""Splits: complete, without overlap, reproducible, and chosen by name."""
+"""Tests of splits: they are complete and reproducible, their parts do not overlap, and they can be
+chosen by name.
+"""
 
 import pytest
 import torch

@@ -18,7 +18,7 @@ def context():
 
 @pytest.fixture
 def start(context, tmp_path):
-    """Start processes that run some work; return them, running, and their output folder."""
+    """Start processes that run a function; return the running processes and their output folder."""
     started = []
 
     def start(size, work, *arguments, timeout=ranks.TIMEOUT):

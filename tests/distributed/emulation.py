@@ -36,7 +36,7 @@ class ThreadPeers(Peers):
 
 
 def on_every_rank(size, work):
-    """Return the results of ``work(peers)`` in each thread; raise the first error of any."""
+    """Return the results of ``work(peers)`` in each thread; raise the first error of any thread."""
     exchange, results, errors = Exchange(size), [None] * size, []
 
     def run(rank):
@@ -64,7 +64,7 @@ def random_edges(num_nodes, num_edges, seed=0):
 
 
 def scattered(num_nodes, size, seed=0):
-    """Return a random partition, whose last process may own nothing."""
+    """Return a random partition, whose last process may have no nodes."""
     draw = torch.Generator().manual_seed(seed)
     parts = max(size - 1, 1) if size > 2 else size
     return Partition.from_parts(torch.randint(parts, (num_nodes,), generator=draw), size)

@@ -82,7 +82,8 @@ class Task:
         return loss.item()
 
     def results(self, losses):
-        """Return what tests compare: losses, outputs, and gradients of the last step.
+        """Return the values that the tests compare: losses, outputs, and gradients of the last
+        step.
 
         Parameters are not compared, because Adam turns the rounding errors of a zero gradient, such
         as that of the bias of the keys, into full steps.
@@ -171,7 +172,9 @@ def end_badly(processes, how):
 
 
 def enter(rank, size, port, folder, timeout, work, arguments):
-    """Run work in a new process together with the others, and write its result or traceback."""
+    """Run a function in a new process together with the other processes, and write its result or
+    traceback.
+    """
     torch.set_num_threads(1)
     watch.PATIENCE = PATIENCE
     names = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "WORLD_SIZE": size}

@@ -1,4 +1,4 @@
-"""A process that dies ends the others, each with an error that names it."""
+"""If a process dies, all other processes end with an error that names this process."""
 
 import os
 import re

@@ -1,4 +1,6 @@
-"""Training of nodes in two processes of gloo: the network of one process, written once."""
+"""Tests of the training of nodes in two processes with gloo: the network is the same as in one
+process, and only one process writes it.
+"""
 
 import json
 import subprocess
@@ -15,7 +17,7 @@ from tests.nodes.test_size_edges import repeating_network, write
 
 
 def test_two_processes_train_the_network_of_one(run, monkeypatch):
-    # The steps of this process have the same number of nodes as those of the others.
+    # A step in this process has the same number of nodes as a step in the other processes.
     monkeypatch.setattr(node_ranks.network, "BATCH", node_ranks.STEP_NODES)
     whole = node_ranks.train_sampled()
     assert whole["losses"][-1] < whole["losses"][0]

@@ -1,4 +1,6 @@
-"""Tests with processes of gloo: training equals that of one process, also from a checkpoint."""
+"""Tests with processes that use gloo: the training equals the training in one process, also from a
+checkpoint.
+"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Attention as a matrix: each weight in its place, names at the sides."""
+"""Tests of attention matrices: the position of each weight, and the names at the sides."""
 
 import numpy as np
 import pytest

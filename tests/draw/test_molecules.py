@@ -33,7 +33,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def discs(picture):
-    """Return {atom: (red, blue, radius)} of an SVG's discs, found by RDKit's class names."""
+    """Return {atom: (red, blue, radius)} for the discs of an SVG, which are identified by RDKit's
+    class names.
+    """
     circles = {}
     for ellipse in ET.fromstring(picture).iter(f"{SVG}ellipse"):
         fill = re.search(r"fill:#(\w\w)(\w\w)(\w\w)", ellipse.get("style"))

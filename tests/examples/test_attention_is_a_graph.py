@@ -1,4 +1,4 @@
-"""The example runs at a tiny size and shows the claimed effect."""
+"""Tests that the example runs at a tiny size and shows the effect that its text describes."""
 
 import json
 import runpy

@@ -1,4 +1,4 @@
-"""The cache of graphs: what is cached, by which key, and for how long."""
+"""Tests of the cache of graphs: the cached objects, their keys, and their lifetime."""
 
 import gc
 import sys

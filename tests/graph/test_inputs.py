@@ -138,5 +138,5 @@ def test_size_must_match_the_input():
     graph = Graph(torch.tensor([[0], [1]]), 3)
     for make in (Graph, as_graph):
         assert_same_graph(make(graph, (3, 3)), graph)
-        with pytest.raises(ValueError, match=r"size must be \(3, 3\), as that of Graph"):
+        with pytest.raises(ValueError, match=r"size must be \(3, 3\), the size of Graph"):
             make(graph, 4)

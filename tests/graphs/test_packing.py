@@ -1,4 +1,4 @@
-"""Pack padded batches into rows with one graph, and unpack them."""
+"""Tests of packing padded batches into rows with one graph, and of unpacking them."""
 
 import pytest
 import torch

@@ -1,4 +1,6 @@
-"""Make Triton's interpreter faster: patch each module once, and look up each type once."""
+"""Patches that make Triton's interpreter faster: each module is patched once, and each type is
+looked up once.
+"""
 
 
 def patch_once() -> None:

@@ -1,4 +1,5 @@
-"""Kernels compile ahead of time for an H100, without one, and spill no register.
+"""Tests that the kernels can be compiled for an H100 on a machine without a GPU, and that they
+spill no registers.
 
 The tests compile a sample of the shape classes; ``python -m benchmarks.aot`` compiles all of them.
 """

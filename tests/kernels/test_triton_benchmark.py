@@ -1,4 +1,4 @@
-"""The GPU benchmark runs from end to end, without a GPU, at toy size."""
+"""Tests that the complete GPU benchmark runs on small inputs without a GPU."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def test_dry_run(tmp_path):
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    """Make a benchmark with tiny cases and one measurement."""
+    """Return a benchmark with tiny cases and one measurement."""
 
     def make(*arguments, case=lambda ground, shape: {"sides": {}}, ground=lambda name: None):
         out = str(tmp_path / "gpu.jsonl")

@@ -59,7 +59,7 @@ def change(rows, *places, **cells):
 
 
 def add(rows, *extra):
-    """Replace the last rows, so that the table keeps its length."""
+    """Replace the last rows by other rows, so that the length of the table does not change."""
     rows[-len(extra) :] = [dict(rows[-1], **one) for one in extra]
 
 

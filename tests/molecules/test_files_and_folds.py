@@ -1,4 +1,4 @@
-"""Several files, files of a part, splits of the command, and repeated runs."""
+"""Tests of several input files, of files that define a part, of splits, and of repeated runs."""
 
 import csv
 import json
@@ -157,7 +157,7 @@ def test_cross_validation_and_its_summary(tmp_path, monkeypatch):
     assert all(row[1].endswith(" of 3") for row in comparison["rows"])
     again = train_repeats(settings, tmp_path / "folds", folds=3)
     assert again == summary
-    with pytest.raises(ValueError, match="--folds makes the parts"):
+    with pytest.raises(ValueError, match="--folds creates the parts"):
         train_repeats(override(None, {**GP, "data": table, "test": "t"}), tmp_path / "x", folds=3)
     changed = override(None, {**GP, "data": table, "split": "column:part"})
     with pytest.raises(ValueError, match="got column:part"):

@@ -1,4 +1,4 @@
-"""Networks that start from a pretrained encoder or from another run."""
+"""Tests of networks that start from a pretrained encoder or from another run."""
 
 import numpy as np
 import pytest

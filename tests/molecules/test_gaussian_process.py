@@ -168,7 +168,7 @@ def test_blocks_predict_what_all_at_once_do(monkeypatch: pytest.MonkeyPatch) -> 
     test, _ = random_molecules(23, seed=1)
     model = GaussianProcess.fit(train, y, rows=100, seed=0)
     expected = model.predict(test)
-    monkeypatch.setattr(gaussian_process, "ASKED", 8)
+    monkeypatch.setattr(gaussian_process, "PIECE", 8)
     monkeypatch.setattr(gaussian_process, "BLOCK", 4)
     for one, other in zip(model.predict(test), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)

@@ -1,4 +1,6 @@
-"""The cache of inputs: it is memory-mapped instead of parsing, and damage is detected."""
+"""Tests of the cache of inputs: it is memory-mapped, so that no SMILES is parsed, and damage is
+detected.
+"""
 
 import json
 import threading

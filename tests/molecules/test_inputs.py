@@ -1,4 +1,6 @@
-"""Inputs of molecule models: in order, errors per row, the same numbers as gattn.data's."""
+"""Tests of the inputs of molecule models: their order, an error for each invalid row, and the same
+numbers as in gattn.data.
+"""
 
 import os
 import subprocess

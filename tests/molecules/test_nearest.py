@@ -14,7 +14,7 @@ from gattn.molecules.nearest import NearestMolecules, pack_bits
 def test_it_is_the_largest_of_all_similarities(
     density: float, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "FEW", few)
+    monkeypatch.setattr(nearest, "BLOCK", few)
     generator = torch.Generator().manual_seed(0)
     bits = (torch.rand(count, 2048, generator=generator) < density for count in (70, 30))
     train, queries = (some.to(torch.uint8) for some in bits)
@@ -29,7 +29,7 @@ def test_it_is_the_largest_of_all_similarities(
 def test_similarities_are_in_the_order_of_the_columns(
     few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nearest, "FEW", few)
+    monkeypatch.setattr(nearest, "BLOCK", few)
     generator = torch.Generator().manual_seed(1)
     bits = (torch.rand(count, 2048, generator=generator) < 0.02 for count in (70, 30))
     train, queries = (some.to(torch.uint8) for some in bits)

@@ -33,7 +33,7 @@ TINY = {"width": 16, "layers": 2, "heads": 4, "epochs": 2}
 
 
 def chains_and_targets() -> tuple[MoleculeInputs, Tensor]:
-    """Return chains and two targets: the number of atoms, and 1 if the first is oxygen."""
+    """Return chains and two targets: the number of atoms, and 1 if the first atom is oxygen."""
     inputs = featurise(CHAINS).inputs
     first = torch.tensor([text.startswith("O") for text in CHAINS]).double()
     order = torch.randperm(len(CHAINS), generator=torch.Generator().manual_seed(0))

@@ -77,7 +77,7 @@ MANY = [str(n + 0.5) for n in range(40)]
         ),
         (
             ["3,25"],
-            r"1 label looks like a number with a decimal comma.*no single pair of decimal sign",
+            r"1 label looks like a number with a decimal comma.*no combination of decimal sign",
         ),
         (["1.008.500"], r"thousands separator, for example '1.008.500'"),
         (["1 008"], "--thousands ' ' reads it"),

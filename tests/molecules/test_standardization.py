@@ -8,7 +8,7 @@ import pytest
 from gattn.molecules import MoleculeRegressor
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.loading import load_model
-from gattn.serve.molecules import Question, explain_molecule, predict_rows
+from gattn.serve.molecules import InputRow, explain_molecule, predict_rows
 
 ACIDS = [f"{'C' * n}C(=O)O" for n in range(1, 25)]
 AMINES = [f"{'C' * n}N" for n in range(1, 25)]
@@ -45,10 +45,10 @@ def test_a_saved_model_standardises_again(model, tmp_path):
     model.save(tmp_path)
     again, card = load_model(tmp_path)
     assert card["parameters"]["standardize"] == ["neutral", "largest-fragment"]
-    questions = [Question(smiles) for smiles in FORMS]
-    rows = predict_rows(again, questions, 0.9)
+    input_rows = [InputRow(smiles) for smiles in FORMS]
+    rows = predict_rows(again, input_rows, 0.9)
     assert rows[0] == rows[1] == rows[2]
-    explained = [explain_molecule(again, one, "masking", 0, 0.9) for one in questions]
+    explained = [explain_molecule(again, one, "masking", 0, 0.9) for one in input_rows]
     assert explained[0].nearest == explained[1].nearest == explained[2].nearest
     assert explained[1].explanation.smiles == "CCCC(=O)O"
 

@@ -1,4 +1,6 @@
-"""Weights of rows and targets: their effect on every part of a model, and the column of a table."""
+"""Tests of the weights of rows and targets: their effect on every part of a model, and the column
+of weights in a table.
+"""
 
 from typing import Any
 

@@ -272,7 +272,7 @@ def test_ignored_edge_features_are_told_once():
     theirs, ours = pyg.GATConv(6, 4), nn.GATConv(6, 4)
     ours.load_state_dict(theirs.state_dict())
     with pytest.warns(UserWarning, match=r"GATConv\(6, 4, heads=1\) was created without edge_dim "
-                      "and ignores edge_attr.*: make it with edge_dim=3") as warned:  # fmt: skip
+                      "and ignores edge_attr.*: pass edge_dim=3 to") as warned:  # fmt: skip
         out = ours(X, EDGES, WIDE)
     assert warned[0].filename == __file__
     torch.testing.assert_close(out, theirs(X, EDGES, WIDE))

@@ -46,7 +46,7 @@ def _run(layer, inputs):
 
 
 def _check(layer, beside, entry):
-    """Compare the layers for every value and place; each value has a random graph of its own."""
+    """Compare the layers for every value and position; each value has a separate random graph."""
     for seed, value in enumerate(VALUES):
         for name, row, column in _spots(_inputs(entry, seed)):
             inputs = _inputs(entry, seed)

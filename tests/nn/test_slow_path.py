@@ -14,7 +14,7 @@ from tests.nn.as_pyg import EDGES, X
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "migrate.md"
 SECTION = GUIDE.read_text().split("### Edge by edge")[1].split("```")[0]
 REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"slow_path_reason"}
-"""Reasons that the guide lists."""
+"""Reasons for edge-by-edge execution that the guide lists."""
 
 
 def test_a_layer_tells_why_it_runs_edge_by_edge():

@@ -1,4 +1,6 @@
-"""Several networks in one call give the outputs of each network on its own."""
+"""Tests that several networks that are computed in one call give the same outputs as each network
+alone.
+"""
 
 import pytest
 import torch

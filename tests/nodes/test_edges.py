@@ -225,7 +225,7 @@ def test_a_model_does_not_ignore_the_columns_of_edges():
         ("a,b,0,x\nb,c,0,x\n", {"weight": "w"}, "must not all be 0"),
         ("a,b,1,x\nb,c,NaN,x\n", {"weight": "w"}, "must be given for every edge; got 'NaN' at"),
         ("a,b,1,x\nb,c,1e300,x\n", {"weight": "w"}, r"must be at most 1e\+30; got '1e300' at"),
-        (DOUBLED, {"weight": "source"}, "column 'source' of the edges holds the names of nodes"),
+        (DOUBLED, {"weight": "source"}, "column 'source' of the edges contains the names of nodes"),
         (DOUBLED, {"weight": "w", "type": "w"}, "edge_weight and edge_type must be different"),
         (DOUBLED, {"time": "w", "type": "w"}, "edge_type and time must be different columns"),
         (DOUBLED, {"weight": "v"}, "the edges have no column 'v'; they have 'w', 'kind'"),
@@ -269,7 +269,7 @@ def test_numbers_of_edges_and_rare_types_are_no_features():
     assert encoder.columns == ()
     assert len(encoder.types) == 10
     assert "Column 'id' of the edges is not used: it numbers the edges." in notes
-    assert any("holds 12 types: the 10 most frequent" in note for note in notes)
+    assert any("contains 12 types: separate means are" in note for note in notes)
 
 
 def test_new_categories_are_counted_and_a_missing_column_is_an_error():

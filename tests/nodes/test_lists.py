@@ -1,4 +1,4 @@
-"""Edge lists as networkx, SNAP, KONECT and users write them."""
+"""Tests of edge lists in the formats that networkx, SNAP, KONECT and users write."""
 
 import networkx
 import pytest

@@ -1,4 +1,4 @@
-"""Splits that masks and columns name, in part or in full, and missing labels."""
+"""Tests of splits that masks and columns define, completely or partly, and of missing labels."""
 
 import networkx
 import numpy as np

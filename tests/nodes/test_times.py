@@ -52,8 +52,8 @@ def test_messages_never_come_from_the_future():
 
 
 def test_with_times_of_edges_a_node_is_predicted_at_the_end_of_its_part():
-    """For a node, the edges after the end of its part are left out, and so are those of its
-    sources.
+    """For the prediction of a node, its edges and the edges of its sources are left out if they are
+    newer than the end of the node's part.
     """
     rows = "a,b,1\nb,a,2\na,c,3\nc,d,4\na,b,5\nd,e,6\nb,d,6\n"
     graph = _graph(rows, "source,target,day")

@@ -111,7 +111,7 @@ def test_a_walk_of_two_steps_leaves_out_the_way_back():
     first = sp.csr_matrix(np.array([[0.5, 0.5, 0], [0, 0, 1.0]]))
     walk = Walk(last, first)
     values = np.array([[1.0], [10.0], [100.0]])
-    # The third node shares no neighbour with another node, because the second row has no way to it.
+    # The third node has no neighbour in common with another node.
     np.testing.assert_allclose(walk @ values, [[10.0], [(0.25 + 50) / 0.75], [0.0]], rtol=1e-6)
     np.testing.assert_allclose(walk @ sp.csr_matrix(values), walk @ values)
 

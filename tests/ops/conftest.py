@@ -81,7 +81,8 @@ def _compare(
 
 
 def _errors(operator, inputs, graph, channels, options):
-    """Return by name the kernels' largest error, the reference's, and the rounding error.
+    """Return the largest error of the kernels, the largest error of the reference, and the rounding
+    error, by name.
 
     Sums use at least fp32, and a 16-bit result is rounded once, by half a unit in the last place.
     If an exact gradient cancels to zero, the rounding error of <dO, O> remains, whose scale is an

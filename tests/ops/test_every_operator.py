@@ -16,8 +16,8 @@ def test_every_width_and_dtype(operator, width, precision, compare, random_graph
 @pytest.mark.parametrize("channels", [4, 8, 16, 32, 64, 128])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_values_as_wide_as_keys(operator, channels, dtype, compare, random_graph):
-    """Test numbers of channels for which kernels were compiled, and others. The kernels process
-    eleven heads as eight and three.
+    """Test numbers of channels for which kernels were compiled, and other numbers. The kernels
+    process eleven heads as eight heads and then three heads.
     """
     compare(operator, random_graph, 11, channels, dtype=dtype, dims={"w": channels})
 

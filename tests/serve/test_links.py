@@ -1,4 +1,6 @@
-"""gattn serve of a run of gattn links train: scores of pairs, and proposed links of a node."""
+"""Tests of ``gattn serve`` with a run of ``gattn links train``: scores of pairs, and proposed links
+of a node.
+"""
 
 import csv
 

@@ -168,7 +168,7 @@ def test_a_node_is_looked_up(page):
     page.find("#node").send_keys("n3", Keys.ENTER)
     page.wait("#nodes .card img")
     assert "graph predicts" in page.text_of("#node-status")
-    assert "Attends to" in page.text_of("#nodes .card")
+    assert "The node attends to 3 nodes" in page.text_of("#nodes .card")
     page.until(lambda: page.all("#names option"))
 
 

@@ -1,4 +1,6 @@
-"""gattn serve of models of several molecules in a row, of reactions and of descriptor columns."""
+"""Tests of ``gattn serve`` with models of several molecules in a row, of reactions and of
+descriptor columns.
+"""
 
 import csv
 import io
@@ -216,7 +218,7 @@ def test_the_page_has_fields_for_molecules_and_columns(page, client):
     expected = client.post("/predict", json=body).json()["rows"][0]["prediction"]
     shown = float(pair.find_element("css selector", ".number").text)
     assert shown == pytest.approx(expected, rel=1e-3)
-    assert "Far outside of the range of the training: T." in columns.text
+    assert "Far outside the range of the training values: T." in columns.text
     assert "Contribution of each column" in columns.text
     page.find("[data-model=pairs]").click()
     page.find("[data-model=columns]").click()

@@ -136,7 +136,7 @@ def test_a_calibrator_goes_through_json() -> None:
 
 def test_what_cannot_be_calibrated() -> None:
     one, nan = torch.ones(3, 1), torch.full((3, 1), math.nan)
-    with pytest.raises(ValueError, match=r"must be \[n, t\] alike; got \(3,\)"):
+    with pytest.raises(ValueError, match=r"must be \[n, t\], all equal; got \(3,\)"):
         IntervalCalibrator.fit(torch.ones(3), one, one)
     for bad in (torch.zeros(3, 1), nan, -one):
         with pytest.raises(ValueError, match="std that is not positive"):
@@ -146,7 +146,7 @@ def test_what_cannot_be_calibrated() -> None:
     with pytest.raises(ValueError, match="y must be finite or NaN"):
         IntervalCalibrator.fit(torch.full((3, 1), math.inf), one, one)
     calibrator = IntervalCalibrator.fit(one, one, one)
-    with pytest.raises(ValueError, match=r"must be \[k, 1\] alike; got \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"must be \[k, 1\], all equal; got \(3, 2\)"):
         calibrator.interval(torch.ones(3, 2), torch.ones(3, 2))
     for coverage in (0.0, 1.0, math.nan):
         with pytest.raises(ValueError, match="coverage must be above 0 and below 1"):

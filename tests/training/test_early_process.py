@@ -19,7 +19,7 @@ from gattn.training.early_process import (
 
 
 def nothing() -> None:
-    """Continue the computation."""
+    """Do nothing, which means that the computation continues."""
 
 
 def process_number(*, check):

@@ -17,7 +17,7 @@ SETTINGS = LoopSettings(epochs=4, batch_size=32, learning_rate=0.03, average=0.5
 
 
 def test_it_is_a_bare_loop(toy) -> None:
-    """The result equals that of the same epochs in plain PyTorch, with the items in the same
+    """The result equals the result of the same epochs in plain PyTorch, with the items in the same
     order.
     """
     orders, original = [], toy.train.batch

@@ -1,4 +1,6 @@
-"""Work in several processes: ordered results, bounded queue, one thread each, clean end."""
+"""Tests of work in several processes: the results are in order, the queue is bounded, each process
+has one thread, and all processes end.
+"""
 
 import contextlib
 import os

@@ -127,9 +127,9 @@ def test_the_best_of_a_row_is_marked(tmp_path: Path) -> None:
     )
     assert table.best == ((2,), (1, 2), (1,))
     assert sentence == (
-        "On the test part the model is best by R²; a baseline is as good as the model: kernel "
-        "ridge by MAE (0.400); a baseline is better by another measure: kernel ridge by RMSE "
-        "(0.450 against 0.500)."
+        "On the test part, the model is better than every baseline by R²; a baseline is as good "
+        "as the model: kernel ridge by MAE (0.400); a baseline is better by another metric: "
+        "kernel ridge by RMSE (0.450 against 0.500)."
     )
     content = ReportContent("t", "s", (Section("Errors", tables=(table,)),))
     page = write_report(tmp_path, content).read_text("utf-8")
@@ -138,8 +138,8 @@ def test_the_best_of_a_row_is_marked(tmp_path: Path) -> None:
 
 
 WINS = "No baseline is better than the model on the test part."
-TIES = "On the test part a baseline is as good as the model: mean by RMSE (1.00)."
-LOSES = "On the test part a baseline is better: mean by RMSE (0.500 against 1.00)."
+TIES = "On the test part, a baseline is as good as the model: mean by RMSE (1.00)."
+LOSES = "On the test part, a baseline is better: mean by RMSE (0.500 against 1.00)."
 
 
 @pytest.mark.parametrize(

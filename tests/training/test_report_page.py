@@ -114,7 +114,7 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if request.param == "nodes":
         return _run_of_nodes(tmp_path_factory.mktemp("nodes"))
     drawn = [Figure(PICTURE, f"molecule {i}", f"{i}: measured 5.2, {LONG}") for i in range(6)]
-    gallery = Section("Predicted worst", ("In order.",), figures=tuple(drawn), gallery=True)
+    gallery = Section("Largest errors", ("In order.",), figures=tuple(drawn), gallery=True)
     content, _ = run_report(_facts(request.param), [gallery])
     content = dataclasses.replace(content, footer="gattn 0.1.0")
     return write_report(tmp_path_factory.mktemp(request.param), content)

@@ -68,7 +68,7 @@ class _Dict(dict[object, object]):
 
     def __init__(self, *arguments: object) -> None:
         if arguments != (_List,):
-            raise PickleRefused("a defaultdict of anything but lists is not allowed")
+            raise PickleRefused("the only allowed defaultdict is one of lists")
 
 
 NAMES = {
@@ -132,7 +132,7 @@ def read_pickle(raw: bytes) -> SparseMatrix | np.ndarray | dict[object, object]:
     ) as error:  # fmt: skip
         raise PickleRefused(f"broken pickle: {error}") from error
     if len(left) != 1:
-        raise PickleRefused(f"{len(left)} values are left at the end, not one")
+        raise PickleRefused(f"it leaves {len(left)} values on the stack; expected one")
     (value,) = left
     if isinstance(value, dict):
         return dict(value)
@@ -155,9 +155,9 @@ def _check_program(raw: bytes) -> None:
             # consecutive.
             stored += 1
             if not isinstance(argument, int) or argument > stored:
-                raise PickleRefused(f"memo {argument} is stored where {stored} comes next")
+                raise PickleRefused(f"memo index {argument} is stored; expected {stored}")
         if opcode.name == "STOP" and (after := len(raw) - 1 - (position or 0)):
-            raise PickleRefused(f"{after} bytes follow the end")
+            raise PickleRefused(f"{after} bytes follow the end of the pickle")
 
 
 class _Unpickler(pickle.Unpickler):
@@ -179,7 +179,7 @@ def _matrix(state: object) -> SparseMatrix:
     for key, kinds in (("indptr", "i"), ("indices", "i"), ("data", "if")):
         vectors[key] = _array(state.get(key))
         if vectors[key].ndim != 1 or vectors[key].dtype.kind not in kinds:
-            raise PickleRefused(f"a sparse matrix's {key} is not one row of numbers of its kind")
+            raise PickleRefused(f"a sparse matrix's {key} must be a vector of numbers of its kind")
     matrix = SparseMatrix(shape, **vectors)
     _check(matrix)
     return matrix

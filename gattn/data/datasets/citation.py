@@ -34,9 +34,9 @@ def load_citation(
     The split is Planetoid's: the training set has 20 papers of each class, the validation set the
     next 500 papers, and the test set the 1,000 papers of ``test.index``. The edges are the same as
     in ``torch_geometric.datasets.Planetoid``: both directions, no self-loops, no duplicates,
-    ordered
-    by destination. Isolated papers (48 in CiteSeer) are included. 15 of them have no features and
-    no label in the files: their row of ``x`` is empty, their ``y`` is 0, and they are in no mask.
+    ordered by destination. Isolated papers (48 in CiteSeer) are included. 15 of them have no
+    features and no label in the files: their row of ``x`` is empty, their ``y`` is 0, and they are
+    in no mask.
 
     Args:
         name: ``"cora"``, ``"citeseer"`` or ``"pubmed"``, in upper or lower case.
@@ -135,7 +135,7 @@ def _test_index(path: Path) -> np.ndarray:
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{path} must have one whole number on each line: {error}") from None
     if not len(index) or len(np.unique(index)) != len(index) or index.min() < 0:
-        raise ValueError(f"{path} must have different nonnegative numbers, and at least one")
+        raise ValueError(f"{path} must contain at least one number, all different and nonnegative")
     return index
 
 
@@ -153,7 +153,7 @@ def _check_sizes(
     rows = {"x": x.shape[0], "tx": tx.shape[0], "allx": allx.shape[0]}
     if rows != {"x": len(y), "tx": len(ty), "allx": len(ally)} or len(ty) != len(test):
         raise ValueError(
-            f"{folder}: features and labels must have as many rows; features have {rows}, "
+            f"{folder}: features and labels must have equal numbers of rows; features have {rows}, "
             f"labels {len(y)}, {len(ty)}, {len(ally)}, and test.index {len(test)} lines"
         )
     if not x.shape[1] == tx.shape[1] == allx.shape[1]:
@@ -171,8 +171,8 @@ def _check_sizes(
     # the number of test papers.
     if test.min() < rows_of_allx or last - rows_of_allx >= 2 * len(test):
         raise ValueError(
-            f"{folder}: test.index must number the papers that follow the {rows_of_allx} of allx; "
-            f"it spans {test.min()}..{last}"
+            f"{folder}: test.index must contain the indices of the papers after the {rows_of_allx} "
+            f"papers of allx; it contains {test.min()} to {last}"
         )
 
 

@@ -34,7 +34,9 @@ class PyGSampler(BaseSampler):
         self._sampler = sampler
 
     def draw(self, inputs: NodeSamplerInput, seed: int) -> SamplerOutput | HeteroSamplerOutput:
-        """Sample the neighbourhoods of the input nodes. The random generator has this seed."""
+        """Sample the neighbourhoods of the input nodes, with ``seed`` as the seed of the random
+        generator.
+        """
         if isinstance(self._sampler, NeighborSampler):
             one = self._sampler.sample(inputs.node, random_seed=seed)
             return SamplerOutput(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MoleculeBuilder", "PackedMolecules", "PackedRows", "Skeletons"]
 
-READ = 1024
+BLOCK = 1024
 """Number of molecules whose atom and bond features are computed at once."""
 OXYGEN = 8
 Described = TypeVar("Described")
@@ -117,7 +117,7 @@ class MoleculeBuilder:
         self._reader.add(molecule, text_with_marks(smiles))
         self._smiles.append(smiles.strip())
         self._rows.append(row)
-        if len(self._reader) == READ:
+        if len(self._reader) == BLOCK:
             self._finish()
 
     def pack(self) -> PackedMolecules:

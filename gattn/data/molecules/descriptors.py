@@ -183,8 +183,8 @@ def _properties_of(molecules: Sequence[Mol], properties: Properties) -> np.ndarr
 
 
 MANY = 400
-"""For more rotatable bonds than this, RDKit counts them. It stops after 1,000 matches (two per
-bond), and the descriptor must have the same value.
+"""Above this number of rotatable bonds, RDKit's own function counts them, because RDKit stops after
+1,000 matches (two per bond) and the descriptor must have the same value as in RDKit.
 """
 
 
@@ -280,7 +280,7 @@ def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.n
 
 
 _ELEMENTS = 128
-"""Number above all atomic numbers, with which a molecule's index and an element are encoded in
+"""Number larger than every atomic number; it is used to encode a molecule's index and an element in
 one integer.
 """
 

@@ -169,7 +169,7 @@ def _check_length(text: str, max_atoms: int) -> None:
     per atom.
     """
     if len(text) > 20 * max_atoms:
-        raise ValueError(f"{len(text)} characters are more than max_atoms={max_atoms} can need")
+        raise ValueError(f"a text of {len(text)} characters is too long for max_atoms={max_atoms}")
     # Explicit hydrogen atoms are not counted, because RDKit removes most of them.
     atoms = sum(not atom.startswith("[H") for atom in _ATOM.findall(text))
     if atoms > max_atoms:

@@ -420,7 +420,7 @@ def _hint(
     """
     if kind in ("thousands", "decimal", "comma", "point"):
         if not ways:
-            return (), "no single pair of decimal sign and thousands separator can read all cells"
+            return (), "no combination of decimal sign and thousands separator fits all cells"
         return tuple(_settings(way) for way in ways), ""
     if kind == "censored":
         return ((("censored", "drop"),), (("censored", "bound"),)), ""

@@ -93,7 +93,7 @@ def _fields(kernel: str) -> tuple[int, list[tuple[str, str]]]:
     fields.
     """
     if kernel not in _KERNELS:
-        raise TypeError(f"there is no C++ kernel {kernel}: it has {', '.join(_KERNELS)}")
+        raise TypeError(f"there is no C++ kernel {kernel}; the kernels are {', '.join(_KERNELS)}")
     return _KERNELS[kernel]
 
 

@@ -30,8 +30,8 @@ inline void multiply_lanes(A* __restrict to, const A* __restrict from, i64 count
   for_lanes(count, [=](i64 y) { to[y] *= from[y]; });
 }
 
-// This type is the order in which a kernel's pass over the edges processes them: by destination
-// (CSR) or by source (CSC).
+// This type is the order in which a kernel processes the edges: by destination (CSR) or by source
+// (CSC).
 template <class I> struct Walk {
   Edges<I> graph;
   bool by_source;
@@ -143,7 +143,7 @@ template <class T, class I> struct EdgeTerms {
   Mask<A> mask;
 
   Buffer<A> factor, product;
-  // For the current block of edges, the dropout factor times the edge weight.
+  // Products of dropout factor and edge weight for the edges of the current block.
   const A* block_factors = nullptr;
 
   bool has_factors() const { return mask || weight; }

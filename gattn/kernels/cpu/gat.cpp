@@ -9,7 +9,7 @@
 // elements of the output and, for backward, O+ - p+ O (`out_pos_centered`). Here O+ and p+ are the
 // parts of the output and of the sum of the softmax weights that come from edges with z > 0.
 //
-// Backward uses that the gradients of the scores sum to zero over a row:
+// Over the edges of a row, the gradients of the scores sum to zero. Backward uses this property:
 //   ds_ij = p_ij (k_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>
 //   da_i  = (1 - negative_slope) <dO_i, O+_i - p+_i O_i>
 // Because of the second equation, da needs no pass over the edges. If da is not needed, forward

@@ -27,7 +27,7 @@ GATTN_INLINE Vector<float, L> add_halves(Vector<float, L> a, Vector<float, L> b,
          __builtin_shufflevector(a, b, half_source(i, L, W, true)...);
 }
 
-// Reduce H registers, in which each sum consists of W partial sums, to eight sums.
+// Compute eight sums from H registers, in which each sum is stored as W partial sums.
 template <int L, int W, int H> GATTN_INLINE void add_up(float* to, Vector<float, L>* part) {
   if constexpr (W == 1) {
     std::memcpy(to, part, 8 * sizeof(float));

@@ -24,7 +24,7 @@ void counting_sort(i64 e, i64 size, const Key& key, const Item& item, I* ptr, I*
   }
 }
 
-// Convert CSR to CSC, for column offsets that are already known. The edges of each column are in
+// Convert CSR to CSC. The column offsets must already be computed. The edges of each column are in
 // the order of the rows.
 template <class I> void fill_columns(const I* rowptr, const I* col, const I* colptr, i64 m, i64 n,
                                      I* row, I* csr2csc) {

@@ -5,8 +5,8 @@
 
 namespace gattn::GATTN_ISA {
 
-// This number of rows is collected before their products are added to a sum over all edges. The sum
-// is large compared with a row, so it is read and written rarely.
+// Number of rows that are collected before their products are added to a sum over all edges. The
+// sum is much larger than a row, so collecting rows saves reads and writes of the sum.
 constexpr i64 max_pending = 16;
 
 // Compute to[m * to_stride + f] += sum over k of left[m * row + k * step] right[k * stride + f],

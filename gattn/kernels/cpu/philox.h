@@ -1,6 +1,8 @@
 // This file generates the random numbers of dropout: Philox4x32-10 with the seed as key and a
 // counter of (edge, head). All backends draw the same numbers. The index of an edge is its CSR
-// position; in a part of a larger graph, it is the position in the larger graph.
+// position. If the graph is a part of a larger graph, the index is the CSR position in the larger
+// graph.
+//
 // Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
 

@@ -15,7 +15,7 @@ bytes and F = h c:
     backward, by key      2 u F s + M (4 F s) + u (12 h + 12), u the destinations around M sources
 
 Tensor cores multiply 16-bit numbers and add in fp32; fp32 inputs are multiplied in fp32. A tile
-contains pairs that are no edges, whose weight is zero, but zero times NaN is NaN. `masked_matmul`
+contains pairs that are not edges, whose weight is zero, but zero times NaN is NaN. `masked_matmul`
 ensures that values that are not finite reach only the destinations that attend to them.
 """
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gattn.data import Split
 from gattn.links.estimator import LinkPredictor
 from gattn.links.metrics import chance_metrics, mrr_error, ranking_metrics, ranks
-from gattn.links.model import RANKED
+from gattn.links.model import RANKED_LINKS
 from gattn.links.pairs import Links, Ranking, make_ranking, read_links
 from gattn.links.proximity import HEURISTICS
 from gattn.links.runs.config import LinkRunSettings
@@ -55,7 +55,7 @@ class LinkParts(Parts):
 
     Attributes:
         split: positions of the links of each part.
-        times: [m] times of the links; None without times.
+        times: [m] times of the links; None if there are no times.
         encoded: the graph of the training links, with its features.
     """
 
@@ -186,7 +186,7 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         """Rank the targets of the test links with the model and with each heuristic."""
         settings, links, split = self.settings, data.links, parts.split
         draw = np.random.default_rng(settings.model.seed + 1)
-        ranking = make_ranking(links, split.test.numpy(), settings.negatives, draw, RANKED)
+        ranking = make_ranking(links, split.test.numpy(), settings.negatives, draw, RANKED_LINKS)
         if not len(ranking):
             raise GraphError(
                 "the test links cannot be ranked: every source is linked to every possible target"

@@ -89,7 +89,7 @@ class EnvironmentMeans:
         Args:
             codes: [radii, r] from :func:`environment_codes`.
             y: [r, t, d] float64, NaN where a label is missing.
-            weights: [r] weights of the labels; None for ones.
+            weights: [r] weights of the labels; None if all are 1.
         """
         labelled = ~y.isnan().any(2)
         factor = labelled.double() if weights is None else labelled * weights[:, None]

@@ -392,7 +392,7 @@ class AtomRegressor(AtomEstimator):
         Returns:
             For each target of atoms or bonds n arrays, in the order of the lists of ``fit``; for
             each target of molecules an array [n]. NaN or an empty array for a SMILES that cannot
-            be parsed, with one warning; NaN for a hydrogen that is no atom of the graph.
+            be parsed, with one warning; NaN for a hydrogen that is not an atom of the graph.
         """
         return self._collect(
             smiles, lambda p: {kind: mean[..., 0] for kind, mean in p.mean.rows.items()}
@@ -449,7 +449,7 @@ class AtomClassifier(AtomEstimator):
         """Predict the most probable classes. The result has the form of
         :meth:`AtomRegressor.predict`.
 
-        The class of a hydrogen that is no atom of the graph is None.
+        The class of a hydrogen that is not an atom of the graph is None.
         """
         results = self.predict_proba(smiles)
         for (kind, _, name), kinds in zip(self.targets_, self.coding_.classes):

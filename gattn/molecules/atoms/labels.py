@@ -90,7 +90,7 @@ def read_cells(cells: Cells) -> AtomCells:
     if not names:
         raise ValueError("at least one target of atoms, bonds or molecules is needed")
     if len(set(names)) < len(names):
-        raise ValueError(f"each target must have another name; got {', '.join(names)}")
+        raise ValueError(f"targets must have different names; got {', '.join(names)}")
     columns = {name: list(cells[kind][name]) for kind, _, name in targets}
     count = len(columns[names[0]])
     problems, values = [""] * count, {}
@@ -194,9 +194,9 @@ def _check_numbers(
     numbers = {value for value in counts if not isinstance(value, str)}
     if guessed and others and numbers <= {0, 1}:
         raise ValueError(
-            f"column {name!r}: every number is 0 or 1, and others are texts such as {others[0]!r}: "
-            "correct the texts, or choose --task multiclass or --task regression, which leaves "
-            "the lists with texts out"
+            f"column {name!r}: every number is 0 or 1, but some labels are texts, such as "
+            f"{others[0]!r}: correct the texts, or choose --task multiclass or --task regression, "
+            "which leaves the lists with texts out"
         )
     measured = [value for value in usable if not isinstance(value, str)]
     if not measured and limits and not bounded:

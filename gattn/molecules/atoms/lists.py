@@ -34,7 +34,7 @@ def read_list(cell: object) -> list[Item] | list[list[Item]] | None:
         cell: the text of a cell, or a sequence of numbers or texts.
 
     Returns:
-        The values, None for a missing one; or None for an empty cell.
+        The values, None for a missing value; or None for an empty cell.
 
     Raises:
         ValueError: the cell is not a list.
@@ -133,7 +133,8 @@ def _item(value: object, cell: object) -> Item:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     if isinstance(value, (int, float)):
-        # An infinite number becomes a text: a regression reports it with its row.
+        # An infinite number is converted to a text, so that a regression reports it together with
+        # its row.
         return value if -sys.float_info.max <= value <= sys.float_info.max else _infinite(value)
     if isinstance(value, str):
         return _text(value.strip())

@@ -264,7 +264,7 @@ class AtomPredictor:
         }
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and the JSON values from which :meth:`from_state` restores it."""
+        """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
         tensors = dict(self._tensors)
         for member, network in enumerate(self.networks):
             tensors |= add_prefix(f"networks.{member}.", network.state_dict())

@@ -57,7 +57,7 @@ class AtomParameters(MoleculeParameters):
     reorder_atoms: Annotated[
         bool,
         Meta(
-            description="Lists of atoms are in the order of the atom map numbers of the SMILES, "
-            "instead of the order of the SMILES. Bonds keep the order of the SMILES."
+            description="Read the lists of atoms in the order of the atom map numbers, instead of "
+            "the order of the atoms in the SMILES. The order of lists of bonds does not change."
         ),
     ] = False

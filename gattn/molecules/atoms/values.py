@@ -94,7 +94,7 @@ class LabelledAtoms:
         canonical: k texts, equal for equal molecules.
         bad: the rows that could not be read.
         bounds: [r, t, 2] float64 by kind, the ends of the labels for a bounded loss, else None.
-        weights: [k] float64 above 0, the weights of the rows; None for equal ones.
+        weights: [k] float64 above 0, the weights of the rows; None if all are equal.
     """
 
     inputs: MoleculeInputs

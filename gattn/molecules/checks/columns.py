@@ -89,8 +89,8 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     are ignored.
 
     Args:
-        a: [n] numbers, NaN for a missing one.
-        b: [n] numbers, NaN for a missing one.
+        a: [n] numbers, NaN for a missing value.
+        b: [n] numbers, NaN for a missing value.
 
     Returns:
         From -1 to 1; 0 for fewer than twenty rows or a constant column.

@@ -71,7 +71,7 @@ KINDS: dict[str, Kind] = {
         "note", "Repeated rows", "They are used several times; leave them out if they are copies."
     ),
     "same_molecule": Kind(
-        "note", "One molecule in several writings",
+        "note", "One molecule with several SMILES",
         "train keeps the rows of one molecule in one part; average their labels if they are "
         "replicates.",
     ),
@@ -88,7 +88,7 @@ KINDS: dict[str, Kind] = {
         "Train with --standardize largest-fragment --standardize neutral.",
     ),
     "stereo_twins": Kind(
-        "note", "Forms of one molecule: stereo",
+        "note", "Forms of one molecule: stereoisomers",
         "Check that the stereo marks are measured and not missing.",
     ),
     "tautomer_twins": Kind(
@@ -132,9 +132,10 @@ class Finding:
         message: a sentence with the facts.
         rows: the rows from 0, in order; empty if the fault belongs to a whole column.
         target: the column of labels; "" if the fault does not belong to one.
-        groups: for each row the number of its group, such as a molecule in several writings or a
+        groups: for each row the number of its group, such as a molecule with several SMILES or a
             pair of similar molecules; empty if the rows do not belong together.
-        details: for each row a value to show, such as the label or the reason; empty for none.
+        details: for each row a value to show, such as the label or the reason; empty if there is
+            none.
         table: 0 for the checked table, 1 for the table of the test part.
     """
 

@@ -21,7 +21,9 @@ __all__ = [
 ]  # fmt: skip
 
 FEW = 20
-"""A target with fewer labels, or with labels in less than a twentieth of the rows, is reported."""
+"""A target is reported if it has fewer labels than this number, or labels in less than a twentieth
+of the rows.
+"""
 SHARE = 0.05
 SAME = 0.95
 """A target is reported as constant if at least this fraction of its labels are equal."""
@@ -100,9 +102,9 @@ def _notation(table: CheckedTable, target: Target) -> Iterator[Finding]:
     unread = [row for row in target.numbers.unread if row not in set(censored)]
     texts = tuple(row for row in unread if target.parts[row].kind == "text")
     if texts:
-        words = "1 label is no number"
+        words = "1 label is not a number"
         if len(texts) > 1:
-            words = f"{len(texts):,} labels are no numbers"
+            words = f"{len(texts):,} labels are not numbers"
         yield _finding("labels", target, words, texts)
     other = tuple(row for row in unread if target.parts[row].kind != "text")
     if other:

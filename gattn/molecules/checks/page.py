@@ -20,7 +20,7 @@ DRAWN = 6
 """Maximum number of molecules that the page draws for each finding."""
 ATOMS = 100
 """Maximum number of atoms in a molecule that the page draws."""
-LISTED = 20
+LISTED_ROWS = 20
 """Maximum number of rows that the page lists for each finding; findings.csv lists all rows."""
 SIZE = 320, 240
 """Width and height of the picture of a molecule, in pixels."""
@@ -85,13 +85,13 @@ def _rows(table: CheckedTable, finding: Finding) -> Table:
     columns = ["row", "line", *names, "SMILES", "detail"]
     columns = ["group", *columns] if finding.groups else columns
     rows = []
-    for i, row in enumerate(finding.rows[:LISTED]):
+    for i, row in enumerate(finding.rows[:LISTED_ROWS]):
         cells = [row, table.lines[row], *(table.title(row) for _ in names)]
         detail = finding.details[i] if finding.details else ""
         cells += [_short(table.smiles[row]), _short(detail)]
         rows.append(tuple([finding.groups[i], *cells] if finding.groups else cells))
-    more = len(finding.rows) - LISTED
-    caption = f"{finding.message}." + f" The first {LISTED} rows:" * (more > 0)
+    more = len(finding.rows) - LISTED_ROWS
+    caption = f"{finding.message}." + f" The first {LISTED_ROWS} rows:" * (more > 0)
     return Table(tuple(columns), tuple(rows), caption)
 
 

@@ -16,7 +16,7 @@ class CheckResult:
 
     Attributes:
         table: the checked table.
-        test: the table of the test part; None without one.
+        test: the table of the test part; None if there is none.
         findings: the findings.
     """
 

@@ -118,7 +118,7 @@ def _twins(table: CheckedTable) -> Iterator[Finding]:
     """
     for kind, keys, words in (
         ("salt_twins", table.parents, "as different salts or charges"),
-        ("stereo_twins", table.flats, "that differ in stereo alone"),
+        ("stereo_twins", table.flats, "that differ only in stereochemistry"),
         ("tautomer_twins", tautomers_of(table), "as different tautomers"),
     ):
         twins = [

@@ -1,1 +1,1 @@
-"""Export of trained models to files with which they predict without gattn and PyTorch."""
+"""Export of trained models to files from which a program predicts without gattn and PyTorch."""

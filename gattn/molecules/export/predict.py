@@ -487,7 +487,9 @@ class ExportedModel:
         folder = Path(folder)
         self.facts = json.loads((folder / "model.json").read_text("utf-8"))
         if self.facts["format"] != 1:
-            raise ValueError(f"{folder} has the format {self.facts['format']}; this file reads 1")
+            raise ValueError(
+                f"{folder} has the format {self.facts['format']}; this program reads format 1"
+            )
         with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
             self.arrays = dict(stored)
         self.featuriser = Featuriser(self.facts["featuriser"])

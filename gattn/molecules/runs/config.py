@@ -147,8 +147,8 @@ class RunSettings(NumberSettings):
         str | tuple[str, ...],
         Meta(
             description="Name of the column that contains the SMILES. Repeat the option for rows "
-            "of several molecules, such as a solute and a solvent; their order is that of the "
-            "options."
+            "of several molecules, such as a solute and a solvent. The molecules of a row have the "
+            "same order as the options."
         ),
     ] = "smiles"
     target: Annotated[
@@ -161,24 +161,26 @@ class RunSettings(NumberSettings):
     atom_target: Annotated[
         tuple[str, ...],
         Meta(
-            description="Name of a column of lists with a label for each atom of the SMILES, in "
-            "its order, such as [0.1, -0.2]. null is a missing label. Repeat the option for "
-            "several columns. The model predicts them, and the columns --target, by networks with "
-            "attention and by means of atoms with the same environment."
+            description="Name of a column of lists, such as [0.1, -0.2], with a label for each "
+            "atom in the order of the SMILES. null is a missing label. Repeat the option for "
+            "several columns. The model predicts these columns and the columns of --target with "
+            "attention networks and with the mean label of the atoms that have the same "
+            "environment."
         ),
     ] = ()
     bond_target: Annotated[
         tuple[str, ...],
         Meta(
-            description="Name of a column of lists with a label for each bond, in RDKit's order, "
-            "or with a square matrix of the atoms. Repeat the option for several columns."
+            description="Name of a column whose cells contain a list with a label for each bond in "
+            "RDKit's order, or a square matrix with a row and a column for each atom. Repeat the "
+            "option for several columns."
         ),
     ] = ()
     reorder_atoms: Annotated[
         bool,
         Meta(
-            description="Lists of atoms are in the order of the atom map numbers of the SMILES, "
-            "instead of the order of the SMILES. Bonds keep the order of the SMILES."
+            description="Read the lists of atoms in the order of the atom map numbers, instead of "
+            "the order of the atoms in the SMILES. The order of lists of bonds does not change."
         ),
     ] = False
     descriptors_columns: Annotated[
@@ -194,9 +196,10 @@ class RunSettings(NumberSettings):
         str,
         Meta(
             description="NumPy file (.npz or .npy) of an array with a row of numbers for each row "
-            "of DATA, in the same order, which the model reads in addition to the SMILES. With "
-            "several files, the rows of all files follow one another. Use it for descriptors that "
-            "another program computed. A prediction needs such a file with the same columns.",
+            "of DATA, in the same order, which the model reads in addition to the SMILES. If DATA "
+            "consists of several files, the array contains the rows of all files one after "
+            "another. Use it for descriptors that another program computed. Every prediction then "
+            "needs such a file with the same columns.",
             extra={"default": "none"},
         ),
     ] = ""
@@ -311,7 +314,8 @@ class RunSettings(NumberSettings):
             )
         if (self.test or self.validation) and self.split not in RULES:
             raise SettingsError(
-                f"--test and --validation are parts of their own; leave out --split {self.split}"
+                f"--test and --validation define parts, and --split {self.split} does too: "
+                "leave out one of them"
             )
         if self.test and self.validation and self.split != "random":
             raise SettingsError(

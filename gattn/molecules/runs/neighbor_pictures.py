@@ -18,7 +18,7 @@ __all__ = ["write_neighbors"]
 COLUMNS = 4
 """Maximum number of molecules in one row of a picture."""
 SIZE = 300, 240
-"""Write a table and pictures of the measured molecules that are nearest to k molecules."""
+"""Width and height of the picture of a molecule, in pixels."""
 
 
 def write_neighbors(
@@ -31,7 +31,7 @@ def write_neighbors(
     titles: Sequence[str],
     pictures: int,
 ) -> None:
-    """Draw one molecule with its similarity map, and its nearest neighbours.
+    """Write a table and pictures of the measured molecules that are nearest to k molecules.
 
     ``neighbors.csv`` has a line for each molecule and neighbour. ``row<row>-neighbors.svg`` and
     ``.png`` show the molecule, with the contribution of each atom to the similarity with the

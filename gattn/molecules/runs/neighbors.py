@@ -76,7 +76,7 @@ class MeasuredMolecules:
 
         Args:
             index: [k, c], columns of the fingerprints; see :meth:`MoleculePredictor.nearest`.
-            similarity: [k, c], their similarities.
+            similarity: [k, c], similarities of these molecules.
             nearest: [k], similarity to the most similar measured molecule.
         """
         rows = []
@@ -112,8 +112,7 @@ def read_measured(folder: str | Path, model: MoleculeModel, count: int) -> Measu
 
     Raises:
         ValueError: ``count`` is below 1, the model does not read single molecules, the folder is
-            not a run, or its table is missing or has
-            changed since the training.
+            not a run, or its table is missing or has changed since the training.
     """
     if count < 1:
         raise ValueError(f"neighbors must be at least 1; got {count}")
@@ -129,7 +128,7 @@ def read_measured(folder: str | Path, model: MoleculeModel, count: int) -> Measu
     except ValueError as error:
         raise ValueError(f"the measured molecules of {folder} cannot be read: {error}") from error
     if len(training.index) != 8 * model.predictor_.fingerprint_bytes:
-        raise ValueError(f"the table of {folder} has other molecules than its model")
+        raise ValueError(f"the model in {folder} was trained on other molecules than its table has")
     return MeasuredMolecules(model, training, applicability, count)
 
 

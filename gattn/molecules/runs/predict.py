@@ -174,7 +174,7 @@ def output_cells(
         model: a trained model that reads f descriptor columns.
         prediction: its predictions.
         coverage: coverage of the intervals or sets.
-        values: [k, f] descriptors, NaN for a missing one; not read if f is 0.
+        values: [k, f] descriptors, NaN for a missing value; not read if f is 0.
     """
     cells, names = prediction_cells(model, prediction, coverage), model.descriptors_columns_
     if not names:

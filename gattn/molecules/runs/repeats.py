@@ -180,10 +180,10 @@ def _check(settings: RunSettings, folds: int, replicates: int) -> None:
     by_molecule = settings.split_rule.kind == "molecule"
     if folds and settings.split not in GROUPED and not by_molecule:
         raise SettingsError(
-            f"--folds divides by --split {', '.join(GROUPED)}, molecule:NAME; got {settings.split}"
+            f"--folds needs --split {', '.join(GROUPED)} or molecule:NAME; got {settings.split}"
         )
     if folds and (settings.test or settings.validation):
-        raise SettingsError("--folds makes the parts: leave out --test and --validation")
+        raise SettingsError("--folds creates the parts: leave out --test and --validation")
 
 
 def _fold_runs(

@@ -235,7 +235,7 @@ def _worst_molecules(
     Args:
         estimator: the estimator that predicted the molecules.
         molecules: the molecules of the part.
-        predicted: their predictions.
+        predicted: predictions for these molecules.
 
     Returns:
         A section of the report with pictures on one scale. With several targets the errors are in
@@ -264,12 +264,12 @@ def _worst_molecules(
     text = (
         "The molecules of the test part with the largest errors, the largest first. A disc shows "
         f"the contribution of its atom to the {explained}, by {METHOD}: orange raises it, blue "
-        "lowers it, on one signed scale for all pictures. These contributions led to the wrong "
+        "lowers it, on one signed scale for all pictures. The pictures show what led to the wrong "
         "predictions.",
         "“Nearest” is the Tanimoto similarity to the most similar molecule of the training and "
         "validation parts.",
     )
-    return Section("Predicted worst", text, figures=figures, gallery=True)
+    return Section("Largest errors", text, figures=figures, gallery=True)
 
 
 def _drawn(text: str, several: bool) -> str:

@@ -44,18 +44,19 @@ class Source:
         targets: names of the t targets.
         labels: labels of the n rows.
         lines: the line of each row in the file.
-        parts: the value of each row in the split column; None without such a column.
+        parts: the value of each row in the split column; None if there is no such column.
         bad: rows with a wrong number of cells or with an invalid label. These rows stay in the
             lists, with an empty SMILES and missing labels, so that row numbers do not change.
         descriptors: names of the f descriptor columns.
         descriptor_values: [n, f] float64, the cells of these columns, NaN for an empty cell; None
             if there are no such columns.
         columns: names of the SMILES columns.
-        weights: [n] float64, the weight of each row, 1 for a bad row; None without a column of
+        weights: [n] float64, the weight of each row, 1 for a bad row; None if there is no column of
             weights.
         fixed: "val" or "test" for each row of a file of that part, "" for the rows that the split
-            divides; None without such files.
-        times: [n] float64, the time of each row, NaN for a bad row; None without such a column.
+            divides; None if there are no such files.
+        times: [n] float64, the time of each row, NaN for a bad row; None if there is no such
+            column.
     """
 
     name: str

@@ -256,16 +256,16 @@ def read_table(content: bytes) -> tuple[list[str], list[list[str]]]:
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Describe the first difference between two manifests; return "" if they are equal."""
     if before["model"] != now["model"]:
-        return "the model is another one"
+        return "the model is different"
     for group in ("settings", "versions"):
         for name in dict.fromkeys([*before[group], *now[group]]):
             a, b = before[group].get(name), now[group].get(name)
             if a != b:
                 kind = "the version of " * (group == "versions")
-                return f"{kind}{name} is {a!r} there and {b!r} here"
+                return f"{kind}{name} is {a!r} in the folder and {b!r} in this command"
     if before["rows_per_shard"] != now["rows_per_shard"]:
         a, b = before["rows_per_shard"], now["rows_per_shard"]
-        return f"rows_per_shard is {a} there and {b} here"
+        return f"rows_per_shard is {a} in the folder and {b} in this command"
     files = [{each["path"]: each for each in plan["inputs"]} for plan in (before, now)]
     for path in dict.fromkeys([*files[0], *files[1]]):
         if path not in files[1]:
@@ -273,7 +273,7 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         if path not in files[0]:
             return f"it has no input {path}"
         if files[0][path] != files[1][path]:
-            return f"the content of {path} is another one"
+            return f"the content of {path} is different"
     return "the inputs have another order" if before["inputs"] != now["inputs"] else ""
 
 

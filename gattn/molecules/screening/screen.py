@@ -57,11 +57,11 @@ Progress = Callable[[int, int], AbstractContextManager[Callable[[int], None]]]
 the number of finished rows. It returns a context manager whose value is a function that is
 called with the number of newly finished rows.
 """
-Question = tuple[str, Sequence[float]]
+InputRow = tuple[str, Sequence[float]]
 """Type of a row to predict: the SMILES of its molecule or molecules, and the values of its
 descriptor columns.
 """
-Answer = tuple[list[str], str]
+OutputRow = tuple[list[str], str]
 """Type of a predicted row: the cells of the prediction, and an error message if there is none."""
 
 
@@ -89,11 +89,11 @@ class PieceModel:
     model: MoleculeModel
     coverage: float
 
-    def __call__(self, rows: Sequence[Question]) -> list[Answer]:
+    def __call__(self, rows: Sequence[InputRow]) -> list[OutputRow]:
         """Return the output cells and the error of each row."""
         descriptors = (lambda row: row[1]) if self.model.descriptors_columns_ else None
         pieces = self.model.predictions(rows, smiles=lambda row: row[0], descriptors=descriptors)
-        answers: list[Answer] = []
+        answers: list[OutputRow] = []
         for piece in pieces:
             index = piece.row_index.tolist()
             values = [piece.items[i][1] for i in index]
@@ -330,7 +330,7 @@ def _versions() -> dict[str, str]:
 def _tasks(
     sources: Sequence[tuple[Path, Source | None]], pending: Iterable[Shard], copied: Sequence[str],
     descriptors: Sequence[str], style: NumberFormat,
-) -> Iterator[tuple[_Piece, list[Question]]]:  # fmt: skip
+) -> Iterator[tuple[_Piece, list[InputRow]]]:  # fmt: skip
     """Read the rows of the unfinished shards in blocks; the first block of a shard begins at its
     first row.
 
@@ -353,15 +353,15 @@ def _tasks(
         position = shard.stop
         for start in range(shard.start, shard.stop, PIECE):
             size = min(PIECE, shard.stop - start)
-            piece, questions = [], []
+            piece, input_rows = [], []
             for row in islice(rows, size):
                 values, problem = columns.read(row) if descriptors else ([], row.problem)
                 cells = [row.cells[place] for place in places]
                 piece.append((cells, problem))
-                questions.append(("" if problem else row_text(cells, molecules), values))
+                input_rows.append(("" if problem else row_text(cells, molecules), values))
             if len(piece) < size:
                 raise ValueError(f"{path} was changed while it was read")
-            yield _Piece(shard, start, piece, start + size == shard.stop), questions
+            yield _Piece(shard, start, piece, start + size == shard.stop), input_rows
 
 
 @dataclass(frozen=True)

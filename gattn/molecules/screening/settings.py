@@ -76,16 +76,17 @@ class ScreenSettings(Settings):
     shard: Annotated[
         str,
         Meta(
-            description="Part I/N of the work of this job, with I from 0 to N-1, for example 0/4. "
-            "Start N jobs with the same --out on one or several machines.",
+            description="Part of the work that this job does, written as I/N with I from 0 to N-1, "
+            "for example 0/4. Start N jobs with the same --out on one or several machines.",
             extra={"default": "0/1, all of the work"},
         ),
     ] = ""
     engine: Annotated[
         Literal["local", "ray"],
         Meta(
-            description="Processes that predict: local starts --workers processes on this "
-            "machine; ray uses the machines of a Ray cluster (extra ray)."
+            description="Processes that compute the predictions. With local, --workers processes "
+            "are started on this machine. With ray, the machines of a Ray cluster are used, "
+            "which needs the extra ray."
         ),
     ] = "local"
 

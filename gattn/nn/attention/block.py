@@ -145,7 +145,7 @@ class TransformerBlock(Module):
         if len(is_present) > 1:
             raise ValueError(
                 "memory and memory_graph are required for a block with memory_channels, and not "
-                "allowed for another; got "
+                "allowed for any other block; got "
                 f"memory={memory is not None}, memory_graph={memory_graph is not None}, "
                 f"memory_channels={self.cross_attention is not None}"
             )

@@ -48,7 +48,7 @@ class PolynormerAttention(Module):
         - **output:** [n, h * c]; or [g, n, h * c], zeros in padded rows
 
     Raises:
-        TypeError: for inputs that are no tensors, or dtypes that differ.
+        TypeError: for inputs that are not tensors, or dtypes that differ.
         ValueError: for an invalid setting or a wrong shape.
 
     Reference:

@@ -37,7 +37,7 @@ class MultiheadAttentionBlock(Module):
         - **output:** [n, channels]
 
     Raises:
-        ValueError: if heads does not divide channels, for a dropout that is no probability, or a
+        ValueError: if heads does not divide channels, for a dropout that is not a probability, or a
             wrong shape.
 
     Reference:

@@ -64,7 +64,7 @@ def read_sets(
         dim_size: number of sets.
 
     Raises:
-        TypeError: for inputs that are no tensors, or a mask that is not boolean.
+        TypeError: for inputs that are not tensors, or a mask that is not boolean.
         ValueError: for a wrong shape, or arguments that belong to the other format.
     """
     check_tensor("x", x)

@@ -46,7 +46,7 @@ class SGFormerAttention(Module):
         - **output:** [n, c]; or [g, n, c], zeros in padded rows
 
     Raises:
-        TypeError: for inputs that are no tensors, or dtypes that differ.
+        TypeError: for inputs that are not tensors, or dtypes that differ.
         ValueError: for heads that do not divide channels, or a wrong shape.
 
     Reference:

@@ -77,7 +77,7 @@ def segment_graph(
         A graph from n sources to dim_size destinations.
 
     Raises:
-        TypeError: for inputs that are no tensors, or an index or ptr that is not int32 or int64.
+        TypeError: for inputs that are not tensors, or an index or ptr that is not int32 or int64.
         ValueError: for a wrong shape or dimension, or an index or ptr out of range.
 
     Example:

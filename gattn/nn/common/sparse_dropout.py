@@ -30,7 +30,7 @@ class SparseDropout(Module):
         - **output:** the shape and the layout of x
 
     Raises:
-        ValueError: if p is no probability, or for another layout.
+        ValueError: if p is not a probability, or for another layout.
         TypeError: if x has no floating-point dtype.
 
     Reference:

@@ -326,8 +326,8 @@ class AttentionConv(TermsEdgeByEdge):
             return
         width = 1 if edge_attr.dim() == 1 else edge_attr.shape[-1]
         warnings.warn(
-            f"{self} was created without edge_dim and ignores edge_attr, as PyG's does: make "
-            f"it with edge_dim={width} to use them, or leave edge_attr out",
+            f"{self} was created without edge_dim and ignores edge_attr, as PyG's does: pass "
+            f"edge_dim={width} to the layer to use them, or leave edge_attr out",
             stacklevel=_stacklevel_outside_libraries(),
         )
         self._warned = True

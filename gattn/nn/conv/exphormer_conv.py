@@ -26,9 +26,9 @@ class ExphormerConv(Module):
     where the brackets clamp the score to [-5, 5]. Use the edges of
     :class:`gattn.transforms.AddExpander`, with features that distinguish the edge types, such as
     an embedding of ``expander_type``. The result equals the result of the authors' code, except
-    that no
-    small constant is added to the softmax's denominator. Scores are computed for some thousand
-    edges at a time and recomputed in backward, so no tensor of size edges x channels is stored.
+    that no small constant is added to the softmax's denominator. Scores are computed for some
+    thousand edges at a time and recomputed in backward, so no tensor of size edges x channels is
+    stored.
 
     Args:
         in_dim: number of node features.
@@ -43,7 +43,8 @@ class ExphormerConv(Module):
         - **output:** [n, out_dim]; zeros for a node without edges
 
     Raises:
-        TypeError: if the edges have an unsupported type, edge_attr is no tensor, or dtypes differ.
+        TypeError: if the edges have an unsupported type, edge_attr is not a tensor, or
+            dtypes differ.
         ValueError: if num_heads does not divide out_dim, a shape is wrong, or an index is out of
             range.
 

@@ -55,7 +55,7 @@ class FAConv(AttentionConv):
 
     Raises:
         TypeError: if the edges have an unsupported type, or the dtypes differ.
-        ValueError: for a wrong shape, a dropout that is no probability, an index out of range,
+        ValueError: for a wrong shape, a dropout that is not a probability, an index out of range,
             edge weights although ``normalize`` is set, missing edge weights although it is not
             set, or attn_bias for edges other than the cached ones.
 
@@ -245,8 +245,7 @@ def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:
     """Add the identity matrix to a sparse adjacency matrix, for a graph with self-loops.
 
     Returns the values [e, 1] of the edges other than self-loops, then the values of the self-loops.
-    As
-    in PyG, the diagonal of a SparseTensor is set to one and not increased by one.
+    As in PyG, the diagonal of a SparseTensor is set to one and not increased by one.
     """
     source, destination = read_edges(adj_t, None, x, x)[0].edge_index
     loops = source == destination

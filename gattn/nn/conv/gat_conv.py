@@ -250,8 +250,8 @@ class GATConv(AttentionConv):
         return alpha.unsqueeze(-1) * x_j
 
     def _edge_score(self, edge_attr: OptTensor, graph: Graph, heads: int) -> OptTensor:
-        """Return the edge term of the score, [e, h], including self-loops; None without edge
-        features.
+        """Return the edge term of the score, [e, h], including self-loops; None if there are no
+        edge features.
 
         If a self-loop's features are a linear function of the other edges' features, so is its
         score. Then the scores [e, h] are reduced, which is cheaper than reducing the features,

@@ -43,7 +43,7 @@ class GATEConv(AttentionConv):
 
     Raises:
         TypeError: if the edges have an unsupported type, or the dtypes differ.
-        ValueError: if out_channels is not in_channels, for a dropout that is no probability, a
+        ValueError: if out_channels is not in_channels, for a dropout that is not a probability, a
             wrong shape or an index out of range.
 
     Reference:

@@ -190,7 +190,7 @@ class GeneralConv(AttentionConv):
         return messages.sum(score, graph, terms)
 
     def _messages(self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor) -> Messages:
-        """Return the terms of the messages between the rows of x_src and those of x_dst."""
+        """Return the terms of the messages along edges from rows of x_src to rows of x_dst."""
         destination = None if self.directed_msg else self._project(self.lin_msg_i, x_dst)
         lin_edge = None if edge_attr is None else self.lin_edge
         return Messages(self._project(self.lin_msg, x_src), destination, edge_attr, lin_edge)

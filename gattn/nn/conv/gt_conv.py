@@ -58,7 +58,8 @@ class GTConv(Module):
           without edges the attention's output is zero
 
     Raises:
-        TypeError: if the edges have an unsupported type, edge_attr is no tensor, or dtypes differ.
+        TypeError: if the edges have an unsupported type, edge_attr is not a tensor, or
+            dtypes differ.
         ValueError: if num_heads does not divide out_dim, a shape is wrong, or an index is out of
             range.
 

@@ -30,9 +30,9 @@ class HEATConv(AttentionConv):
 
     with :math:`h_i = W_{\tau(i)} x_i` by the type of the node; t is the LeakyReLU of an embedding
     of the edge's type, and a is the LeakyReLU of a projection of the edge's features. Has the
-    arguments and
-    the parameters of ``torch_geometric.nn.HEATConv`` and returns the same outputs. No tensor of
-    size edges x channels is formed: W multiplies node features, and weighted sums of edge features.
+    arguments and the parameters of ``torch_geometric.nn.HEATConv`` and returns the same outputs. No
+    tensor of size edges x channels is formed: W multiplies node features, and weighted sums of edge
+    features.
 
     Args:
         in_channels: number of node features, d; -1 takes it from the first input.
@@ -58,7 +58,7 @@ class HEATConv(AttentionConv):
           edges
 
     Raises:
-        TypeError: for edges of another type, dtypes that differ, or types that are no integers.
+        TypeError: for edges of another type, dtypes that differ, or types that are not integers.
         ValueError: for a wrong shape or setting, an index or a type out of range, or missing edge
             features.
 

@@ -59,7 +59,7 @@ class HypergraphConv(AttentionConv):
           hyperedges
 
     Raises:
-        TypeError: for inputs that are no tensors, or dtypes that differ.
+        TypeError: for inputs that are not tensors, or dtypes that differ.
         ValueError: for a wrong shape or setting, an index out of range, or attention without
             hyperedge features.
 
@@ -127,7 +127,7 @@ class HypergraphConv(AttentionConv):
             x: node features, see Shapes.
             hyperedge_index: a pair for each node in a hyperedge, see Shapes; or a
                 :class:`gattn.Graph` from n nodes to m hyperedges.
-            hyperedge_weight: w, see Shapes; None for ones.
+            hyperedge_weight: w, see Shapes; None if all are 1.
             hyperedge_attr: z, see Shapes.
             num_edges: number of hyperedges, m; None reads it from the features, the weights or
                 the pairs. Features and weights of trailing hyperedges without nodes are optional.
@@ -219,7 +219,7 @@ def _pairs(
     """Check the inputs and return the graph from n nodes to m hyperedges.
 
     Raises:
-        TypeError: for inputs that are no tensors.
+        TypeError: for inputs that are not tensors.
         ValueError: for a wrong shape or an index out of range.
     """
     check_tensor("x", x)

@@ -252,8 +252,8 @@ class _Message(NamedTuple):
 
     act: Callable[[Tensor], Tensor]
     maps: tuple[Linear, Linear, Linear] | None
-    """Linear layers W_k, W_q and W_v, whose last columns multiply the edge features; None
-    without edge features.
+    """Linear layers W_k, W_q and W_v, whose last columns multiply the edge features; None if there
+    are no edge features.
     """
     edge_dim: int
 

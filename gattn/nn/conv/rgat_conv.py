@@ -52,10 +52,10 @@ class RGATConv(AttentionConv):
         num_bases: number of basis matrices; each W_r is a linear combination of them.
         num_blocks: number of blocks of block-diagonal W_r.
         mod: cardinality preservation, which makes the sum depend on the number of neighbours:
-            ``"additive"``, ``"scaled"``, ``"f-additive"``, ``"f-scaled"``, or None for none.
-            ``"f-additive"`` adds one to each weight above zero, but not to a weight that
-            underflows to zero. In the kernels this is a weight below the smallest normal number
-            (e^-708 in fp64), in PyG one below the smallest subnormal number (e^-745).
+            ``"additive"``, ``"scaled"``, ``"f-additive"``, ``"f-scaled"``, or None (no
+            modification). ``"f-additive"`` adds one to each weight above zero, but not to a weight
+            that underflows to zero. In the kernels this is a weight below the smallest normal
+            number (e^-708 in fp64), in PyG one below the smallest subnormal number (e^-745).
         attention_mechanism: ``"across-relation"`` or ``"within-relation"``.
         attention_mode: ``"additive-self-attention"`` or ``"multiplicative-self-attention"``.
         heads: number of heads, h.

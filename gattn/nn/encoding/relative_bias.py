@@ -241,7 +241,7 @@ def token_offsets(graph: Graph, max_offset: int) -> Tensor:
         The offsets [e] int64 in [0, 2 w], in the order of the caller's edges.
 
     Raises:
-        TypeError: if graph is no Graph or max_offset is no int.
+        TypeError: if graph is not a Graph or max_offset is not an int.
         ValueError: for max_offset < 0.
 
     Reference:

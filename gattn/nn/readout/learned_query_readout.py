@@ -62,7 +62,7 @@ class LearnedQueryReadout(SegmentReadout):
     Raises:
         TypeError: if an input is a list or an array and no tensor.
         ValueError: if heads does not divide out_channels, for num_queries < 1 or a dropout that
-            is no probability, or if x is not two-dimensional.
+            is not a probability, or if x is not two-dimensional.
 
     Reference:
         Lee et al., "Set Transformer" (ICML 2019), pooling by attention; Buterez et al., "Graph

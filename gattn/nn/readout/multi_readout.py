@@ -121,7 +121,7 @@ class MultiReadout(Readout):
             the factor of each node, [n, 1].
 
         Raises:
-            TypeError: for a readout that is no weighted sum, such as PyG's ``"max"``.
+            TypeError: for a readout that is not a weighted sum, such as PyG's ``"max"``.
         """
         for readout in self.readouts:
             if not hasattr(readout, "attention_weights"):

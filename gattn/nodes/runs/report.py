@@ -221,8 +221,9 @@ def _edge_columns(run: NodeRun) -> Section:
     title = METRICS[main]
     text = (
         f"The {title} on the test part is {number(base[main])}. The table shows it after the "
-        "values of a column were exchanged among the edges at random. The difference is what the "
-        "trained model gains from the column; it is near 0 if another column says the same.",
+        "values of a column were exchanged among the edges at random. The difference shows how "
+        "much the trained model uses the column; it is near 0 if another column contains the same "
+        "information.",
     )
     table = Table(("column", f"{title}, permuted", "difference"), tuple(rows), "Test part")
     return Section("Columns of the edges", (*text, *notes), (table,))
@@ -243,8 +244,8 @@ def _relations(run: NodeRun) -> Section:
         "Attention is the share of the relation in the attention of the predicted nodes, in the "
         f"last layer of the attention network. The {title} on the test part is "
         f"{number(base[main])}; the table shows it after the destinations of the edges of a "
-        "relation were exchanged at random. The difference is what the trained model gains from "
-        "the relation.",
+        "relation were exchanged at random. The difference shows how much the trained model "
+        "uses the relation.",
     )
     columns = "relation", "edges", "attention", f"{title}, permuted", "difference"
     return Section("Relations", text, (Table(columns, tuple(rows), "Test part"),))
@@ -359,4 +360,4 @@ def _attention(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Section:
     )
     columns = "layer", "mean", "lowest head", "highest head"
     shown = tuple(tuple(cell if cell == cell else None for cell in row) for row in rows)
-    return Section("Attention", text, (Table(columns, shown, "Entropy against uniform"),))
+    return Section("Attention", text, (Table(columns, shown, "Relative entropy of attention"),))

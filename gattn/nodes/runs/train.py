@@ -190,22 +190,22 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         processes: Processes = ONE,
     ) -> None:
         super().__init__(settings, out, log)
-        self.processes, self.helps = processes, processes.rank > 0
+        self.processes, self.is_helper = processes, processes.rank > 0
         self.inputs = [name for name in (settings.data, *settings.tables) if name]
         self.on_epoch, self.on_run_end = on_epoch, on_run_end
 
-    def agreed(self, metrics: dict[str, Any] | None) -> dict[str, Any] | None:
+    def shared_metrics(self, metrics: dict[str, Any] | None) -> dict[str, Any] | None:
         """Return the metrics of the first process in every process."""
         if self.processes.size == 1:
             return metrics
-        content = b"" if self.helps else json.dumps(metrics).encode()
+        content = b"" if self.is_helper else json.dumps(metrics).encode()
         size = torch.tensor(len(content))
         dist.broadcast(size, 0)
         text = torch.zeros(int(size), dtype=torch.uint8)
-        if not self.helps:
+        if not self.is_helper:
             text = torch.tensor(list(content), dtype=torch.uint8)
         dist.broadcast(text, 0)
-        return json.loads(bytes(text.tolist())) if self.helps else metrics
+        return json.loads(bytes(text.tolist())) if self.is_helper else metrics
 
     def load(self) -> NodeData:
         """Read the graph and its labels."""

@@ -68,7 +68,9 @@ class ArcMeans:
         return self._means(BACKWARD, part)
 
     def all(self, part: NDArray[np.bool_] | None = None) -> NeighbourMeans:
-        """Return the means over all neighbours; in a directed graph, those of :meth:`along`."""
+        """Return the means over all neighbours; in a directed graph, return the result of
+        :meth:`along`.
+        """
         return self._means(FORWARD if self._directed else FORWARD + BACKWARD, part)
 
     def degrees(self) -> list[Tensor]:
@@ -81,7 +83,8 @@ class ArcMeans:
         return [self.along().degrees, self.against().degrees]
 
     def edge_means(self, end: int, out: NDArray[np.float32]) -> None:
-        """Write the means of the edges' features over the edges of each node to ``out`` [n, d].
+        """For each node, compute the means of the features of its edges; write them to ``out`` [n,
+        d].
 
         Args:
             end: 1 for the edges into a node, 0 for the edges out of it.

@@ -1,4 +1,4 @@
-"""Baselines of a sampled training, which are components of its stack if there are any."""
+"""Baselines of a training on samples. Two of them are components of the stack."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def sampled_baselines(
 ) -> dict[str, Tensor]:
     """Return predictions of baselines for every node, [n, outputs], by name.
 
-    The names are those of :func:`gattn.nodes.baselines.baseline_predictions`. The model of the
-    features and label propagation are the components ``columns`` and ``propagation``, so only a
-    stack has them.
+    The baselines have the same names as in :func:`gattn.nodes.baselines.baseline_predictions`. The
+    linear model of the features is the component ``columns``, and label propagation is the
+    component ``propagation``, so only a stack has these two baselines.
 
     Args:
         predictor: a fitted model.

@@ -49,7 +49,7 @@ class SampledBlocks:
     Attributes:
         scratch: the temporary files.
         graph: the edges along which the attention network sends messages.
-        attributes: [e, d] float32 features of these edges; None without any.
+        attributes: [e, d] float32 features of these edges; None if there are none.
         means: means over all neighbours.
         reduction: projection of wide features.
         with_direction: True if there are means along and against the edges.
@@ -130,7 +130,8 @@ class SampledBlocks:
         starts = np.cumsum([0, *widths])
         parts = [joined[:, low:high] for low, high in pairwise(starts)]
         parts[0][:] = x
-        # One object of means is in memory at a time, because each has a copy of the edges.
+        # Only one NeighbourMeans object is in memory at a time, because each contains a copy of the
+        # edges.
         if self.with_direction:
             for hop, out in zip(hops, parts[1:]):
                 hop()(x, out)

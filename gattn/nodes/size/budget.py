@@ -1,4 +1,4 @@
-"""Choice between training on the whole graph and training on samples, by a memory budget."""
+"""Choice between training on the whole graph and training on samples, based on a memory budget."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from gattn.nodes.stack.linear import Linear, Scaler, fit_linear
 from gattn.nodes.stack.perceptron import Perceptron
 from gattn.training.model_io import remove_prefix
 
-__all__ = ["CHECKED_ROWS", "LINEAR_ROWS", "PERCEPTRON_ROWS", "SampledComponents"]
+__all__ = ["LINEAR_ROWS", "PERCEPTRON_ROWS", "VALIDATION_ROWS", "SampledComponents"]
 
-LINEAR_ROWS, PERCEPTRON_ROWS, CHECKED_ROWS = 30_000, 400_000, 50_000
+LINEAR_ROWS, PERCEPTRON_ROWS, VALIDATION_ROWS = 30_000, 400_000, 50_000
 """Maximum numbers of training nodes of the linear model and of a perceptron, and of validation
 nodes by which penalties and weights are chosen.
 """

@@ -24,7 +24,8 @@ def name_hashes(graph: AttributedGraph) -> NDArray[np.uint64]:
 
 
 def fingerprint(graph: AttributedGraph, hashes: NDArray[np.uint64]) -> str:
-    """Return a hash of the names of a compact graph's nodes and of its edges, in any order.
+    """Return a hash of the node names and the edges of a compact graph, which does not depend
+    on their order.
 
     The fingerprint is a hash of two sums modulo 2**64, over the nodes and over the edges. Sums do
     not depend on the order, so that no array must be sorted.

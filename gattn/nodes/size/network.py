@@ -36,13 +36,13 @@ for each node in later hops.
 """
 SEEDS, MOST_EPOCHS, FEWEST_EPOCHS = 2_000_000, 40, 1
 """Number of training nodes in all steps together, and bounds of the number of epochs."""
-CHECKED = 20_000
+CHECKED_NODES = 20_000
 """Maximum number of validation nodes whose loss is computed after each epoch."""
 DROPOUT, RATE, DECAY = 0.1, 4e-3, 1e-4
 """Dropout, learning rate and weight decay of the network in ``stacked``."""
 BATCH_EDGES = 1 << 20
 ONE = Processes(0, 1, torch.device("cpu"))
-"""Processes of a training without torchrun."""
+"""Rank and number of processes of a training that torchrun did not start."""
 
 
 class SampledNetwork(nn.Module):
@@ -96,8 +96,8 @@ class SampledNetwork(nn.Module):
         Args:
             x: [n, d] features of the nodes of a batch.
             graphs: the bipartite graph of each layer.
-            edge_attr: [e, d] features of the edges of the batch; None without any. The edges of a
-                layer are the first of them.
+            edge_attr: [e, d] features of the edges of the batch; None if there are none. The edges
+                of a layer are the first of them.
         """
         for place, graph in enumerate(graphs):
             attributes = None if edge_attr is None else edge_attr[: graph.num_edges]
@@ -227,8 +227,8 @@ def fit_sampled(
         outputs: number of classes; 1 for numbers.
         plan: sizes of the training.
         is_class: True for classes.
-        edge_attr: [e, k] float32 features of the edges, in memory or mapped from a file; None
-            without any.
+        edge_attr: [e, k] float32 features of the edges, in memory or mapped from a file; None if
+            there are none.
         edges: encoder of these features.
         processes: the processes that train the network together. All of them must have the same
             graph, labels and parts.
@@ -251,8 +251,8 @@ def fit_sampled(
         rows = train[torch.randperm(len(train), generator=generator)[:100_000].sort().values]
         network.center.copy_(x[rows].mean(0))
         network.scale.copy_(x[rows].std(0, correction=0).clamp(min=1e-6))
-        if len(val) > CHECKED:
-            val = val[torch.randperm(len(val), generator=generator)[:CHECKED].sort().values]
+        if len(val) > CHECKED_NODES:
+            val = val[torch.randperm(len(val), generator=generator)[:CHECKED_NODES].sort().values]
         data = Data(x=x, y=y.long() if is_class else y.float())
 
         def with_attributes(batch: Any) -> Any:

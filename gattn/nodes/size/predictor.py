@@ -18,9 +18,9 @@ from gattn.nodes.predictor import NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.size.blocks import SampledBlocks, sample
 from gattn.nodes.size.components import (
-    CHECKED_ROWS,
     LINEAR_ROWS,
     PERCEPTRON_ROWS,
+    VALIDATION_ROWS,
     SampledComponents,
 )
 from gattn.nodes.size.fingerprint import fingerprint, name_hashes
@@ -210,7 +210,7 @@ class SampledPredictor:
         scratch, components = Scratch(), self._components
         parts: dict[str, NDArray[np.float32]] = {}
         if self._is_stack:
-            rows, val_rows = sample(train, LINEAR_ROWS, seed), sample(val, CHECKED_ROWS, seed)
+            rows, val_rows = sample(train, LINEAR_ROWS, seed), sample(val, VALIDATION_ROWS, seed)
             components.fit_linear(problem.x, blocks, targets, rows, val_rows)
             rows = sample(train, PERCEPTRON_ROWS, seed)
             components.fit_perceptron("neighbours", blocks, [], targets, rows)
@@ -219,7 +219,7 @@ class SampledPredictor:
             components.fit_perceptron("labels", blocks, [around], targets, rows)
             parts |= components.with_labels(blocks, around, train, scratch)
         parts[NETWORK] = self._by_network(blocks, scratch)
-        val_rows = sample(val, CHECKED_ROWS, seed)
+        val_rows = sample(val, VALIDATION_ROWS, seed)
         truth = targets[val_rows]
         at_rows = {name: part[val_rows].astype(np.float64) for name, part in parts.items()}
         weights, _ = choose_weights(list(at_rows.values()), truth, seed, is_class=is_class)
@@ -362,8 +362,8 @@ class SampledPredictor:
             return self._embed(self._blocks(self._compact(graph)))
 
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
-        """Return for each layer edges [2, e] and their attention weights [e, h], in sampled
-        neighbourhoods of 64 nodes, among them the node of highest degree.
+        """Return for each layer edges [2, e] and their attention weights [e, h]. The edges are
+        sampled around 64 nodes, one of which is the node of highest degree.
 
         The weights of a node sum to 1 over its sampled edges.
         """

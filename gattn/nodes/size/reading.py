@@ -10,7 +10,7 @@ import torch
 from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.size.budget import SizeChoice, choose_size
-from gattn.nodes.size.components import CHECKED_ROWS, LINEAR_ROWS, PERCEPTRON_ROWS
+from gattn.nodes.size.components import LINEAR_ROWS, PERCEPTRON_ROWS, VALIDATION_ROWS
 from gattn.nodes.size.edge_file import column_names, open_parquet
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _sampled_notes(settings: NodeSettings) -> list[str]:
         "factors that correct the frequencies of the classes are also left out.",
         f"Models that are fitted to samples: the linear model to at most {LINEAR_ROWS:,} training "
         f"nodes, each perceptron to at most {PERCEPTRON_ROWS:,}, and the weights to at most "
-        f"{CHECKED_ROWS:,} validation nodes.",
+        f"{VALIDATION_ROWS:,} validation nodes.",
         "The baselines logistic_regression (ridge) and label_propagation are the components "
         "columns and propagation, with fewer steps than on a whole graph.",
         *notes,

@@ -79,7 +79,8 @@ class TypedAttentionNetwork(nn.Module):
     def __init__(self, settings: NetworkSettings, shape: TypedNetworkShape, outputs: int) -> None:
         super().__init__()
         width, heads = settings.width, settings.heads
-        # The types and relations have names that any text can be, so modules use their positions.
+        # The name of a type or a relation can be any text, and a name of a module cannot. Modules
+        # are therefore named by the positions of the types and relations.
         self.kinds = {kind: f"t{place}" for place, kind in enumerate(shape.widths)}
         self.keys = {
             relation: (self.kinds[relation.source], f"r{place}", self.kinds[relation.destination])
@@ -147,7 +148,9 @@ class TypedAttentionNetwork(nn.Module):
         ]
 
     def _bias(self, inputs: TypedFieldInput) -> dict[Any, Tensor]:
-        """Return the terms [e, h] of the scores by relation, from weights and features of edges."""
+        """Return the terms [e, h] of the scores that depend on edge weights and edge features, as a
+        dictionary by relation.
+        """
         terms: dict[Any, Tensor] = {}
         for relation, key in self.keys.items():
             parts = []
@@ -172,7 +175,7 @@ class _InputLayer(nn.Module):
     def __init__(self, features: int, degrees: int, width: int) -> None:
         super().__init__()
         self.features = nn.Linear(features, width, bias=False) if features else None
-        # Without relations into the nodes, the layer learns the bias alone.
+        # If no relation leads to the nodes, the layer learns only the bias.
         self.degrees = nn.Linear(degrees, width) if degrees else None
         self.bias = nn.Parameter(torch.zeros(width))
 

@@ -34,7 +34,7 @@ class EdgeReader:
 
     Attributes:
         columns: encoders of the features.
-        weight: column of weights; None for none.
+        weight: column of weights; None if there is none.
         scale: mean of the weights above 0.
     """
 
@@ -203,7 +203,7 @@ class TypedEncoder:
             except ValueError as error:
                 raise GraphError(f"type {kind!r}: {error}") from None
             types[kind] = tuple(columns)
-            notes += [_owned(note, kind) for note in decisions]
+            notes += [_with_type(note, kind) for note in decisions]
             if not columns:
                 notes.append(f"Type {kind}: no columns are read, only the edges of its nodes.")
         relations = {}
@@ -282,7 +282,7 @@ class TypedEncoder:
             nodes = network.others[kind]
             some = [column for column in columns if column.name in nodes.table.columns]
             unknown = (column.unknown(nodes.table[column.name]) for column in some)
-            notes += [_owned(note, kind) for note in unknown if note]
+            notes += [_with_type(note, kind) for note in unknown if note]
         for relation, reader in self.relations.items():
             of_edges = reader.unknown(network.edges[relation])
             notes += [f"Relation {relation}: {note}" for note in of_edges]
@@ -310,7 +310,7 @@ class TypedEncoder:
         )
 
     def _check(self, network: TypedNetwork) -> None:
-        """Raise an error if a network has other types or relations than the training had."""
+        """Raise an error if the types and relations of a network differ from those in training."""
         for title, expected, present in (
             ("types", sorted(self.types), sorted(network.others)),
             ("relations", sorted(self.relations), sorted(network.edges)),
@@ -319,7 +319,7 @@ class TypedEncoder:
                 names, others = (", ".join(map(str, one)) or "none" for one in (expected, present))
                 raise GraphError(
                     f"the model was trained with the {title} {names}"
-                    f"{f' beside {self.target}' * (title == 'types')}; got {others}"
+                    f"{f' in addition to {self.target}' * (title == 'types')}; got {others}"
                 )
 
     def _inputs(
@@ -361,7 +361,7 @@ def split_features(
         names: names ``TYPE.COLUMN``, or names of columns of the labelled nodes; None for all.
 
     Returns:
-        The columns of the labelled nodes, and those of the other types by type; twice None if
+        The columns of the labelled nodes, and the columns of the other types by type; twice None if
         ``names`` is None.
     """
     if names is None:
@@ -416,6 +416,6 @@ def _network(graph: AttributedGraph) -> TypedNetwork:
     return graph.network
 
 
-def _owned(note: str, kind: str) -> str:
-    """Add the type to a note on a column of its nodes."""
+def _with_type(note: str, kind: str) -> str:
+    """Add the name of a node type to a note on a column of this type."""
     return COLUMN.sub(rf"\g<0> of {kind}", note)

@@ -32,8 +32,8 @@ Matrix = Any
 
 
 class Walk:
-    r"""Operator W for which W x is the mean of x over the nodes two steps away, without the way
-    back.
+    r"""Operator W for which W x is the mean of x over the nodes two steps away. Walks that return
+    to their start are left out.
 
     .. math:: (W x)_i = \frac{(A B x)_i - (A B)_{ii}\, x_i}{1 - (A B)_{ii}}
 
@@ -56,7 +56,8 @@ class Walk:
         # Rounding errors of float32 could reveal the label of a node to itself.
         self.last, self.first = last.astype(np.float64), first.astype(np.float64)
         self.back = np.asarray(self.last.multiply(self.first.T).sum(1)).ravel()[:, None]
-        # A row sums to 1 unless some of its neighbours have no neighbours, or it has none.
+        # The weights of a node sum to 1, unless the node has no neighbours or one of its neighbours
+        # has none.
         total = self.last @ np.asarray(self.first.sum(1))
         rest = np.asarray(total) - self.back
         self.scale = np.where(rest > 1e-9, 1 / np.where(rest > 1e-9, rest, 1), 0)

@@ -41,8 +41,8 @@ class Messages:
     Attributes:
         pairs: [2, e] int64, positions of the sources among the nodes of the source type, and of
             the destinations among those of the destination type.
-        features: [e, d] float32; None without columns.
-        weights: [e] float32, weights with mean 1; None without weights.
+        features: [e, d] float32; None if there are no columns.
+        weights: [e] float32, weights with mean 1; None if there are no weights.
     """
 
     pairs: Tensor

@@ -1,4 +1,6 @@
-"""Names of node types and relations, as options of commands and keys of mappings."""
+"""Node types and relations: parsing of their names in command-line options and in the keys of
+mappings.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,12 @@ class Relation(NamedTuple):
         return "-".join(self)
 
     def reverse(self) -> Relation:
-        """Return the relation of the messages against the direction of the edges."""
+        """Return the relation for messages that are sent against the direction of the edges."""
         return Relation(self.destination, f"reverse of {self.name}", self.source)
 
 
 def typed_files(values: Iterable[str]) -> list[str]:
-    """Return the files of values ``NAME=FILE``.
+    """Return the file of each value. A value has the form ``NAME=FILE`` or ``FILE``.
 
     >>> typed_files(["papers=papers.csv", "writes.csv"])
     ['papers.csv', 'writes.csv']

@@ -32,8 +32,8 @@ class TypedTables:
     Attributes:
         nodes: a table with a row for each node, by type.
         edges: a table with a row for each edge, by relation.
-        node_lines: lines of the nodes in their files, by type; empty without files.
-        edge_lines: lines of the edges in their files, by relation; empty without files.
+        node_lines: lines of the nodes in their files, by type; empty if there are no files.
+        edge_lines: lines of the edges in their files, by relation; empty if there are no files.
     """
 
     nodes: Mapping[str, pd.DataFrame]
@@ -157,7 +157,7 @@ def typed_network_graph(
 
     Args:
         nodes: the labelled nodes, without edges.
-        target: their type.
+        target: type of the labelled nodes.
         others: nodes of the other types.
         edges: edges by relation.
         notes: sentences about decisions that were already made.

@@ -69,8 +69,8 @@ def dot_product_attention(
             edge. A boolean mask keeps the edges that are True.
         edge_attr: a, [e, d] in the caller's edge order; requires edge_proj.
         edge_proj: W, [h, c, d]; requires edge_attr.
-        edge_weight: w, [e] in the caller's edge order, or None for one; multiplies the weights
-            after the softmax.
+        edge_weight: w, [e] in the caller's edge order, or None if all weights are 1; multiplies the
+            weights after the softmax.
         dropout: probability of dropping a weight after the softmax; there is no evaluation mode.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.
 

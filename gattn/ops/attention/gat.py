@@ -63,8 +63,8 @@ def gat_attention(
         edge_score: c, [e, h] in the caller's edge order, or None for zero.
         attn_bias: beta, [e, h] in the caller's edge order, or [e, 1] for all heads;
             -inf drops an edge. A boolean mask keeps the edges that are True.
-        edge_weight: w, [e] in the caller's edge order, or None for one; multiplies the weights
-            after the softmax.
+        edge_weight: w, [e] in the caller's edge order, or None if all weights are 1; multiplies the
+            weights after the softmax.
         negative_slope: slope of the LeakyReLU below zero; 1 makes it the identity.
         dropout: probability of dropping a weight after the softmax; there is no evaluation mode.
         backend: force a backend: ``"reference"``, ``"cpu"`` or ``"triton"``.

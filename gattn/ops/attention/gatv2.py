@@ -81,8 +81,8 @@ def gatv2_attention(
         edge_proj: W, [h, c, d]; requires edge_attr.
         attn_bias: b, [e, h] in the caller's edge order, or [e, 1] for all heads; -inf drops an
             edge. A boolean mask keeps the edges that are True.
-        edge_weight: w_ij, [e] in the caller's edge order, or None for one; multiplies the weights
-            after the softmax.
+        edge_weight: w_ij, [e] in the caller's edge order, or None if all weights are 1; multiplies
+            the weights after the softmax.
         activation: ``"leaky_relu"`` or ``"tanh"``.
         negative_slope: slope of the LeakyReLU below zero.
         dropout: probability of dropping a weight after the softmax; there is no evaluation mode.

@@ -56,8 +56,7 @@ def attention(
         value: [m, h, c]; with ``message``, the same structures as ``key``.
         graph: the edges, from m sources to n destinations.
         edge_attr: e, tensors [e, ...] in the caller's edge order, with the same structures. If it
-            is None, the
-            functions receive None.
+            is None, the functions receive None.
         message: g: takes the values and the features of b edges and returns [b, h, c]; None for
             the values themselves.
         normalize: ``"softmax"``: f is the exponential of the score, C its sum over the edges into
@@ -71,10 +70,10 @@ def attention(
         [n, h, c]; zeros for a node with no incoming edge.
 
     Raises:
-        TypeError: for a graph that is no Graph, an argument that is no tensor, or scores that are
-            no floats.
+        TypeError: for a graph that is not a Graph, an argument that is not a tensor, or scores that
+            are not floating-point numbers.
         ValueError: for a wrong shape or device, an unknown ``normalize``, or a function that draws
-            random numbers or captures a tensor that requires a gradient and is no parameter.
+            random numbers or captures a tensor that requires a gradient and is not a parameter.
 
     Reference:
         Wang et al., "Non-local neural networks" (CVPR 2018), equation 1.
@@ -136,14 +135,13 @@ def apply_edges(
         key: tensors [m, ...], with the same structures as ``query``.
         graph: the edges, from m sources to n destinations.
         edge_attr: e, tensors [e, ...] in the caller's edge order, with the same structures. If it
-            is None, the
-            function receives None.
+            is None, the function receives None.
 
     Returns:
         [e, ...], in the caller's edge order; no rows without edges.
 
     Raises:
-        TypeError: for a graph that is no Graph, or an argument that is no tensor.
+        TypeError: for a graph that is not a Graph, or an argument that is not a tensor.
         ValueError: for a wrong shape or device, or a function that does not return one row for each
             edge, draws random numbers, or captures a tensor that requires a gradient and is no
             parameter.

@@ -283,7 +283,7 @@ def compile_obstacle(call: EdgeFunction, device: torch.device) -> str:
     if getattr(call.function, "_torchdynamo_disable", False):
         return "torch.compiler.disable keeps it uncompiled"
     if device.type == "cpu" and not _has_compiler():
-        return f"torch finds no {_compiler_name()} to compile it with: install a C++ compiler"
+        return f"torch finds no {_compiler_name()}, which it needs: install a C++ compiler"
     return ""
 
 

@@ -87,9 +87,9 @@ function certainty(model, values) {
   if (model.task === "multiclass") {
     const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
       .map(([column, value]) => `${column.slice("probability_".length)} ${digits(value)}`);
-    return `Probabilities: ${chances.join(", ")}. Classes that 90 % coverage leaves: ${set}`;
+    return `Probabilities: ${chances.join(", ")}. Prediction set for 90 % coverage: ${set}`;
   }
-  return `Probability of ${event}: ${digits(values[name])}. Classes that 90 % coverage leaves: ${set}`;
+  return `Probability of ${event}: ${digits(values[name])}. Prediction set for 90 % coverage: ${set}`;
 }
 
 function domainText(domain) {
@@ -112,7 +112,7 @@ function predictionCard(model, answer) {
     card.append(make("p", {}, `At least as high as ${answer.percentile.toFixed(0)} % of the measured training values.`));
   if (answer.values.outside)
     card.append(make("p", {class: "flag outside"},
-      `⚠ Far outside of the range of the training: ${answer.values.outside.split("|").join(", ")}.`));
+      `⚠ Far outside the range of the training values: ${answer.values.outside.split("|").join(", ")}.`));
   card.append(answer.pictures ? weightsFigure(answer) : model.reaction ? reactionFigure(answer)
     : make("p", {class: "muted"}, "The molecule is too large for a picture."));
   const contributions = Object.entries(answer.contributions);

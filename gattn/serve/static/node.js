@@ -34,7 +34,7 @@ function nodeCard(model, answer) {
     make("p", {class: "number"}, digits(values.predicted)),
     make("p", {}, model.task === "regression"
       ? `90 % interval: ${values.lower === null ? "−∞" : digits(values.lower)} to ${digits(values.upper)}`
-      : `Classes that 90 % coverage leaves: ${String(values.set).split("|").join(", ") || "none"}`));
+      : `Prediction set for 90 % coverage: ${String(values.set).split("|").join(", ") || "none"}`));
   const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
     .sort((a, b) => b[1] - a[1]).slice(0, 5);
   if (chances.length)
@@ -42,7 +42,7 @@ function nodeCard(model, answer) {
       chances.map(([column, value]) => [column.slice("probability_".length), digits(value)])));
   const layers = neighbours.length ? neighbours[0].weights.length : 0;
   const titles = Array.from({length: layers}, (_, i) => `layer ${i + 1}`);
-  card.append(table(`Attends to ${answer.degree} nodes; those of highest weight`,
+  card.append(table(`The node attends to ${answer.degree} nodes. The table shows the highest weights`,
     ["node", "prediction", ...titles],
     neighbours.map((each) => [each.name === answer.name ? `${each.name} (itself)` : each.name,
       each.predicted === null ? "" : digits(each.predicted), ...each.weights.map((weight) => weight.toFixed(3))])));

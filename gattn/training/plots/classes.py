@@ -105,12 +105,10 @@ def precision_recall(
     """Plot the precision against the recall.
 
     If there are several targets, each has a thin line, and a thick line is their mean. The dashed
-    line is the fraction
-    of class 1, which is the precision of guessing. The curve is a step function: between two
-    recalls it has the precision at the higher recall, as in the definition of the average
-    precision,
-    because linear interpolation would be too optimistic (Davis and Goadrich, "The relationship
-    between precision-recall and ROC curves", ICML 2006).
+    line is the fraction of class 1, which is the precision of guessing. The curve is a step
+    function: between two recalls it has the precision at the higher recall, as in the definition of
+    the average precision, because linear interpolation would be too optimistic (Davis and Goadrich,
+    "The relationship between precision-recall and ROC curves", ICML 2006).
 
     The arguments and errors are the same as for :func:`roc`; the title contains the average
     precision.
@@ -228,7 +226,7 @@ def confusion_matrix(counts: ArrayLike, names: Sequence[str]) -> Plot:
     """
     table = np.asarray(counts, np.float64)
     if table.shape != (len(names), len(names)):
-        raise ValueError(f"counts must be [c, c] of {len(names)} names; got {table.shape}")
+        raise ValueError(f"counts must be [c, c] for {len(names)} classes; got {table.shape}")
     largest: list[int] = sorted(np.argsort(-table.sum(1), kind="stable")[:CLASSES].tolist())
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
     shares = shares[np.ix_(largest, largest)]

@@ -1,4 +1,6 @@
-"""Citation networks: equal to PyG's result for the same files; broken files are rejected."""
+"""Tests of citation networks: the result equals PyG's result for the same files, and broken files
+are rejected.
+"""
 
 import shutil
 import warnings

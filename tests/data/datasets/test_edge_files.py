@@ -1,4 +1,4 @@
-"""Edge files give the graph of their edges; wrong files give one clear error."""
+"""Tests of edge files: a file gives the graph of its edges, and a bad file gives a clear error."""
 
 from pathlib import Path
 

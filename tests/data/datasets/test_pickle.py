@@ -91,7 +91,7 @@ def test_refuses(raw):
 
 
 def test_a_far_memo_place_costs_no_memory():
-    with pytest.raises(PickleRefused, match="memo 4294967295 is stored where 1 comes next"):
+    with pytest.raises(PickleRefused, match="memo index 4294967295 is stored; expected 1"):
         read_pickle(b"\x80\x02}r\xff\xff\xff\xff.")
 
 

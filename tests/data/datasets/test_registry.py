@@ -1,4 +1,6 @@
-"""The registry: complete, correct, and the same in the wheel and in the source tree."""
+"""Tests of the registry: it is complete and correct, and the wheel and the source tree contain the
+same registry.
+"""
 
 import dataclasses
 import hashlib

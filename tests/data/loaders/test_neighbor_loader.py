@@ -1,4 +1,6 @@
-"""NeighborLoader: PyG's fields, prepared graphs, the same batches with any thread count."""
+"""Tests of NeighborLoader: PyG's fields, the graphs of the layers, and equal batches for any number
+of threads.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""Identities: equal for every SMILES of a molecule, different between molecules."""
+"""Tests of identities: they are equal for all SMILES of a molecule, and different for different
+molecules.
+"""
 
 import csv
 import random

@@ -31,7 +31,7 @@ def packed(smiles):
 
 @pytest.mark.parametrize("read", [1, 3, 1024])
 def test_features_are_those_of_every_atom_and_bond(read, monkeypatch):
-    monkeypatch.setattr(building, "READ", read)
+    monkeypatch.setattr(building, "BLOCK", read)
     builder, molecules = packed([*ODD, *load_molecules("chembl2321810").smiles[::20], *ODD])
     result = builder.pack()
     atoms = [atom_features(atom) for molecule in molecules for atom in molecule.GetAtoms()]

@@ -1,4 +1,4 @@
-"""Cells of SMILES that hold a name, a CXSMILES extension, a second molecule or no SMILES."""
+"""Tests with cells that contain a name, a CXSMILES extension, a second molecule or no SMILES."""
 
 import csv
 from pathlib import Path

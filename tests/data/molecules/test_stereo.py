@@ -1,4 +1,6 @@
-"""Configurations: equal for every SMILES of a molecule, different between stereoisomers."""
+"""Tests of configurations: they are equal for all SMILES of a molecule, and different for
+stereoisomers.
+"""
 
 import itertools
 

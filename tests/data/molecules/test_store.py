@@ -1,4 +1,6 @@
-"""Saved molecules: equal after loading; stale, damaged and foreign files are rejected."""
+"""Tests of saved molecules: they are equal after loading, and stale, damaged and foreign files are
+rejected.
+"""
 
 import hashlib
 import json
@@ -62,7 +64,7 @@ def test_what_was_saved_comes_back(path, tmp_path):
 
 
 def _without(monkeypatch):
-    """Make parsing fail, so that molecules can only come from the cache."""
+    """Make the parser fail, so that molecules can only be read from the cache."""
 
     def refuse(*_):
         raise AssertionError("it was parsed again")

@@ -38,7 +38,7 @@ map numbers and delocalised charges.
 
 
 def _differences(molecules, count):
-    """Return the number of SMILES read, and every exact difference between them."""
+    """Return the number of SMILES that were read, and all differences between their features."""
     groups = [writings(text, count) for text in molecules]
     texts = [writing.text for group in groups for writing in group]
     packed = read_packed(texts, max_atoms=1000, canonical=False)

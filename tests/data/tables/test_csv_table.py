@@ -1,4 +1,6 @@
-"""Tables: every row in order, for any encoding, separator, quoting and number of cells."""
+"""Tests of tables: all rows are read in order, for any encoding, separator, quoting and number of
+cells.
+"""
 
 import csv
 import io

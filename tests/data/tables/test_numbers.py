@@ -1,4 +1,6 @@
-"""Numbers in cells: the pattern of each cell, the decision per column, and its message."""
+"""Tests of numbers in cells: the pattern of each cell, and the number format and the message for a
+column.
+"""
 
 import math
 

@@ -77,7 +77,11 @@ def test_task_follows_from_the_labels():
         (["[]", ""], {}, "has no label at all"),
         (["[3, 3]"], {}, "is constant: every label is 3"),
         (["[1, 'x', 4]"], {}, "must have numbers; it has 'x'"),
-        (["[0, 1]", "['x', 1]"], {}, "every number is 0 or 1, and others are texts such as 'x'"),
+        (
+            ["[0, 1]", "['x', 1]"],
+            {},
+            "every number is 0 or 1, but some labels are texts, such as 'x'",
+        ),
         (["['<1', 2, 3]"], {}, "limits such as '<1': --loss-function bounded-mse"),
         (["['<1', '<2', '<3']"], {"bounded": True}, "no measured value"),
         (["[0, 1, 2]"], {"task": "classification"}, "at most 2 classes; it has 3"),

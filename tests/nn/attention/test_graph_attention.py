@@ -12,7 +12,7 @@ SCORES = ["dot", "scaled_dot", "embedded_gaussian", "additive", "cosine"]
 
 
 def _written_out(layer, query, key, value, edge_index, edge_attr=None):
-    """Compute the attention by loops over edges and heads."""
+    """Compute the attention with loops over edges and heads."""
     h, c = layer.heads, layer.channels
     q, k, v = (
         linear(x).view(-1, h, c)

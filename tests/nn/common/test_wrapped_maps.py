@@ -274,8 +274,8 @@ NOT_CALLED = {
 }
 """Linear maps whose weights are read by a module of torch, which does not call them."""
 NOT_READ = {("Polynormer", "lin_in"), ("Polynormer", "pred_local")}
-"""Linear maps that a forward pass does not use: the first is unused in PyG, the second is of
-another stage.
+"""Linear maps that a forward pass does not use: PyG's layer does not use the first one, and the
+second one belongs to another stage.
 """
 CALLS = {
     ("HypergraphConv", "lin"): 2,  # The module maps the nodes and the hyperedges.

@@ -44,5 +44,5 @@ def tensors(hub: gattn.Graph) -> dict[str, Tensor]:
 
 @pytest.fixture
 def in_chunks(monkeypatch) -> None:
-    """Process seven edges at once."""
+    """Set the size of a chunk to seven edges."""
     monkeypatch.setattr(chunks, "CHUNK", 7)

@@ -40,7 +40,7 @@ def prediction_cells(
     Args:
         model: the model.
         predicted: the predictions of the molecules.
-        smiles: their SMILES.
+        smiles: SMILES of the molecules.
         coverage: coverage of the intervals.
     """
     columns: list[list[str]] = []
@@ -75,7 +75,7 @@ def prediction_table(
         source: the table of the molecules.
         cells: the cells of the labels of all rows, by target.
         parts: molecules by the name of their part.
-        predictions: their predictions.
+        predictions: predictions for these molecules.
         coverage: coverage of the intervals.
     """
     names = model.targets_.names

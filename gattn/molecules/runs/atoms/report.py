@@ -158,7 +158,7 @@ def _worst_molecules(run: AtomRun) -> list[Section]:
         "The molecules of the test part with the largest errors of their atoms. A disc shows the "
         "error of an atom: orange if the prediction is too high, blue if it is too low."
     )
-    return [Section("Predicted worst", (sentence,), figures=figures, gallery=True)]
+    return [Section("Largest errors", (sentence,), figures=figures, gallery=True)]
 
 
 def _heavy(smiles: str) -> int:
