@@ -122,6 +122,8 @@ class RunFacts:
         notes: additional sentences after the comparison with the baselines.
         decided: sentences about decisions of the reader of the data.
         words: words for several targets and for the event of a probability.
+        logarithmic: for each target whether its values are plotted on logarithmic axes; empty for
+            none.
     """
 
     title: str
@@ -148,6 +150,7 @@ class RunFacts:
     notes: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
     words: Words = TARGETS
+    logarithmic: tuple[bool, ...] = ()
 
 
 def run_report(
@@ -164,8 +167,9 @@ def run_report(
         The content of the page, and its plots by file name without the suffix ``.png``.
     """
     figures = part_figures(
-        run.task, run.y, run.mean, run.std, run.targets, run.reliability, words=run.words
-    )
+        run.task, run.y, run.mean, run.std, run.targets, run.reliability, words=run.words,
+        logarithmic=run.logarithmic,
+    )  # fmt: skip
     predictions = tuple(figure for name, figure in figures.items() if name != "calibration")
     losses: dict[str, Figure] = {}
     if run.histories:
@@ -438,6 +442,7 @@ def part_figures(
     reliability: Reliability,
     *,
     words: Words = TARGETS,
+    logarithmic: Sequence[bool] = (),
 ) -> dict[str, Figure]:
     """Draw the plots of one part: predictions against labels, and calibration.
 
@@ -450,6 +455,8 @@ def part_figures(
         names: names of the t targets, with their units.
         reliability: calibration curve of the intervals or of the probabilities.
         words: words for several targets and for the event of a probability.
+        logarithmic: for each target whether predictions against values are plotted on logarithmic
+            axes; empty for none.
 
     Returns:
         Figures by file name without its suffix. For numbers ``parity`` and ``residuals``; with
@@ -463,7 +470,13 @@ def part_figures(
             end = f"-{i + 1}" if len(names) > 1 else ""
             bars = None if std is None else std[:, i]
             figures[f"parity{end}"] = plot_figure(
-                plots.parity(y[:, i], mean[:, i], bars, name=target),
+                plots.parity(
+                    y[:, i],
+                    mean[:, i],
+                    bars,
+                    name=target,
+                    logarithmic=bool(logarithmic) and logarithmic[i],
+                ),
                 f"Predicted against measured values of {target}",
             )
             figures[f"residuals{end}"] = plot_figure(
