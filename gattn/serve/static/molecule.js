@@ -27,7 +27,7 @@ export function showFields(models) {
     : reactions === models.length ? "Reaction A>>B with atom map numbers" : "SMILES of the molecule, or reaction A>>B";
   const pair = models.find((model) => model.smiles_columns.length > 1);
   const named = (i) => pair && models.length === 1 ? `SMILES of molecule ${i + 1} (${pair.smiles_columns[i]})` : `SMILES of molecule ${i + 1}`;
-  byId("smiles").labels[0].textContent = count > 1 ? named(0) : reads;
+  byId("smiles").labels[0].textContent = count > 1 ? named(0) + (reactions ? ", or reaction A>>B" : "") : reads;
   for (const each of byId("more-fields").querySelectorAll("[data-molecule]"))
     each.labels[0].textContent = named(Number(each.dataset.molecule) - 1);
   byId("molecule-title").textContent = reactions && reactions === models.length ? "One reaction" : "One molecule";
@@ -152,7 +152,7 @@ function predictionCard(model, answer) {
   if (answer.nearest.length) {
     const what = model.reaction ? "reactions" : model.smiles_columns.length > 1 ? "rows of molecules" : "molecules";
     card.append(make("h4", {}, `Nearest measured ${what}, with their ${answer.target}`),
-      make("ul", {class: "nearest"}, ...answer.nearest.map((each) => neighbour(each, answer.unit))));
+      make("ul", {class: model.reaction ? "nearest wide" : "nearest"}, ...answer.nearest.map((each) => neighbour(each, answer.unit))));
   }
   return card;
 }
