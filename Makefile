@@ -24,7 +24,8 @@ KERNEL_TESTS := tests/ops tests/sampling tests/nn
 CPP := $(wildcard gattn/kernels/cpu/*.cpp gattn/kernels/cpu/*.h)
 KERNELS := $(CPP) gattn/kernels/cpu/CMakeLists.txt
 
-# Tables written by examples/imports.py.
+# Tables written by examples/imports.py, the last one after the others.
+TABLES := runs/demo/modules.csv
 DEMO := runs/demo/imports.csv --nodes runs/demo/modules.csv
 
 # Test files of `make quick`, a few for each area.
@@ -57,16 +58,21 @@ help:
 	@echo "make sanitize  run the operators' tests with AddressSanitizer and UBSan"
 	@echo "make clean   remove the environment and all build outputs"
 
+# The tables need SymPy only, which comes with PyTorch, so they are written during the installation.
+demo: BESIDE := $(TABLES)
 demo: $(VENV)/nodes.stamp
-	@echo "Step 1 of 2: reading the imports between SymPy's modules (ten seconds)"
-	$(BIN)/python examples/imports.py --out runs/demo
-	@echo "Step 2 of 2: training attention along these imports four times, and three baselines (half a minute)"
+	@$(MAKE) --silent --no-print-directory $(TABLES)
+	@echo "Training attention along these imports four times, and three baselines (half a minute)"
 	$(BIN)/gattn nodes train $(DEMO) --label part --split random-per-class --runs 4 --out runs/demo/run
 	@echo
 	@echo "Picture of the network:  runs/demo/run/plots/network.png"
 	@echo "Report with all results: runs/demo/run/report.html"
 	@echo "To predict every node:   $(BIN)/gattn nodes predict runs/demo/run $(DEMO) --out runs/demo/predicted.csv"
 	@echo "To use your own network, replace these two tables."
+
+$(TABLES): $(VENV)/torch.stamp examples/imports.py
+	@echo "Reading the imports between SymPy's modules (ten seconds)"
+	$(BIN)/python examples/imports.py --out $(@D)
 
 quick: $(VENV)/dev.stamp
 	$(PYTEST) -m "not slow" $(QUICK)
@@ -128,16 +134,16 @@ $(VENV)/gattn.stamp: $(VENV)/nodes.stamp
 	$(INSTALL) --only-deps --no-build-isolation ".[molecules]"
 	touch $@
 
-# Two pip processes run in parallel: the kernels are compiled while PyTorch is unpacked. With
-# --no-compile Python compiles only the modules that are imported, a fraction of those installed.
+# The kernels are compiled while pip unpacks PyTorch and then the other packages. With --no-compile,
+# Python compiles only the modules that are imported, a fraction of those installed. BESIDE names
+# further targets that are built at the same time.
 $(VENV)/nodes.stamp: $(CONSTRAINTS) pyproject.toml $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
 	  "gattn needs Python 3.10 or newer, got " + sys.version.split()[0] + ": make PYTHON=...")'
 	@echo "Installing PyTorch and gattn into $(VENV): this takes three minutes, pip prints nothing"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
-	$(MAKE) --no-print-directory -j 2 $(VENV)/torch.stamp $(VENV)/kernels.stamp
-	$(INSTALL) --only-deps --no-build-isolation ".[nodes]"
+	$(MAKE) --no-print-directory -j 3 $(VENV)/packages.stamp $(VENV)/kernels.stamp $(BESIDE)
 	touch $@
 
 # The pinned torch is installed first, so that other packages do not install another version.
@@ -146,9 +152,17 @@ $(VENV)/torch.stamp: $(CONSTRAINTS)
 	touch $@
 
 # The build is not isolated, so that it uses the pinned tools and can be resumed.
-$(VENV)/kernels.stamp: $(CONSTRAINTS) pyproject.toml $(KERNELS)
+$(VENV)/build.stamp: $(CONSTRAINTS) pyproject.toml
 	$(INSTALL) --group build
+	touch $@
+
+$(VENV)/kernels.stamp: $(VENV)/build.stamp $(KERNELS)
 	$(INSTALL) --no-deps --no-build-isolation --editable .
+	touch $@
+
+# pip reads the dependencies with the build tools.
+$(VENV)/packages.stamp: $(VENV)/torch.stamp $(VENV)/build.stamp
+	$(INSTALL) --only-deps --no-build-isolation ".[nodes]"
 	touch $@
 
 $(VENV)/dev.stamp: $(VENV)/gattn.stamp

@@ -8,6 +8,7 @@ baselines.
     python -m benchmarks.networks neighbour-columns relations typed-noise --edges both
     python -m benchmarks.networks cora --split random-per-class --others lightgbm gcn gat
     python -m benchmarks.networks --table    # print a table of the recorded results
+    python -m benchmarks.networks --page     # write this table into the documentation
 
 Each split is a run of ``gattn nodes train`` with another seed, in a process of its own. The command
 prints the mean and the standard error of the accuracy of the model, of each component and of each
@@ -32,11 +33,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.core import record
+from benchmarks.core import record, tables
 from benchmarks.data.networks import NETWORKS, READING, ignore_edge_columns, make
 from benchmarks.data.typed_networks import TYPED_NETWORKS, write
 from benchmarks.sides.node_models import MODELS
 from benchmarks.tools import networks_table
+
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "nodes.md"
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -48,6 +51,11 @@ def main(arguments: Sequence[str]) -> None:
         "--table",
         action="store_true",
         help="print a table of the newest recorded results, and train nothing",
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="write the table into the documentation, and train nothing",
     )
     parser.add_argument(
         "--others",
@@ -86,8 +94,11 @@ def main(arguments: Sequence[str]) -> None:
         "cases (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
-    if options.table:
-        print(networks_table.table(record.every(options.out)))
+    if options.table or options.page:
+        markdown = networks_table.table(record.every(options.out))
+        print(markdown)
+        if options.page:
+            tables.write(PAGE, "networks", markdown)
         return
     if not options.networks:
         parser.error("the names of one or more networks are required")

@@ -4,6 +4,7 @@ import copy
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,16 @@ TESTS = Path(__file__).parent
 SHARED = {"ops", "sampling", "nn", "molecules", "nodes", "links"}
 """Folders of the tests whose kernels divide their work among several threads."""
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
+
+
+def pytest_configure():
+    """Handle SIGINT as in a terminal, so that tests can send it.
+
+    If a shell script starts pytest in the background, SIGINT is ignored, and started processes
+    inherit this.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import busy
 from benchmarks.core.isolate import Failed, Stopped
-from benchmarks.core.load import busy_loops, run_together
+from benchmarks.core.load import busy_loops, commands_in_turn, run_together
 from benchmarks.data.text_network import CLASSES, write_text_network
 
 COUNT = "import time\nwhile time.process_time() < 0.3: pass"
@@ -39,6 +39,26 @@ def test_commands_over_the_limit_are_killed(tmp_path: Path) -> None:
     with pytest.raises(Stopped, match=r"over 0 s"), busy_loops(1):
         run_together([python("import time; time.sleep(100)")], tmp_path, 0.2)
     assert time.perf_counter() - began < 50
+
+
+def test_commands_run_one_after_the_other_during_a_block(tmp_path: Path) -> None:
+    code = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\n"
+    commands = iter([[*python(code), "a"], [*python(code + "time.sleep(1000)"), "b"]])
+    began = time.perf_counter()
+    with commands_in_turn(commands, tmp_path):
+        while not (tmp_path / "b").exists():
+            time.sleep(0.01)
+        assert (tmp_path / "a").exists()
+    assert time.perf_counter() - began < 100
+
+
+def test_a_failed_command_beside_a_block_is_reported(tmp_path: Path) -> None:
+    code = "import pathlib, sys\npathlib.Path('a').touch()\nsys.exit('too bad')"
+    failed = pytest.raises(Failed, match="exit code 1\ntoo bad")
+    with failed, commands_in_turn(iter([python(code)]), tmp_path):
+        while not (tmp_path / "a").exists():
+            time.sleep(0.01)
+        time.sleep(0.5)
 
 
 def test_the_table_has_times_and_ratios() -> None:

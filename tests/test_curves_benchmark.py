@@ -37,6 +37,7 @@ def test_a_higher_roc_auc_is_better() -> None:
     assert "| -12.5 ± 0.0 % |" in curves.table(rows)
 
 
+@pytest.mark.usefixtures("own_threads")
 def test_a_size_is_measured_once(monkeypatch, tmp_path: Path, capsys) -> None:
     molecules = load_molecules("chembl2321810")[:60]
     monkeypatch.setattr(curves, "load", lambda name: molecules)

@@ -1,9 +1,10 @@
-"""Times of commands that run alone, with each other, or with busy loops on all cores."""
+"""Times of commands that run alone, with each other, or beside other programs."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,56 @@ def busy_loops(count: int) -> Iterator[None]:
         for loop in loops:
             loop.kill()
             loop.wait()
+
+
+@contextlib.contextmanager
+def commands_in_turn(commands: Iterator[Sequence[str]], folder: Path) -> Iterator[None]:
+    """Run commands one after the other in another process during a block.
+
+    Args:
+        commands: the words of each command; the command that runs at the end of the block is
+            killed.
+        folder: folder in which they run.
+
+    Raises:
+        Failed: a command fails before the block ends; the message is the end of its errors.
+    """
+    ended = threading.Event()
+    errors: list[str] = []
+    running: list[subprocess.Popen[bytes]] = []
+
+    def run() -> None:
+        for words in commands:
+            with tempfile.TemporaryFile() as output:
+                process = subprocess.Popen(
+                    list(words), cwd=folder, stdout=subprocess.DEVNULL, stderr=output,
+                    start_new_session=True,
+                )  # fmt: skip
+                running[:] = [process]
+                code = process.wait()
+                if ended.is_set():
+                    return
+                if code:
+                    output.seek(0)
+                    text = output.read()[-2000:].decode()
+                    errors.append(f"{' '.join(words)}: exit code {code}\n{text}")
+                    return
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        # A command may start while the block ends, and may have started processes, which belong to
+        # its session.
+        while thread.is_alive():
+            for process in running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            thread.join(0.1)
+    if errors:
+        raise Failed(errors[0])
 
 
 def run_together(commands: Sequence[Sequence[str]], folder: Path, limit: float) -> list[Usage]:

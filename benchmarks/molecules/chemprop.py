@@ -3,6 +3,7 @@ files.
 
     python -m venv ENV && ENV/bin/pip install torch==2.13.0 && ENV/bin/pip install chemprop==2.3.1
     python -m benchmarks.molecules.chemprop ENV
+    python -m benchmarks.molecules.chemprop ENV --beside
     python -m benchmarks.molecules.chemprop ENV --other FOLDER
     python -m benchmarks.molecules.chemprop ENV --other FOLDER --options --ensemble 5
 
@@ -10,16 +11,20 @@ Both commands run with default settings and read the same CSV file, which has a 
 The benchmark measures the wall time and the processor time of all processes of a command, from its
 start to its end. With ``--other``, another build of gattn is measured in each round: a folder with
 a separate ``.venv``, which is recorded as the side ``other``. The option ``--sides`` selects some
-of the three sides. The benchmark appends a JSON line for each run to
-benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and a table of all
-runs with default settings. With ``--table``, it only prints the table of the recorded results, and
-with ``--page``, it writes this table into the documentation.
+of the three sides. With ``--beside``, ``gattn molecules train`` runs on the same table again and
+again in another process while each side is measured. With ``--limit``, a command is stopped after
+this number of seconds, which is recorded as its time. The benchmark appends a JSON line for each
+run to benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and a table
+of all runs with default settings. With ``--table``, it only prints the table of the recorded
+results, and with ``--page``, it writes this table into the documentation.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import itertools
 import json
 import os
 import statistics
@@ -27,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -34,6 +40,7 @@ from torch import Tensor
 
 from benchmarks.core import record, tables
 from benchmarks.core.isolate import ROOT
+from benchmarks.core.load import commands_in_turn
 from benchmarks.molecules import parts
 from benchmarks.molecules.parts import metrics_of
 
@@ -80,18 +87,38 @@ def _measure(options: argparse.Namespace, arguments: list[str]) -> list[record.R
                 with tempfile.TemporaryDirectory(prefix="gattn-") as folder:
                     path = Path(folder) / "data.csv"
                     parts.write_table(path, molecules, split)
-                    begun, cpu = time.perf_counter(), _children_cpu()
-                    metrics = _SIDES[side](path, parts.DATASETS[name], options)
-                    seconds, cpu = time.perf_counter() - begun, _children_cpu() - cpu
+                    with _other_training(path, parts.DATASETS[name], options.beside):
+                        begun, cpu = time.perf_counter(), _children_cpu()
+                        try:
+                            metrics = _SIDES[side](path, parts.DATASETS[name], options)
+                        except subprocess.TimeoutExpired:
+                            metrics = None
+                        seconds, cpu = time.perf_counter() - begun, _children_cpu() - cpu
                 extra = [] if side == "chemprop" else options.options
+                load = ["beside"] if options.beside else []
                 row = {
-                    "case": "/".join([name, which, side, *extra]), "dataset": name, "split": which,
-                    "side": side, "options": extra,
+                    "case": "/".join([name, which, side, *extra, *load]), "dataset": name,
+                    "split": which, "side": side, "options": extra, "beside": options.beside,
                     "test": metrics, "seconds": seconds, "cpu": cpu, "environment": environment,
                 }  # fmt: skip
                 record.append(options.output, row)
                 rows.append(row)
     return rows
+
+
+@contextlib.contextmanager
+def _other_training(path: Path, dataset: parts.Dataset, beside: bool) -> Iterator[None]:
+    """Train gattn on the table again and again in another process during a block if `beside` is
+    True.
+    """
+    if not beside:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="gattn-") as folder:
+        runs = (Path(folder) / f"run{number}" for number in itertools.count())
+        commands = (_train_command(Path(sys.executable), path, dataset, run) for run in runs)
+        with commands_in_turn(commands, ROOT):
+            yield
 
 
 def _children_cpu() -> float:
@@ -118,7 +145,7 @@ def _chemprop(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -
     _run(
         options.environment / "bin" / "chemprop", "train", "--data-path", path,
         "--smiles-columns", "smiles", "--target-columns", "target", "--splits-column", "split",
-        "--task-type", dataset.task, "--output-dir", out,
+        "--task-type", dataset.task, "--output-dir", out, limit=options.limit,
     )  # fmt: skip
     measured = [row for row in _rows(path) if row["split"] == "test"]
     predicted = _rows(out / "model_0" / "test_predictions.csv")
@@ -141,12 +168,17 @@ def _train(
     python: Path, path: Path, dataset: parts.Dataset, options: argparse.Namespace, folder: Path
 ) -> Metrics:
     out = path.parent / "run"
-    _run(
-        python, "-m", "gattn.cli", "molecules", "train", path, "--smiles", "smiles",
-        "--target", "target", "--split", "column:split", "--task", dataset.task, "--out", out,
-        *options.options, folder=folder,
-    )  # fmt: skip
+    command = _train_command(python, path, dataset, out)
+    _run(*command, *options.options, limit=options.limit, folder=folder)
     return json.loads((out / "metrics.json").read_text())["test"]
+
+
+def _train_command(python: Path, path: Path, dataset: parts.Dataset, out: Path) -> list[str]:
+    """Return the words of the command that trains gattn on a table with a column of parts."""
+    return [
+        str(python), "-m", "gattn.cli", "molecules", "train", str(path), "--smiles", "smiles",
+        "--target", "target", "--split", "column:split", "--task", dataset.task, "--out", str(out),
+    ]  # fmt: skip
 
 
 _SIDES = {"chemprop": _chemprop, "other": _other, "gattn": _gattn}
@@ -162,12 +194,12 @@ def _targets(rows: list[dict[str, str]]) -> Tensor:
     return torch.tensor([[float(row["target"])] for row in rows], dtype=torch.float64)
 
 
-def _run(*command: object, folder: Path = ROOT) -> None:
+def _run(*command: object, limit: float | None, folder: Path = ROOT) -> None:
     # An installed package contains compiled files, so that Python must be allowed to write them.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [str(word) for word in command], capture_output=True, text=True, check=False, cwd=folder,
-        env={**env, "CUDA_VISIBLE_DEVICES": ""},
+        env={**env, "CUDA_VISIBLE_DEVICES": ""}, timeout=limit,
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -175,16 +207,38 @@ def _run(*command: object, folder: Path = ROOT) -> None:
 
 def table(entries: list[record.Record]) -> str:
     """Return a table of the test errors and seconds for each data set, with means over the
-    random splits.
+    random splits. Seconds are listed only if one call of the benchmark measured both sides.
     """
-    newest = {row["case"]: row for row in entries}
+    newest = {row["case"]: row for row in entries if row["test"] is not None}
     rows = []
     for dataset in parts.DATASETS.values():
         for which in (*SPLITS[:-1], "mean", SPLITS[-1]):
-            sides = [_cells(newest, dataset, which, side) for side in ("chemprop", "gattn")]
-            if all(sides):
-                errors, seconds = zip(*sides)
-                rows.append([dataset.name, dataset.metric, which, *errors, *seconds])
+            splits = SPLITS[:-1] if which == "mean" else (which,)
+            sides = [
+                [newest.get(f"{dataset.name}/{split}/{side}") for split in splits]
+                for side in ("chemprop", "gattn")
+            ]
+            complete = [[row for row in side if row is not None] for side in sides]
+            if any(len(side) < len(splits) for side in complete):
+                continue
+            errors = [
+                statistics.mean(row["test"][dataset.metric] for row in side) for side in complete
+            ]
+            calls = [[row["environment"] for row in side] for side in complete]
+            seconds = ["–", "–"]
+            if all(call == calls[0][0] for call in calls[0] + calls[1]):
+                seconds = [
+                    f"{statistics.mean(row['seconds'] for row in side):.1f}" for side in complete
+                ]
+            rows.append(
+                [
+                    dataset.name,
+                    dataset.metric,
+                    which,
+                    *(f"{error:.3f}" for error in errors),
+                    *seconds,
+                ]
+            )
     head = ["data", "metric", "split", "Chemprop", "gattn", "Chemprop, s", "gattn, s"]
     return tables.markdown(head, rows, text=3)
 
@@ -198,24 +252,14 @@ def medians(entries: list[record.Record]) -> str:
         groups.setdefault((row["dataset"], row["side"], " ".join(row["options"])), []).append(row)
     rows = []
     for (name, side, extra), several in groups.items():
-        metric = statistics.mean(row["test"][parts.DATASETS[name].metric] for row in several)
+        tests = [row["test"] for row in several]
+        metric = "stopped"
+        if None not in tests:
+            metric = f"{statistics.mean(test[parts.DATASETS[name].metric] for test in tests):.3f}"
         times = [statistics.median(row[key] for row in several) for key in ("seconds", "cpu")]
-        rows.append([name, side, extra, f"{metric:.3f}", *(f"{value:.1f}" for value in times)])
+        rows.append([name, side, extra, metric, *(f"{value:.1f}" for value in times)])
     head = ["data", "side", "options", "metric", "wall, s", "processor, s"]
     return tables.markdown(head, rows, text=3)
-
-
-def _cells(
-    newest: dict[str, record.Record], dataset: parts.Dataset, which: str, side: str
-) -> tuple[str, str] | None:
-    """Return the metric and the seconds of one run, or their means over the random splits."""
-    splits = SPLITS[:-1] if which == "mean" else (which,)
-    rows = [newest.get(f"{dataset.name}/{one}/{side}") for one in splits]
-    complete = [row for row in rows if row is not None]
-    if len(complete) < len(splits):
-        return None
-    metric = statistics.mean(row["test"][dataset.metric] for row in complete)
-    return f"{metric:.3f}", f"{statistics.mean(row['seconds'] for row in complete):.1f}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -249,6 +293,14 @@ def _parser() -> argparse.ArgumentParser:
         "--other",
         type=lambda text: Path(text).resolve(),
         help="folder of another build of gattn, which is also measured",
+    )
+    parser.add_argument(
+        "--beside",
+        action="store_true",
+        help="run another training of gattn in another process during each measurement",
+    )
+    parser.add_argument(
+        "--limit", type=float, help="seconds after which a command is stopped; by default never"
     )
     parser.add_argument(
         "--options",

@@ -17,20 +17,18 @@ MAJORITY = "baseline majority"
 
 
 def table(records: Iterable[Record]) -> str:
-    """Return a table with one row for the newest record of each network and kind of split.
+    """Return a table with one row for the newest record of each network, kind of split and options.
 
     Each cell contains the mean accuracy and its standard error over the splits.
 
     Args:
         records: lines that ``python -m benchmarks.networks`` appended, oldest first. Records of
-            other models, without models of other libraries, or whose edges were ignored are left
-            out.
+            other models and records whose edges were ignored are left out.
     """
-    chosen: dict[tuple[str, str], Record] = {}
+    chosen: dict[tuple[str, ...], Record] = {}
     for entry in records:
-        others = any(name in entry["accuracy"] for name in OTHERS)
-        if entry["model"] == "stacked" and entry["edges"] == "read" and others:
-            chosen[entry["case"], entry["split"]] = entry
+        if entry["model"] == "stacked" and entry["edges"] == "read":
+            chosen[(entry["case"], entry["split"], *entry["options"])] = entry
     rows = [_row(entry) for entry in chosen.values()]
     machines = dict.fromkeys(
         f"{each['cores']} cores of {each['cpu']}, torch {each['versions']['torch']}"
@@ -49,6 +47,7 @@ def _row(entry: Record) -> list[str]:
     title = entry["case"].removeprefix("networks/")
     if entry["split"] != "random":
         title += f", {entry['split']}"
+    title += "".join(f", `{option}`" for option in entry["options"])
     return [
         title, str(entry["splits"]), f"**{_cell(accuracy[entry['model']])}**", _best(components),
         _best({name: each for name, each in baselines.items() if name != "majority"}),

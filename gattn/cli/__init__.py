@@ -6,22 +6,17 @@ If a signal ends the command, it also prints one line. The exit code is 130 afte
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 from gattn import __version__
+from gattn.cli.signals import INTERRUPTED, WORDS, EndingSignals, signal_behind
 from gattn.files import reason
 from gattn.training.threads import sleep_at_barriers
 
-INTERRUPTED, TERMINATED = 130, 143
 EXTRAS = {"ray": "ray", **dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")}
 """Dictionary from a module that may be missing to the extra of gattn that installs the module. Any
 other missing module belongs to the extra of the command.
 """
-WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 
 
 def main() -> None:
@@ -30,8 +25,9 @@ def main() -> None:
         # The version is printed without Typer, because importing Typer would take most of the time.
         print(f"gattn {__version__}")
         sys.exit(0)
+    signals = EndingSignals()
     try:
-        with _terminable():
+        with signals.installed():
             sleep_at_barriers()
             from gattn.cli.app import app
 
@@ -44,16 +40,13 @@ def main() -> None:
             raise
         # Typer prints no message when a signal ends the command.
         _fail(WORDS[end.code], end.code)
-    except ModuleNotFoundError as error:
-        if (error.name or "gattn").startswith("gattn"):
-            raise
-        command = sys.argv[1] if len(sys.argv) > 1 else ""
-        extra = {"nodes": "nodes", "links": "nodes", "serve": "serve"}.get(command, "molecules")
-        extra = EXTRAS.get(error.name or "", extra)
-        _fail(f'this command needs {error.name}: pip install "gattn[{extra}]"')
     except Exception as error:
-        if code := _signal_behind(error):
+        if code := signals.code or signal_behind(error):
             _fail(WORDS[code], code)
+        if isinstance(error, ModuleNotFoundError):
+            if (error.name or "gattn").startswith("gattn"):
+                raise
+            _fail(f'this command needs {error.name}: pip install "gattn[{_extra(error.name)}]"')
         if isinstance(error, OSError):
             _fail(reason(error))
         if isinstance(error, ValueError | ImportError | RuntimeError):
@@ -61,36 +54,11 @@ def main() -> None:
         raise
 
 
-def _signal_behind(error: BaseException) -> int | None:
-    """Return the exit code of the signal that caused an error; return None if no signal caused it.
-
-    A library may raise another error when it cleans up after an interrupt. For example, Optuna's
-    journal does so if it is interrupted while it acquires its lock.
-    """
-    context: BaseException | None = error
-    while context is not None:
-        if isinstance(context, KeyboardInterrupt):
-            return INTERRUPTED
-        if isinstance(context, SystemExit) and context.code == TERMINATED:
-            return TERMINATED
-        context = context.__cause__ or context.__context__
-    return None
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Raise SystemExit on SIGTERM, so that temporary files are deleted and child processes are
-    ended.
-    """
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(TERMINATED)
+def _extra(module: str | None) -> str:
+    """Return the extra of gattn that installs a missing module."""
+    command = sys.argv[1] if len(sys.argv) > 1 else ""
+    extra = {"nodes": "nodes", "links": "nodes", "serve": "serve"}.get(command, "molecules")
+    return EXTRAS.get(module or "", extra)
 
 
 def _fail(message: str, code: int = 2) -> None:

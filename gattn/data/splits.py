@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +43,23 @@ class Split:
     protocol.
 
     No item is in two parts.
+
+    Attributes:
+        train: [k] indices of the training part.
+        val: [v] indices of the validation part.
+        test: [t] indices of the test part.
+        protocol: the name of the protocol, a text for reports.
+        drawn_validation: True if the validation part was drawn from items for training, rather
+            than defined by the data or by published results.
+        time: the column of times by which the items were split; "" for another split.
     """
 
     train: Tensor
     val: Tensor
     test: Tensor
     protocol: str
+    drawn_validation: bool = False
+    time: str = ""
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{part}: {len(getattr(self, part))}" for part in PARTS)
@@ -72,7 +83,7 @@ class Split:
         count = 1 + max((int(part.max()) for part in (rows, *parts) if len(part)), default=-1)
         place = torch.full((count,), -1).index_put_((rows,), torch.arange(len(rows)))
         train, val, test = (place[part][place[part] >= 0] for part in parts)
-        return Split(train, val, test, self.protocol)
+        return replace(self, train=train, val=val, test=test)
 
 
 def random_split(
@@ -124,7 +135,8 @@ def random_split(
     part = ((middle > train).long() + (middle > train + val))[numbers][items]
     by = "" if groups is None else " by group"
     protocol = f"random {ratio(fractions)}{by} (seed {seed})"
-    return Split(items[part == 0], items[part == 1], items[part == 2], protocol)
+    train_part, val_part, test_part = (items[part == number] for number in range(3))
+    return Split(train_part, val_part, test_part, protocol, drawn_validation=True)
 
 
 def number_groups(groups: Iterable[Hashable] | None, count: int) -> Tensor:

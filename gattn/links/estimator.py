@@ -16,11 +16,11 @@ from gattn.links.pairs import Links, read_links, restrict
 from gattn.links.parts import link_times, random_parts, time_parts
 from gattn.links.settings import LinkParameters, LinkSettings
 from gattn.nodes.attributed import AttributedGraph, GraphError
-from gattn.nodes.edges import EdgeColumns
+from gattn.nodes.edge_columns import EdgeColumns
 from gattn.nodes.features import EncodedGraph, encode_graph
+from gattn.nodes.name_columns import row_number_notes
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.splits import MASKS, split_column_notes
-from gattn.nodes.tables import row_number_notes
 from gattn.training.checks import check_fraction
 from gattn.training.estimator import SerializableEstimator
 from gattn.training.settings import check_value, settings_of

@@ -43,6 +43,8 @@ class Evidence:
             forest.
         forest_val: [m, t], of the same trees.
         y: [n, t] labels, NaN for missing ones.
+        groups: [n] int64, the group of each training molecule.
+        groups_val: [m] int64, the group of each validation molecule.
     """
 
     kernel: Tensor
@@ -50,6 +52,8 @@ class Evidence:
     forest: OutOfBag | None
     forest_val: OutOfBag | None
     y: Tensor
+    groups: Tensor
+    groups_val: Tensor
 
 
 def left_out_of_kernel(
@@ -146,14 +150,22 @@ def part_weights(
         first, second = (_errors(clipped(each), y, scale) for each in (kernel, forest))
         every = None if factors is None else torch.cat([factors[0], factors[1][rows]]).flatten()
         excess = (excess / scale.square()).flatten()
-        share = fit_mixture(first, second, FOREST, factors=every, excess=excess)
+        group = _groups_of_errors(torch.cat([evidence.groups, evidence.groups_val[rows]]), y)
+        share = fit_mixture(first, second, FOREST, factors=every, excess=excess, groups=group)
         combined = torch.lerp(combined, clipped(evidence.forest_val.mean)[rows], share)
     first, second = (_errors(each, y_val, scale) for each in (combined, network))
     by_label = None if factors is None else factors[1][rows].flatten()
-    weight = fit_mixture(first, second, prior, factors=by_label)
+    group = _groups_of_errors(evidence.groups_val[rows], y_val)
+    weight = fit_mixture(first, second, prior, factors=by_label, groups=group)
     rest = 1 - weight
     parts = [weight, rest * (1 - share), *([rest * share] if has_forest else [])]
     return torch.tensor(parts, dtype=torch.float64)
+
+
+def _groups_of_errors(groups: Tensor, y: Tensor) -> Tensor:
+    """Return the group of each error of :func:`_errors`, [k t]: a group and a target."""
+    targets = y.shape[1]
+    return (groups[:, None] * targets + torch.arange(targets)).flatten()
 
 
 def _errors(predicted: Tensor, y: Tensor, scale: Tensor) -> Tensor:

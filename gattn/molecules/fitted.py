@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.classes import one_hot, split_classes
+from gattn.molecules.feature_version import check_predictor_features
 from gattn.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.molecules.prediction import Prediction
 from gattn.molecules.predictor import MoleculePredictor
@@ -22,26 +22,10 @@ from gattn.molecules.settings import MoleculeParameters, Task
 from gattn.molecules.target_transform import restore_intervals
 from gattn.training.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.training.fitted import FittedModel
-from gattn.training.model_io import RunError
 
 __all__ = ["ClassificationModel", "MoleculeModel", "RegressionModel"]
 
 Item = TypeVar("Item")
-
-
-def check_featuriser(folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-    """Check the version of the molecular features on which a stored model was trained.
-
-    Raises:
-        RunError: this gattn computes another version.
-    """
-    predictor = card.get("predictor")
-    version = predictor.get("featuriser", "1") if isinstance(predictor, dict) else FEATURISER
-    if version != FEATURISER:
-        raise RunError(
-            f"the model in {folder} was trained on version {version} of the features of "
-            f"molecules, and this gattn computes version {FEATURISER}: train the model again"
-        )
 
 
 class MoleculeModel(FittedModel):
@@ -80,7 +64,7 @@ class MoleculeModel(FittedModel):
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        check_featuriser(folder, card)
+        check_predictor_features(folder, card)
 
     @property
     def row_format(self) -> RowFormat:

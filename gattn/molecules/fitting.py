@@ -263,12 +263,14 @@ def _fit_others(
         return _Others(kernel)
     train_group, group = train.group_numbers(), val.group_numbers()
     inner, outer = left_out_of_kernel(kernel, train.inputs, rows, seed, train_group, val.inputs)
-    if not forest:
-        return _Others(kernel, Evidence(inner, outer, None, None, train.y))
+    first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
     y_both = torch.cat([train.y, val.y])
     every = torch.cat([train_group, group + train_group.amax() + 1])
     if val.groups is not None and train.groups is not None:
         every = number_groups([*train.groups, *val.groups], len(y_both))
+    groups = every[first], every[rest]
+    if not forest:
+        return _Others(kernel, Evidence(inner, outer, None, None, train.y, *groups))
     weights = None
     if train.weights is not None and val.weights is not None:
         weights = torch.cat([train.weights, val.weights])
@@ -276,14 +278,13 @@ def _fit_others(
         train.inputs, val.inputs, y_both, trees=settings.trees, seed=seed, groups=every,
         weights=weights, levels=levels, check=check,
     )  # fmt: skip
-    first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
     # No tree was trained on a missing label, so all trees may be used for its molecule.
     unlabelled, quantiles = trees.predict(val.inputs), None
     if levels:
         quantiles = trees.quantiles(val.inputs, levels)
         unlabelled = quantiles[..., levels.index(MEDIAN)]
     few_val, all_val = (each[rest].filled(unlabelled, quantiles) for each in (few, all_trees))
-    evidence = Evidence(inner, outer, few[first], few_val, train.y)
+    evidence = Evidence(inner, outer, few[first], few_val, train.y, *groups)
     return _Others(kernel, evidence, trees, all_val.mean, all_val.quantiles)
 
 

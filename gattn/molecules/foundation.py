@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gattn.data.molecules.features import FEATURISER
+from gattn.molecules.feature_version import check_feature_version
 from gattn.molecules.pretrained import encoder_folder, encoder_names, resolve
 from gattn.molecules.settings import MoleculeSettings
 from gattn.training.model_io import RunError, read_model, remove_prefix, write_model
@@ -103,11 +104,7 @@ def read_foundation(source: str | os.PathLike[str]) -> Foundation:
         tensors = remove_prefix("networks.0.", tensors)
     if not isinstance(state, dict) or not tensors or "settings" not in state:
         raise RunError(f"{source} contains no network for molecules, from which to start")
-    if state.get("featuriser", "1") != FEATURISER:
-        raise RunError(
-            f"the network in {source} was trained on version {state.get('featuriser', '1')} of the "
-            f"features of molecules, and this gattn computes version {FEATURISER}"
-        )
+    check_feature_version(source, state)
     settings = from_table(MoleculeSettings, cast("Mapping[str, object]", state["settings"]))
     encoder = {name: each.float() for name, each in tensors.items() if not name.startswith(HEAD)}
     return Foundation(str(source), settings, encoder)

@@ -38,6 +38,7 @@ __all__ = [
     "ParsedSmiles",
     "Piece",
     "cache_path",
+    "check_is_list",
     "featurise",
     "in_pieces",
     "make_pieces",
@@ -255,8 +256,7 @@ def featurise(
     ([0, 2], ['CCO', 'CCO'], 'not valid SMILES; unclosed ring')
     """
     if row_format.joined:
-        if isinstance(smiles, str):
-            raise ValueError(f"smiles must be a list of strings; got a single string {smiles!r}")
+        check_is_list(smiles)
         read = partial(
             featurise, max_atoms=max_atoms, workers=workers, cache=cache, row_format=row_format.part
         )
@@ -285,6 +285,12 @@ def featurise(
         PackedView(arrays, np.arange(len(rows))),
         decode_texts(arrays, "canonical"),
     )
+
+
+def check_is_list(smiles: object) -> None:
+    """Raise a ValueError if one text was passed instead of a list of SMILES."""
+    if isinstance(smiles, str):
+        raise ValueError(f"smiles must be a list of strings; got a single string {smiles!r}")
 
 
 def stream(
@@ -437,8 +443,7 @@ def _process_in_chunks(
     Many items are distributed to several processes. If there are no items, one empty piece is
     yielded, whose result has the usual number of dimensions.
     """
-    if isinstance(items, str):
-        raise ValueError(f"smiles must be a list of strings; got a single string {items!r}")
+    check_is_list(items)
     for name, value in (("chunk", chunk), ("max_atoms", max_atoms), ("workers", workers)):
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}")

@@ -451,8 +451,9 @@ def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> T
 def _equal_loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
     """Return the loss function in which all rows and targets have equal weights."""
     if task == "regression":
-        levels = settings.quantile_levels
-        return quantile_error(levels) if levels else regression_loss(settings.loss_function)
+        if levels := settings.quantile_levels:
+            return quantile_error(levels)
+        return regression_loss(settings.error, is_bounded=settings.bounded)
     balanced = settings.class_weight == "balanced"
     if task == "multiclass":
         return multiclass_cross_entropy(classes, _class_weights(y, classes) if balanced else None)

@@ -27,6 +27,8 @@ ClassWeight = Literal["none", "balanced"]
 Standardization = Literal["largest-fragment", "neutral", "tautomer"]
 Transform = Literal["none", "log10", "logit", "auto"]
 LossFunction = Literal["mse", "mae", "huber", "quantile", "bounded-mse", "bounded-mae"]
+BOUNDED = {"bounded-mse": "mse", "bounded-mae": "mae"}
+"""Dictionary from the loss functions that read censored labels as limits to their errors."""
 
 MEDIAN = 0.5
 DEFAULT_QUANTILES = (0.05, 0.95)
@@ -260,7 +262,16 @@ class MoleculeSettings(TrainingSettings):
     @property
     def bounded(self) -> bool:
         """True if the loss function treats censored labels as limits."""
-        return self.loss_function.startswith("bounded")
+        return self.loss_function in BOUNDED
+
+    @property
+    def error(self) -> str:
+        """Error of the loss function, without the limits of censored labels.
+
+        >>> MoleculeSettings(loss_function="bounded-mae").error
+        'mae'
+        """
+        return BOUNDED.get(self.loss_function, self.loss_function)
 
     @property
     def quantile_levels(self) -> tuple[float, ...]:

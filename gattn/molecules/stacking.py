@@ -23,6 +23,7 @@ def fit_mixture(
     *,
     factors: Tensor | None = None,
     excess: Tensor | None = None,
+    groups: Tensor | None = None,
 ) -> float:
     r"""Fit the weight of the second of two components to their errors. The errors are for molecules
     that were not used for training.
@@ -44,18 +45,26 @@ def fit_mixture(
     error of the difference, the result is 0 or 1. This needs at least 16 observations, because the
     standard error of fewer is too uncertain.
 
+    The errors for molecules of one group, such as a scaffold, are correlated. The number of
+    observations is then :math:`n = (\sum_g n_g)^2 / \sum_g n_g^2`, where :math:`n_g` is the number
+    of errors of group g, and the variances above are multiplied by their design effect: the
+    variance of a sum if only errors of different groups are independent, divided by its variance
+    if all errors are independent.
+
     Args:
         first: [n] errors e; NaN where one is unknown.
         second: [n] errors f.
         prior: the prior weight.
         factors: [n] weights of the squared errors, with a mean of about 1; None for ones.
         excess: [n] squared errors x that the second component has in this sample only; None for 0.
+        groups: [n] int64, the group of each error; None if each error is a group.
 
     Returns:
         The weight; the prior weight without observations, or if the components are equal.
 
     Reference: Breiman, "Stacked regressions" (Machine Learning 1996); James and Stein, "Estimation
-    with quadratic loss" (1961), for the factor.
+    with quadratic loss" (1961), for the factor; Kish, "Survey sampling" (1965), for the design
+    effect.
 
     Example:
         >>> error = torch.linspace(-1, 1, 400)
@@ -69,25 +78,41 @@ def fit_mixture(
     apart = ((e - f).square() - x) * weight
     if not len(e) or not apart.sum() > 0:
         return prior
-    added = PRIOR_ROWS * apart.mean()
+    group = (
+        torch.arange(len(e)) if groups is None else groups[measured].unique(return_inverse=True)[1]
+    )
+    count = len(e) ** 2 / float(group.bincount().square().sum())
     total, product = float(apart.sum()), float((weight * e * (e - f)).sum())
+    added = PRIOR_ROWS * total / count
 
     def losses(w: float) -> Tensor:
         return weight * (((1 - w) * e + w * f).square() - w**2 * x)
 
     free = product / total
-    noise = max(float(losses(free).mean()), 0.0)
+    slopes = weight * (((1 - free) * e + free * f) * (e - f) + free * x)
+    noise = max(float(losses(free).mean()), 0.0) * _design_effect(slopes, group)
     signal = (free - prior) ** 2 * total
     trust = max(0.0, 1 - noise / signal) if signal > 0 else 0.0
-    ridge = (product + float(added) * prior) / (total + float(added))
+    ridge = (product + added * prior) / (total + added)
     mixed = min(max(prior + trust * (ridge - prior), 0.0), 1.0)
 
-    if len(e) < ALONE_ROWS:
+    if count < ALONE_ROWS:
         return mixed
     alone = min((0.0, 1.0), key=lambda w: float(losses(w).sum()))
     worse = losses(mixed) - losses(alone)
-    error = worse.square().mean().sqrt() / len(e) ** 0.5
-    return alone if worse.mean() > error else mixed
+    variance = worse.square().mean() / len(e) * _design_effect(worse, group)
+    return alone if worse.mean() > variance.sqrt() else mixed
+
+
+def _design_effect(values: Tensor, group: Tensor) -> float:
+    """Return the variance of the sum of values [n] if only values of different groups [n] are
+    independent, divided by its variance if all are independent; at least 1.
+    """
+    independent = values.square().sum()
+    if not independent > 0:
+        return 1.0
+    sums = torch.zeros(int(group.max()) + 1, dtype=values.dtype).index_add_(0, group, values)
+    return max(1.0, float(sums.square().sum() / independent))
 
 
 def varied(y: Tensor) -> Tensor:

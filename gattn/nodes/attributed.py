@@ -340,16 +340,22 @@ def edges_by_name(
     return torch.from_numpy(ends[:, rows].astype(np.int64)), rows, left_out
 
 
-def left_out_edge(pair: tuple[Hashable, Hashable], missing: Hashable, line: int) -> LeftOut:
+def left_out_edge(
+    pair: tuple[Hashable, Hashable], missing: Hashable, line: int, kind: str = ""
+) -> LeftOut:
     """Return the record of an edge that is left out.
 
     Args:
         pair: names of the source and the destination.
         missing: the name of the two that is not the name of a node.
         line: line of the edge in its file; 0 without a file.
+        kind: type of the missing node; "" if the nodes have no types.
     """
     shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
-    reason = "it has only one node name" if _is_gap(missing) else f"there is no node {missing!r}"
+    if _is_gap(missing):
+        reason = "it has only one node name"
+    else:
+        reason = f"there is no node {missing!r}{f' of type {kind!r}' if kind else ''}"
     return LeftOut(line, " - ".join(shown), reason)
 
 

@@ -17,10 +17,11 @@ from torch import Tensor
 from gattn.data import Split
 from gattn.distributed import Processes
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
-from gattn.nodes.edges import EdgeColumns
+from gattn.nodes.edge_columns import EdgeColumns
 from gattn.nodes.features import EncodedGraph, encode_graph
 from gattn.nodes.labels import Labels, read_labels, usual_labels
 from gattn.nodes.models import COMBINED, AnyPredictor, fit_predictors, predictor_from_state
+from gattn.nodes.name_columns import row_number_notes
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeParameters, NodeSettings, NodeTask
@@ -33,7 +34,6 @@ from gattn.nodes.splits import (
     random_node_split,
     split_column_notes,
 )
-from gattn.nodes.tables import row_number_notes
 from gattn.nodes.times import node_times, time_cutoffs, time_split
 from gattn.training.checks import check_fraction
 from gattn.training.estimator import SerializableEstimator
@@ -371,7 +371,7 @@ def fit_together(
     for one, predictor in zip(estimators, predictors):
         one.predictor_ = predictor
         one.graph_, one.y_, one.notes_ = graph, y, encoded.notes
-        one.split_ = Split(train, val, test, split.protocol)
+        one.split_ = replace(split, train=train, val=val, test=test)
         is_combined = isinstance(predictor, COMBINED)
         validation = predictor.validation if is_combined else predictor.predict(graph)[val]
         one._calibrate(y[val, None], validation)

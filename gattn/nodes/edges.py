@@ -4,11 +4,8 @@ nodes.
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,29 +17,36 @@ from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, doubled_note
 from gattn.nodes.columns import Column, learn_columns
+from gattn.nodes.edge_arrays import (
+    first_of_equal,
+    is_symmetric,
+    message_ages,
+    narrow_block,
+    row_codes,
+)
+from gattn.nodes.edge_columns import (
+    ALL_COLUMNS,
+    EdgeColumns,
+    all_zero,
+    check_different,
+    column_numbers,
+    edge_column,
+    edge_note,
+    edge_table_of,
+    edge_weights,
+    feature_names,
+    is_date_column,
+    learn_cuts,
+    learn_types,
+    learn_weights,
+)
 from gattn.nodes.edge_table import EdgeInputs, EdgeStructure, EdgeTable
 from gattn.nodes.size.scratch import Scratch, pieces
-from gattn.nodes.times import are_dates, as_times, edge_times, prediction_times
-from gattn.nodes.values import as_numbers, as_texts, is_empty, is_missing
+from gattn.nodes.times import as_times, edge_times, prediction_times
+from gattn.nodes.values import as_texts, is_empty
 
-__all__ = [
-    "ALL_COLUMNS",
-    "EdgeColumns",
-    "EdgeEncoder",
-    "edge_weights",
-    "merged_edges_note",
-    "narrow_block",
-    "read_edge_columns",
-]
+__all__ = ["EdgeEncoder", "merged_edges_note", "read_edge_columns"]
 
-TYPES = 10
-"""Maximum number of edge types for which means over neighbours are computed separately; the most
-frequent types are chosen.
-"""
-DIVIDED = 4
-"""Maximum number of numeric edge columns for which means over neighbours are computed separately
-for each quartile.
-"""
 NARROW, PROJECTED = 32, 16
 """For attention, a column with more than ``NARROW`` features is projected to ``PROJECTED``
 features.
@@ -51,41 +55,9 @@ WIDE, REDUCED = 512, 128
 """For means over edges, a column with more than ``WIDE`` features is projected to ``REDUCED``
 features.
 """
-COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
-"""Pattern for the name of a column at the beginning of a note or an error message."""
-LARGEST = 1e30
-"""Maximum weight of an edge. It keeps sums of weights finite in float32."""
-NUMBERING = ("id", "edge_id", "edgeid", "index", "level_0")
-"""An edge column with one of these names is treated as row numbers if each edge has a different
-whole number.
-"""
 
 Matrix: TypeAlias = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
-
-
-@dataclass(frozen=True)
-class EdgeColumns:
-    """Names of the edge columns that an encoder reads.
-
-    Attributes:
-        features: columns to read as features; None for all others.
-        weight: column of weights; None for none.
-        type: column of types; None for none.
-        time: column of times, of the nodes or of the edges; None for none.
-        cutoffs: ends of the training and the validation part of a split by the times of edges,
-            which :func:`gattn.nodes.times.time_cutoffs` returns; empty without such a split.
-    """
-
-    features: tuple[str, ...] | None = None
-    weight: str | None = None
-    type: str | None = None
-    time: str | None = None
-    cutoffs: tuple[float, ...] = ()
-
-
-ALL_COLUMNS = EdgeColumns()
-"""Value that selects all edge columns as features."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +168,7 @@ class EdgeEncoder:
         Args:
             graph: another graph than that of the training.
         """
-        table = _edge_table(graph).table
+        table = edge_table_of(graph).table
         notes = [
             column.unknown(table[column.name], "edges")
             for column in self.columns
@@ -206,7 +178,7 @@ class EdgeEncoder:
             types = (*self.types, *self.rare)
             column = Column(str(self.type), "category", gaps=self.has_untyped, categories=types)
             notes.append(column.unknown(table[self.type], "edges"))
-        return [_edge_note(note) for note in notes if note]
+        return [edge_note(note) for note in notes if note]
 
     def state(self) -> dict[str, Any]:
         """Return the state of the encoder as a dictionary that can be stored in JSON."""
@@ -223,15 +195,15 @@ class EdgeEncoder:
 
     def _edges(self, graph: AttributedGraph) -> EdgeTable:
         """Check the edge columns of a graph; return its edges, without edges of weight 0."""
-        edges = _edge_table(graph)
+        edges = edge_table_of(graph)
         times = [self.time] if self.time is not None and self.has_edge_times else []
         for name in (*self.names, *times):
-            _column(edges, name, ", which the model reads")
+            edge_column(edges, name, ", which the model reads")
         if self.weight is None:
             return edges
         weights = edge_weights(edges.table[self.weight], lambda row: edges.where(graph.names, row))
         if not (weights > 0).any():
-            raise GraphError(_all_zero(self.weight))
+            raise GraphError(all_zero(self.weight))
         return edges.select(weights > 0) if (weights == 0).any() else edges
 
     def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
@@ -244,8 +216,8 @@ class EdgeEncoder:
         if edges.two_way:
             source, destination = np.minimum(source, destination), np.maximum(source, destination)
         columns: Any = edges.table[list(dict.fromkeys(names))]
-        codes = _row_codes(columns, source.dtype)
-        is_first = _first_of_equal(source, destination, codes)
+        codes = row_codes(columns, source.dtype)
+        is_first = first_of_equal(source, destination, codes)
         rows = edges
         if not is_first.all():
             rows, codes = edges.select(is_first), codes[is_first]
@@ -257,10 +229,10 @@ class EdgeEncoder:
             place, codes = np.r_[place, place], np.r_[codes, codes]
         order = np.lexsort((codes, source, destination))
         source, destination, place, codes = (a[order] for a in (source, destination, place, codes))
-        is_symmetric = _is_symmetric(source, destination, codes)
+        is_two_way = is_symmetric(source, destination, codes)
         arcs = np.stack([source, destination])
         messages, against, message_place = arcs, None, place
-        if not graph.directed and not is_symmetric:
+        if not graph.directed and not is_two_way:
             messages = np.hstack([arcs, arcs[::-1]])
             message_place = np.r_[place, place]
             against = np.repeat([False, True], len(place))
@@ -272,12 +244,12 @@ class EdgeEncoder:
             times, at = prediction_times(graph, self.time, self.cutoffs), None
             if self.has_edge_times:
                 at = edge_times(replace(graph, edge_table=rows), self.time)
-            is_open, gap = _ages(times, at, messages, message_place)
+            is_open, gap = message_ages(times, at, messages, message_place)
             messages, message_place, ages = (
                 messages[:, is_open], message_place[is_open], gap[is_open]
             )  # fmt: skip
             against = None if against is None else against[is_open]
-            along, back = (_ages(times, at, pair, place)[0] for pair in (arcs, arcs[::-1]))
+            along, back = (message_ages(times, at, pair, place)[0] for pair in (arcs, arcs[::-1]))
             open_arcs = np.stack([along, back])
         structure = EdgeStructure(rows, place, message_place, against, ages, open_arcs)
         return _as_tensor(arcs), _as_tensor(messages), structure
@@ -294,7 +266,7 @@ class EdgeEncoder:
                 values = _with_days(rows.table[column.name], column.name in self.dates, where)
                 blocks.append(column.features(values, where))
         except ValueError as error:
-            raise GraphError(_edge_note(str(error))) from None
+            raise GraphError(edge_note(str(error))) from None
         weights, bias = None, None
         if self.weight is not None:
             weights = edge_weights(rows.table[self.weight], where) / self.scale
@@ -309,7 +281,7 @@ class EdgeEncoder:
             groups.append((types.astype(np.int8), len(self.types)))
         place = {column.name: place for place, column in enumerate(self.columns)}
         for name, cuts in self.cuts:
-            numbers = _numbers(blocks[place[name]])
+            numbers = column_numbers(blocks[place[name]])
             parts = np.searchsorted(cuts, numbers, side="right")
             parts = np.where(np.isnan(numbers), -1, parts).astype(np.int8)
             groups.append((parts, len(cuts) + 1))
@@ -375,14 +347,14 @@ def read_edge_columns(
     """
     if graph.edge_table is None and chosen in (ALL_COLUMNS, EdgeColumns(features=())):
         return graph, None, []
-    edges = _edge_table(graph)
-    _check_different(chosen)
+    edges = edge_table_of(graph)
+    check_different(chosen)
 
     def where(row: int) -> str:
         return edges.where(graph.names, row)
 
-    names, notes = _feature_names(edges, chosen)
-    dates = tuple(name for name in names if _is_date_column(edges.table[name]))
+    names, notes = feature_names(edges, chosen)
+    dates = tuple(name for name in names if is_date_column(edges.table[name]))
     table = edges.table.copy()
     for name in dates:
         table[name] = as_times(table[name], f"column {name!r} of the edges", where)
@@ -390,21 +362,21 @@ def read_edge_columns(
     try:
         columns, column_notes = learn_columns(table, names, where)
     except ValueError as error:
-        raise GraphError(_edge_note(str(error))) from None
-    notes += map(_edge_note, column_notes)
+        raise GraphError(edge_note(str(error))) from None
+    notes += map(edge_note, column_notes)
     scale, spread = 1.0, 1.0
     if chosen.weight is not None:
-        scale, spread, weight_notes = _learn_weights(edges, chosen.weight, where)
+        scale, spread, weight_notes = learn_weights(edges, chosen.weight, where)
         notes += weight_notes
     types, rare = (), ()
     has_untyped = False
     if chosen.type is not None:
-        types, rare, type_notes = _learn_types(edges, chosen.type)
+        types, rare, type_notes = learn_types(edges, chosen.type)
         has_untyped = bool(is_empty(edges.table[chosen.type]).any())
         notes += type_notes
     if not columns and (chosen.weight, chosen.type, chosen.time) == (None, None, None):
         return graph, None, [*notes, *merged_edges_note(graph, None)]
-    cuts = _learn_cuts(columns, table, where)
+    cuts = learn_cuts(columns, table, where)
     encoder = EdgeEncoder(
         tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare,
         has_untyped, cuts, chosen.time,
@@ -454,184 +426,11 @@ def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> li
     return notes
 
 
-def _edge_table(graph: AttributedGraph) -> EdgeTable:
-    """Return the table of edge columns; it has no columns if the graph has no edge attributes."""
-    if graph.edge_table is not None:
-        return graph.edge_table
-    return EdgeTable(graph.arcs, pd.DataFrame(index=range(graph.arcs.shape[1])))
-
-
-def _column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
-    """Return an edge column; if it does not exist, raise an error that lists the existing
-    columns.
-    """
-    if name in edges.unreadable:
-        raise GraphError(f"column {name!r} of the edges: {edges.unreadable[name]}")
-    if name in edges.ends:
-        raise GraphError(
-            f"column {name!r} of the edges holds the names of nodes{why}; it must be another column"
-        )
-    if name not in edges.table.columns:
-        columns = ", ".join(map(repr, edges.table.columns[:20])) or "only the names of nodes"
-        raise GraphError(f"the edges have no column {name!r}{why}; they have {columns}")
-    return edges.table[name]
-
-
-def _feature_names(edges: EdgeTable, chosen: EdgeColumns) -> tuple[list[str], list[str]]:
-    """Return the names of the columns that are read as features, and notes on the other columns."""
-    if chosen.features is not None:
-        columns = [str(column) for column in edges.table.columns]
-        names: list[str] = []
-        for name in chosen.features:
-            if name in names:
-                raise GraphError(f"each feature of edges must be named once; got {name!r} twice")
-            parts = [one for one in columns if one.rpartition(".")[0] == name]
-            if name not in columns and parts:
-                # This attribute is a list of numbers, which the reader has divided into several
-                # columns.
-                names += parts
-                continue
-            _column(edges, name)
-            names.append(name)
-        rest = [name for name in columns if name not in (*names, *_special(chosen))]
-        shown = ", ".join(map(repr, rest))
-        return names, [f"Not used: the columns {shown} of the edges."] if rest else []
-    notes = [
-        f"Column {name!r} of the edges is not used: {reason}."
-        for name, reason in edges.unreadable.items()
-    ]
-    names = []
-    for name in edges.table.columns:
-        if name in _special(chosen):
-            continue
-        if _numbers_edges(name, edges.table[name]):
-            notes.append(f"Column {name!r} of the edges is not used: it numbers the edges.")
-        else:
-            names.append(name)
-    return names, notes
-
-
-def _special(chosen: EdgeColumns) -> list[str]:
-    return [name for name in (chosen.weight, chosen.type, chosen.time) if name is not None]
-
-
-def _check_different(chosen: EdgeColumns) -> None:
-    """Raise an error if the same column is chosen for two of weight, type and time."""
-    options = {"edge_weight": chosen.weight, "edge_type": chosen.type, "time": chosen.time}
-    for first, second in combinations(options, 2):
-        if options[first] is not None and options[first] == options[second]:
-            raise GraphError(
-                f"{first} and {second} must be different columns; got {options[first]!r} for both"
-            )
-
-
-def _numbers_edges(name: Hashable, values: pd.Series) -> bool:
-    if str(name).strip().lower() not in NUMBERING or not len(values):
-        return False
-    numbers = as_numbers(values)
-    if np.isnan(numbers).any() or (numbers % 1 != 0).any():
-        return False
-    return len(np.unique(numbers)) == len(numbers)
-
-
-def _is_date_column(values: pd.Series) -> bool:
-    return not np.isfinite(as_numbers(values)).any() and are_dates(values)
-
-
 def _with_days(values: pd.Series, is_date: bool, where: Where) -> pd.Series:
     if not is_date:
         return values
     days = as_times(values, f"column {values.name!r} of the edges", where)
     return pd.Series(days, name=values.name)
-
-
-def edge_weights(values: pd.Series, where: Where) -> NDArray[np.float64]:
-    """Return the weights [m]; raise an error if a weight is missing, negative or not a number."""
-    title = f"weights of edges (column {values.name!r})"
-    missing, weights = is_missing(values, numbers=True), as_numbers(values)
-    faults = (
-        (missing, "must be given for every edge"),
-        (np.isnan(weights), "must be numbers"),
-        (np.isinf(weights), "must be finite"),
-        (weights < 0, "must not be negative"),
-        (weights > LARGEST, f"must be at most {LARGEST:g}"),
-    )
-    for is_bad, requirement in faults:
-        if is_bad.any():
-            row = int(is_bad.argmax())
-            # The list contains Python's numbers, whose text is shorter than that of NumPy's.
-            shown = repr(values.iloc[[row]].tolist()[0])
-            value = "an empty cell" if is_empty(values)[row] else shown
-            others = f" ({int(is_bad.sum()):,} edges)" * (int(is_bad.sum()) > 1)
-            raise GraphError(f"{title} {requirement}; got {value} {where(row)}{others}")
-    return weights
-
-
-def _learn_weights(edges: EdgeTable, name: str, where: Where) -> tuple[float, float, list[str]]:
-    """Return the mean of the positive weights, the standard deviation of their logarithms, and
-    notes.
-    """
-    weights = edge_weights(_column(edges, name), where)
-    positive = weights[weights > 0]
-    if not len(positive):
-        raise GraphError(_all_zero(name))
-    notes = []
-    if zeros := len(weights) - len(positive):
-        notes.append(f"Column {name!r} of the edges: {zeros:,} edges of weight 0 are removed.")
-    if positive.min() == positive.max():
-        notes.append(f"Column {name!r} of the edges is constant: the weights have no effect.")
-        return float(positive[0]), 1.0, notes
-    return float(positive.mean()), float(np.log(positive).std()), notes
-
-
-def _all_zero(name: str) -> str:
-    return f"weights of edges (column {name!r}) must not all be 0"
-
-
-def _learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-    """Return the edge types that get their own features, all other types, and notes."""
-    texts = as_texts(_column(edges, name), gaps=False)
-    counts = Counter(text for text in texts if text)
-    notes = []
-    if empty := texts.count(""):
-        notes.append(f"Column {name!r} of the edges is empty for {empty:,} of {len(texts):,}.")
-    if len(counts) < 2:
-        reason = f"all edges are of type {next(iter(counts))!r}" if counts else "it is empty"
-        notes.append(f"Column {name!r} of the edges has no effect: {reason}.")
-        return (), (), notes
-    most = [text for text, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
-    if len(most) > TYPES:
-        rest = sum(counts[text] for text in most[TYPES:])
-        notes.append(
-            f"Column {name!r} of the edges holds {len(most):,} types: the {TYPES} most frequent "
-            f"have means of their own, and {rest:,} edges of the others do not."
-        )
-    return tuple(most[:TYPES]), tuple(most[TYPES:]), notes
-
-
-def _learn_cuts(
-    columns: Sequence[Column], table: pd.DataFrame, where: Where
-) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """Return the standardised quartiles of the first numeric columns, as a dictionary by column
-    name.
-    """
-    cuts = []
-    for column in [one for one in columns if one.kind == "number"][:DIVIDED]:
-        numbers = _numbers(column.features(table[column.name], where))
-        numbers = numbers[np.isfinite(numbers)]
-        values = np.unique(np.quantile(numbers, (0.25, 0.5, 0.75)))
-        values = values[values > numbers.min()]
-        if len(values):
-            cuts.append((column.name, tuple(values.tolist())))
-    return tuple(cuts)
-
-
-def _numbers(block: Matrix) -> NDArray[np.float64]:
-    """Return the numbers [m] of a numeric column, given its features [m, 1] or (with a mask of
-    missing values) [m, 2].
-    """
-    dense = np.asarray(block.todense(), np.float64)
-    return np.where(dense[:, 1:].any(1), np.nan, dense[:, 0])
 
 
 def _read_notes(encoder: EdgeEncoder) -> list[str]:
@@ -650,85 +449,5 @@ def _read_notes(encoder: EdgeEncoder) -> list[str]:
     return [f"Columns of the edges that are used: {', '.join(parts)}."] if parts else []
 
 
-def _row_codes(table: pd.DataFrame, dtype: np.dtype) -> NDArray:
-    """Return a number for each row, which is equal for equal rows; missing values are equal."""
-    if table.columns.empty:
-        return np.zeros(len(table), dtype)
-    groups = table.groupby(list(table), dropna=False, sort=False, observed=True)
-    return groups.ngroup().to_numpy().astype(dtype)
-
-
-def _first_of_equal(*keys: NDArray) -> NDArray[np.bool_]:
-    """Return a mask of the positions whose keys do not occur at an earlier position."""
-    # A stable sort needs less memory than the hash table of pandas' duplicated.
-    order = np.lexsort(keys)
-    is_new = np.zeros(len(order), bool)
-    is_new[:1] = True
-    for key in keys:
-        ordered = key[order]
-        is_new[1:] |= ordered[1:] != ordered[:-1]
-    is_first = np.zeros(len(order), bool)
-    is_first[order[is_new]] = True
-    return is_first
-
-
-def _is_symmetric(source: NDArray, destination: NDArray, codes: NDArray) -> bool:
-    """Return True if edges that are sorted by destination, source and code contain the opposite of
-    every edge.
-    """
-    if not np.array_equal(np.bincount(source), np.bincount(destination)):
-        # This comparison avoids a second sort of the edges.
-        return False
-    opposite = np.lexsort((codes, destination, source))
-    return all(
-        np.array_equal(a, b[opposite])
-        for a, b in ((source, destination), (destination, source), (codes, codes))
-    )
-
-
 def _as_tensor(pairs: NDArray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(pairs))
-
-
-def _edge_note(note: str) -> str:
-    """Return a note on an edge column, made from the corresponding note on a node column."""
-    note = note.replace("--features / features=", "--edge-features / edge_features=")
-    return COLUMN.sub(r"\g<0> of the edges", note, count=1)
-
-
-def narrow_block(block: Matrix, limit: int, size: int) -> Matrix:
-    """Return the features [m, d]. If d is above ``limit``, return a random projection to ``size``
-    features instead.
-
-    The projection depends on d alone, so it need not be stored.
-    """
-    if block.shape[1] <= limit:
-        return block
-    from sklearn.random_projection import GaussianRandomProjection
-
-    # scikit-learn accepts an integer, but its type annotation does not.
-    size_argument: Any = size
-    projection = GaussianRandomProjection(size_argument, random_state=0)
-    projection.fit(sp.csr_matrix((1, block.shape[1])))
-    return sp.csr_matrix(np.asarray(projection.transform(block)))
-
-
-def _ages(
-    times: NDArray, at: NDArray | None, pairs: NDArray, rows: NDArray
-) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Return a mask of the edges whose messages do not go backwards in time, and the ages of the
-    edges.
-
-    Args:
-        times: [n] times at which the nodes are predicted.
-        at: times of the rows of the edges; None if edges have the times of their sources.
-        pairs: [2, e] edges.
-        rows: [e] row of each edge.
-    """
-    source, destination = pairs
-    is_open = times[source] <= times[destination]
-    began = times[source]
-    if at is not None:
-        began = at[rows]
-        is_open &= began <= times[destination]
-    return is_open, times[destination] - began

@@ -16,7 +16,8 @@ from torch import Tensor
 from gattn.graph import Graph
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.columns import Column, learn_columns
-from gattn.nodes.edges import ALL_COLUMNS, EdgeColumns, EdgeEncoder, read_edge_columns
+from gattn.nodes.edge_columns import ALL_COLUMNS, EdgeColumns
+from gattn.nodes.edges import EdgeEncoder, read_edge_columns
 from gattn.nodes.feature_tensor import compact_features
 from gattn.nodes.fields import csr_tensor
 from gattn.nodes.typed.encoder import TypedEncoder, split_features

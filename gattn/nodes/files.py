@@ -12,12 +12,13 @@ import pandas as pd
 from gattn.data import load_citation
 from gattn.data.tables.numbers import NumberFormat
 from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
+from gattn.nodes.edge_ends import NamedEnds
 from gattn.nodes.lists import read_list
 from gattn.nodes.notation import with_numbers
 from gattn.nodes.reading import from_data, from_networkx
 from gattn.nodes.size.edge_file import read_ends
 from gattn.nodes.table_file import read_table
-from gattn.nodes.tables import NamedEnds, from_tables, graph_of_ends
+from gattn.nodes.tables import from_tables, graph_of_ends
 from gattn.nodes.typed.files import converted, read_typed_files
 
 if TYPE_CHECKING:

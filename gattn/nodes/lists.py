@@ -13,7 +13,7 @@ import pandas as pd
 from gattn.data.tables.encoding import read_text
 from gattn.data.tables.numbers import NumberFormat, classify
 from gattn.nodes.attributed import GraphError
-from gattn.nodes.tables import DESTINATIONS, SOURCES
+from gattn.nodes.edge_ends import DESTINATIONS, SOURCES
 
 __all__ = ["read_list"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import torch
@@ -51,8 +52,6 @@ VALIDATION = 0.2
 """Fraction of the training part that becomes the validation part if a split has no validation
 part.
 """
-DRAWN = "validation drawn from the training part"
-"""Text in a split's protocol which indicates that the data do not define the validation part."""
 # Number of nodes of each class in the training part and in the validation part.
 TRAIN, VAL = 20, 30
 SHOWN = 10
@@ -261,8 +260,9 @@ def _complete(
         f"{_absent(titles, 'val')}: the validation part is drawn from {source}, "
         f"{len(drawn.val):,} of {int(train.sum()):,} nodes (seed {seed})."
     )
-    protocol = f"{protocol}, {DRAWN} (seed {seed})"
-    return Split(drawn.train, drawn.val, test.nonzero().flatten(), protocol), notes
+    protocol = f"{protocol}, validation drawn from the training part (seed {seed})"
+    rows = test.nonzero().flatten()
+    return replace(drawn, test=rows, protocol=protocol), notes
 
 
 def _marked(marks: Mapping[str, Tensor], part: str) -> Tensor | None:
@@ -374,13 +374,15 @@ def random_node_split(
     if not by_class:
         rows = y.isfinite().nonzero().flatten()
         split = random_split(len(rows), seed=seed, fractions=fractions)
-        return Split(rows[split.train], rows[split.val], rows[split.test], split.protocol)
+        train, val, test = (rows[part] for part in (split.train, split.val, split.test))
+        return replace(split, train=train, val=val, test=test)
     parts = []
     for members in _shuffled_classes(y, seed):
         first = max(1, round(fractions[0] * len(members)))
         second = round((fractions[0] + fractions[1]) * len(members))
         parts.append(members.tensor_split([first, max(first, second)]))
-    return _joined(parts, f"random {ratio} of every class (seed {seed})")
+    split = _joined(parts, f"random {ratio} of every class (seed {seed})")
+    return replace(split, drawn_validation=True)
 
 
 def has_drawn_validation(split: Split) -> bool:
@@ -392,8 +394,7 @@ def has_drawn_validation(split: Split) -> bool:
     >>> has_drawn_validation(random_node_split(torch.rand(9), 0, (0.8, 0.2, 0.0), by_class=False))
     True
     """
-    drawn = split.protocol.startswith(("random ", "by time")) or DRAWN in split.protocol
-    return drawn and len(split.val) > 0
+    return split.drawn_validation and len(split.val) > 0
 
 
 def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[str]:

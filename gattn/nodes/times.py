@@ -147,7 +147,7 @@ def time_cutoffs(graph: AttributedGraph, split: Split, name: str) -> tuple[float
         The times of the newest node of each part; empty if the split is not by this column, or if
         the nodes have times of their own.
     """
-    if split.protocol != _protocol(name) or _has_own_times(graph, name):
+    if split.time != name or _has_own_times(graph, name):
         return ()
     times = node_times(graph, name)
     return tuple(float(times[part.numpy()].max()) for part in (split.train, split.val))
@@ -187,10 +187,6 @@ def prediction_times(
     newest = -np.inf if at is None or not len(at) else at.max()
     ends = np.array([*cutoffs, max([newest, *cutoffs])])
     return ends[np.searchsorted(ends[:-1], times)]
-
-
-def _protocol(name: str) -> str:
-    return f"by time, column {name}"
 
 
 def _complete(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]:
@@ -259,7 +255,8 @@ def time_split(
         notes.append(
             f"{without:,} labelled nodes without an edge have no time, and are in no part."
         )
-    return Split(train, val, test, _protocol(name)), notes
+    protocol = f"by time, column {name}"
+    return Split(train, val, test, protocol, drawn_validation=True, time=name), notes
 
 
 def _nearest(shares: NDArray, share: float, low: int, high: int) -> int:

@@ -12,7 +12,7 @@ from gattn.pipeline.run_folder import check_writable, finish_run, finished_metri
 from gattn.training.model_io import write_model
 from gattn.training.processes import is_first_process
 from gattn.training.report import write_report
-from gattn.training.run_report import write_plots
+from gattn.training.run_figures import write_plots
 
 __all__ = ["train_run"]
 

@@ -112,13 +112,13 @@ def quantile_error(levels: Sequence[float]) -> Loss:
     return of_quantiles
 
 
-def regression_loss(name: str) -> Loss:
-    """Return the loss of an error: of ``"mae"``, ``"huber"`` or ``"mse"``, also after
-    ``"bounded-"``.
+def regression_loss(error: str, *, is_bounded: bool = False) -> Loss:
+    """Return the loss of an error, ``"mae"``, ``"huber"`` or ``"mse"``.
+
+    With ``is_bounded`` it is :func:`bounded`.
     """
-    losses = {"mae": absolute_error, "huber": huber_error, "mse": squared_error}
-    loss = losses[name.removeprefix("bounded-")]
-    return bounded(loss) if name.startswith("bounded-") else loss
+    loss = {"mae": absolute_error, "huber": huber_error, "mse": squared_error}[error]
+    return bounded(loss) if is_bounded else loss
 
 
 def bounded(loss: Loss) -> Loss:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 __all__ = [
+    "Undefined",
     "class_agreement",
     "classification_metrics",
     "multiclass_metrics",
@@ -28,7 +29,20 @@ NAMED = 3
 """Maximum number of targets that a message names. If there are more, it only contains their
 number.
 """
+TWO_LABELS = ", and two different labels are needed"
 NAN = float("nan")
+
+
+class Undefined(NamedTuple):
+    """Reason why a metric is undefined for some or for all targets or classes.
+
+    Attributes:
+        reason: a text for reports and messages.
+        for_all: True if the metric is undefined for all of them, so that its mean is NaN.
+    """
+
+    reason: str
+    for_all: bool
 
 
 def regression_metrics(y: Tensor, predicted: Tensor) -> dict[str, float]:
@@ -178,7 +192,7 @@ def undefined_metrics(
     task: Literal["regression", "classification", "multiclass"],
     names: Sequence[object] = (),
     classes: Sequence[Sequence[object]] = (),
-) -> dict[str, str]:
+) -> dict[str, Undefined]:
     """Return the reasons why some metrics are undefined, for all or for some targets or classes.
 
     Args:
@@ -198,11 +212,12 @@ def undefined_metrics(
             classes.
 
     Example:
-        >>> undefined_metrics(torch.tensor([0.5, 0.5]), "regression")
-        {'r2': 'undefined: all 2 labels are 0.5, and two different labels are needed'}
+        >>> undefined_metrics(torch.tensor([0.5, 0.5]), "regression")["r2"].reason
+        'undefined: all 2 labels are 0.5, and two different labels are needed'
         >>> y = torch.tensor([[0.1, 0.5], [0.2, float("nan")]])
-        >>> undefined_metrics(y, "regression", ["a", "b"])
-        {'r2': "a mean over 1 of 2 targets, undefined for 'b' (it has one label)"}
+        >>> undefined_metrics(y, "regression", ["a", "b"])["r2"]
+        Undefined(reason="a mean over 1 of 2 targets, undefined for 'b' (it has one label)", \
+for_all=False)
     """
     if y.dim() not in (1, 2) or (task == "multiclass" and y.dim() == 2):
         raise ValueError(f"y must be [k] or [k, t], of several classes [k]; got {(*y.shape,)}")
@@ -220,10 +235,10 @@ def undefined_metrics(
     metrics = METRICS[task]
     lost: dict[str, dict[object, str]] = {metric: {} for metric in metrics}
     for target, (name, column) in enumerate(zip(names, columns)):
-        pair = classes[target] if classes else (0, 1)
+        pair, alone = classes[target] if classes else (0, 1), len(columns) == 1
         if len(column) < 2 or bool((column == column[0]).all()):
             for metric in metrics if not len(column) else [m for m in metrics if m in CONTRAST]:
-                lost[metric][name] = _equal_labels(column, task, pair)
+                lost[metric][name] = _equal_labels(column, task, pair, alone=alone)
     return {
         metric: _reason(reasons, len(columns), "targets")
         for metric, reasons in lost.items()
@@ -231,19 +246,22 @@ def undefined_metrics(
     }
 
 
-def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
+def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, Undefined]:
     """Return the reasons why metrics of several classes are undefined, as a dictionary by
     metric.
     """
     if not len(y):
-        return dict.fromkeys(METRICS["multiclass"], "undefined: there is no label")
+        return dict.fromkeys(
+            METRICS["multiclass"], Undefined("undefined: there is no label", for_all=True)
+        )
     count = max(len(names), int(y.max()) + 1)
     names = names or range(count)
     if len(names) != count:
         raise ValueError(f"names must be {count} or more, one for each class; got {len(names)}")
     rows = torch.bincount(y.long(), minlength=count).tolist()
+    every = f"every row has this class{TWO_LABELS if count == 1 else ''}"
     lost = {
-        name: "every row has this class" if labels else "no row has this class"
+        name: every if labels else "no row has this class"
         for name, labels in zip(names, rows)
         if labels in (0, len(y))
     }
@@ -252,30 +270,40 @@ def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, str]:
     return dict.fromkeys(("roc_auc", "pr_auc"), _reason(lost, count, "classes"))
 
 
-def _equal_labels(column: Tensor, task: str, classes: Sequence[object]) -> str:
-    """Return the reason why a metric is undefined for a target with too few or equal labels."""
-    if len(column) < 2:
-        return "it has one label" if len(column) else "it has no label"
-    if task == "regression":
-        return f"all {len(column):,} labels are {float(column[0]):.12g}"
-    return f"all {len(column):,} labels are of class {classes[int(column[0])]!r}"
+def _equal_labels(column: Tensor, task: str, classes: Sequence[object], *, alone: bool) -> str:
+    """Return the reason why a metric is undefined for a target with too few or equal labels.
+
+    Args:
+        column: the labels of the target.
+        task: regression or classification.
+        classes: the two labels of a classification.
+        alone: True if there is no other target; the reason then stands without the target's name.
+    """
+    if not len(column):
+        return "there is no label" if alone else "it has no label"
+    if len(column) == 1:
+        reason = "there is one label" if alone else "it has one label"
+    elif task == "regression":
+        reason = f"all {len(column):,} labels are {float(column[0]):.12g}"
+    else:
+        reason = f"all {len(column):,} labels are of class {classes[int(column[0])]!r}"
+    return f"{reason}{TWO_LABELS}" if alone else reason
 
 
-def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
+def _reason(lost: Mapping[object, str], count: int, items: str) -> Undefined:
     """Return a sentence about a metric that is undefined for some or all targets or classes."""
+    for_all = len(lost) == count
     if count == 1:
         (reason,) = lost.values()
-        reason = reason.replace("it has", "there is")
-        more = ", and two different labels are needed" if "no label" not in reason else ""
-        return f"undefined: {reason}{more}"
+        return Undefined(f"undefined: {reason}", for_all)
     reasons = [f"{name!r} ({reason})" for name, reason in list(lost.items())[:NAMED]]
     if len(lost) > NAMED:
         reasons.append(f"{len(lost) - NAMED:,} more")
-    if len(lost) == count:
-        return f"undefined for all {count:,} {items}: {', '.join(reasons)}"
-    return (
-        f"a mean over {count - len(lost):,} of {count:,} {items}, "
-        f"undefined for {', '.join(reasons)}"
+    listed = ", ".join(reasons)
+    if for_all:
+        return Undefined(f"undefined for all {count:,} {items}: {listed}", for_all)
+    return Undefined(
+        f"a mean over {count - len(lost):,} of {count:,} {items}, undefined for {listed}", for_all
     )
 
 

@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import os
 import textwrap
-import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
@@ -23,6 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from gattn.files import replace_files
+from gattn.training.setting_types import default_text, expected_values, field_types, without_meta
 
 __all__ = [
     "Accelerator",
@@ -94,7 +94,7 @@ class Settings:
     panel: ClassVar[str] = "Options"
 
     def __post_init__(self) -> None:
-        for name, hint in _hints(type(self)).items():
+        for name, hint in field_types(type(self)).items():
             object.__setattr__(self, name, _converted(hint, getattr(self, name), name))
         self.check()
 
@@ -155,7 +155,7 @@ def declared(kind: type) -> dict[str, Setting]:
     """
     settings = {}
     for field in dataclasses.fields(kind):
-        hint, meta = _without_meta(_hints(kind)[field.name])
+        hint, meta = without_meta(field_types(kind)[field.name])
         if dataclasses.is_dataclass(hint):
             continue
         default = None if field.default is dataclasses.MISSING else field.default
@@ -168,9 +168,9 @@ def declared(kind: type) -> dict[str, Setting]:
             hint=hint,
             default=default,
             description=(meta and meta.description) or "",
-            default_text=extra.get("default") or _default_text(default),
+            default_text=extra.get("default") or default_text(default),
             panel=getattr(owner, "panel", Settings.panel),
-            expected=_expected(_hints(kind)[field.name]),
+            expected=expected_values(field_types(kind)[field.name]),
             flag=extra.get("flag", ""),
         )
     return settings
@@ -182,7 +182,7 @@ def check_value(kind: type, name: str, value: object) -> Any:
     Raises:
         SettingsError: the value is out of range or of the wrong type.
     """
-    return _converted(_hints(kind)[name], value, name)
+    return _converted(field_types(kind)[name], value, name)
 
 
 def read_toml(kind: type[S], path: str | os.PathLike[str]) -> S:
@@ -291,7 +291,7 @@ def from_table(kind: type[S], table: Mapping[str, object], *, within: str = "") 
         required = field.default is field.default_factory is dataclasses.MISSING
         if required and name not in table:
             raise SettingsError(f"{within}{name} is missing")
-    hints = _hints(kind)
+    hints = field_types(kind)
     return kind(**{name: _converted(hints[name], table[name], within + name) for name in table})
 
 
@@ -334,20 +334,8 @@ def settings_of(kind: type[S], holder: object) -> S:
     Raises:
         ValueError: a value is out of its range.
     """
-    values = {name: getattr(holder, name) for name in _hints(kind)}
+    values = {name: getattr(holder, name) for name in field_types(kind)}
     return kind(**{n: v.item() if getattr(v, "ndim", None) == 0 else v for n, v in values.items()})
-
-
-@functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
-
-
-def _without_meta(hint: Any) -> tuple[Any, Meta | None]:
-    if typing.get_origin(hint) is Annotated:
-        return hint.__origin__, next(m for m in hint.__metadata__ if isinstance(m, Meta))
-    return hint, None
 
 
 def _converted(hint: Any, value: object, name: str) -> Any:
@@ -361,60 +349,7 @@ def _converted(hint: Any, value: object, name: str) -> Any:
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError:
-        raise SettingsError(f"{name} must be {_expected(hint)}; got {value!r}") from None
-
-
-def _default_text(default: object) -> str:
-    if isinstance(default, bool):
-        return "on" if default else "off"
-    return "none" if default in (None, "", ()) else str(default)
-
-
-NOUNS = {"IntType": "whole number", "FloatType": "number", "StrType": "string"}
-LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
-
-
-def _expected(hint: Any) -> str:
-    """Describe the values that a type accepts, for an error message."""
-    plain = _without_meta(hint)[0]
-    if choices := _choices(plain):
-        return f"one of {', '.join(map(repr, choices))}"
-    described = msgspec.inspect.type_info(hint)
-    while isinstance(described, msgspec.inspect.Metadata):
-        described = described.type
-    if isinstance(described, msgspec.inspect.UnionType):
-        kinds = (t for t in described.types if not isinstance(t, msgspec.inspect.NoneType))
-        return " or ".join(map(_expected_type, kinds))
-    return _expected_type(described)
-
-
-def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return the values of a Literal type, or of a union of a Literal and None; an empty tuple
-    for other types.
-    """
-    if typing.get_origin(hint) is Literal:
-        return typing.get_args(hint)
-    return next(filter(None, map(_choices, typing.get_args(hint))), ())
-
-
-def _expected_type(described: Any) -> str:
-    kind = type(described).__name__
-    if kind == "BoolType":
-        return "true or false"
-    if kind in ("VarTupleType", "ListType"):
-        return f"a list of {NOUNS[type(described.item_type).__name__]}s"
-    if kind == "TupleType":
-        count, noun = len(described.item_types), NOUNS[type(described.item_types[0]).__name__]
-        return f"a list of {count} {noun}s"
-    limits = [
-        f"{word} {getattr(described, key):g}"
-        if abs(getattr(described, key)) < 1e6
-        else f"{word} {getattr(described, key)}"
-        for key, word in LIMITS.items()
-        if getattr(described, key, None) is not None
-    ]
-    comma = ", " if kind == "IntType" else " "
-    return f"a {NOUNS[kind]}" + (comma + " and ".join(limits) if limits else "")
+        raise SettingsError(f"{name} must be {expected_values(hint)}; got {value!r}") from None
 
 
 Accelerator: TypeAlias = Literal["auto", "cpu", "gpu"]

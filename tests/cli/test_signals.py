@@ -1,6 +1,7 @@
 """A signal to the command's process ends it and its child processes, with one line on stderr."""
 
 import contextlib
+import importlib
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gattn.cli import main
 from gattn.training.checkpoint import load_checkpoint
 from tests.cli.commands import run_command
 
@@ -120,6 +122,87 @@ def test_an_error_of_the_cleaning_up_is_still_the_signal(monkeypatch, capsys, nu
     arguments = ("molecules", "predict", "run", "in.csv", "--out", "out.csv")
     assert run_command(monkeypatch, *arguments) == code
     assert capsys.readouterr().err.splitlines()[-1] == f"gattn: {word}"
+
+
+LOSING = """
+import os, time
+
+# The import clears the exception of the handler, as C code of torch does.
+try:
+    os.kill(os.getpid(), {number})
+    time.sleep(60)
+except (KeyboardInterrupt, SystemExit):
+    pass
+"""
+CLEANING = """
+import os, time
+
+try:
+    os.kill(os.getpid(), {number})
+    time.sleep(60)
+finally:
+    import gattn_cleanup
+"""
+
+
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("imported", [LOSING, CLEANING], ids=["losing", "cleaning"])
+def test_a_signal_during_an_import_ends_the_command(
+    monkeypatch, capsys, tmp_path, number, imported
+):
+    """The next import raises the lost exception again; imports of cleanup are not interrupted."""
+    reached = []
+
+    def command(**options):
+        importlib.import_module("gattn_slow")
+        reached.append("after the import")
+        importlib.import_module("gattn_next")
+        reached.append("after the next import")
+
+    (tmp_path / "gattn_slow.py").write_text(imported.format(number=int(number)))
+    (tmp_path / "gattn_next.py").write_text("")
+    (tmp_path / "gattn_cleanup.py").write_text("open(__file__ + '.done', 'w').close()")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("gattn.cli.app.app", command)
+    code, word = CODES[number]
+    before = signal.getsignal(signal.SIGINT), list(sys.meta_path)
+    assert run_command(monkeypatch) == code
+    assert capsys.readouterr().err.splitlines() == [f"gattn: {word}"]
+    assert reached == ["after the import"] * (imported is LOSING)
+    assert (tmp_path / "gattn_cleanup.py.done").exists() == (imported is CLEANING)
+    assert (signal.getsignal(signal.SIGINT), sys.meta_path) == before
+    for name in ("gattn_slow", "gattn_next", "gattn_cleanup"):
+        sys.modules.pop(name, None)
+
+
+def test_the_error_of_an_import_that_lost_a_signal_is_the_signal(monkeypatch, capsys, tmp_path):
+    """Without its exception, torch reports that NumPy is missing."""
+
+    def command(**options):
+        with contextlib.suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+        raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
+
+    monkeypatch.setattr("gattn.cli.app.app", command)
+    assert run_command(monkeypatch) == 130
+    assert capsys.readouterr().err == "gattn: interrupted\n"
+
+
+def test_an_ignored_interrupt_remains_so(monkeypatch):
+    """A shell script starts jobs in the background with SIGINT ignored."""
+
+    def command(**options):
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("gattn.cli.app.app", command)
+    monkeypatch.setattr(sys, "argv", ["gattn"])
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        main()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import torch
 
-from gattn.nodes.edges import EdgeColumns, read_edge_columns
+from gattn.nodes.edge_columns import EdgeColumns
+from gattn.nodes.edges import read_edge_columns
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.size import network
 from gattn.nodes.size.blocks import SampledBlocks

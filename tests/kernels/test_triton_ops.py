@@ -1,17 +1,11 @@
 """Every operator on backend triton against the reference: outputs, gradients and the contract.
 
-Without a CUDA device these run in Triton's interpreter: see test_triton_interpreter.py.
+Without a CUDA device these run in Triton's interpreter: see test_triton_interpreter.py. Tests that
+need a card are in test_triton_card.py.
 """
 
 import itertools
 import json
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -21,147 +15,24 @@ from gattn import Graph
 from gattn.kernels import philox
 from gattn.layout import stats
 from gattn.nn.common.segments import lay_out
-from tests.families import (
-    ATTENTION,
-    EDGES,
-    FAMILIES,
-    OPERATORS,
-    TERMS,
-    Operator,
-    distinct_settings,
+from tests.families import ATTENTION, FAMILIES, OPERATORS, TERMS
+from tests.kernels.triton_cases import (
+    CASES,
+    DEVICE,
+    GRAPHS,
+    check,
+    each_attention,
+    each_case,
+    graph,
+    launch,
+    primitives,
+    run,
+    tiles,
+    tl,
+    triton,
 )
-from tests.kernels import interpreter
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-CUDA = torch.cuda.is_available() and not INTERPRETED
-DEVICE = "cuda" if CUDA else "cpu"
-if not (INTERPRETED or CUDA):
-    reason = "needs a CUDA device; without one, test_triton_interpreter.py runs these tests"
-    pytest.skip(reason, allow_module_level=True)
-
-import triton  # noqa: E402
-import triton.language as tl  # noqa: E402
-
-from gattn.kernels.triton import launch, primitives, tiles  # noqa: E402
-
-gpu = pytest.mark.gpu
-needs_cuda = pytest.mark.skipif(not CUDA, reason="needs a CUDA device")
-
-
-interpreter.patch_once()
-
-
-@pytest.fixture(autouse=True)
-def small_tiles():
-    """Choose tiles so small that small graphs have split rows and several programs."""
-    with tiles.override(split=4, rows=4, unroll=2):
-        yield
-
-
-def graph(name: str) -> Graph:
-    generator = torch.Generator().manual_seed(1)
-
-    def random(n, m, e):
-        sizes = torch.tensor([[m], [n]])
-        return (torch.rand(2, e, generator=generator) * sizes).long(), (m, n)
-
-    if name == "plain":
-        edges, size = random(6, 6, 17)
-    elif name == "bipartite":
-        edges, size = random(3, 7, 11)
-    elif name == "hub":  # one row is divided into eight splits, and one column into three
-        edges, size = random(5, 5, 50)
-        edges[1, :34], edges[0, 34:] = 2, 1
-    elif name == "multi":  # The graph has repeated edges and self-loops.
-        edges, size = torch.tensor([[0, 0, 0, 1, 2, 2], [1, 1, 1, 1, 2, 2]]), (3, 3)
-    elif name == "isolated":
-        edges, size = torch.tensor([[4], [0]]), (5, 6)
-    elif name == "edgeless":
-        edges, size = torch.empty(2, 0, dtype=torch.long), (2, 3)
-    else:
-        edges, size = torch.empty(2, 0, dtype=torch.long), (0, 0)
-    return Graph(edges.to(DEVICE), size)
-
-
-GRAPHS = ["plain", "bipartite", "hub", "multi", "isolated", "edgeless", "empty"]
-
-
-def run(
-    operator: Operator, g: Graph, tensors: dict, options: dict, dtype: torch.dtype, backend: str
-) -> list:
-    """Return the output and the gradients of all inputs."""
-    arguments = {name: t.to(dtype).detach().requires_grad_() for name, t in tensors.items()}
-    torch.manual_seed(3)
-    out = operator(arguments, g, **options, backend=backend)
-    grads = torch.autograd.grad(out, list(arguments.values()), gradient_of(out))
-    return [out.detach(), *grads]
-
-
-def gradient_of(out: torch.Tensor) -> torch.Tensor:
-    grad = torch.linspace(-1, 1, out.numel(), dtype=torch.float64, device=out.device)
-    return grad.sin().view_as(out).to(out.dtype)
-
-
-def check(
-    operator: Operator, g: Graph, heads: int, channels: int, dtype=torch.float64, *, dims=None,
-    **options,
-) -> None:  # fmt: skip
-    """Compare with the reference in float64; the error may be twice the error of the reference."""
-    tensors = operator.inputs(g, heads, channels, seed=2, **(dims or {}))
-    exact = run(operator, g, tensors, options, torch.float64, "reference")
-    plain = run(operator, g, tensors, options, dtype, "reference")
-    actual = run(operator, g, tensors, options, dtype, "triton")
-    scale = max([x.abs().max().item() for x in exact if x.numel()], default=0.0)
-    for x, p, f in zip(exact, plain, actual, strict=True):
-        assert f.dtype == dtype
-        assert f.shape == x.shape
-        if x.numel():
-            error = (f.double() - x).abs().max().item()
-            rounding = (p.double() - x).abs().max().item()
-            # In float64 the reference also has rounding errors, which grow with the number of edges
-            # of a row.
-            units = 64 if dtype == torch.float64 else 16
-            assert error <= 2 * rounding + units * torch.finfo(dtype).eps * scale
-
-
-class Case(NamedTuple):
-    """Operator with the lengths of its inputs and with options."""
-
-    operator: Operator
-    dims: dict
-    options: dict
-
-
-def cases_of_families() -> Iterator[tuple[str, Case]]:
-    """Return the plain variant of each family, and its other variants with dropout and other
-    settings.
-
-    A variant that takes the same tensors as another one would run the same kernels.
-    """
-    for name, family in FAMILIES.items():
-        settings, seen = distinct_settings(name), []
-        for number, (variant, operator) in enumerate(family.variants.items()):
-            if operator.shapes not in seen:
-                options = {"dropout": 0.4, **settings[number % len(settings)]} if variant else {}
-                label = f"{name}, {variant}" if variant else name
-                yield label, Case(OPERATORS[label], {}, options)
-            seen.append(operator.shapes)
-
-
-CASES = dict(cases_of_families())
-CASES |= {
-    "gat, grouped values": Case(OPERATORS["gat, edges"], {"u": 2, "b": 1}, {"negative_slope": 0}),
-    "gatv2, edges and shared values": Case(
-        OPERATORS["gatv2"].but(shapes=OPERATORS["gatv2"].shapes | EDGES | TERMS), {"b": 1}, {}
-    ),
-    "edge_softmax": Case(OPERATORS["edge_softmax"], {}, {}),
-    "aggregate": Case(OPERATORS["aggregate"], {"u": 2}, {}),
-    "edge_dot": Case(OPERATORS["edge_dot"], {}, {}),
-}
-PLAIN = [family.variants[""].but(family=name) for name, family in FAMILIES.items()]
-"""Plain variant of each family."""
-each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-each_attention = pytest.mark.parametrize("attention", PLAIN, ids=FAMILIES)
+pytestmark = pytest.mark.usefixtures("small_tiles")
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -505,94 +376,3 @@ def write_mask(mask, seed, position, threshold, HEADS: tl.constexpr):
     at = tl.load(position + edge)[:, None]
     keep = primitives.dropout_keep(seed, at, head, threshold, HEADS)
     tl.store(mask + edge[:, None, None] * 4 + head, keep)
-
-
-@gpu
-@needs_cuda
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@each_case
-def test_large_graph(case, dtype):
-    torch.manual_seed(0)
-    n, e = 20_000, 300_000
-    source = (torch.rand(e, device=DEVICE) ** 3 * n).long()
-    destination = (torch.rand(e, device=DEVICE) ** 3 * n).long()
-    g = Graph(torch.stack([source, destination]), n)
-    with tiles.override():
-        tiles._override.clear()
-        check(case.operator, g, 8, 16, dtype, dims=case.dims, **case.options)
-
-
-@gpu
-@needs_cuda
-@each_case
-def test_same_bits_in_twenty_runs(case):
-    g = graph("hub")
-    tensors = case.operator.inputs(g, 4, 16, **case.dims)
-    first = run(case.operator, g, tensors, case.options, torch.float32, "triton")
-    for _ in range(20):
-        again = run(case.operator, g, tensors, case.options, torch.float32, "triton")
-        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-
-
-@gpu
-@needs_cuda
-@each_case
-def test_cuda_graph(case):
-    g = graph("hub")
-    tensors = case.operator.inputs(g, 4, 16, **case.dims)
-    options = {k: v for k, v in case.options.items() if k != "dropout"}
-    want = run(case.operator, g, tensors, options, torch.float32, "triton")
-    arguments = {name: t.detach().float().requires_grad_() for name, t in tensors.items()}
-    grad = gradient_of(want[0])
-
-    def step():
-        out = case.operator(arguments, g, **options, backend="triton")
-        return [out.detach(), *torch.autograd.grad(out, list(arguments.values()), grad)]
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        step()
-    torch.cuda.current_stream().wait_stream(stream)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        got = step()
-    for t in got:
-        t.fill_(torch.nan)
-    captured.replay()
-    assert all(torch.equal(a, b) for a, b in zip(want, got, strict=True))
-
-
-SANITIZED = """
-import sys, torch, gattn
-from tests.families import OPERATORS
-device = sys.argv[1]
-edges = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]], device=device)
-batch = gattn.graphs.from_batch(edges, torch.tensor([0, 3], device=device))
-for g in (gattn.Graph(edges, 3), batch, gattn.graphs.complete([3], device=device)):
-    outs = []
-    for operator in OPERATORS.values():
-        inputs = operator.inputs(g, 3, 7, dtype=torch.float32, d=5)
-        dropped = {"dropout": 0.5} if operator.family else {}
-        outs += [operator(inputs, g, **options, backend="triton") for options in ({}, dropped)]
-    sum(out.sum() for out in outs).backward()
-"""
-ROOT = Path(__file__).parents[2]
-
-
-@gpu
-@needs_cuda
-@pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer")
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
-def test_compute_sanitizer(tool):
-    command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9", sys.executable]
-    # Each tensor needs a separate allocation, because the sanitizer checks only the bounds of
-    # allocations.
-    environment = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    done = subprocess.run(
-        [*command, "-c", f"{SANITIZED}torch.cuda.synchronize()", "cuda"],
-        capture_output=True, text=True, env=environment, cwd=ROOT,
-    )  # fmt: skip
-    if "Device not supported" in done.stdout:
-        pytest.skip("this compute-sanitizer does not know the device")
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -1,5 +1,7 @@
 """Censored labels: their limits in cells and arrays, and their effect on every part of a model."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from gattn.molecules.gaussian_process import GaussianProcess, truncated_mean
 from gattn.molecules.inputs import featurise
 from gattn.molecules.runs.config import override
 from gattn.molecules.runs.labels import read_labels
+from gattn.molecules.settings import LossFunction, MoleculeSettings
 from gattn.training.losses import absolute_error, bounded, squared_error
 
 TINY = {"epochs": 2, "width": 16, "heads": 2, "layers": 1}
@@ -115,6 +118,14 @@ def test_losses_without_censored_labels(loss):
     model = MoleculeRegressor(**TINY, model="attention", loss_function=loss).fit(SMILES, LENGTH)
     expected = MoleculeRegressor(**TINY, model="attention").fit(SMILES, LENGTH).predict(SMILES)
     assert np.allclose(model.predict(SMILES), expected) == (loss == "bounded-mse")
+
+
+def test_errors_of_the_loss_functions():
+    settings = [MoleculeSettings(loss_function=loss) for loss in get_args(LossFunction)]
+    assert [(each.loss_function, each.error) for each in settings if each.bounded] == [
+        ("bounded-mse", "mse"), ("bounded-mae", "mae"),
+    ]  # fmt: skip
+    assert all(each.error == each.loss_function for each in settings if not each.bounded)
 
 
 def test_censored_labels_need_a_bounded_loss():

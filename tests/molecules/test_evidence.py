@@ -28,7 +28,9 @@ def weights_of(
         None if forest is None else OutOfBag(with_error(each, forest), torch.zeros_like(each))
         for each in (y, y_val)
     ]
-    evidence = Evidence(with_error(y, kernel), with_error(y_val, kernel), *trees, y)
+    rows = torch.arange(train + val)
+    errors = with_error(y, kernel), with_error(y_val, kernel)
+    evidence = Evidence(*errors, *trees, y, rows[:train], rows[train:])
     every = torch.ones(val, dtype=torch.bool)
     out = with_error(y_val, network)
     weights = part_weights(evidence, out, y_val, every, torch.ones(1), 0.0, None, lambda mean: mean)
@@ -46,8 +48,9 @@ def test_the_better_part_weighs_more() -> None:
 
 
 def test_without_validation_labels_the_weights_are_the_prior() -> None:
-    evidence = Evidence(*(torch.full((3, 1), torch.nan) for _ in range(2)), None, None,
-                        torch.zeros(3, 1))  # fmt: skip
+    unknown = torch.full((3, 1), torch.nan)
+    groups = torch.arange(3), torch.arange(3, 6)
+    evidence = Evidence(unknown, unknown, None, None, torch.zeros(3, 1), *groups)
     nothing = torch.full((3, 1), torch.nan)
     every = torch.ones(3, dtype=torch.bool)
     weights = part_weights(evidence, nothing, nothing, every, torch.ones(1), 0.3, None, lambda m: m)

@@ -115,10 +115,12 @@ def test_errors_name_what_is_missing(tmp_path):
     kernel.save(tmp_path / "kernel")
     with pytest.raises(RunError, match="contains no network"):
         read_foundation(tmp_path / "kernel")
-    state = {"settings": {}, "featuriser": "0"}
-    write_model(tmp_path / "old", {"atoms.weight": torch.ones(1)}, {"foundation": state})
-    with pytest.raises(RunError, match="version 0 of the features"):
-        read_foundation(tmp_path / "old")
+    for version, entry in ("0", {"featuriser": "0"}), ("1", {}):
+        state = {"settings": {}, **entry}
+        write_model(tmp_path / version, {"atoms.weight": torch.ones(1)}, {"foundation": state})
+        message = f"version {version} of the features of molecules, and .*: train the model again"
+        with pytest.raises(RunError, match=message):
+            read_foundation(tmp_path / version)
 
 
 def test_the_error_comes_before_the_smiles_are_read(encoder):

@@ -63,7 +63,7 @@ def test_the_huber_loss_is_quadratic_near_zero_and_linear_far_away():
     error = torch.tensor([0.0, -0.5, 1.0, 3.0, -10.0])
     assert huber_error(error, torch.zeros(5)).tolist() == [0, 0.25, 1, 5, 19]
     ends = torch.tensor([[[2.0, torch.inf]]])
-    assert regression_loss("bounded-mae")(torch.tensor([[1.5]]), ends).item() == 0.5
+    assert regression_loss("mae", is_bounded=True)(torch.tensor([[1.5]]), ends).item() == 0.5
 
 
 def test_normal_quantiles_are_those_of_scipy():

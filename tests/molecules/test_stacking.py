@@ -1,5 +1,6 @@
 """Stacking weights and error sizes, against a grid search and known distributions."""
 
+import pytest
 import torch
 
 from gattn.molecules.stacking import PRIOR_ROWS, fit_mixture, fit_spread, predicted_std
@@ -46,6 +47,19 @@ def test_a_component_that_is_clearly_better_is_used_alone() -> None:
     assert fit_mixture(bad, good, 0.5) == 1.0
     # With few observations, a single component is not chosen.
     assert 0.0 < fit_mixture(good[:15], bad[:15], 0.5) < 0.5
+
+
+def test_repeated_errors_of_one_group_count_once() -> None:
+    first, second = torch.randn(2, 40, generator=torch.Generator().manual_seed(2)).double()
+    second = 0.7 * first + 0.6 * second
+    groups, prior = torch.arange(40), 0.1
+    once = fit_mixture(first, second, prior)
+    repeated = [each.repeat(5) for each in (first, second)]
+    of_groups = fit_mixture(*repeated, prior, groups=groups.repeat(5))
+    assert of_groups == pytest.approx(once, abs=1e-12)
+    # As independent observations, the same errors are stronger evidence against the prior weight.
+    assert fit_mixture(*repeated, prior) > once + 0.01
+    assert fit_mixture(first, second, prior, groups=groups) == once
 
 
 def test_factors_count_as_repeated_errors() -> None:

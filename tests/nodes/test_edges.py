@@ -12,7 +12,8 @@ from torch_geometric.data import Data
 from gattn.nodes import NodeClassifier, NodeRegressor
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.batched_gat import BatchedGAT
-from gattn.nodes.edges import EdgeColumns, EdgeEncoder, read_edge_columns
+from gattn.nodes.edge_columns import EdgeColumns
+from gattn.nodes.edges import EdgeEncoder, read_edge_columns
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.fields import FieldInput, edge_terms, receptive_field, whole_graph
 from gattn.nodes.files import GraphReading, read_graph_file

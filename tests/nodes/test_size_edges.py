@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from gattn.nodes.attributed import GraphError, compacted
-from gattn.nodes.edges import EdgeColumns, read_edge_columns
+from gattn.nodes.edge_columns import EdgeColumns
+from gattn.nodes.edges import read_edge_columns
 from gattn.nodes.files import read_graph_file
 from gattn.nodes.runs.config import override
 from gattn.nodes.runs.predict import predict_graph

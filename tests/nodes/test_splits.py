@@ -7,11 +7,19 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from gattn.data import Split
 from gattn.nodes import NodeClassifier, NodeRegressor
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.files import read_graph_file
 from gattn.nodes.reading import read_graph
-from gattn.nodes.splits import column_split, masked_split
+from gattn.nodes.splits import (
+    column_split,
+    has_drawn_validation,
+    masked_split,
+    per_class_split,
+    random_node_split,
+)
+from gattn.nodes.times import time_split
 
 SMALL = {"width": 4, "heads": 2, "epochs": 2}
 NODES = 60
@@ -108,6 +116,28 @@ def test_drawn_validation_depends_on_the_seed_alone():
     assert parts[0] == parts[1] != parts[2]
     half = NodeClassifier(validation_fraction=0.5, **SMALL).fit(_data(train_mask=TRAIN))
     assert len(half.split_.val) == 15
+
+
+def test_drawn_validation_is_a_field_of_the_split():
+    y, times, shares = Y.double(), np.arange(NODES, dtype=float), (0.6, 0.2, 0.2)
+    drawn = [
+        random_node_split(y, 0, shares, by_class=False),
+        random_node_split(y, 0, shares, by_class=True),
+        time_split(y, times, shares, "year")[0],
+        masked_split(read_graph(_data(train_mask=TRAIN)), y, 0, by_class=True)[0],
+    ]
+    assert all(map(has_drawn_validation, drawn))
+    assert [split.time for split in drawn] == ["", "", "year", ""]
+    some = drawn[2].among(torch.arange(50))
+    assert has_drawn_validation(some)
+    assert some.time == "year"
+    assert not has_drawn_validation(random_node_split(y, 0, (0.8, 0, 0.2), by_class=True))
+    assert not has_drawn_validation(per_class_split(y, 0))
+    assert not has_drawn_validation(
+        masked_split(read_graph(_data(**MASKS)), y, 0, by_class=True)[0]
+    )
+    parts = TRAIN.nonzero().flatten(), VAL.nonzero().flatten(), TEST.nonzero().flatten()
+    assert not has_drawn_validation(Split(*parts, "random parts of a publication"))
 
 
 def test_masks_that_mark_no_node_are_absent_or_an_error():

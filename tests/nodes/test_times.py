@@ -7,7 +7,8 @@ import torch
 
 from gattn.nodes import NodeClassifier
 from gattn.nodes.attributed import GraphError
-from gattn.nodes.edges import EdgeColumns, read_edge_columns
+from gattn.nodes.edge_columns import EdgeColumns
+from gattn.nodes.edges import read_edge_columns
 from gattn.nodes.files import GraphReading
 from gattn.nodes.reading import read_graph
 from gattn.nodes.runs.config import NodeRunSettings

@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import HeteroData
 
 from gattn.nodes.attributed import GraphError
-from gattn.nodes.edges import EdgeColumns
+from gattn.nodes.edge_columns import EdgeColumns
 from gattn.nodes.features import FeatureEncoder, encode_graph
 from gattn.nodes.files import GraphReading
 from gattn.nodes.reading import read_graph

@@ -2,16 +2,20 @@
 
 import csv
 import json
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
+from gattn.graph import Graph
 from gattn.nodes import NodeClassifier, NodeRegressor
 from gattn.nodes.explanation import explain_node
 from gattn.nodes.features import encode_graph
 from gattn.nodes.files import GraphReading
+from gattn.nodes.predictor import NodeProblem
 from gattn.nodes.reading import read_graph
 from gattn.nodes.runs.at_once import predict_at_once
 from gattn.nodes.runs.config import NodeRunSettings
@@ -19,6 +23,7 @@ from gattn.nodes.runs.predict import predict_graph
 from gattn.nodes.runs.train import train_run
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.stack.components import Components
+from gattn.nodes.typed import network
 from gattn.nodes.typed.neighbours import TypedNeighbours
 from gattn.nodes.typed.predictor import TypedPredictor, offsets
 from gattn.nodes.typed.relations import Relation
@@ -39,6 +44,32 @@ def _encoded(directed=None, **changes):
     edges, nodes = typed_tables(papers=30, authors=12)
     graph = read_graph((edges | changes, nodes), label="topic", directed=directed)
     return encode_graph(graph, None, ["topic"])
+
+
+def test_the_graphs_of_relations_are_created_once(monkeypatch):
+    created = []
+
+    def build(pairs, size):
+        created.append(size)
+        return Graph(pairs, size)
+
+    monkeypatch.setattr(network, "Graph", build)
+    encoded = _encoded()
+    y = torch.arange(30) % 3
+    settings = [NodeSettings(**SMALL | {"model": "hgt", "epochs": 2, "seed": i}) for i in (0, 1)]
+    train, val = torch.arange(20), torch.arange(20, 30)
+    problem = NodeProblem(encoded.graph, encoded.x, y.double(), 3, train, val)
+    models = TypedPredictor.fit(problem, encoded.encoder, "classification", settings)
+    before = models[0].predict(encoded.graph)
+    models[1].embed(encoded.graph)
+    models[0].attention(encoded.graph)
+    inputs = encoded.graph.network.inputs
+    assert len(created) == len(inputs.messages) == 4
+    restored = pickle.loads(pickle.dumps(inputs))  # other processes build the graphs again
+    assert "graphs" not in vars(restored)
+    graph = replace(encoded.graph, network=replace(encoded.graph.network, inputs=restored))
+    assert torch.equal(models[0].predict(graph), before)
+    assert len(created) == 8
 
 
 def test_the_network_depends_on_neighbours_within_its_layers_only():

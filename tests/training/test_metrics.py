@@ -193,7 +193,8 @@ def test_what_is_not_defined_is_nan_and_left_out() -> None:
 def test_what_is_undefined_has_a_reason(y, task, reasons) -> None:
     y = torch.tensor(y, dtype=torch.float64)
     measure = regression_metrics if task == "regression" else classification_metrics
-    assert undefined_metrics(y, task) == reasons
+    undefined = undefined_metrics(y, task)
+    assert undefined == {name: (reason, True) for name, reason in reasons.items()}
     scores = measure(y, torch.full_like(y, 0.25))
     assert {name for name, value in scores.items() if math.isnan(value)} == set(reasons)
 
@@ -201,7 +202,9 @@ def test_what_is_undefined_has_a_reason(y, task, reasons) -> None:
 def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
     nan = math.nan
     y = torch.tensor([[0.1, 2.0, nan], [0.2, 2.0, nan]])
-    assert undefined_metrics(y, "regression", ["a", "b", "c"]) == {
+    undefined = undefined_metrics(y, "regression", ["a", "b", "c"])
+    assert not any(lost.for_all for lost in undefined.values())
+    assert {metric: lost.reason for metric, lost in undefined.items()} == {
         "rmse": "a mean over 2 of 3 targets, undefined for 'c' (it has no label)",
         "mae": "a mean over 2 of 3 targets, undefined for 'c' (it has no label)",
         "r2": "a mean over 1 of 3 targets, undefined for 'b' (all 2 labels are 2), "
@@ -210,20 +213,26 @@ def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
     one_class = torch.zeros(2, 5)
     undefined = undefined_metrics(one_class, "classification", list("abcde"))
     assert list(undefined) == ["roc_auc", "pr_auc"]
-    assert undefined["pr_auc"].startswith(
-        "undefined for all 5 targets: 'a' (all 2 labels are of class"
-    )
-    assert undefined["pr_auc"].endswith(", 2 more")
+    reason, for_all = undefined["pr_auc"]
+    assert for_all
+    assert reason.startswith("undefined for all 5 targets: 'a' (all 2 labels are of class")
+    assert reason.endswith(", 2 more")
 
 
 def test_a_class_that_no_row_has_is_named() -> None:
     y, kinds = torch.tensor([0, 1, 1]), ["red", "green", "blue"]
     message = "a mean over 2 of 3 classes, undefined for 'blue' (no row has this class)"
-    assert undefined_metrics(y, "multiclass", kinds) == {"roc_auc": message, "pr_auc": message}
+    lost = (message, False)
+    assert undefined_metrics(y, "multiclass", kinds) == {"roc_auc": lost, "pr_auc": lost}
     every = undefined_metrics(torch.ones(2), "multiclass", ["red", "green"])
     assert every["roc_auc"] == (
         "undefined for all 2 classes: 'red' (no row has this class), 'green' (every row "
-        "has this class)"
+        "has this class)",
+        True,
+    )
+    only = undefined_metrics(torch.zeros(2), "multiclass", ["red"])["roc_auc"]
+    assert only.reason == (
+        "undefined: every row has this class, and two different labels are needed"
     )
     assert set(undefined_metrics(torch.ones(0), "multiclass")) == {
         *("accuracy", "f1", "roc_auc", "pr_auc")

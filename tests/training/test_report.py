@@ -22,15 +22,8 @@ from gattn.training.report import (
     Table,
     write_report,
 )
-from gattn.training.run_report import (
-    Intervals,
-    RunFacts,
-    compare,
-    facts,
-    left_out,
-    part_figures,
-    run_report,
-)
+from gattn.training.run_figures import part_figures
+from gattn.training.run_report import Intervals, RunFacts, compare, facts, left_out, run_report
 from gattn.training.types import EpochRecord, History
 from tests.pictures import leave_blank
 

@@ -14,7 +14,8 @@ from gattn.pipeline.report import report_facts
 from gattn.training.calibration import probability_reliability
 from gattn.training.plots.style import METRICS
 from gattn.training.report import Section, Table
-from gattn.training.run_report import Words, run_report
+from gattn.training.run_figures import Words
+from gattn.training.run_report import run_report
 
 if TYPE_CHECKING:
     from gattn.links.runs.train import LinkRun

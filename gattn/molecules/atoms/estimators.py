@@ -25,8 +25,14 @@ from gattn.molecules.atoms.labels import (
 from gattn.molecules.atoms.predictor import AtomPrediction, AtomPredictor
 from gattn.molecules.atoms.settings import AtomParameters, check_atom_settings
 from gattn.molecules.atoms.values import KINDS, LabelledAtoms, Targets
-from gattn.molecules.fitted import check_featuriser
-from gattn.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
+from gattn.molecules.feature_version import check_predictor_features
+from gattn.molecules.inputs import (
+    FeaturizedSmiles,
+    Piece,
+    check_is_list,
+    featurise,
+    make_pieces,
+)
 from gattn.molecules.row_format import RowFormat
 from gattn.molecules.rows import bad_rows, smiles_hashes, warn_of
 from gattn.molecules.settings import MoleculeSettings, Task
@@ -162,13 +168,11 @@ class AtomEstimator(FittedModel, Parameters):
         """Return the valid molecules that have a label; the labels are encoded as in training."""
         if self.coding_.task == "regression":
             cells = without_faults(cells, bounded=self.coding_.bounded)
-        parsed = self.featurise(smiles, cache=cache)
+        problems = self._order_problems(smiles)
+        parsed = self._featurise(smiles, problems, cache)
         # With reorder_atoms, atom map numbers that cannot be used are a problem of the labels,
         # because the order of the lists is not known.
-        bad = [
-            replace(row, in_labels=self.reorder_atoms and bool(order_problem(row.text)))
-            for row in bad_rows(smiles, parsed)
-        ]
+        bad = [replace(row, in_labels=bool(problems[row.row])) for row in bad_rows(smiles, parsed)]
         unread = {row.row for row in bad}
         bad += [
             BadRow(row, str(smiles[row]), problem, in_labels=True)
@@ -232,7 +236,23 @@ class AtomEstimator(FittedModel, Parameters):
         self, smiles: Sequence[str], *, cache: str | os.PathLike[str] | None = None
     ) -> FeaturizedSmiles:
         """Compute the inputs of the model from n SMILES."""
-        problems = [order_problem(str(text)) if self.reorder_atoms else "" for text in smiles]
+        return self._featurise(smiles, self._order_problems(smiles), cache)
+
+    def _order_problems(self, smiles: Sequence[object]) -> list[str]:
+        """Return the result of :func:`order_problem` for each SMILES with ``reorder_atoms``;
+        otherwise empty texts.
+        """
+        check_is_list(smiles)
+        if not self.reorder_atoms:
+            return [""] * len(smiles)
+        return [order_problem(str(text)) for text in smiles]
+
+    def _featurise(
+        self, smiles: Sequence[str], problems: Sequence[str], cache: str | os.PathLike[str] | None
+    ) -> FeaturizedSmiles:
+        """Compute the inputs from n SMILES. A SMILES with a problem is not parsed, and the problem
+        is its error.
+        """
         if any(problems):
             smiles = ["" if problem else text for text, problem in zip(smiles, problems)]
         parsed = featurise(
@@ -246,23 +266,25 @@ class AtomEstimator(FittedModel, Parameters):
     ) -> Iterator[Piece[Item, AtomPrediction]]:
         """Predict molecules in chunks, in the order of the input and with bounded memory."""
         self.check_fitted()
+        check_is_list(items)
         get = cast("Callable[[Item], str]", smiles or str)
-
-        def problem_of(item: Item) -> str:
-            return order_problem(get(item)) if self.reorder_atoms else ""
-
+        # Each item is parsed once for the order of its atoms. Its text is empty if this failed,
+        # because an empty text has no result.
+        with_problems = (
+            (item, order_problem(get(item)) if self.reorder_atoms else "") for item in items
+        )
         pieces = make_pieces(
-            self.predictor_.predict, items,
-            # An empty text has no result; its error is replaced below.
-            smiles=lambda item: "" if problem_of(item) else get(item),
+            self.predictor_.predict, with_problems,
+            smiles=lambda pair: "" if pair[1] else get(pair[0]),
             max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format,
         )  # fmt: skip
         for piece in pieces:
-            errors = [
-                (error and problem_of(item)) or error
-                for item, error in zip(piece.items, piece.errors)
-            ]
-            yield replace(piece, errors=errors)
+            yield Piece(
+                piece.row_index,
+                [problem or error for (_, problem), error in zip(piece.items, piece.errors)],
+                [item for item, _ in piece.items],
+                piece.result,
+            )
 
     def in_order(
         self, values: list[torch.Tensor], kind: str, smiles: Sequence[str], arrays: Any
@@ -315,7 +337,7 @@ class AtomEstimator(FittedModel, Parameters):
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        check_featuriser(folder, card)
+        check_predictor_features(folder, card)
 
     def _extra_tensors(self) -> dict[str, torch.Tensor]:
         return {"seen": self.seen_}

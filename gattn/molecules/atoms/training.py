@@ -155,7 +155,7 @@ class AtomTraining:
 
     def _loss(self) -> Loss:
         if self.task == "regression":
-            return weighted(regression_loss(self.settings.loss_function))
+            return weighted(regression_loss(self.settings.error, is_bounded=self.settings.bounded))
         return weighted(cross_entropy() if self.task == "classification" else _several_classes)
 
 

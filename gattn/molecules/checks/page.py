@@ -12,7 +12,7 @@ from gattn.molecules.checks.table import CheckedTable
 from gattn.pipeline.text import plural
 from gattn.training.model_io import package_versions
 from gattn.training.report import Figure, Highlight, ReportContent, Section, Table
-from gattn.training.run_report import themed
+from gattn.training.run_figures import themed
 
 __all__ = ["content"]
 

@@ -16,6 +16,7 @@ from gattn.molecules.checks.parts import check_parts
 from gattn.molecules.checks.result import CheckResult
 from gattn.molecules.checks.structures import check_structures
 from gattn.molecules.checks.table import CheckedTable, read_table
+from gattn.pipeline.split_rule import read_rule
 from gattn.pipeline.text import plural
 from gattn.training.report import write_report
 
@@ -65,7 +66,7 @@ def check_table(
     ['unreadable', 'same_molecule', 'conflicts', 'size']
     """
     style = NumberFormat(**dict(numbers or {}))  # pyright: ignore[reportArgumentType]
-    column = split.removeprefix("column:") if split.startswith("column:") else ""
+    column = read_rule(split).column or ""
     table = read_table(
         path, smiles=smiles, targets=targets, part_column=column, encoding=encoding, style=style
     )

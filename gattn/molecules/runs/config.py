@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from gattn.molecules.settings import MoleculeSettings
+from gattn.pipeline.split_rule import SplitRule, read_rule
 from gattn.training.settings import (
     Coverage,
     Settings,
@@ -292,16 +293,13 @@ class RunSettings(NumberSettings):
         if isinstance(self.smiles, tuple) and len(self.smiles) == 1:
             object.__setattr__(self, "smiles", self.smiles[0])
         self.model.check_rows(len(self.smiles_columns))
-        component = self.split.removeprefix("molecule:")
-        column = self.split.removeprefix("column:")
-        is_file = column.lower().endswith(".json")
-        is_prefixed = self.split in (f"column:{column}", f"molecule:{component}")
-        if self.split not in RULES and not is_prefixed and not is_file:
+        rule = self.split_rule
+        if rule.kind == "rule" and rule.name not in RULES:
             raise SettingsError(
                 f"split must be {', '.join(RULES)}, molecule:NAME, column:NAME or FILE.json; got "
                 f"{self.split!r}"
             )
-        if component != self.split and component not in self.smiles_columns:
+        if rule.kind == "molecule" and rule.name not in self.smiles_columns:
             raise SettingsError(
                 f"split {self.split} must name a column of SMILES; they are "
                 f"{', '.join(self.smiles_columns)}"
@@ -370,6 +368,11 @@ class RunSettings(NumberSettings):
         for option, is_set in changed.items():
             if is_set:
                 raise SettingsError(f"{option} cannot be used with --atom-target or --bond-target")
+
+    @property
+    def split_rule(self) -> SplitRule:
+        """Value of ``split``, read."""
+        return read_rule(self.split)
 
     @property
     def smiles_columns(self) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from gattn.molecules.runs.source import Source, read_source
 from gattn.pipeline.product import Log, no_log
 from gattn.pipeline.text import plural
 from gattn.training.model_io import write_json
-from gattn.training.run_report import write_plots
+from gattn.training.run_figures import write_plots
 
 __all__ = ["evaluate_table"]
 

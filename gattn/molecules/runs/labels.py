@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,17 +9,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from gattn.data.tables.csv_table import LARGEST
-from gattn.data.tables.numbers import (
-    NumberColumn,
-    NumberFormat,
-    Pattern,
-    classify,
-    command_option,
-    is_missing,
-    read_numbers,
-)
+from gattn.data.tables.numbers import NumberFormat, classify, is_missing
 from gattn.molecules.classes import MOST_CLASSES
+from gattn.molecules.runs.number_labels import SKIP, LabelColumn, number_labels
 from gattn.molecules.settings import Task
 from gattn.pipeline.text import plural
 
@@ -28,15 +19,10 @@ __all__ = ["Labels", "LostLabel", "read_labels"]
 
 SHARE = 0.05
 """Maximum fraction of a target's labels that may be text, unless ``--skip-bad-labels`` is set."""
-FEW = 5
-"""A column of numbers with at most this number of different whole numbers gets a note that they
-may be classes.
-"""
 MOST_GUESSED = 20
 """Maximum number of different texts in a column that is read as classes if ``--task`` is not
 set.
 """
-SKIP = "--skip-bad-labels"
 
 
 class LostLabel(NamedTuple):
@@ -83,16 +69,6 @@ class Labels:
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     bounds: np.ndarray | None = None
-
-
-class _Column(NamedTuple):
-    """Labels of one target (None or NaN if missing), and the rows whose cells are invalid."""
-
-    values: Sequence[float | str | int | None]
-    unread: Sequence[int]
-    missing: int
-    censored: int
-    notes: Sequence[str]
 
 
 def read_labels(
@@ -162,7 +138,7 @@ def read_labels(
         expected = "a class" if chosen == "multiclass" else "one of two classes"
     else:
         parsed = [
-            _numbers(column, target, lines, learnable, style, skip_bad, task == "auto")
+            number_labels(column, target, lines, learnable, style, skip_bad, task == "auto")
             for column, target in zip(columns, targets)
         ]
         y = np.array([column.values for column in parsed], float).T.reshape(
@@ -250,124 +226,6 @@ def _is_text(cell: str) -> bool:
     return classify(cell).kind == "text"
 
 
-def _numbers(
-    column: Sequence[str],
-    target: str,
-    lines: Sequence[int],
-    learnable: bool,
-    style: NumberFormat,
-    skip_bad: bool,
-    guessed: bool,
-) -> _Column:
-    """Return the numbers in a column; raise an error for cells such as ``>10`` or ``1,008``.
-
-    Leaving such cells out would select labels by their value.
-    """
-    read = read_numbers(column, style)
-    values, unread = read.values, set(read.unread)
-    large = np.flatnonzero(np.abs(np.nan_to_num(values)) > LARGEST)
-    patterns = [pattern for pattern in read.recognised() if pattern.kind != "infinite"]
-    if patterns and not skip_bad:
-        shown = "; ".join(p.sentence(_at(lines), command_option, "label") for p in patterns)
-        limits = any(pattern.kind == "censored" for pattern in patterns)
-        loss = "; --loss-function bounded-mse reads censored labels as limits" * limits
-        raise ValueError(f"column {target!r}: {shown}. {_advice(patterns, read)}{loss}")
-    infinite = [row for row in unread if classify(column[row]).kind == "infinite"]
-    if (beyond := sorted({*infinite, *large.tolist()})) and not skip_bad:
-        row = beyond[0]
-        message = f"{target} must be finite; it is {column[row]!r} in line {lines[row]}"
-        raise ValueError(message + ", beyond float32" * any(map(str.isdigit, column[row])))
-    values[large] = math.nan
-    unread.update(large.tolist())
-    different = np.unique(values[~np.isnan(values)])
-    if not len(different):
-        raise ValueError(_no_numbers(column, target, read))
-    if len(different) == 1 and learnable:
-        raise ValueError(f"column {target!r} is constant: every label is {different[0]:g}")
-    notes = [f"Column {target!r}: {note}" for note in _notes(read, column, lines, style, guessed)]
-    return _Column(values.tolist(), sorted(unread), read.missing, read.dropped, notes)
-
-
-def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
-    """Return advice for labels such as ``>10`` that cannot be parsed with the current options."""
-    readable = all(pattern.settings for pattern in patterns)
-    if np.isfinite(read.values).any():
-        selected = "Leaving out labels because of their format would bias the model"
-        if readable:
-            return f"{selected}: use the option that reads them, or {SKIP} to leave them out"
-        return f"{selected}: write plain numbers, or use {SKIP} to leave them out"
-    if readable:
-        return "No label can be read without an option: use the option that reads them"
-    return "There is no option for such labels: write plain numbers"
-
-
-def _notes(
-    read: NumberColumn,
-    column: Sequence[str],
-    lines: Sequence[int],
-    style: NumberFormat,
-    guessed: bool,
-) -> Iterator[str]:
-    """Yield notes on a numeric column that may in fact contain classes, row numbers, dates or
-    limits.
-    """
-    for doubt in read.doubts:
-        yield doubt.sentence(_at(lines), command_option, "label") + "."
-    if read.dropped and style.censored == "limit":
-        yield (
-            f"{plural(read.dropped, 'censored label')} read as limits for training; metrics and "
-            "intervals use measured values only."
-        )
-    elif read.dropped:
-        yield f"{plural(read.dropped, 'censored label')} treated as missing (--censored drop)."
-    if style.censored == "bound":
-        bounds = sum(bool(classify(cell).relation) for cell in column)
-        if bounds:
-            yield f"the bound of {plural(bounds, 'censored label')} is used as the value."
-    if style.unit and style.unit != "%":
-        parts = [classify(cell) for cell in column]
-        bare = sum(bool(part.body) and not part.unit for part in parts)
-        if bare and bare < sum(bool(part.body) for part in parts):
-            yield (
-                f"{plural(bare, 'label')} without a unit {_are(bare)} read as numbers in "
-                f"{style.unit}."
-            )
-    different = np.unique(read.values[~np.isnan(read.values)])
-    whole = not (different % 1).any()
-    if guessed and whole and 2 < len(different) <= FEW and read.labelled >= 4 * len(different):
-        shown = ", ".join(f"{value:g}" for value in different)
-        yield (f"its labels {shown} are read as numbers; --task multiclass reads them as classes.")
-    if guessed and whole and len(different) == 2 and read.labelled >= 4 * len(different):
-        yield (
-            f"its labels {different[0]:g} and {different[1]:g} are read as numbers; "
-            "--task classification reads them as two classes."
-        )
-    if whole and len(different) == len(read.values) > FEW and (np.diff(read.values) == 1).all():
-        yield "its labels count the rows, like row numbers or compound numbers."
-    if whole and read.labelled > FEW and all(map(_is_day, different)):
-        yield "its labels look like dates written as numbers, and are read as numbers."
-
-
-def _is_day(value: float) -> bool:
-    """Return True if a number is a date in the form YYYYMMDD."""
-    year, rest = divmod(int(value), 10_000)
-    return 1900 <= year <= 2100 and 1 <= rest // 100 <= 12 and 1 <= rest % 100 <= 31
-
-
-def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
-    """Return the error message for a column that contains no number."""
-    kinds = list(dict.fromkeys(cell for cell in column if not is_missing(cell)))
-    shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
-    if read.dropped and not read.unread:
-        return f"column {target!r} has only censored values: {shown}; --censored bound reads them"
-    if len(kinds) <= 2:
-        return f"column {target!r} has no numbers: {shown}; for classes use --task classification"
-    return (
-        f"column {target!r} has no numbers (decimals have a point) and {len(kinds)} "
-        f"different texts: {shown}; for classes use --task multiclass"
-    )
-
-
 def _classes(
     column: Sequence[str],
     target: str,
@@ -376,7 +234,7 @@ def _classes(
     skip_bad: bool,
     most: int,
     guessed: bool,
-) -> _Column:
+) -> LabelColumn:
     """Return the classes in a column, as whole numbers if all cells are whole numbers, otherwise as
     texts.
 
@@ -432,10 +290,10 @@ def _classes(
         for kind, count in counts.items()
         if count == 1 and learnable
     ]
-    return _Column([labels.get(cell) for cell in column], unread, missing, 0, notes)
+    return LabelColumn([labels.get(cell) for cell in column], unread, missing, 0, notes)
 
 
-def _check_several(parsed: Sequence[_Column], targets: Sequence[str]) -> None:
+def _check_several(parsed: Sequence[LabelColumn], targets: Sequence[str]) -> None:
     """Raise an error if no target has more than two classes."""
     if all(len({label for label in read.values if label is not None}) <= 2 for read in parsed):
         raise ValueError(
@@ -449,7 +307,7 @@ def _check_texts(
     column: Sequence[str],
     target: str,
     lines: Sequence[int],
-    read: _Column,
+    read: LabelColumn,
     without: np.ndarray,
 ) -> None:
     """Raise an error if too many labels of a target are texts.
@@ -471,7 +329,7 @@ def _check_texts(
 
 
 def _column_notes(
-    column: Sequence[str], target: str, lines: Sequence[int], read: _Column, expected: str
+    column: Sequence[str], target: str, lines: Sequence[int], read: LabelColumn, expected: str
 ) -> Iterator[str]:
     """Yield a note on a target's invalid cells, and the notes on its column."""
     if read.unread:
@@ -481,14 +339,6 @@ def _column_notes(
             f"in line {lines[first]}, which is not {expected}."
         )
     yield from read.notes
-
-
-def _at(lines: Sequence[int]):
-    return lambda place: f"in line {lines[place]}"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _missing_words(column: Sequence[str]) -> Counter[str]:

@@ -192,13 +192,14 @@ def _undefined(
     has its own reasons.
     """
     if not estimator.class_counts:
-        return undefined_metrics(y, estimator.task, targets, classes)
+        lost = undefined_metrics(y, estimator.task, targets, classes)
+        return {metric: one.reason for metric, one in lost.items()}
     reasons: dict[str, list[str]] = {}
     for target, kinds, column in zip(targets, classes, y.T):
         labelled = column[column.isfinite()].long()
         name = f"{target!r}: " if len(targets) > 1 else ""
-        for metric, reason in undefined_metrics(labelled, "multiclass", kinds).items():
-            reasons.setdefault(metric, []).append(name + reason)
+        for metric, one in undefined_metrics(labelled, "multiclass", kinds).items():
+            reasons.setdefault(metric, []).append(name + one.reason)
     return {metric: "; ".join(each) for metric, each in reasons.items()}
 
 
@@ -213,9 +214,8 @@ def tuning_metric(estimator: MoleculeEstimator, y: Tensor) -> tuple[str, str]:
     if estimator.class_counts:
         return "log_loss", "" if y.isfinite().any() else "undefined: there is no label"
     metric = "rmse" if estimator.task == "regression" else "roc_auc"
-    reason = undefined_metrics(y, estimator.task, list(map(str, estimator.targets_)))
-    reason = reason.get(metric, "")
-    return metric, reason if reason.startswith("undefined") else ""
+    lost = undefined_metrics(y, estimator.task, list(map(str, estimator.targets_))).get(metric)
+    return metric, lost.reason if lost is not None and lost.for_all else ""
 
 
 def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:

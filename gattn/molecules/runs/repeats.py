@@ -177,7 +177,7 @@ def _check(settings: RunSettings, folds: int, replicates: int) -> None:
             f"folds must be 0 or at least 2, and replicates at least 1; got {folds} and "
             f"{replicates}"
         )
-    by_molecule = settings.split.startswith("molecule:")
+    by_molecule = settings.split_rule.kind == "molecule"
     if folds and settings.split not in GROUPED and not by_molecule:
         raise SettingsError(
             f"--folds divides by --split {', '.join(GROUPED)}, molecule:NAME; got {settings.split}"

@@ -28,17 +28,16 @@ from gattn.training.calibration import (
 )
 from gattn.training.plots.style import number
 from gattn.training.report import Figure, Section
-from gattn.training.run_report import (
+from gattn.training.run_figures import (
     CLASSES,
     SHOWN,
     TARGETS,
-    RunFacts,
     Words,
     part_figures,
     plot_figure,
-    run_report,
     themed,
 )
+from gattn.training.run_report import RunFacts, run_report
 from gattn.training.threads import limited_threads
 
 if TYPE_CHECKING:

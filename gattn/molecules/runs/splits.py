@@ -27,6 +27,7 @@ from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.config import RULES
 from gattn.molecules.runs.source import Source
 from gattn.pipeline.measure import PARTS
+from gattn.pipeline.split_rule import read_rule
 from gattn.pipeline.text import plural
 from gattn.training.model_io import Json
 
@@ -78,7 +79,7 @@ def choose_parts(
         )
     if spec in RULES:
         split = _ruled_split(spec, molecules, source, seed, row_format)
-    elif spec.startswith("molecule:"):
+    elif read_rule(spec).kind == "molecule":
         split = split_groups(component_groups(spec, molecules, source, row_format), seed, spec)
     elif source.parts is not None:
         try:
@@ -87,9 +88,8 @@ def choose_parts(
         except ValueError as error:
             raise ValueError(f"{source.name}, {spec}: {error}") from None
         if empty:
-            column = spec.removeprefix("column:")
             notes.append(
-                f"{plural(empty, 'row')} without a part in the column {column!r} "
+                f"{plural(empty, 'row')} without a part in the column {read_rule(spec).name!r} "
                 f"{'is' if empty == 1 else 'are'} not used."
             )
     else:
@@ -204,12 +204,12 @@ def validation_groups(
     Returns:
         k groups; None for another split.
     """
-    if spec.lower().endswith(".json") and not spec.startswith("column:"):
+    if read_rule(spec).kind == "file":
         spec = str(read_positions(spec).get("groups", ""))
     first = [first_part(text, row_format) for text in val.canonical]
     if spec == "butina":
         return [f"cluster {number}" for number in _clusters(first)]
-    if spec.startswith("molecule:"):
+    if read_rule(spec).kind == "molecule":
         return component_groups(spec, val, source, row_format)
     return list(map(murcko_scaffold, first)) if spec == "scaffold" else None
 
@@ -260,7 +260,7 @@ def component_groups(
     """
     texts = [source.smiles[row] for row in molecules.rows.tolist()]
     if row_format.molecules > 1:
-        place = source.columns.index(spec.removeprefix("molecule:"))
+        place = source.columns.index(read_rule(spec).name)
         texts = [row_format.split(text)[place] for text in texts]
     elif row_format.reaction:
         texts = [row_format.split(text)[0] for text in texts]

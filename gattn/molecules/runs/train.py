@@ -318,14 +318,12 @@ def read_run_source(settings: RunSettings) -> Source:
             f"--target must be a column of the table: {settings.data} has the columns "
             f"{', '.join(map(repr, columns))}"
         )
-    column = settings.split.removeprefix("column:")
-    part_column = column if column != settings.split else None
     return read_source(
-        settings.files, settings.smiles_columns, settings.target, settings.task, part_column,
-        encoding=settings.encoding, style=settings.style, skip_bad=settings.skip_bad_labels,
-        descriptors=settings.descriptors_columns, weight=settings.weight_column or None,
-        time=settings.time or None, file_parts=settings.file_parts,
-        descriptors_path=settings.descriptors_path,
+        settings.files, settings.smiles_columns, settings.target, settings.task,
+        settings.split_rule.column, encoding=settings.encoding, style=settings.style,
+        skip_bad=settings.skip_bad_labels, descriptors=settings.descriptors_columns,
+        weight=settings.weight_column or None, time=settings.time or None,
+        file_parts=settings.file_parts, descriptors_path=settings.descriptors_path,
     )  # fmt: skip
 
 

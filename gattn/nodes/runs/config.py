@@ -27,6 +27,7 @@ from gattn.nodes.graph_settings import (
 from gattn.nodes.settings import PRESETS, TYPED_MODELS, NodeSettings
 from gattn.nodes.size.budget import parse_memory
 from gattn.nodes.typed.relations import parse_relations, parse_types, typed_files
+from gattn.pipeline.split_rule import SplitRule, read_rule
 from gattn.training.settings import (
     Coverage,
     Settings,
@@ -155,6 +156,11 @@ class NodeRunSettings(Settings):
         return GraphReading.of(self)
 
     @property
+    def split_rule(self) -> SplitRule:
+        """Value of ``split``, read."""
+        return read_rule(self.split)
+
+    @property
     def is_typed(self) -> bool:
         """True for a network with several tables of nodes."""
         return bool(self.edges) or not isinstance(self.nodes, str)
@@ -181,7 +187,7 @@ class NodeRunSettings(Settings):
         check_number_format(self.decimal, self.thousands)
         if self.memory:
             parse_memory(self.memory)
-        if self.split not in SPLITS and not self.split.startswith("column:"):
+        if self.split not in SPLITS and self.split_rule.column is None:
             choices = ", ".join(SPLITS)
             raise SettingsError(f"split must be {choices} or column:NAME; got {self.split!r}")
         if self.split == "time" and not self.time:

@@ -51,8 +51,10 @@ def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
         A reason for each such metric; empty if all are defined for all classes.
     """
     if isinstance(estimator, NodeClassifier):
-        return undefined_metrics(y, "multiclass", [str(kind) for kind in estimator.classes_])
-    return undefined_metrics(y, "regression")
+        lost = undefined_metrics(y, "multiclass", [str(kind) for kind in estimator.classes_])
+    else:
+        lost = undefined_metrics(y, "regression")
+    return {metric: one.reason for metric, one in lost.items()}
 
 
 def confusion(y: Tensor, predicted: Tensor) -> Tensor:

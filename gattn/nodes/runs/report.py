@@ -24,7 +24,8 @@ from gattn.training.calibration import (
 )
 from gattn.training.plots.style import METRICS, number
 from gattn.training.report import Figure, Section, Table
-from gattn.training.run_report import CLASSES, RunFacts, plot_figure, run_report, themed
+from gattn.training.run_figures import CLASSES, plot_figure, themed
+from gattn.training.run_report import RunFacts, run_report
 
 if TYPE_CHECKING:
     from gattn.nodes.runs.train import NodeRun

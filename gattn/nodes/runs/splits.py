@@ -25,20 +25,16 @@ from gattn.nodes.times import node_times, time_split
 from gattn.pipeline.measure import PARTS
 from gattn.pipeline.run_folder import file_hash
 
-__all__ = ["data_hash", "is_drawn", "make_split", "split_column", "splits_record"]
+__all__ = ["data_hash", "is_drawn", "make_split", "splits_record"]
 
 SHARES = (0.6, 0.2, 0.2)
-
-
-def split_column(settings: NodeRunSettings) -> str:
-    """Return the name of the attribute that assigns each node to a part; "" if there is none."""
-    name = settings.split.removeprefix("column:")
-    return name if name != settings.split else ""
+DRAWN = ("random", "random-per-class")
+"""Rules whose parts depend on the seed."""
 
 
 def is_drawn(settings: NodeRunSettings, graph: AttributedGraph) -> bool:
     """Return True if the split is random, so that each trial can have a different split."""
-    return _kind(settings, graph).startswith("random")
+    return _kind(settings, graph) in DRAWN
 
 
 def make_split(
@@ -74,7 +70,9 @@ def make_split(
             raise GraphError("split random-per-class needs classes; the labels are numbers")
         split = per_class_split(y, seed)
     else:
-        split, notes = column_split(graph, split_column(settings), y, seed, by_class=is_class)
+        column = settings.split_rule.column
+        assert column is not None
+        split, notes = column_split(graph, column, y, seed, by_class=is_class)
     masks = list(mask_columns(graph).values())
     if masks and kind != "public":
         notes.append(f"Split {kind} does not read {', '.join(masks)}.")

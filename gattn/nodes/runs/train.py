@@ -37,7 +37,7 @@ from gattn.nodes.runs.measure import (
 )
 from gattn.nodes.runs.predict import prediction_cells, prediction_columns
 from gattn.nodes.runs.relations import relation_metrics
-from gattn.nodes.runs.splits import is_drawn, make_split, split_column, splits_record
+from gattn.nodes.runs.splits import is_drawn, make_split, splits_record
 from gattn.nodes.runs.trials import (
     Trainer,
     Trial,
@@ -245,7 +245,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         splits = [split for split, _ in drawn]
         missing = (note for split in splits for note in estimator.check_split(y, split))
         graph = graph.with_notes(*drawn[0][1], *dict.fromkeys(missing))
-        column = split_column(settings)
+        column = settings.split_rule.column
         leave = [column] if column else []
         encoded = estimator.encode(graph, estimator.label, leave=leave, split=splits[0])
         for line in (_summary(settings, estimator, encoded, y), *encoded.notes):

@@ -11,7 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gattn.nodes.attributed import GraphError
-from gattn.nodes.tables import NamedEnds, choose_ends, counts_rows, may_count_rows
+from gattn.nodes.edge_ends import NamedEnds, choose_ends
+from gattn.nodes.name_columns import counts_rows, may_count_rows
 
 if TYPE_CHECKING:
     import pyarrow.parquet

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from pandas.util import hash_pandas_object
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from gattn.distributed import Processes
@@ -21,12 +17,17 @@ from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.predictor import NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.size.blocks import SampledBlocks, sample
-from gattn.nodes.size.means import NeighbourMeans, propagate, smooth
+from gattn.nodes.size.components import (
+    CHECKED_ROWS,
+    LINEAR_ROWS,
+    PERCEPTRON_ROWS,
+    SampledComponents,
+)
+from gattn.nodes.size.fingerprint import fingerprint, name_hashes
+from gattn.nodes.size.means import NeighbourMeans, smooth
 from gattn.nodes.size.network import ONE, SampledNetwork, fit_sampled, plan_samples
 from gattn.nodes.size.scratch import Scratch, pieces
-from gattn.nodes.stack.blocks import Reduction, as_matrix
-from gattn.nodes.stack.linear import Linear, Scaler, fit_linear
-from gattn.nodes.stack.perceptron import Perceptron
+from gattn.nodes.stack.blocks import Reduction
 from gattn.nodes.stack.weights import choose_weights, fit_weights, pool_by_name
 from gattn.sampling import NeighborSampler
 from gattn.training.model_io import remove_prefix
@@ -34,46 +35,17 @@ from gattn.training.settings import from_table, to_table
 from gattn.training.threads import limited_threads
 from gattn.training.types import EpochRecord, History
 
-__all__ = ["SampledPredictor", "sampled_notes"]
+__all__ = ["SampledPredictor"]
 
 NETWORK, SMOOTHED = "gat", "smoothed"
 LABEL_FREE = ("constant", "columns", "neighbours", NETWORK)
 """Names of the components that read no labels, so that they can also predict other graphs."""
-LINEAR_ROWS, PERCEPTRON_ROWS, CHECKED_ROWS = 30_000, 400_000, 50_000
-"""Maximum numbers of training nodes of the linear model and of a perceptron, and of validation
-nodes by which penalties and weights are chosen.
-"""
-TYPED_LABELS = 256
-"""Maximum number of features that are means of labels over the neighbours of one edge type."""
 SHOWN_SEEDS, SHOWN_FANOUT = 64, 12
 """Number of nodes whose neighbourhoods are sampled for the picture of the attention weights, and
 number of neighbours in each hop.
 """
 NODE_FANOUT = 1024
 """Maximum number of edges into a single node whose attention weights are computed."""
-
-
-def sampled_notes(settings: NodeSettings) -> list[str]:
-    """Return sentences about the parts that are computed on samples, or left out, in a sampled
-    training.
-    """
-    notes = [
-        "Wide features are projected to 128 dimensions, and attention weights are shown for "
-        "sampled neighbourhoods."
-    ]
-    if settings.model != "stacked":
-        return notes
-    return [
-        "Models that are left out when neighbours are sampled: trees, closed_form and consistent, "
-        "which are slow on many nodes, and the refit to the training and the validation part. The "
-        "factors that correct the frequencies of the classes are also left out.",
-        f"Models that are fitted to samples: the linear model to at most {LINEAR_ROWS:,} training "
-        f"nodes, each perceptron to at most {PERCEPTRON_ROWS:,}, and the weights to at most "
-        f"{CHECKED_ROWS:,} validation nodes.",
-        "The baselines logistic_regression (ridge) and label_propagation are the components "
-        "columns and propagation, with fewer steps than on a whole graph.",
-        *notes,
-    ]
 
 
 class SampledPredictor:
@@ -139,10 +111,8 @@ class SampledPredictor:
         self._network: SampledNetwork
         self._reduction = Reduction(np.zeros((0, 0), np.float32))
         self._with_direction = False
-        self._linear: tuple[Scaler, Linear] | None = None
-        self._perceptrons: dict[str, Perceptron] = {}
+        self._components = SampledComponents(outputs, settings.seed, is_class=self._is_class)
         self._train_hash = np.zeros(0, np.uint64)
-        self._labels = np.zeros(0)
         self._fingerprint = ""
         self._last: tuple[AttributedGraph, dict[str, NDArray[np.float32]], Scratch] | None = None
         self._shown: tuple[AttributedGraph, list[tuple[Tensor, Tensor]]] | None = None
@@ -237,37 +207,20 @@ class SampledPredictor:
         train, val = problem.train.numpy(), problem.val.numpy()
         targets = y.numpy()
         self._reduction, self._with_direction = blocks.reduction, blocks.with_direction
-        hashes = _name_hashes(graph)
-        self._fingerprint = _fingerprint(graph, hashes)
-        self._train_hash, self._labels = hashes[train], targets[train]
-        scratch, outputs = Scratch(), self.outputs
+        hashes = name_hashes(graph)
+        self._fingerprint = fingerprint(graph, hashes)
+        self._train_hash, self._components.labels = hashes[train], targets[train]
+        scratch, components = Scratch(), self._components
         parts: dict[str, NDArray[np.float32]] = {}
         if self._is_stack:
-            rows, val_rows = (
-                sample(train, LINEAR_ROWS, seed), sample(val, CHECKED_ROWS, seed)
-            )  # fmt: skip
-            some = np.concatenate([rows, val_rows])
-            x = as_matrix(problem.x) if blocks.sparse is not None else None
-            block = x[some] if x is not None else blocks.features[some]
-            scaler = Scaler.fit([block])
-            places = np.arange(len(some))
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                linear = fit_linear(
-                    scaler.join([block]), targets[some], places[: len(rows)], places[len(rows) :],
-                    outputs, is_class=is_class,
-                )  # fmt: skip
-            self._linear = scaler, linear
+            rows, val_rows = sample(train, LINEAR_ROWS, seed), sample(val, CHECKED_ROWS, seed)
+            components.fit_linear(problem.x, blocks, targets, rows, val_rows)
             rows = sample(train, PERCEPTRON_ROWS, seed)
-            self._perceptrons["neighbours"] = self._fit_perceptron(
-                blocks, [blocks.joined[rows]], targets, rows
-            )
-            parts |= self._label_free(blocks, scratch)
-            around = self._around(blocks, parts["neighbours"], train, scratch)
-            self._perceptrons["labels"] = self._fit_perceptron(
-                blocks, [blocks.joined[rows], around[rows]], targets, rows
-            )
-            parts |= self._with_labels(blocks, around, train, scratch)
+            components.fit_perceptron("neighbours", blocks, [], targets, rows)
+            parts |= components.without_labels(blocks, scratch)
+            around = components.around(blocks, parts["neighbours"], train, scratch)
+            components.fit_perceptron("labels", blocks, [around], targets, rows)
+            parts |= components.with_labels(blocks, around, train, scratch)
         parts[NETWORK] = self._by_network(blocks, scratch)
         val_rows = sample(val, CHECKED_ROWS, seed)
         truth = targets[val_rows]
@@ -297,86 +250,6 @@ class SampledPredictor:
         self.validation = torch.from_numpy(pool_by_name(arrays, self.weights, is_class=is_class))
         self.validation_loss = _loss(self.validation, problem.y[problem.val], is_class=is_class)
 
-    def _fit_perceptron(
-        self, blocks: SampledBlocks, dense: list[NDArray], targets: NDArray, rows: NDArray
-    ) -> Perceptron:
-        sparse = [] if blocks.sparse is None else [blocks.sparse[rows]]
-        return Perceptron.fit(
-            sparse, dense, targets[rows], np.arange(len(rows)), self.outputs, self.settings.seed,
-            is_class=self._is_class,
-        )  # fmt: skip
-
-    def _one_hot(self) -> NDArray[np.float32]:
-        """Return the labels of the training nodes: one-hot classes or standardised numbers."""
-        if self._is_class:
-            return np.eye(self.outputs, dtype=np.float32)[self._labels.astype(int)]
-        return self._labels[:, None].astype(np.float32)
-
-    def _label_free(self, blocks: SampledBlocks, scratch: Scratch) -> dict[str, NDArray]:
-        """Predict all nodes with the constant, the linear model and the first perceptron."""
-        assert self._linear is not None
-        scaler, linear = self._linear
-        n = len(blocks.joined)
-        columns = scratch.array(n, self.outputs)
-        for rows in pieces(n):
-            block = blocks.features[rows] if blocks.sparse is None else blocks.sparse[rows]
-            columns[rows] = linear.predict(scaler.join([block]))
-        constant = scratch.array(n, self.outputs)
-        constant[:] = self._one_hot().mean(0, dtype=np.float64)
-        return {
-            "constant": constant,
-            "columns": columns,
-            "neighbours": self._by_perceptron("neighbours", blocks, [], scratch),
-        }
-
-    def _by_perceptron(
-        self, name: str, blocks: SampledBlocks, more: list[NDArray], scratch: Scratch
-    ) -> NDArray[np.float32]:
-        out = scratch.array(len(blocks.joined), self.outputs)
-        for rows in pieces(len(out)):
-            sparse = [] if blocks.sparse is None else [blocks.sparse[rows]]
-            dense = [block[rows] for block in (blocks.joined, *more)]
-            out[rows] = self._perceptrons[name].predict(sparse, dense)
-        return out
-
-    def _around(
-        self, blocks: SampledBlocks, guess: NDArray[np.float32], train: NDArray, scratch: Scratch
-    ) -> NDArray[np.float32]:
-        r"""Compute features of each node from the labels of other nodes, [n, d].
-
-        .. math:: A \tilde Y, \qquad A A \tilde Y - \mathrm{diag}(A A) \tilde Y
-
-        Nodes without a label get a predicted label. In a directed graph, and in a graph with times,
-        only means over one step are computed. Means over two steps would contain the label of the
-        node itself, whose share is not subtracted in these graphs. If edges have types, there are
-        also means over the neighbours of each type.
-        """
-        means, c = blocks.means, self.outputs
-        complete = scratch.array(*guess.shape)
-        complete[:] = guess
-        complete[train] = self._one_hot()
-        is_two_way, start = blocks.two_way, 2 * c if blocks.two_way else c
-        typed = min(blocks.typed_count, TYPED_LABELS // c)
-        out = scratch.array(len(guess), start + typed * c)
-        means(complete, out[:, :c])
-        if is_two_way:
-            means(out[:, :c], out[:, c:start])
-            back = means.round_trips()
-            for rows in pieces(len(guess)):
-                out[rows, c:start] -= back[rows] * complete[rows]
-        for place, of_type in enumerate(blocks.typed_means(typed)):
-            of_type(complete, out[:, start + place * c :][:, :c])
-        return out
-
-    def _with_labels(
-        self, blocks: SampledBlocks, around: NDArray, train: NDArray, scratch: Scratch
-    ) -> dict[str, NDArray[np.float32]]:
-        spread = scratch.array(len(around), self.outputs)
-        return {
-            "labels": self._by_perceptron("labels", blocks, [around], scratch),
-            "propagation": propagate(blocks.means, self._one_hot(), train, spread),
-        }
-
     def _by_network(self, blocks: SampledBlocks, scratch: Scratch) -> NDArray[np.float32]:
         out = scratch.array(len(blocks.joined), self.outputs)
         hidden = self._embed(blocks)
@@ -398,7 +271,7 @@ class SampledPredictor:
     ) -> NDArray[np.float32]:
         combined = self._pooled(parts, self.smoothed, scratch)
         out = scratch.array(*combined.shape)
-        return smooth(means, combined, self._one_hot(), train, out)
+        return smooth(means, combined, self._components.one_hot(), train, out)
 
     def _pooled(
         self, parts: Mapping[str, NDArray], weights: Mapping[str, float], scratch: Scratch
@@ -451,12 +324,12 @@ class SampledPredictor:
         parts: dict[str, NDArray[np.float32]] = {}
         with_labels = self._is_stack and self.knows(graph)
         if self._is_stack:
-            parts |= self._label_free(blocks, scratch)
+            parts |= self._components.without_labels(blocks, scratch)
         train = np.zeros(0, np.int64)
         if with_labels:
-            train = pd.Index(_name_hashes(graph)).get_indexer(pd.Index(self._train_hash))
-            around = self._around(blocks, parts["neighbours"], train, scratch)
-            parts |= self._with_labels(blocks, around, train, scratch)
+            train = pd.Index(name_hashes(graph)).get_indexer(pd.Index(self._train_hash))
+            around = self._components.around(blocks, parts["neighbours"], train, scratch)
+            parts |= self._components.with_labels(blocks, around, train, scratch)
         parts[NETWORK] = self._by_network(blocks, scratch)
         if with_labels:
             parts[SMOOTHED] = self._smooth(parts, blocks.means, train, scratch)
@@ -482,7 +355,7 @@ class SampledPredictor:
             return SMOOTHED in self._last[1] or not self._is_stack
         if self._compared is None or self._compared[0] is not graph:
             compact = self._compact(graph)
-            same = _fingerprint(compact, _name_hashes(compact)) == self._fingerprint
+            same = fingerprint(compact, name_hashes(compact)) == self._fingerprint
             self._compared = graph, same
         return self._compared[1]
 
@@ -547,23 +420,13 @@ class SampledPredictor:
         tensors = {f"network.{name}": t for name, t in self._network.state_dict().items()}
         tensors["axes"] = torch.from_numpy(self._reduction.axes)
         tensors["train_hash"] = torch.from_numpy(self._train_hash.view(np.int64))
-        tensors["labels"] = torch.from_numpy(self._labels)
-        for name, model in self._perceptrons.items():
-            states = model.state_dict().items()
-            tensors |= {f"perceptron.{name}.{key}": tensor for key, tensor in states}
-        linear = None
-        if self._linear is not None:
-            scaler, model = self._linear
-            tensors["linear.weight"] = torch.from_numpy(np.ascontiguousarray(model.weight))
-            tensors["linear.bias"] = torch.from_numpy(np.ascontiguousarray(model.bias))
-            linear = {"factors": list(scaler.factors), "penalty": model.penalty}
-        return tensors, {
+        more, components = self._components.state()
+        return tensors | more, {
             "sampled": True, "settings": to_table(self.settings), "task": self.task,
             "outputs": self.outputs, "encoder": self.encoder.state(), "mean": self.mean,
             "std": self.std, "weights": self.weights, "smoothed": self.smoothed,
             "other_weights": self.other_weights, "fingerprint": self._fingerprint,
-            "with_direction": self._with_direction, "linear": linear,
-            "perceptrons": list(self._perceptrons),
+            "with_direction": self._with_direction, **components,
         }  # fmt: skip
 
     @classmethod
@@ -584,7 +447,6 @@ class SampledPredictor:
         model._with_direction = state["with_direction"]
         model._reduction = Reduction(tensors["axes"].numpy())
         model._train_hash = tensors["train_hash"].numpy().view(np.uint64)
-        model._labels = tensors["labels"].numpy()
         features = model._reduction.axes.shape[1] or encoder.width
         model._network = SampledNetwork(
             plan_samples(settings, 1).settings, features, model.outputs, encoder.edges
@@ -594,50 +456,13 @@ class SampledPredictor:
         except RuntimeError as error:
             raise ValueError(str(error)) from None
         model._network.eval()
-        is_class = model._is_class
-        if (linear := state["linear"]) is not None:
-            weight, bias = (tensors[f"linear.{name}"].numpy() for name in ("weight", "bias"))
-            model._linear = (
-                Scaler(tuple(linear["factors"])), Linear(weight, bias, is_class, linear["penalty"])
-            )  # fmt: skip
-        model._perceptrons = {
-            name: Perceptron.from_state(
-                remove_prefix(f"perceptron.{name}.", tensors), is_class=is_class
-            )
-            for name in state["perceptrons"]
-        }
+        model._components.load_state(tensors, state)
         return model
 
 
 def _threads(threads: int) -> Any:
     """Return a context with a number of threads inside an operator; 0 for torch's number."""
     return limited_threads(1 << 62, threads)
-
-
-def _name_hashes(graph: AttributedGraph) -> NDArray[np.uint64]:
-    """Return a 64-bit hash [n] of the name of each node."""
-    names = pd.Series([str(name) for name in graph.names], dtype=object)
-    # Type checkers do not know the type of this function.
-    hashes = cast("Any", hash_pandas_object)(names, index=False, categorize=False)
-    return hashes.to_numpy(np.uint64)
-
-
-def _fingerprint(graph: AttributedGraph, hashes: NDArray[np.uint64]) -> str:
-    """Return a hash of the names of a compact graph's nodes and of its edges, in any order.
-
-    The fingerprint is a hash of two sums modulo 2**64, over the nodes and over the edges. Sums do
-    not depend on the order, so that no array must be sorted.
-    """
-    with np.errstate(over="ignore"):
-        total, edges = hashes.sum(dtype=np.uint64), np.uint64(0)
-        source, destination = graph.edge_index.numpy()
-        for start in range(0, len(source), 1 << 22):
-            rows = slice(start, start + (1 << 22))
-            pairs = hashes[source[rows]] * np.uint64(0x9E3779B97F4A7C15) + hashes[destination[rows]]
-            pairs ^= pairs >> np.uint64(31)
-            edges += (pairs * np.uint64(0xBF58476D1CE4E5B9)).sum(dtype=np.uint64)
-    sizes = len(graph), graph.edge_index.shape[1]
-    return hashlib.sha256(f"{sizes} {total} {edges}".encode()).hexdigest()
 
 
 def _loss(predicted: Tensor, y: Tensor, *, is_class: bool) -> float:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
+from gattn.nodes.settings import NodeSettings
 from gattn.nodes.size.budget import SizeChoice, choose_size
+from gattn.nodes.size.components import CHECKED_ROWS, LINEAR_ROWS, PERCEPTRON_ROWS
 from gattn.nodes.size.edge_file import column_names, open_parquet
-from gattn.nodes.size.predictor import sampled_notes
 
 if TYPE_CHECKING:
     from gattn.nodes.runs.config import NodeRunSettings
@@ -63,7 +64,7 @@ def read_for_training(
         ]
     if not choice.sampled:
         return graph, choice
-    return compacted(graph).with_notes(*notes, *sampled_notes(settings.model)), choice
+    return compacted(graph).with_notes(*notes, *_sampled_notes(settings.model)), choice
 
 
 def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
@@ -100,3 +101,26 @@ def _graph_sizes(graph: AttributedGraph) -> tuple[int, int, int]:
     if x is not None:
         values += x.numel() if x.layout == torch.strided else x.values().numel()
     return len(graph), values, edges
+
+
+def _sampled_notes(settings: NodeSettings) -> list[str]:
+    """Return sentences about the parts that are computed on samples, or left out, in a sampled
+    training.
+    """
+    notes = [
+        "Wide features are projected to 128 dimensions, and attention weights are shown for "
+        "sampled neighbourhoods."
+    ]
+    if settings.model != "stacked":
+        return notes
+    return [
+        "Models that are left out when neighbours are sampled: trees, closed_form and consistent, "
+        "which are slow on many nodes, and the refit to the training and the validation part. The "
+        "factors that correct the frequencies of the classes are also left out.",
+        f"Models that are fitted to samples: the linear model to at most {LINEAR_ROWS:,} training "
+        f"nodes, each perceptron to at most {PERCEPTRON_ROWS:,}, and the weights to at most "
+        f"{CHECKED_ROWS:,} validation nodes.",
+        "The baselines logistic_regression (ridge) and label_propagation are the components "
+        "columns and propagation, with fewer steps than on a whole graph.",
+        *notes,
+    ]

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.columns import Column, learn_columns, write_features
+from gattn.nodes.edge_columns import EdgeColumns, edge_weights
 from gattn.nodes.edge_table import EdgeTable
-from gattn.nodes.edges import EdgeColumns, edge_weights
 from gattn.nodes.feature_tensor import compact_features
-from gattn.nodes.tables import row_number_notes
+from gattn.nodes.name_columns import row_number_notes
 from gattn.nodes.typed.network import Messages, TypedInputs, TypedNetwork
 from gattn.nodes.typed.relations import Relation
 from gattn.nodes.typed.tables import with_projection

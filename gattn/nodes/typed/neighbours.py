@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph
-from gattn.nodes.edges import narrow_block
+from gattn.nodes.edge_arrays import narrow_block
 from gattn.nodes.stack.blocks import as_matrix
 from gattn.nodes.stack.propagation import Neighbours, edge_means, row_means
 from gattn.nodes.typed.network import Messages, TypedInputs, TypedNetwork, projection

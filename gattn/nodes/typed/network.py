@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gattn.graph import Graph
 from gattn.nodes.edge_table import EdgeTable
+from gattn.nodes.stack.fingerprint import name_order
 from gattn.nodes.stack.propagation import row_means
 from gattn.nodes.typed.relations import Relation
 
@@ -78,6 +81,23 @@ class TypedInputs:
     degrees: Mapping[str, Tensor]
     messages: Mapping[Relation, Messages]
 
+    @cached_property
+    def graphs(self) -> Mapping[Relation, Graph]:
+        """Graph of the messages of each relation.
+
+        The graphs are created once for all models, parts and predictions, because each contains
+        the sorted edges, and layers cache the union of all graphs with the first one.
+        """
+        sizes = {kind: len(degrees) for kind, degrees in self.degrees.items()}
+        return {
+            relation: Graph(one.pairs, (sizes[relation.source], sizes[relation.destination]))
+            for relation, one in self.messages.items()
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickling, without the graphs, which follow from the messages."""
+        return {name: value for name, value in self.__dict__.items() if name != "graphs"}
+
 
 @dataclass(frozen=True, eq=False)
 class TypedNetwork:
@@ -121,10 +141,11 @@ class TypedNetwork:
         ranks: dict[str, NDArray[np.int64]] = {}
         digest = hashlib.sha256()
         for kind in sorted(self.types):
-            names = np.array([str(name) for name in self.names(kind, graph)], dtype=object)
-            order = np.argsort(names, kind="stable")
+            nodes = graph if kind == self.target else self.others[kind]
+            order = name_order(nodes)
             ranks[kind] = np.argsort(order)
-            digest.update("\0".join([kind, *names[order]]).encode())
+            names = (str(nodes.names[place]) for place in order)
+            digest.update("\0".join([kind, *names]).encode())
         for relation in sorted(self.edges):
             source, destination = self.edges[relation].pairs.numpy()
             source, destination = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.predictor import NodePredictor, NodeProblem, graph_elements
@@ -70,7 +69,7 @@ class TypedPredictor(NodePredictor):
         network, inputs = graph.network, None if graph.network is None else graph.network.inputs
         assert network is not None
         assert inputs is not None
-        return field_input(network, inputs, self._read[1])
+        return field_input(network.target, inputs, self._read[1])
 
     @torch.no_grad()
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
@@ -133,18 +132,13 @@ def offsets(network: TypedNetwork) -> dict[str, int]:
     return first
 
 
-def field_input(network: TypedNetwork, inputs: TypedInputs, x: Tensor) -> TypedFieldInput:
-    """Return the input of a network, given the features of the labelled nodes."""
+def field_input(target: str, inputs: TypedInputs, x: Tensor) -> TypedFieldInput:
+    """Return the input of a network, given the type of the labelled nodes and their features."""
     messages = inputs.messages
     return TypedFieldInput(
-        {network.target: x, **inputs.x},
+        {target: x, **inputs.x},
         inputs.degrees,
-        {
-            relation: Graph(
-                one.pairs, (network.size(relation.source), network.size(relation.destination))
-            )
-            for relation, one in messages.items()
-        },
+        inputs.graphs,
         {key: one.features for key, one in messages.items() if one.features is not None},
         {key: one.weights.log() for key, one in messages.items() if one.weights is not None},
     )

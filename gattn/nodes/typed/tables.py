@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, LeftOut, left_out_edge
+from gattn.nodes.edge_ends import NamedEnds, check_header, named_ends
 from gattn.nodes.edge_table import EdgeTable
-from gattn.nodes.tables import NamedEnds, check_header, named_ends, named_nodes
+from gattn.nodes.node_names import named_nodes
 from gattn.nodes.typed.network import Messages, TypedNetwork, projected_edges, projection
 from gattn.nodes.typed.relations import Relation
 from gattn.nodes.values import flat_table
@@ -251,12 +252,9 @@ def _edges(
     for edge in np.flatnonzero(unknown).tolist():
         pair = named.source[edge], named.destination[edge]
         place = int(ends[0, edge] >= 0)
-        record = left_out_edge(pair, pair[place], 0 if lines is None else lines[edge])
         kind = (relation.source, relation.destination)[place]
-        reason = record.reason
-        if reason.startswith("there is no node"):
-            reason = f"{reason} of type {kind!r}"
-        gone.append(replace(record, reason=reason))
+        line = 0 if lines is None else lines[edge]
+        gone.append(left_out_edge(pair, pair[place], line, kind))
     if len(gone) == len(named):
         if not gone:
             raise GraphError(f"relation {relation} has no edges")

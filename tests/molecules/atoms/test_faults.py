@@ -4,6 +4,7 @@ import pytest
 
 from gattn.data import MoleculeError
 from gattn.molecules import AtomRegressor
+from gattn.molecules.atoms import entries, estimators
 from gattn.molecules.atoms.faults import number_faults, without_faults
 from gattn.molecules.atoms.labels import coding_of, read_cells
 
@@ -43,6 +44,36 @@ def test_bad_rows_say_whether_their_labels_are_the_reason():
     model = AtomRegressor(reorder_atoms=True, on_error="skip")
     bad = model.read(smiles, read_cells({"atom": {"a": lists}})).bad
     assert {row.row: row.in_labels for row in bad} == {1: True, 2: True, 3: False, 4: True, 5: True}
+
+
+def test_each_row_is_parsed_once_for_the_order_of_its_atoms(monkeypatch):
+    parsed = []
+
+    def order_problem(smiles):
+        parsed.append(smiles)
+        return entries.order_problem(smiles)
+
+    monkeypatch.setattr(estimators, "order_problem", order_problem)
+    sizes = range(1, 25)
+    chains = ("".join(f"[CH2:{atom}]" for atom in range(1, size)) for size in sizes)
+    smiles = [f"{chain}[OH:{size}]" for chain, size in zip(chains, sizes)]
+    smiles += ["CO", "[CH3:1][OH:1]", "("]
+    charges = [[0.1 * atom for atom in range(size)] for size in (*sizes, 2, 2, 2)]
+    small = {"epochs": 1, "width": 8, "heads": 1, "layers": 1}
+    model = AtomRegressor(reorder_atoms=True, on_error="skip", **small)
+    model.fit(smiles, atoms={"charge": charges})
+    assert sorted(parsed) == sorted(smiles)
+    assert [row.row for row in model.bad_] == [24, 25, 26]
+    parsed.clear()
+    (piece,) = model.predictions([(text, "name") for text in smiles], smiles=lambda item: item[0])
+    assert parsed == smiles
+    assert piece.items == [(text, "name") for text in smiles]
+    assert piece.row_index.tolist() == list(range(24))
+    assert [error.split(":")[0] for error in piece.errors[24:26]] == ["atom map numbers"] * 2
+    assert "SMILES" in piece.errors[26]
+    assert len(piece.result.mean.lists("atom", 0)) == 24
+    with pytest.raises(ValueError, match="list of strings; got a single string 'CO'"):
+        next(model.predictions("CO"))
 
 
 def test_estimator_names_the_row_or_leaves_it_out():

@@ -17,7 +17,8 @@ from gattn.pipeline.text import plural
 from gattn.training.calibration import interval_reliability, probability_reliability
 from gattn.training.plots.style import number
 from gattn.training.report import Section
-from gattn.training.run_report import CLASSES, TARGETS, run_report, themed
+from gattn.training.run_figures import CLASSES, TARGETS, themed
+from gattn.training.run_report import run_report
 
 if TYPE_CHECKING:
     from gattn.molecules.runs.atoms.train import AtomRun

@@ -25,10 +25,9 @@ def read_atom_source(settings: RunSettings) -> tuple[Source, AtomCells, Coding]:
         FileNotFoundError: the table does not exist.
         ValueError: the table, a column or a label cannot be used.
     """
-    column = settings.split.removeprefix("column:")
     source = read_source(
         settings.files, settings.smiles_columns, (), "regression",
-        column if column != settings.split else None, encoding=settings.encoding,
+        settings.split_rule.column, encoding=settings.encoding,
         skip_bad=settings.skip_bad_labels, weight=settings.weight_column or None,
         time=settings.time or None, file_parts=settings.file_parts,
     )  # fmt: skip

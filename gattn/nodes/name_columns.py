@@ -1,0 +1,99 @@
+"""Columns of names and of row numbers in tables of nodes and edges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from gattn.nodes.attributed import AttributedGraph
+from gattn.nodes.values import as_numbers
+
+__all__ = [
+    "as_names",
+    "counts_rows",
+    "is_moved_index",
+    "may_count_rows",
+    "row_number_notes",
+    "usual_column",
+]
+
+UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
+"""Pattern for the names of row number columns. pandas and R write such a column without a name,
+and pandas reads it as ``Unnamed: 0``.
+"""
+RESET = ("index", "level_0")
+"""Names that pandas' ``reset_index`` gives to row number columns."""
+
+
+def may_count_rows(name: Hashable) -> bool:
+    """Return True if a column with this name is skipped when its values number the rows."""
+    title = "" if name is None else str(name).strip()
+    return bool(UNNAMED.fullmatch(title)) or title.lower() in RESET
+
+
+def counts_rows(name: Hashable, column: pd.Series) -> bool:
+    """Return True if a column contains the row numbers of its table.
+
+    See :func:`gattn.nodes.tables.from_tables`.
+    """
+    if not may_count_rows(name) or not len(column):
+        return False
+    is_unnamed = bool(UNNAMED.fullmatch("" if name is None else str(name).strip()))
+    numbers = as_numbers(column)
+    if np.isnan(numbers).any() or (numbers % 1 != 0).any() or (numbers < 0).any():
+        return False
+    if is_unnamed:
+        return len(np.unique(numbers)) == len(numbers)
+    return bool((numbers == np.arange(len(numbers))).all())
+
+
+def is_moved_index(name: Hashable, column: pd.Series) -> bool:
+    """Return True if a column contains the row numbers in any order, for example because the
+    table was sorted.
+    """
+    if str(name).strip().lower() not in RESET or not len(column):
+        return False
+    numbers = as_numbers(column)
+    is_count = not np.isnan(numbers).any() and (numbers % 1 == 0).all() and (numbers >= 0).all()
+    return bool(is_count) and len(np.unique(numbers)) == len(numbers)
+
+
+def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
+    """Return notes on attributes called ``index`` or ``level_0`` that contain only row numbers.
+
+    Args:
+        graph: the graph.
+
+    Returns:
+        A sentence for each attribute whose values are different whole numbers starting at 0, by the
+        name of the attribute.
+    """
+    return {
+        name: f"Column {name!r} of the nodes has a different whole number for each node, like "
+        "the row numbers that pandas' reset_index writes: it is not used as a feature. "
+        f"To use it, list it in --features {name}."
+        for name in graph.table.columns
+        if is_moved_index(name, graph.table[name])
+    }
+
+
+def usual_column(
+    names: Sequence[Hashable], places: Sequence[int], usual: Sequence[str], otherwise: int | None
+) -> int:
+    """Return the first of the column indices ``places`` whose name is in ``usual``.
+
+    If there is no such column, return ``otherwise``.
+    """
+    lower = {str(names[i]).strip().lower(): i for i in reversed(places)}
+    return next((lower[name] for name in usual if name in lower), otherwise)  # pyright: ignore[reportReturnType]
+
+
+def as_names(column: pd.Series) -> pd.Series:
+    """Convert names to texts that can be compared between files: both 7 and 7.0 become "7"."""
+    column = column.reset_index(drop=True)
+    if pd.api.types.is_float_dtype(column) and (column.dropna() % 1 == 0).all():
+        column = column.astype("Int64")
+    return column.astype("string").str.strip().replace("", pd.NA).astype(object)

@@ -1,0 +1,40 @@
+"""Table of the accuracy of node models on several networks."""
+
+from typing import Any
+
+from benchmarks.tools.networks_table import table
+
+ENVIRONMENT = {
+    "command": "python -m benchmarks.networks ring", "cores": 2, "cpu": "processor",
+    "versions": {"torch": "2.13.0"},
+}  # fmt: skip
+
+
+def record(accuracy: float, **changed: Any) -> dict[str, Any]:
+    """Return a record of two splits."""
+    named = {
+        "stacked": [accuracy, 0.01], "component labels": [0.7, 0.02], "component gat": [0.8, 0.02],
+        "baseline label_propagation": [0.6, 0.03], "baseline majority": [0.5, 0.0],
+        "other gcn": [0.75, 0.04],
+    }  # fmt: skip
+    entry = {
+        "case": "networks/ring", "split": "random", "splits": 2, "model": "stacked",
+        "edges": "read", "options": [], "accuracy": named, "environment": ENVIRONMENT,
+    }  # fmt: skip
+    return entry | changed
+
+
+def test_the_table_has_the_newest_record_of_each_network_split_and_options() -> None:
+    entries = [
+        record(0.1), record(0.9), record(0.2, model="gat"), record(0.3, edges="ignore"),
+        record(0.8, split="public"), record(0.7, options=["--names"]),
+    ]  # fmt: skip
+    lines = table(entries).splitlines()
+    components = "0.800 ± 0.020 `gat` | 0.600 ± 0.030 `label_propagation` |  | 0.750 ± 0.040 |  |"
+    assert [line for line in lines if line.startswith("| ring")] == [
+        f"| {name} | 2 | **{mean} ± 0.010** | {components} 0.500 ± 0.000 |"
+        for name, mean in (
+            ("ring", "0.900"), ("ring, public", "0.800"), ("ring, `--names`", "0.700"),
+        )
+    ]  # fmt: skip
+    assert lines[-1] == "- `python -m benchmarks.networks ring`"
