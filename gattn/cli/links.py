@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from gattn.cli.console import say, show_metrics, watched
 from gattn.cli.one_process import check_one_process
-from gattn.cli.options import with_settings
+from gattn.cli.options import ConfigFile, Run, with_settings
 from gattn.cli.reading import READING, with_reading
 from gattn.links.runs.config import LinkRunSettings, override
 from gattn.links.settings import LinkSettings
@@ -26,7 +26,6 @@ app = typer.Typer(
     help="Predict missing or future links between the nodes of a network.", no_args_is_help=True
 )
 
-Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].description)
 
 
@@ -41,13 +40,7 @@ def _check_processes(context: typer.Context) -> None:
 def train(
     out: Annotated[Path, Option(help="New folder for the model, metrics and report.")],
     data: Annotated[str | None, GRAPH] = None,
-    config: Annotated[
-        Path | None,
-        Option(
-            help="TOML file of settings, such as the config.toml of another run. Options on "
-            "the command line override the file."
-        ),
-    ] = None,
+    config: ConfigFile = None,
     *,
     settings: dict[str, Any],
 ) -> None:

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from gattn.cli.console import counted, rated, say, show_metrics, show_repeats
-from gattn.cli.options import with_settings
+from gattn.cli.options import ConfigFile, Run, with_settings
 from gattn.molecules.runs.config import NumberSettings, RunSettings, override
 from gattn.molecules.screening.settings import ScreenSettings, is_screening
 from gattn.molecules.settings import MoleculeSettings
@@ -26,7 +26,6 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Predict properties of molecules from their SMILES.", no_args_is_help=True)
 
-Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 Table = Annotated[Path, Argument(metavar="IN.csv", help="CSV file with a header line and SMILES.")]
 Neighbors = Annotated[
     int,
@@ -78,13 +77,7 @@ def train(
             "see how much the errors depend on the seed."
         ),
     ] = 1,
-    config: Annotated[
-        Path | None,
-        Option(
-            help="TOML file of settings, such as the config.toml of another run. Options on "
-            "the command line override the file."
-        ),
-    ] = None,
+    config: ConfigFile = None,
     *,
     settings: dict[str, Any],
 ) -> None:

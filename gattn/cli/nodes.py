@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from gattn.cli.console import say, show_metrics, show_runs, watched
 from gattn.cli.one_process import check_one_process
-from gattn.cli.options import with_settings
+from gattn.cli.options import ConfigFile, Run, with_settings
 from gattn.cli.reading import TYPED_READING, with_reading, with_tables
 from gattn.nodes.runs.config import NodeRunSettings, override
 from gattn.nodes.settings import NodeSettings, Preset
@@ -28,7 +28,6 @@ app = typer.Typer(
     help="Predict a class or a number for each node of a network.", no_args_is_help=True
 )
 
-Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
 AT_ONCE = (
     *("label", "label_type", "features", "names", "task", "split", "directed"),
@@ -56,13 +55,7 @@ def train(
             show_default=False,
         ),
     ] = None,
-    config: Annotated[
-        Path | None,
-        Option(
-            help="TOML file of settings, such as the config.toml of another run. Options on "
-            "the command line override the file."
-        ),
-    ] = None,
+    config: ConfigFile = None,
     *,
     settings: dict[str, Any],
 ) -> None:

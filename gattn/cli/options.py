@@ -6,13 +6,23 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from gattn.training.settings import Setting, check_value, declared
 
-__all__ = ["with_settings"]
+__all__ = ["ConfigFile", "Run", "with_settings"]
+
+Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
+ConfigFile = Annotated[
+    Path | None,
+    Option(
+        help="TOML file of settings, such as the config.toml of another run. Options on the "
+        "command line override the file."
+    ),
+]
 
 
 def with_settings(

@@ -17,7 +17,7 @@ from gattn.nodes.attributed import AttributedGraph, GraphError, Where
 from gattn.nodes.columns import Column
 from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.times import are_dates
-from gattn.nodes.values import as_numbers, as_texts, is_empty, is_missing
+from gattn.nodes.values import are_distinct_integers, as_numbers, as_texts, is_empty, is_missing
 
 __all__ = [
     "ALL_COLUMNS",
@@ -152,12 +152,9 @@ def check_different(chosen: EdgeColumns) -> None:
 
 
 def _numbers_edges(name: Hashable, values: pd.Series) -> bool:
-    if str(name).strip().lower() not in NUMBERING or not len(values):
-        return False
-    numbers = as_numbers(values)
-    if np.isnan(numbers).any() or (numbers % 1 != 0).any():
-        return False
-    return len(np.unique(numbers)) == len(numbers)
+    """Return True if a column numbers the rows, by its name and its values."""
+    is_usual = str(name).strip().lower() in NUMBERING
+    return is_usual and bool(len(values)) and are_distinct_integers(as_numbers(values))
 
 
 def is_date_column(values: pd.Series) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from gattn.nodes.attributed import AttributedGraph
-from gattn.nodes.values import as_numbers
+from gattn.nodes.values import are_distinct_integers, as_numbers
 
 __all__ = [
     "as_names",
@@ -41,12 +41,9 @@ def counts_rows(name: Hashable, column: pd.Series) -> bool:
     """
     if not may_count_rows(name) or not len(column):
         return False
-    is_unnamed = bool(UNNAMED.fullmatch("" if name is None else str(name).strip()))
     numbers = as_numbers(column)
-    if np.isnan(numbers).any() or (numbers % 1 != 0).any() or (numbers < 0).any():
-        return False
-    if is_unnamed:
-        return len(np.unique(numbers)) == len(numbers)
+    if UNNAMED.fullmatch("" if name is None else str(name).strip()):
+        return are_distinct_integers(numbers) and bool((numbers >= 0).all())
     return bool((numbers == np.arange(len(numbers))).all())
 
 
@@ -57,8 +54,7 @@ def is_moved_index(name: Hashable, column: pd.Series) -> bool:
     if str(name).strip().lower() not in RESET or not len(column):
         return False
     numbers = as_numbers(column)
-    is_count = not np.isnan(numbers).any() and (numbers % 1 == 0).all() and (numbers >= 0).all()
-    return bool(is_count) and len(np.unique(numbers)) == len(numbers)
+    return are_distinct_integers(numbers) and bool((numbers >= 0).all())
 
 
 def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:

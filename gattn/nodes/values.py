@@ -24,6 +24,7 @@ from gattn.nodes.attributed import GraphError
 __all__ = [
     "LISTS",
     "NUMERIC",
+    "are_distinct_integers",
     "as_numbers",
     "as_texts",
     "flat_table",
@@ -171,6 +172,17 @@ def _may_be_number(text: str) -> bool:
     start = text.lstrip()[:1]
     # A text such as "infinity" is a number that begins with a letter.
     return not start.isalpha() or start in "iI"
+
+
+def are_distinct_integers(numbers: NDArray[np.float64]) -> bool:
+    """Return True if all numbers are whole and no two are equal.
+
+    >>> are_distinct_integers(np.array([3.0, 1.0])), are_distinct_integers(np.array([1.0, np.nan]))
+    (True, False)
+    """
+    if np.isnan(numbers).any() or (numbers % 1 != 0).any():
+        return False
+    return len(np.unique(numbers)) == len(numbers)
 
 
 def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
