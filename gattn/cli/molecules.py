@@ -181,7 +181,8 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
     chosen = ScreenSettings(**{name: settings.pop(name) for name in SCREENING if name in settings})
     if Path(out).suffix.lower() in TABLE_SUFFIXES:
         raise SettingsError(
-            f"--out must be a folder for several inputs and for options of screenings; got {out}"
+            "--out must be a folder for several inputs, for Parquet, SMILES and compressed files, "
+            f"and for options of screenings: {Path(out).stem or 'out'}/ instead of {out}"
         )
     from gattn.molecules.screening.screen import screen
 

@@ -18,7 +18,11 @@ __all__ = ["serve"]
 def serve(
     runs: Annotated[
         list[Path],
-        Argument(metavar="RUN...", help="Folders of trained models of molecules, nodes or links."),
+        Argument(
+            metavar="RUN...",
+            help="Folders of trained models of molecules, nodes or links, or the name of a model "
+            "of gattn: bbb, the blood-brain barrier.",
+        ),
     ],
     *,
     settings: dict[str, Any],

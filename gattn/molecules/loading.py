@@ -103,8 +103,8 @@ def _check_kind(folder: str | os.PathLike[str], card: Mapping[str, Json]) -> Non
     """
     if card.get("estimator") in ATOM_MODELS:
         raise RunError(
-            f"{folder} contains a model of atoms and bonds, which only gattn molecules predict "
-            "and evaluate read"
+            f"{folder} contains a model of atoms and bonds, which only gattn molecules predict, "
+            "from one CSV file to another, and evaluate read"
         )
 
 

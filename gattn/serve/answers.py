@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gattn.molecules.fitted import ClassificationModel, MoleculeModel
 from gattn.molecules.network import MoleculeNetwork
 from gattn.molecules.runs.columns import SIMILARITY
 from gattn.molecules.runs.predict import OUTSIDE
@@ -76,10 +77,9 @@ def describe_run(run: AnyRun) -> ModelDescription:
         )  # fmt: skip
     networks = run.model.predictor_.networks
     attends = any(isinstance(network, MoleculeNetwork) for network in networks)
-    units = run.card.get("units", {})
     return ModelDescription(
         kind="molecules", task=run.model.task, targets=run.model.targets_,
-        units=[str(units.get(target, "")) for target in run.model.targets_],
+        units=[run.unit] * len(run.model.targets_),
         smiles_columns=list(run.smiles_columns), reaction=run.model.reaction,
         descriptors=run.model.descriptors_columns_,
         methods=[] if run.model.reaction else [
@@ -88,6 +88,17 @@ def describe_run(run: AnyRun) -> ModelDescription:
         size=len(run.training.smiles) if run.training else 0,
         domain_threshold=run.applicability.threshold if run.applicability else None, **common,
     )  # fmt: skip
+
+
+def _explained(model: MoleculeModel, target: int, predicted: str) -> str:
+    """Return the name of the quantity that is explained: a target with its transform, or the
+    probability of the predicted class or of the second of two classes.
+    """
+    if not isinstance(model, ClassificationModel):
+        return model.scale_of(target)
+    kinds = model.classes_by_target[target]
+    label = predicted if model.class_counts else str(kinds[1])
+    return f"the probability of {'class 1' if label in ('1', 'True') else label}"
 
 
 def explain_answer(
@@ -133,8 +144,9 @@ def explain_answer(
         names = run.model.descriptors_columns_
         contributions = dict(zip(names, explanation.descriptors.tolist()))
     return ExplainAnswer(
-        model=run.name, target=name, unit=str(run.card.get("units", {}).get(name, "")),
+        model=run.name, target=name, unit=run.unit,
         smiles=text, method="" if explanation is None else explanation.method,
+        explained=_explained(run.model, target, str(predicted)),
         values={**by_name, SIMILARITY: similarity}, percentile=percentile, domain=domain,
         nearest=[Neighbour(**each) for each in run.neighbours(explained.nearest, target)],
         atoms=atoms, contributions=contributions, faithfulness=faithfulness,

@@ -14,6 +14,7 @@ import torch
 
 from gattn.data.tables.numbers import NumberFormat
 from gattn.draw import DRAWN_ATOMS, draw_molecule
+from gattn.draw.reactions import draw_reaction
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import DEFAULT_METHOD, Explanation, explain
 from gattn.molecules.explanations import label_of
@@ -47,6 +48,8 @@ __all__ = [
     "similarity_of",
 ]  # fmt: skip
 
+REACTION = re.compile(r"\s*[^\s>]*[^\s>-]>[^\s>]*>")
+"""Pattern of the first sides of a reaction. The dative bond ``->`` of a molecule does not match."""
 NEAREST = 5
 """Number of similar training molecules that are shown beside a prediction."""
 
@@ -136,6 +139,11 @@ class ServedMolecules:
     def numbers(self) -> NumberFormat:
         """Format of the numbers in the training table."""
         return NumberFormat(**self.card.get("numbers", {}))
+
+    @property
+    def unit(self) -> str:
+        """Unit of the numbers in the columns of labels; "" if the training did not name one."""
+        return self.numbers.unit if self.model.task == "regression" else ""
 
     def input_rows(
         self, smiles: Sequence[str | list[str]], columns: Mapping[str, Sequence[float | None]]
@@ -328,19 +336,16 @@ def first_explanation(model: MoleculeModel) -> None:
 
 
 def draw_plain(smiles: str, dark: bool) -> bytes:
-    """Draw a molecule without weights as an SVG. The molecules of a row or of a reaction are drawn
+    """Draw a molecule without weights, or a reaction, as an SVG. The molecules of a row are drawn
     side by side.
 
     Raises:
         RequestError: the SMILES cannot be read, or the molecule is too large (422).
     """
-    drawn = drawn_smiles(smiles) if BETWEEN in smiles else smiles
-    if ">>" in drawn:
-        sides = drawn.split()[0].split(">>")
-        # The picture is easier to read without the atom map numbers.
-        drawn = re.sub(r":\d+\]", "]", ".".join(filter(None, sides)))
     try:
-        return draw_molecule(drawn, dark=dark)
+        if REACTION.match(smiles):
+            return draw_reaction(smiles, dark=dark)
+        return draw_molecule(drawn_smiles(smiles) if BETWEEN in smiles else smiles, dark=dark)
     except ValueError as error:
         raise RequestError(422, f"the molecule cannot be drawn: {error}") from error
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -24,6 +24,7 @@ from gattn.nodes.runs.predict import (
     read_graph,
 )
 from gattn.nodes.runs.splits import data_hash
+from gattn.nodes.size.predictor import SampledPredictor
 from gattn.nodes.typed.report import node_titles
 from gattn.serve.names import NodeNames
 from gattn.serve.values import json_value
@@ -34,6 +35,8 @@ __all__ = ["NodePrediction", "ServedNodes", "check_data", "open_nodes"]
 
 SHOWN = 20
 """Maximum number of neighbours that are shown for a node."""
+Layer: TypeAlias = tuple[np.ndarray, np.ndarray]
+"""Edges [2, e] of a layer, sorted by destination, and their attention weights [e]."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ class ServedNodes:
         rows: n rows of cells.
         attended: names of the nodes that others attend to: the predicted nodes, and after them the
             nodes of other types.
-        attention: for each layer its edges [2, e] and weights [e], sorted by destination.
+        attention: for each layer its edges [2, e] and weights [e], sorted by destination; empty for
+            a model that samples neighbours, whose attention is computed for each request.
         notes: sentences about the graph.
     """
 
@@ -77,9 +81,10 @@ class ServedNodes:
     columns: list[str]
     rows: list[list[Any]]
     attended: list[str]
-    attention: list[tuple[np.ndarray, np.ndarray]]
+    attention: list[Layer]
     notes: tuple[str, ...] = ()
     _drawing: threading.Lock = field(default_factory=threading.Lock)
+    _sampling: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def names(self) -> NodeNames:
@@ -94,10 +99,11 @@ class ServedNodes:
         """
         place = self.names.place(name)
         weights: dict[int, list[float]] = {}
-        for layer in range(len(self.attention)):
-            for source, weight in self._edges_into(place, layer):
-                row = weights.setdefault(source, [0.0] * len(self.attention))
-                row[layer] += weight
+        layers = self._attention_of(place)
+        for number, layer in enumerate(layers):
+            for source, weight in _edges_into(place, layer):
+                row = weights.setdefault(source, [0.0] * len(layers))
+                row[number] += weight
         order = sorted(weights, key=lambda source: (-sum(weights[source]), source))
         neighbours = [
             {
@@ -121,7 +127,8 @@ class ServedNodes:
             RequestError: there is no node of this name (404).
         """
         place = self.names.place(name)
-        pairs = sorted(self._edges_into(place, -1), key=lambda pair: -pair[1])[:SHOWN]
+        last = self._attention_of(place)[-1]
+        pairs = sorted(_edges_into(place, last), key=lambda pair: -pair[1])[:SHOWN]
         sources = [source for source, _ in pairs if source != place]
         nodes = [place, *sources]
         position = {node: i for i, node in enumerate(nodes)}
@@ -146,11 +153,13 @@ class ServedNodes:
         """Return the predicted class or number of a node; None for a node of another type."""
         return self.rows[node][0] if node < len(self.rows) else None
 
-    def _edges_into(self, place: int, layer: int) -> Iterator[tuple[int, float]]:
-        """Yield the sources of a node's incoming edges, with their weights."""
-        edges, weights = self.attention[layer]
-        begin, end = np.searchsorted(edges[1], [place, place + 1])
-        yield from zip(edges[0, begin:end].tolist(), weights[begin:end].tolist())
+    def _attention_of(self, place: int) -> list[Layer]:
+        """Return for each layer edges and weights, among them those of the edges into a node."""
+        predictor = self.estimator.predictor_
+        if not isinstance(predictor, SampledPredictor):
+            return self.attention
+        with self._sampling:
+            return [_sorted(*layer) for layer in predictor.attention_of(self.graph, place)]
 
 
 def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> ServedNodes:
@@ -174,7 +183,9 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     graph = read_graph(estimator, settings.data, settings.reading, notes.append)
     predicted = estimator.predictor_.predict(graph)
     rows = [list(map(json_value, row)) for row in prediction_cells(estimator, predicted, coverage)]
-    attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
+    attention: list[Layer] = []
+    if not isinstance(estimator.predictor_, SampledPredictor):
+        attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
     columns = prediction_columns(estimator)
     attended = [str(one) for one in graph.names]
     if graph.network is not None:
@@ -208,6 +219,13 @@ def check_data(folder: Path, data: str, *tables: str) -> None:
         raise RunError(
             f"{data or 'a table'} has changed since {folder} was trained: train it again"
         )
+
+
+def _edges_into(place: int, layer: Layer) -> Iterator[tuple[int, float]]:
+    """Yield the sources of a node's incoming edges, with their weights."""
+    edges, weights = layer
+    begin, end = np.searchsorted(edges[1], [place, place + 1])
+    yield from zip(edges[0, begin:end].tolist(), weights[begin:end].tolist())
 
 
 def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:

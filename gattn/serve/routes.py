@@ -195,7 +195,9 @@ def add_api(app: FastAPI, server: Server) -> None:
     async def node(request: NodeRequest) -> NodeAnswer:
         """Return the prediction for a node, and the nodes that it attends to."""
         run = server.run(ServedNodes, request.model)
-        prediction = run.predict(server.check_text(request.name, "the name"))
+        name = server.check_text(request.name, "the name")
+        with server.queue.admitted():
+            prediction = await anyio.to_thread.run_sync(run.predict, name)
         return NodeAnswer(
             model=run.name, name=request.name, values=prediction.values, degree=prediction.degree,
             neighbours=[NodeNeighbour(**each) for each in prediction.neighbours],

@@ -217,6 +217,13 @@ class ExplainAnswer(BaseModel):
     unit: str
     smiles: str
     method: str
+    explained: Annotated[
+        str,
+        Field(
+            description="Quantity to which the weights of the atoms and the columns add: the "
+            "target with its transform, or the probability of a class."
+        ),
+    ]
     values: Annotated[
         dict[str, Value], Field(description="Columns of the prediction, without the target's name.")
     ]

@@ -10,6 +10,7 @@ from pathlib import Path
 import uvicorn
 
 from gattn.files import reason
+from gattn.molecules.pretrained import resolve
 from gattn.pipeline.product import Log, no_log
 from gattn.serve.answers import AnyRun
 from gattn.serve.app import Server
@@ -36,14 +37,14 @@ def open_runs(folders: Sequence[Path], settings: ServeSettings) -> list[AnyRun]:
     added.
 
     Args:
-        folders: folders of trained models.
+        folders: folders of trained models, or names of models of gattn.
         settings: settings of the server.
 
     Raises:
         RunError: a folder holds no model that can be served.
     """
     runs: list[AnyRun] = []
-    for folder in folders:
+    for folder in map(resolve, folders):
         base = name = folder.resolve().name
         number = 2
         while name in {run.name for run in runs}:

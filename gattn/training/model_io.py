@@ -123,10 +123,14 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     folder = Path(folder)
     for name in (CARD, WEIGHTS):
         if not (folder / name).is_file():
-            raise RunError(
-                f"{folder} does not contain a trained model: it has no {name}; if its "
-                "training was interrupted, run the same train command again"
-            )
+            runs = sorted(path.parent for path in folder.glob(f"*/{CARD}"))
+            advice = "if its training was interrupted, run the same train command again"
+            if runs:
+                advice = (
+                    f"it contains several runs: name one of them, such as {runs[0]}, or train a "
+                    "single run, without --folds and --replicates"
+                )
+            raise RunError(f"{folder} does not contain a trained model: it has no {name}; {advice}")
     card = read_json(folder / CARD, remedy=REMEDY)
     if not isinstance(card.get("sha256"), dict):
         raise RunError(f"{folder / CARD} is not the file of a model: {REMEDY}")

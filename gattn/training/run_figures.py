@@ -74,6 +74,7 @@ def part_figures(
     reliability: Reliability,
     *,
     words: Words = TARGETS,
+    logarithmic: Sequence[bool] = (),
 ) -> dict[str, Figure]:
     """Draw the plots of one part: predictions against labels, and calibration.
 
@@ -86,6 +87,8 @@ def part_figures(
         names: names of the t targets, with their units.
         reliability: calibration curve of the intervals or of the probabilities.
         words: words for several targets and for the event of a probability.
+        logarithmic: for each target whether predictions against values are plotted on logarithmic
+            axes; empty for none.
 
     Returns:
         Figures by file name without its suffix. For numbers ``parity`` and ``residuals``; with
@@ -99,7 +102,13 @@ def part_figures(
             end = f"-{i + 1}" if len(names) > 1 else ""
             bars = None if std is None else std[:, i]
             figures[f"parity{end}"] = plot_figure(
-                plots.parity(y[:, i], mean[:, i], bars, name=target),
+                plots.parity(
+                    y[:, i],
+                    mean[:, i],
+                    bars,
+                    name=target,
+                    logarithmic=bool(logarithmic) and logarithmic[i],
+                ),
                 f"Predicted against measured values of {target}",
             )
             figures[f"residuals{end}"] = plot_figure(

@@ -99,6 +99,8 @@ class RunFacts:
         notes: additional sentences after the comparison with the baselines.
         decided: sentences about decisions of the reader of the data.
         words: words for several targets and for the event of a probability.
+        logarithmic: for each target whether its values are plotted on logarithmic axes; empty for
+            none.
     """
 
     title: str
@@ -125,6 +127,7 @@ class RunFacts:
     notes: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
     words: Words = TARGETS
+    logarithmic: tuple[bool, ...] = ()
 
 
 def run_report(
@@ -141,8 +144,9 @@ def run_report(
         The content of the page, and its plots by file name without the suffix ``.png``.
     """
     figures = part_figures(
-        run.task, run.y, run.mean, run.std, run.targets, run.reliability, words=run.words
-    )
+        run.task, run.y, run.mean, run.std, run.targets, run.reliability, words=run.words,
+        logarithmic=run.logarithmic,
+    )  # fmt: skip
     predictions = tuple(figure for name, figure in figures.items() if name != "calibration")
     losses: dict[str, Figure] = {}
     if run.histories:

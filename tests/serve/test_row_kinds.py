@@ -129,7 +129,10 @@ def test_json_of_reactions(client):
     assert answer["atoms"] == []
     assert answer["faithfulness"] is answer["pictures"] is None
     assert answer["nearest"][0]["similarity"] > 0.5
-    assert client.get("/picture", params={"smiles": REACTION}).content.startswith(b"<?xml")
+    picture = client.get("/picture", params={"smiles": REACTION})
+    assert picture.content.startswith(b"<?xml")
+    assert client.get("/picture", params={"smiles": "bad(>>C"}).status_code == 422
+    assert client.get("/picture", params={"smiles": "[NH3]->[Cu]"}).status_code == 200
 
 
 def test_json_of_descriptor_columns(client):
@@ -228,6 +231,28 @@ def test_the_page_has_fields_for_molecules_and_columns(page, client):
     field.clear()
     field.send_keys(REACTION)
     page.find("[data-model=reactions]").click()
-    page.until(lambda: "reaction A>>B" in page.text_of("label[for=smiles]"))
+    page.until(lambda: "Reaction A>>B" in page.text_of("label[for=smiles]"))
     page.predict(REACTION)
     page.until(lambda: "are not computed for reactions" in page.text_of("#predictions"))
+
+
+@pytest.mark.slow
+def test_a_reaction_is_drawn_with_its_map_numbers(page, client):
+    for name in ("pairs", "columns"):
+        page.find(f"[data-model={name}]").click()
+    page.find("#drawing summary").click()
+    page.wait("iframe[src='/editor#reaction']")
+    browser = page.browser
+    browser.switch_to.frame(page.find("iframe"))
+    page.until(lambda: browser.execute_script("return Boolean(window.structureEditor)"))
+    browser.execute_script("structureEditor.readGenericMolecularInput(arguments[0])", REACTION)
+    browser.switch_to.default_content()
+    page.wait("#predictions .card .number")
+    drawn = page.find("#smiles").get_attribute("value")
+    assert drawn.count(":1]") == 2
+    rows = client.post("/predict", json={"model": "reactions", "smiles": [REACTION]}).json()["rows"]
+    shown = float(page.text_of("#predictions .number"))
+    assert shown == pytest.approx(rows[0]["prediction"], rel=1e-3)
+    page.find("[data-model=columns]").click()
+    page.find("[data-model=reactions]").click()
+    page.wait("iframe[src='/editor']")

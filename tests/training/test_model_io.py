@@ -97,6 +97,13 @@ def test_another_json_is_no_card(folder, card) -> None:
         read_model(folder)
 
 
+def test_a_folder_of_several_runs_is_an_error_that_names_one_of_them(folder, tmp_path) -> None:
+    (tmp_path / "several").mkdir()
+    folder.rename(tmp_path / "several" / "fold-1")
+    with pytest.raises(RunError, match=r"name one of them, such as .*fold-1"):
+        read_model(tmp_path / "several")
+
+
 def test_what_is_no_run(tmp_path) -> None:
     with pytest.raises(RunError, match=r"does not contain a trained model: it has no model\.json"):
         read_model(tmp_path / "nowhere")

@@ -39,6 +39,12 @@ DRAWN = {
     "a loss of 0": lambda: plots.learning_curve([_history(1, 0)]),
     "parity": lambda: plots.parity(Y, GUESS, name="x & <y>"),
     "parity with bars": lambda: plots.parity(Y, GUESS, np.ones(5)),
+    "parity on logarithmic axes": lambda: plots.parity(
+        [1e-3, 1.0, 1e4], [2e-3, 0.5, 1e3], np.full(3, 2.0), logarithmic=True
+    ),
+    "density on logarithmic axes": lambda: plots.parity(
+        np.arange(1, 2001), np.arange(1, 2001), logarithmic=True
+    ),
     "parity of one": lambda: plots.parity([2.0], [2.0]),
     "parity of none": lambda: plots.parity([np.nan], [2.0]),
     "density": lambda: plots.parity(np.arange(2000), np.arange(2000) + 1),

@@ -28,7 +28,7 @@ from gattn.data.molecules.fingerprints import CENTRE_CODES, COUNTS, PLANE_CODES,
 from gattn.data.molecules.stereo import CHIRALITIES, STEREOS
 from gattn.files import new_folder
 from gattn.molecules.export.onnx import write_onnx
-from gattn.molecules.export.predict import ExportedModel
+from gattn.molecules.export.predict import FORMAT, ExportedModel
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.molecules.kernel_function import FARTHEST, JITTER
@@ -40,7 +40,6 @@ __all__ = ["EXPORTED_PARTS", "ExportError", "Exported", "export_model"]
 
 EXPORTED_PARTS = ("attention", "attentive_fp", "gp", "forest")
 """Names of the parts of a model that can be exported."""
-FORMAT = 1
 TOLERANCE = 1e-5
 """Maximum difference between the predictions of the export and those of ``predict``, in standard
 deviations of a target.
@@ -50,6 +49,18 @@ EXAMPLES = (
     "O=S(=O)(c1ccccc1)N1CCNCC1", "[NH3+]CCc1ccc(O)cc1", "CC#N",
 )  # fmt: skip
 """Molecules on which the predictions of the model and of its export are compared."""
+REACTIONS = (
+    "[CH3:1][CH2:2][Br:3].[OH-:4]>>[CH3:1][CH2:2][OH:4].[Br-:3]",
+    "[CH2:1]=[CH:2][CH:3]=[CH2:4].[CH2:5]=[CH2:6]>>[CH2:1]1[CH:2]=[CH:3][CH2:4][CH2:6][CH2:5]1",
+    "[CH3:1][C:2](=[O:3])[OH:4].[CH3:5][OH:6]>[H+]>[CH3:1][C:2](=[O:3])[O:6][CH3:5].[OH2:4]",
+    "F/[CH:1]=[CH:2]/Cl>>F/[CH:1]=[CH:2]\\Cl",
+    "[CH3:1][C@H:2]([OH:3])C#N>>[CH3:1][CH:2]=[O:3].C#N",
+    "[cH:1]1[cH:2]ccc[cH:3]1>>[CH2:1]1[CH2:2]CCC[CH2:3]1",
+    "[CH4:1]>>[CH3:1]Cl",
+    "[H:1][O:2]C>>[H:1][Cl:3].[O-:2]C",
+    "[CH3:1][NH2:2]>>[CH3:1][NH3+:2]",
+)
+"""Reactions on which a model of reactions and its export are compared."""
 
 
 class ExportError(ValueError):
@@ -87,7 +98,7 @@ def export_model(run: str | Path, out: str | Path, *, threads: int = 0) -> Expor
         The files, and the largest difference of the predictions.
 
     Raises:
-        ExportError: the model reads reactions, or has a part that cannot be exported.
+        ExportError: the model has a part that cannot be exported.
         RunError: the folder does not contain a readable model.
         FileExistsError: ``out`` exists.
         ModuleNotFoundError: the extra ``export`` is not installed.
@@ -113,16 +124,6 @@ def export_model(run: str | Path, out: str | Path, *, threads: int = 0) -> Expor
 
 def _check(run: str | Path, model: MoleculeModel) -> None:
     """Raise an ExportError if a model cannot be exported."""
-    if model.reaction:
-        raise ExportError(
-            f"{run} cannot be exported, because its model reads reactions: an exported model reads "
-            "molecules"
-        )
-    if model.predictor_.levels:
-        raise ExportError(
-            f"{run} cannot be exported, because its loss function is quantile: train a model with "
-            "another loss function"
-        )
     parts = model.predictor_.weights
     if others := [name for name in parts if name not in EXPORTED_PARTS]:
         raise ExportError(
@@ -194,7 +195,9 @@ def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
         "transforms": list(predictor.transform.names),
         "parts": list(predictor.weights),
         "networks": len(predictor.networks),
+        "levels": list(predictor.levels),
         "molecules": model.molecules_per_row,
+        "reaction": model.reaction,
         "order_free": model.order_free,
         "smiles": list(names),
         "columns": list(model.descriptors_columns_),
@@ -220,10 +223,10 @@ def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
 
 def _examples(model: MoleculeModel) -> tuple[list[list[str]], Tensor]:
     """Return the SMILES of the example rows, and the values of their descriptor columns."""
-    count = len(EXAMPLES)
+    texts = REACTIONS if model.reaction else EXAMPLES
+    count = len(texts)
     rows = [
-        [EXAMPLES[(row + i) % count] for i in range(model.molecules_per_row)]
-        for row in range(count)
+        [texts[(row + i) % count] for i in range(model.molecules_per_row)] for row in range(count)
     ]
     predictor = model.predictor_
     if not predictor.extra:
@@ -268,6 +271,11 @@ def _difference(model: MoleculeModel, folder: Path) -> float:
         if model.task == "regression"
         else (torch.from_numpy(exported["std"])[index] - predicted.std).abs(),
     ]
+    if predicted.quantiles is not None:
+        quantiles = torch.from_numpy(exported["quantiles"])[index]
+        for pair in zip(quantiles.unbind(2), predicted.quantiles.unbind(2)):
+            got, expected = map(transform, pair)
+            gaps.append(((got - expected) / scale).abs())
     difference = max(float(gap.max()) for gap in gaps)
     failed = sum(map(bool, exported["errors"])) != sum(map(bool, piece.errors))
     if failed or not difference <= TOLERANCE:

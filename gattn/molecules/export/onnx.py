@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -85,7 +87,7 @@ def write_onnx(
     batch = plain_batch(example)
     shapes = {name: {1 if name == "edges" else 0: size} for name in PlainBatch._fields}
     module = EnsembleOutputs(networks).eval()
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), _quiet(), torch.no_grad():
         # The exporter warns of deprecated calls in its own code, which a user cannot change.
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
@@ -94,3 +96,15 @@ def write_onnx(
         )  # fmt: skip
     assert program is not None
     program.save(str(path), external_data=False)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the messages of the exporter about operators of torchvision, which is not needed."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

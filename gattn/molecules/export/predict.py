@@ -28,10 +28,11 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,8 @@ from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 Array = Any
 """Type of a NumPy array, or of numbers that NumPy converts to one."""
 
+FORMAT = 2
+"""Version of the content of the folder."""
 BATCH = 256
 """Number of rows that are computed at once, to limit the memory."""
 FEW_STEPS, MANY_STEPS = 500_000, 5_000_000
@@ -50,6 +53,12 @@ FEW_STEPS, MANY_STEPS = 500_000, 5_000_000
 canonical order.
 """
 LABEL = "_label"
+PLACE = "_place"
+MEDIAN = 0.5
+NARROWEST = 0.01
+"""Minimum distance between the median and the outer quantiles, as a multiple of the standard
+deviation of the error.
+"""
 MARGIN = 0.1
 """A value is far outside a column's training range if it is outside by more than this fraction
 of the width of the range.
@@ -108,6 +117,25 @@ class Featuriser:
                 self._counts(molecule, *labels),
                 self._descriptors(molecule),
             )
+
+    def read_reaction(self, text: str) -> Molecule:
+        """Compute the inputs of one reaction ``A>>B`` with atom map numbers.
+
+        Raises:
+            ValueError: the text is not a reaction that the model reads.
+        """
+        sides = _sides(text)
+        molecules: list[Molecule] = []
+        errors = []
+        for i, side in enumerate(sides):
+            name = ("reactants", "products")[i]
+            try:
+                molecules.append(self.read(side))
+            except ValueError as error:
+                errors.append(f"{name}: {error}")
+        if errors:
+            raise ValueError("; ".join(errors))
+        return _condensed(*molecules, images=_align(sides, molecules))
 
     def _graph(
         self, molecule: Any, centres: dict[int, str], planes: dict[int, str]
@@ -235,10 +263,131 @@ def _without_hydrogens(
         molecule.GetAtomWithIdx(number).SetProp(LABEL, label)
     for number, label in planes.items():
         molecule.GetBondWithIdx(number).SetProp(LABEL, label)
+    molecule = Chem.RemoveHs(molecule, _removal())
+    return molecule, (_labels(molecule.GetAtoms(), LABEL), _labels(molecule.GetBonds(), LABEL))
+
+
+def _sides(text: str) -> list[str]:
+    """Return the SMILES of the reactants, with the agents, and of the products."""
+    words = text.split()
+    if not words:
+        raise ValueError("the SMILES is empty")
+    if len(words) > 1 and words[1].startswith("|"):
+        raise ValueError("an exported model reads no CXSMILES extension")
+    sides = words[0].split(">")
+    if len(sides) != 3:
+        raise ValueError(
+            f"a reaction must be the SMILES A>>B; {words[0]!r} has {len(sides) - 1} signs >"
+        )
+    reactants, agents, products = sides
+    if not reactants or not products:
+        raise ValueError(
+            f"the {'products' if reactants else 'reactants'} of the reaction are empty"
+        )
+    return [f"{reactants}.{agents}" if agents else reactants, products]
+
+
+def _mapped_atoms(smiles: str) -> list[tuple[str, int]]:
+    """Return the element and the map number (0 without one) of each atom that the model reads."""
+    with rdBase.BlockLogs():
+        molecule = Chem.MolFromSmiles(smiles, sanitize=False)
+        pairs = [(atom.GetSymbol(), atom.GetAtomMapNum()) for atom in molecule.GetAtoms()]
+        if not re.search(r"\[\d*H(?![a-z])", smiles):
+            return pairs
+        for atom in molecule.GetAtoms():
+            atom.SetIntProp(PLACE, atom.GetIdx())
+            atom.SetAtomMapNum(0)
+            if atom.GetAtomicNum() == 1:
+                atom.SetIsotope(0)
+        left = Chem.RemoveHs(molecule, _removal())
+        return [pairs[atom.GetIntProp(PLACE)] for atom in left.GetAtoms()]
+
+
+def _align(sides: Sequence[str], molecules: Sequence[Molecule]) -> Array:
+    """Return for each atom of the products its node in the condensed graph, [n].
+
+    An atom of the products has the node of the atom of the reactants with its map number. Hydrogens
+    of ``--add-h``, which follow the other atoms, are paired in order if their neighbours are
+    paired.
+    """
+    reactants, products = map(_mapped_atoms, sides)
+    for name, side in (("reactants", reactants), ("products", products)):
+        numbers = [number for _, number in side if number]
+        if len(set(numbers)) < len(numbers):
+            twice = next(number for number in numbers if numbers.count(number) > 1)
+            raise ValueError(f"atom map number {twice} is used twice in the {name}")
+    atoms = {number: i for i, (_, number) in enumerate(reactants) if number}
+    common = [(element, number) for element, number in products if number in atoms]
+    if not common:
+        raise ValueError(
+            "no atom has the same map number in the reactants and in the products: map the atoms "
+            "of the reaction first, such as [CH3:1][Br:2]>>[CH3:1][OH:3]"
+        )
+    for element, number in common:
+        other = reactants[atoms[number]][0]
+        if other != element:
+            raise ValueError(
+                f"atom map number {number} is {other} in the reactants, but {element} in the "
+                "products"
+            )
+    node, images = len(molecules[0].atoms), []
+    for _, number in products:
+        images.append(atoms.get(number, node))
+        node += number not in atoms
+    spare = _hydrogens(molecules[0], len(reactants))
+    for parent, hydrogens in sorted(_hydrogens(molecules[1], len(products)).items()):
+        for _ in hydrogens:
+            pair = spare.get(images[parent], []) if images[parent] < len(reactants) else []
+            images.append(pair.pop(0) if pair else node)
+            node += images[-1] == node
+    return np.array(images, np.int64)
+
+
+def _hydrogens(molecule: Molecule, atoms: int) -> dict[int, list[int]]:
+    """Return the added hydrogens of each atom; ``atoms`` is the number of other atoms."""
+    hydrogens: dict[int, list[int]] = {}
+    pairs = [*molecule.ends.tolist(), *molecule.ends[:, ::-1].tolist()]
+    for hydrogen, parent in sorted(pairs):
+        if hydrogen >= atoms:
+            hydrogens.setdefault(parent, []).append(hydrogen)
+    return hydrogens
+
+
+def _condensed(reactants: Molecule, products: Molecule, images: Array) -> Molecule:
+    """Return the condensed graph of a reaction. Its features are those of the reactants, beside
+    the differences between the products and the reactants.
+    """
+    nodes = max(len(reactants.atoms), int(images.max()) + 1)
+    sides = [np.sort(reactants.ends, 1), np.sort(images[products.ends], 1)]
+    ends, place = np.unique(np.concatenate(sides), axis=0, return_inverse=True)
+    first, second = np.split(place.reshape(-1), [len(sides[0])])
+    change = products.counts.astype(np.int64) - reactants.counts
+    counts = [reactants.counts, np.maximum(change, 0), np.maximum(-change, 0)]
+    described = products.descriptors - reactants.descriptors
+    before = np.arange(len(reactants.atoms))
+    return Molecule(
+        _beside(reactants.atoms, products.atoms, before, images, nodes),
+        _beside(reactants.bonds, products.bonds, first, second, len(ends)),
+        ends.reshape(-1, 2),
+        np.concatenate(counts).astype(np.uint8),
+        np.concatenate([reactants.descriptors, described]),
+    )
+
+
+def _beside(reactant: Array, product: Array, before: Array, after: Array, count: int) -> Array:
+    width = reactant.shape[1]
+    rows = np.zeros((count, 2 * width), np.float32)
+    rows[before, :width] = reactant
+    rows[after, width:] = product
+    rows[before, width:] -= reactant
+    return rows
+
+
+def _removal() -> Any:
+    """Return RDKit's parameters for the removal of explicit hydrogens."""
     removal = Chem.RemoveHsParameters()
     removal.removeDefiningBondStereo, removal.showWarnings = True, False
-    molecule = Chem.RemoveHs(molecule, removal)
-    return molecule, (_labels(molecule.GetAtoms(), LABEL), _labels(molecule.GetBonds(), LABEL))
+    return removal
 
 
 def _labels(parts: Any, name: str) -> dict[int, str]:
@@ -452,15 +601,26 @@ class Forest:
 
     def predict(self, inputs: Inputs) -> Array:
         """Return the means [k, t] in the targets' units."""
+        return self._each_tree(inputs, lambda values: values.mean(1)[..., None])[..., 0]
+
+    def quantiles(self, inputs: Inputs, levels: Sequence[float]) -> Array:
+        """Return the quantiles [k, t, q] of the training labels in the leaves of the trees."""
+        return self._each_tree(inputs, lambda v: np.moveaxis(np.quantile(v, levels, axis=1), 0, -1))
+
+    def _each_tree(self, inputs: Inputs, reduce: Callable[[Array], Array]) -> Array:
+        """Return statistics [k, t, q] of the predictions [k, T, o] of T trees."""
         arrays = self.arrays
         x = np.concatenate([inputs.descriptors, inputs.counts[:, arrays["columns"]]], 1)
         x = x.astype(np.float32)
-        result = np.zeros((len(x), len(arrays["mean"])))
-        for block in range(int(arrays["block"].max()) + 1):
-            leaves = self._leaves(x, block)
-            means = arrays[f"{block}.value"][leaves].astype(float).mean(1)
-            result[:, arrays["block"] == block] = means
-        return result * arrays["scale"] + arrays["mean"]
+        blocks = range(int(arrays["block"].max()) + 1)
+        some = [
+            reduce(arrays[f"{block}.value"][self._leaves(x, block)].astype(float))
+            for block in blocks
+        ]
+        result = np.zeros((len(x), len(arrays["mean"]), some[0].shape[2]))
+        for block, statistics in zip(blocks, some):
+            result[:, arrays["block"] == block] = statistics
+        return result * arrays["scale"][:, None] + arrays["mean"][:, None]
 
     def _leaves(self, x: Array, block: int) -> Array:
         """Return the leaf of each row of x in each of T trees, [k, T]."""
@@ -486,9 +646,9 @@ class ExportedModel:
     def __init__(self, folder: str | Path, threads: int = 0) -> None:
         folder = Path(folder)
         self.facts = json.loads((folder / "model.json").read_text("utf-8"))
-        if self.facts["format"] != 1:
+        if self.facts["format"] != FORMAT:
             raise ValueError(
-                f"{folder} has the format {self.facts['format']}; this program reads format 1"
+                f"{folder} has the format {self.facts['format']}; this program reads {FORMAT}"
             )
         with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
             self.arrays = dict(stored)
@@ -515,12 +675,14 @@ class ExportedModel:
         """Predict n rows.
 
         Args:
-            smiles: n SMILES; for a model of several molecules in a row, n lists of SMILES.
+            smiles: n SMILES or reactions; for a model of several molecules in a row, n lists of
+                SMILES.
             columns: [n, f] descriptor columns, NaN for a missing value.
             coverage: coverage of the intervals or of the sets of classes.
 
         Returns:
-            ``mean`` and ``std`` [n, t]; for a regression ``lower`` and ``upper`` [n, t]; for
+            ``mean`` and ``std`` [n, t]; for a regression ``lower`` and ``upper`` [n, t]; for a
+            model of quantiles ``quantiles`` [n, t, q], whose median is ``mean``; for
             classes ``sets``, [n, c] bool for each target; ``similarity`` [n]; ``errors``, a text
             for each row. Rows with an error are NaN. For several classes t is the number of
             classes of all targets.
@@ -539,15 +701,18 @@ class ExportedModel:
             "std": np.full((len(smiles), wide), np.nan),
             "similarity": np.full(len(smiles), np.nan),
         }
+        levels = self.facts["levels"]
+        quantiles = np.full((len(smiles), wide, len(levels)), np.nan)
         for some in (good[i : i + BATCH] for i in range(0, len(good), BATCH)):
             inputs = join_rows(
                 [rows[i] for i in some], self._standardised(values[some]), self.facts["order_free"]
             )
-            results["mean"][some], results["std"][some] = self._predict(inputs)
+            results["mean"][some], results["std"][some], quantiles[some] = self._predict(inputs)
             results["similarity"][some] = self._similarity(inputs.counts)
         mean, std = results["mean"], results["std"]
         if self.facts["task"] == "regression":
-            results["lower"], results["upper"] = self._interval(mean, std, coverage)
+            results["lower"], results["upper"] = self._interval(mean, std, quantiles, coverage)
+            results |= {"quantiles": quantiles} if levels else {}
         else:
             results["sets"] = self._sets(mean, coverage)
         return results | {"errors": errors}
@@ -578,7 +743,9 @@ class ExportedModel:
             try:
                 if len(texts) != count:
                     raise ValueError(f"a row must have {count} molecules; it has {len(texts)}")
-                rows.append([self.featuriser.read(text) for text in texts])
+                reading = self.featuriser
+                read = reading.read_reaction if self.facts["reaction"] else reading.read
+                rows.append([read(text) for text in texts])
                 errors.append("")
             except ValueError as error:
                 rows.append([])
@@ -591,28 +758,40 @@ class ExportedModel:
         scaled = (values - self.arrays["columns.mean"]) / self.arrays["columns.scale"]
         return np.nan_to_num(np.clip(scaled, -self.arrays["clip"], self.arrays["clip"]))
 
-    def _predict(self, inputs: Inputs) -> tuple[Array, Array]:
-        """Return the mean and the standard deviation [k, t], in the targets' units."""
-        arrays, task = self.arrays, self.facts["task"]
-        wide = arrays["weights"].shape[1]
-        members = np.empty((0, len(inputs.counts), wide))
+    def _predict(self, inputs: Inputs) -> tuple[Array, Array, Array]:
+        """Return the mean and the standard deviation [k, t], and the quantiles [k, t, q], in the
+        targets' units.
+        """
+        arrays, task, levels = self.arrays, self.facts["task"], self.facts["levels"]
+        weights, count = arrays["weights"][:, None], len(inputs.counts)
+        wide = weights.shape[2]
+        # Quantiles [k, t, q] of each part; of a model without quantiles, its means with q = 1.
+        members = np.empty((0, count, wide, max(len(levels), 1)))
+        variance = np.zeros((count, wide))
         if self.session is not None:
             feed = {name: inputs.network[name] for name in self.names}
             members = self._in_units(np.asarray(self.session.run(None, feed)[0], dtype=float))
-        parts, variance = [], np.zeros((len(inputs.counts), wide))
+        parts = []
         for name in self.facts["parts"]:
             if name == "gp" and self.kernel is not None:
                 mean, variance = self.kernel.predict(inputs.counts, inputs.descriptors)
-                parts.append(self._scores(mean))
+                steps = [NormalDist().inv_cdf(level) for level in levels] or [0.0]
+                part = self._scores(mean)[..., None]
+                parts.append(part + np.sqrt(variance)[..., None] * np.array(steps))
+            elif name == "forest" and self.forest is not None and levels:
+                parts.append(self.forest.quantiles(inputs, levels))
             elif name == "forest" and self.forest is not None:
-                parts.append(self._scores(self.forest.predict(inputs)))
+                parts.append(self._scores(self.forest.predict(inputs))[..., None])
             else:
                 parts.append(members.mean(0))
-        parts = np.stack(parts)
-        mean = (parts * arrays["weights"][:, None]).sum(0)
+        quantiles = (np.stack(parts) * weights[..., None]).sum(0)
+        middle = levels.index(MEDIAN) if levels else 0
+        mean, members = quantiles[..., middle], members[..., middle]
+        parts = np.stack([part[..., middle] for part in parts])
         if task != "regression":
             voices = np.concatenate([parts, members])
-            return mean, np.sqrt(((voices - voices.mean(0)) ** 2).mean(0))
+            std = np.sqrt(((voices - voices.mean(0)) ** 2).mean(0))
+            return mean, std, np.empty((count, wide, 0))
         sources = [np.broadcast_to(arrays["scale"] ** 2, mean.shape)]
         if self.kernel is not None:
             sources.append(variance)
@@ -620,20 +799,25 @@ class ExportedModel:
         if len(members) > 1:
             sources.append(members.var(0, ddof=1))
         std = np.sqrt((np.stack(sources) * arrays["spread"][:, None]).sum(0))
-        mean = self._each(mean, log10=lambda z: 10 ** np.clip(z, -300, 300), logit=_sigmoid)
-        return mean, std / self._each(
-            mean, none=np.ones_like, log10=lambda y: 1 / (y * math.log(10)),
-            logit=lambda y: 1 / (y * (1 - y)),
-        )  # fmt: skip
+        mean = self._inverse(mean)
+        columns = [self._inverse(quantiles[..., i]) for i in range(len(levels))]
+        shown = np.stack(columns, 2) if columns else np.empty((count, wide, 0))
+        return mean, std / self._slope(mean), shown
 
     def _in_units(self, raw: Array) -> Array:
+        """Convert the outputs of networks [K, k, t q] to quantiles, means or probabilities, [K, k,
+        t, q].
+        """
         if self.facts["task"] == "classification":
-            return 1 / (1 + np.exp(-raw))
+            return 1 / (1 + np.exp(-raw))[..., None]
         if self.facts["task"] == "regression":
-            return raw * self.arrays["scale"] + self.arrays["mean"]
+            count = max(len(self.facts["levels"]), 1)
+            scaled = np.sort(raw.reshape(*raw.shape[:2], -1, count), -1)
+            return scaled * self.arrays["scale"][:, None] + self.arrays["mean"][:, None]
         parts = self._split(raw)
         scores = [np.exp(part - part.max(-1, keepdims=True)) for part in parts]
-        return np.concatenate([each / each.sum(-1, keepdims=True) for each in scores], -1)
+        shares = [each / each.sum(-1, keepdims=True) for each in scores]
+        return np.concatenate(shares, -1)[..., None]
 
     def _scores(self, mean: Array) -> Array:
         """Convert means of the Gaussian process to probabilities if the labels are classes."""
@@ -661,19 +845,33 @@ class ExportedModel:
         ]
         return np.stack(columns, 1)
 
-    def _interval(self, mean: Array, std: Array, coverage: float) -> tuple[Array, Array]:
-        z = self._each(mean, log10=np.log10, logit=lambda y: np.log(y / (1 - y)))
-        slope = self._each(
-            mean, none=np.ones_like, log10=lambda y: 1 / (y * math.log(10)),
-            logit=lambda y: 1 / (y * (1 - y)),
+    def _inverse(self, z: Array) -> Array:
+        return self._each(z, log10=lambda v: 10 ** np.clip(v, -300, 300), logit=_sigmoid)
+
+    def _slope(self, y: Array) -> Array:
+        """Return the derivative of each target's transform at predictions [k, t]."""
+        return self._each(
+            y, none=np.ones_like, log10=lambda v: 1 / (v * math.log(10)),
+            logit=lambda v: 1 / (v * (1 - v)),
         )  # fmt: skip
-        targets = range(mean.shape[1])
-        half = np.array([_quantile(self.arrays[f"scores.{i}"], coverage) for i in targets])
-        half = half * std * slope
+
+    def _interval(
+        self, mean: Array, std: Array, quantiles: Array, coverage: float
+    ) -> tuple[Array, Array]:
+        def transform(values: Array) -> Array:
+            return self._each(values, log10=np.log10, logit=lambda y: np.log(y / (1 - y)))
+
+        z, targets = transform(mean), range(mean.shape[1])
+        factor = np.array([_quantile(self.arrays[f"scores.{i}"], coverage) for i in targets])
+        below = above = std * self._slope(mean)
+        if quantiles.shape[2]:
+            least = NARROWEST * below
+            below = np.maximum(z - transform(quantiles[..., 0]), least)
+            above = np.maximum(transform(quantiles[..., -1]) - z, least)
         with np.errstate(over="ignore"):  # an infinite end stays infinite
             return tuple(
                 self._each(end, log10=lambda v: 10**v, logit=lambda v: 1 / (1 + np.exp(-v)))
-                for end in (z - half, z + half)
+                for end in (z - factor * below, z + factor * above)
             )  # pyright: ignore[reportReturnType]
 
     def _sets(self, mean: Array, coverage: float) -> list[Array]:
@@ -724,6 +922,8 @@ def output_rows(model: ExportedModel, predicted: dict[str, Any], values: Array) 
             if not chances:
                 names = ("mean", "std", "lower", "upper")
                 cells += [f"{predicted[name][i, target]:.8g}" for name in names]
+                if facts["levels"]:
+                    cells += [f"{value:.8g}" for value in predicted["quantiles"][i, target]]
                 continue
             classes, chance = facts["classes"][target], chances[target][i]
             best = int(chance.argmax())

@@ -162,7 +162,9 @@ def evaluate_table(
             parts, predictions = {"test": test}, {"test": predicted}
             rows = prediction_table(estimator, source, parts, predictions, coverage)
             write_rows(folder / "predictions.csv", rows)
-            write_plots(folder / "plots", evaluation_figures(estimator, test, predicted))
+            write_plots(
+                folder / "plots", evaluation_figures(estimator, test, predicted, style.unit)
+            )
         log(f"{out} contains the metrics, the predictions and the plots")
     return metrics
 

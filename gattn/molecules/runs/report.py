@@ -64,7 +64,8 @@ def molecule_report(run: MoleculeRun) -> Report:
     test, predicted = run.part("test"), run.predictions["test"]
     # The atoms of a reaction have no weights to draw.
     drawn = not run.estimator.reaction
-    sections = [_worst_molecules(run.estimator, test, predicted)] if drawn else []
+    unit = run.settings.unit
+    sections = [_worst_molecules(run.estimator, test, predicted, unit)] if drawn else []
     confusions = _confusions(run.estimator, test, predicted)
     if confusions:
         text = ("The molecules of the test part by measured and predicted class.",)
@@ -80,7 +81,7 @@ def run_facts(run: MoleculeRun) -> RunFacts:
     names = ", ".join(estimator.targets_)
     if len(estimator.targets_) > 3:
         names = f"{len(estimator.targets_)} targets"
-    columns = _columns(estimator)
+    columns = _columns(estimator, run.settings.unit)
     return report_facts(
         run,
         run.settings,
@@ -108,6 +109,7 @@ def run_facts(run: MoleculeRun) -> RunFacts:
         ),
         decided=source.labels.notes,
         words=_words(estimator),
+        logarithmic=_logarithmic(estimator),
     )
 
 
@@ -150,6 +152,13 @@ def _transforms(estimator: MoleculeEstimator) -> list[str]:
     ]
 
 
+def _logarithmic(estimator: MoleculeEstimator) -> tuple[bool, ...]:
+    """Return for each target whether it is plotted on logarithmic axes."""
+    if estimator.task != "regression":
+        return ()
+    return tuple(name == "log10" for name in estimator.predictor_.transform.names)
+
+
 def _words(estimator: MoleculeEstimator) -> Words:
     """Return the words for the plots' labels, for example the name of class 1."""
     if estimator.class_counts:
@@ -170,18 +179,29 @@ def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
 
 
 def evaluation_figures(
-    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+    estimator: MoleculeEstimator,
+    molecules: LabelledMolecules,
+    predicted: Prediction,
+    unit: str = "",
 ) -> dict[str, Figure]:
-    """Return the plots of one part by file name: predictions against labels, and calibration."""
+    """Return the plots of one part by file name: predictions against labels, and calibration.
+
+    ``unit`` is the unit of the numbers in the columns of labels; "" if it is not known.
+    """
     figures = part_figures(
         estimator.task, estimator.outputs_of(molecules.y), predicted.mean, predicted.std,
-        _columns(estimator), reliability(estimator, molecules, predicted), words=_words(estimator),
+        _columns(estimator, unit), reliability(estimator, molecules, predicted),
+        words=_words(estimator), logarithmic=_logarithmic(estimator),
     )  # fmt: skip
     return figures | _confusions(estimator, molecules, predicted)
 
 
-def _columns(estimator: MoleculeEstimator) -> list[str]:
-    """Return the names of the targets; if the task is multiclass, the names of the outputs."""
+def _columns(estimator: MoleculeEstimator, unit: str) -> list[str]:
+    """Return the names of the targets with their unit; if the task is multiclass, the names of the
+    outputs.
+    """
+    if estimator.task == "regression" and unit:
+        return [f"{target} ({unit})" for target in estimator.targets_]
     if not isinstance(estimator, ClassificationModel) or not estimator.class_counts:
         return list(estimator.targets_)
     several = len(estimator.targets_) > 1
@@ -228,7 +248,7 @@ def reliability(
 
 
 def _worst_molecules(
-    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction, unit: str
 ) -> Section:
     """Draw the molecules with the largest errors of a part, in descending order of the error.
 
@@ -236,6 +256,7 @@ def _worst_molecules(
         estimator: the estimator that predicted the molecules.
         molecules: the molecules of the part.
         predicted: predictions for these molecules.
+        unit: unit of the labels; "" if it is not known.
 
     Returns:
         A section of the report with pictures on one scale. With several targets the errors are in
@@ -255,7 +276,7 @@ def _worst_molecules(
         themed(
             partial(draw_molecule, _drawn(smiles[row], several), weight, **style),
             f"The structure of {smiles[row]} with a weight on each atom",
-            f"{_caption(estimator, molecules, predicted, row, target)}\n{smiles[row]}",
+            f"{_caption(estimator, molecules, predicted, row, target, unit)}\n{smiles[row]}",
         )
         for row, target, weight in zip(rows, targets, weights)
     )
@@ -337,6 +358,7 @@ def _caption(
     predicted: Prediction,
     row: int,
     target: int,
+    unit: str,
 ) -> str:
     """Return the caption of a molecule's picture: label, prediction and similarity to training
     molecules.
@@ -349,6 +371,7 @@ def _caption(
         probability = mean if y or estimator.class_counts else 1 - mean
         lines += [f"measured {label}", f"its probability {number(probability)}"]
     else:
-        lines += [f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"]
+        values = f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"
+        lines += [f"{value} {unit}".rstrip() for value in values]
     lines += [f"nearest {number(float(predicted.max_train_similarity[row]))}"]
     return "\n".join(lines)

@@ -44,6 +44,8 @@ SHOWN_SEEDS, SHOWN_FANOUT = 64, 12
 """Number of nodes whose neighbourhoods are sampled for the picture of the attention weights, and
 number of neighbours in each hop.
 """
+NODE_FANOUT = 1024
+"""Maximum number of edges into a single node whose attention weights are computed."""
 
 
 class SampledPredictor:
@@ -114,6 +116,7 @@ class SampledPredictor:
         self._fingerprint = ""
         self._last: tuple[AttributedGraph, dict[str, NDArray[np.float32]], Scratch] | None = None
         self._shown: tuple[AttributedGraph, list[tuple[Tensor, Tensor]]] | None = None
+        self._inputs: tuple[AttributedGraph, SampledBlocks] | None = None
         self._compared: tuple[AttributedGraph, bool] | None = None
 
     @property
@@ -237,7 +240,7 @@ class SampledPredictor:
             self.weights[SMOOTHED] = float(share[1])
             parts[SMOOTHED] = combined
         self._last = graph, parts, scratch
-        self._shown = graph, self._sampled_attention(blocks)
+        self._shown = graph, self._shown_attention(blocks)
         at_val = {
             name: torch.from_numpy(part[val].astype(np.float64)) * self.std + self.mean
             for name, part in parts.items()
@@ -369,15 +372,37 @@ class SampledPredictor:
         """
         if self._shown is None or self._shown[0] is not graph:
             with _threads(self.threads):
-                self._shown = graph, self._sampled_attention(self._blocks(self._compact(graph)))
+                self._shown = graph, self._shown_attention(self._blocks(self._compact(graph)))
         return self._shown[1]
 
-    @torch.no_grad()
-    def _sampled_attention(self, blocks: SampledBlocks) -> list[tuple[Tensor, Tensor]]:
-        sampler = NeighborSampler(blocks.graph, [SHOWN_FANOUT] * self.settings.layers)
+    def attention_of(self, graph: AttributedGraph, node: int) -> list[tuple[Tensor, Tensor]]:
+        """Return for each layer edges [2, e] and their attention weights [e, h], in the
+        neighbourhood of one node.
+
+        The neighbourhood contains all edges into the node, or 1,024 of them if there are more, and
+        a sample of the edges of the next layers.
+        """
+        with _threads(self.threads):
+            if self._inputs is None or self._inputs[0] is not graph:
+                self._inputs = graph, self._blocks(self._compact(graph))
+            return self._sampled_attention(self._inputs[1], np.array([node]), NODE_FANOUT)
+
+    def _shown_attention(self, blocks: SampledBlocks) -> list[tuple[Tensor, Tensor]]:
         nodes = np.arange(len(blocks.features))
         seeds = sample(nodes, SHOWN_SEEDS - 1, self.settings.seed)
         seeds = np.unique(np.append(seeds, int(blocks.means.degrees.argmax())))
+        return self._sampled_attention(blocks, seeds, SHOWN_FANOUT)
+
+    @torch.no_grad()
+    def _sampled_attention(
+        self, blocks: SampledBlocks, seeds: NDArray[np.int64], fanout: int
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Return the attention weights in the neighbourhoods of seed nodes.
+
+        ``fanout`` is the maximum number of edges into a seed node.
+        """
+        counts = [fanout, *[SHOWN_FANOUT] * (self.settings.layers - 1)]
+        sampler = NeighborSampler(blocks.graph, counts)
         batch = sampler.sample(torch.from_numpy(seeds), random_seed=self.settings.seed)
         edge_attr = None if blocks.attributes is None else blocks.attributes[batch.edges]
         x = blocks.network_features[batch.nodes]
@@ -388,7 +413,7 @@ class SampledPredictor:
         """Return the state for pickling without the last graph, because the other process
         has it.
         """
-        return {**self.__dict__, "_last": None, "_compared": None, "_shown": None}
+        return {**self.__dict__, "_last": None, "_compared": None, "_shown": None, "_inputs": None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and JSON values from which :meth:`from_state` restores the model."""

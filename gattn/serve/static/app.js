@@ -18,6 +18,7 @@ const targetOf = (model) => {
 const predict = () => predictMolecule(chosen("molecules"), targetOf);
 const choose = () => {
   showFields(chosen("molecules"));
+  openEditor();
   predict();
 };
 const later = (run) => {
@@ -26,7 +27,8 @@ const later = (run) => {
 };
 
 function describe(model) {
-  const what = model.kind === "molecules" ? "training molecules" : model.kind;
+  const rows = model.reaction ? "reactions" : model.smiles_columns.length > 1 ? "rows of molecules" : "molecules";
+  const what = model.kind === "molecules" ? `training ${rows}` : model.kind;
   const scores = Object.entries(model.test).slice(0, 2).map(([name, value]) => `${name} ${digits(value)}`);
   const size = model.size ? `${model.size.toLocaleString("en")} ${what}. ` : "";
   return `${model.task} of ${model.targets.slice(0, 5).join(", ")}. ${size}Test part: ${scores.join(", ") || "not measured"}.`;
@@ -37,7 +39,7 @@ function modelItem(model) {
   const links = model.files.map((file) =>
     make("a", {href: `/models/${encodeURIComponent(model.name)}/${file}`, target: "_blank", rel: "noopener"},
       titles[file], make("span", {class: "muted"}, ` of ${model.name}`)));
-  const target = model.kind === "molecules" && model.targets.length > 1 ? make("label", {},
+  const target = model.kind === "molecules" && model.targets.length > 1 ? make("label", {class: "targets"},
     "Target ", make("select", {"data-target": model.name, on: {change: predict}},
       ...model.targets.map((name) => make("option", {value: name}, name)))) : null;
   const rerun = {molecules: choose, nodes: () => lookUp(chosen("nodes")), links: () => predictLinks(chosen("links"))}[model.kind];
@@ -49,20 +51,25 @@ function modelItem(model) {
     make("div", {class: "links"}, ...links));
 }
 
-/** Load the structure editor when it is opened for the first time. */
+/** Load the structure editor when it is opened for the first time, and again if it must draw reactions. */
 function openEditor() {
-  if (frame || !byId("drawing").open) return;
-  frame = make("iframe", {src: "/editor", title: "Structure editor"});
-  byId("editor-place").append(frame);
+  if (!byId("drawing").open) return;
+  const address = chosen("molecules").some((model) => model.reaction) ? "/editor#reaction" : "/editor";
+  if (frame && frame.getAttribute("src") === address) return;
+  frame = make("iframe", {src: address, title: "Structure editor"});
+  byId("editor-place").replaceChildren(frame);
 }
 
 function onEditorMessage(event) {
   if (!frame || event.source !== frame.contentWindow || event.origin !== origin) return;
-  const {type, value} = event.data || {};
+  const type = event.data?.type;
+  const value = String(event.data?.value || "").replace(/>>$/, "");  // a molecule without products is no reaction
   const field = drawnField();
-  if (type === "ready" && field.value.trim())
+  // The editor of molecules shows an alert for a reaction.
+  const isReaction = field.value.includes(">") && !frame.getAttribute("src").endsWith("#reaction");
+  if (type === "ready" && field.value.trim() && !isReaction)
     frame.contentWindow.postMessage({type: "set", value: field.value.trim()}, origin);
-  if (type === "smiles" && typeof value === "string" && value && value !== field.value) {
+  if (type === "smiles" && value && value !== field.value) {
     field.value = value;
     later(predict);
   }

@@ -22,8 +22,19 @@ export function showFields(models) {
     ...Array.from({length: count - 1}, (_, i) =>
       field(`smiles-${i + 2}`, `molecule ${i + 2}`, `SMILES of molecule ${i + 2}`, {"data-molecule": i + 2, autocapitalize: "off"})),
     ...names.map((name, i) => field(`value-${i}`, `column ${name}`, name, {"data-column": name, inputmode: "decimal"})));
-  const reads = models.some((model) => model.reaction) ? "SMILES of the molecule, or reaction A>>B" : "SMILES of the molecule";
-  byId("smiles").labels[0].textContent = count > 1 ? "SMILES of molecule 1" : reads;
+  const reactions = models.filter((model) => model.reaction).length;
+  const reads = !reactions ? "SMILES of the molecule"
+    : reactions === models.length ? "Reaction A>>B with atom map numbers" : "SMILES of the molecule, or reaction A>>B";
+  const pair = models.find((model) => model.smiles_columns.length > 1);
+  const named = (i) => pair && models.length === 1 ? `SMILES of molecule ${i + 1} (${pair.smiles_columns[i]})` : `SMILES of molecule ${i + 1}`;
+  byId("smiles").labels[0].textContent = count > 1 ? named(0) + (reactions ? ", or reaction A>>B" : "") : reads;
+  for (const each of byId("more-fields").querySelectorAll("[data-molecule]"))
+    each.labels[0].textContent = named(Number(each.dataset.molecule) - 1);
+  byId("molecule-title").textContent = reactions && reactions === models.length ? "One reaction" : "One molecule";
+  byId("drawing").querySelector("summary").textContent = reactions ? "Draw the reaction" : "Draw the molecule";
+  byId("smiles-hint").textContent = reactions
+    ? "Paste a reaction such as [CH3:1][Br:2].[OH-:3]>>[CH3:1][OH:3].[Br-:2] and press Enter. Equal numbers mark the same atom on both sides. In the drawing, → separates the sides, and 123 numbers the atoms."
+    : "Paste a SMILES and press Enter, or draw the molecule.";
   for (const each of smilesFields()) each.onfocus = () => { drawn = each; };
 }
 
@@ -72,14 +83,18 @@ function predictedText(model, answer) {
   return model.task === "regression" ? digits(answer.values.prediction) : String(answer.values.prediction);
 }
 
+const withUnit = (text, unit) => (unit ? `${text} ${unit}` : text);
+
 function summary(model, answer) {
-  return `${model.name} predicts ${answer.target}: ${predictedText(model, answer)}.`;
+  return `${model.name} predicts ${answer.target}: ${withUnit(predictedText(model, answer), answer.unit)}.`;
 }
 
-function certainty(model, values) {
+function certainty(model, {values, unit}) {
   if (model.task === "regression") {
     const low = values.lower === null ? "−∞" : digits(values.lower);
-    return `90 % interval: ${low} to ${digits(values.upper)}`;
+    const infinite = values.lower === null || values.upper === null
+      ? " (the validation part is too small for a finite interval of 90 %)" : "";
+    return `90 % interval: ${withUnit(`${low} to ${digits(values.upper)}`, unit)}${infinite}`;
   }
   const name = Object.keys(values).find((column) => column.startsWith("probability"));
   const event = name === "probability" ? "class 1" : name.slice("probability_".length);
@@ -100,12 +115,27 @@ function domainText(domain) {
     : `⚠ Outside the applicability domain: ${similarity}; ${limit}. The interval may be too narrow.`;
 }
 
+/** Return a table of the predicted quantiles, or null if the model predicts none. */
+function quantileTable({values, unit, target}) {
+  const levels = Object.keys(values).filter((name) => name.startsWith("quantile_"))
+    .map((name) => [Number(name.slice("quantile_".length)), values[name]]).sort((a, b) => a[0] - b[0]);
+  if (!levels.length) return null;
+  const rows = levels.map(([level, value]) => make("tr", {},
+    make("th", {scope: "row"}, `${digits(100 * level)} %${level === 0.5 ? " (median)" : ""}`),
+    make("td", {class: "right"}, digits(value))));
+  return make("table", {class: "quantiles"},
+    make("caption", {}, `Predicted quantiles of ${target}`),
+    make("thead", {}, make("tr", {}, make("th", {scope: "col"}, "probability of a lower value"),
+      make("th", {scope: "col", class: "right"}, unit ? `value in ${unit}` : "value"))),
+    make("tbody", {}, ...rows));
+}
+
 function predictionCard(model, answer) {
   const card = make("article", {class: "card"},
     make("h3", {}, `${model.name}: ${answer.target}`),
-    make("p", {class: "number"}, predictedText(model, answer)),
-    answer.unit ? make("p", {class: "muted"}, `Unit: ${answer.unit}`) : null,
-    make("p", {}, certainty(model, answer.values)));
+    make("p", {class: "number"}, predictedText(model, answer),
+      answer.unit ? make("span", {class: "unit"}, ` ${answer.unit}`) : null),
+    make("p", {}, certainty(model, answer)), quantileTable(answer));
   if (answer.domain)
     card.append(make("p", {class: `flag ${answer.domain.inside ? "inside" : "outside"}`}, domainText(answer.domain)));
   if (answer.percentile !== null)
@@ -117,11 +147,12 @@ function predictionCard(model, answer) {
     : make("p", {class: "muted"}, "The molecule is too large for a picture."));
   const contributions = Object.entries(answer.contributions);
   if (contributions.length)
-    card.append(make("h4", {}, "Contribution of each column, compared with its mean"),
+    card.append(make("h4", {}, `Contribution of each column to ${answer.explained}, compared with the mean of the column`),
       make("ul", {class: "contributions"}, ...contributions.map(([name, value]) => make("li", {}, `${name}: ${digits(value)}`))));
   if (answer.nearest.length) {
-    card.append(make("h4", {}, "Nearest measured molecules"),
-      make("ul", {class: "nearest"}, ...answer.nearest.map((each) => neighbour(each))));
+    const what = model.reaction ? "reactions" : model.smiles_columns.length > 1 ? "rows of molecules" : "molecules";
+    card.append(make("h4", {}, `Nearest measured ${what}, with their ${answer.target}`),
+      make("ul", {class: model.reaction ? "nearest wide" : "nearest"}, ...answer.nearest.map((each) => neighbour(each, answer.unit))));
   }
   return card;
 }
@@ -133,8 +164,8 @@ function weightsFigure(answer) {
   const pictures = [answer.pictures.light, answer.pictures.dark].map(svgAddress);
   const {top, random} = answer.faithfulness;
   return make("figure", {class: "weights"}, themed(...pictures, alt),
-    make("figcaption", {}, `Contribution of each atom (${answer.method.replaceAll("_", " ")}). ` +
-      `Deleting the strongest atoms lowers the prediction by ${digits(top)}, random atoms by ${digits(random)}.`));
+    make("figcaption", {}, `Contribution of each atom to ${answer.explained} (${answer.method.replaceAll("_", " ")}). ` +
+      `Deleting the strongest atoms lowers it by ${digits(top)}, random atoms by ${digits(random)}.`));
 }
 
 function reactionFigure(answer) {
@@ -142,8 +173,8 @@ function reactionFigure(answer) {
     make("figcaption", {}, "Contributions of atoms are not computed for reactions."));
 }
 
-function neighbour(each) {
-  const value = each.value === null ? "not measured" : digits(each.value);
+function neighbour(each, unit) {
+  const value = each.value === null ? "not measured" : withUnit(digits(each.value), unit);
   return make("li", {}, moleculePicture(each.smiles, `Structure of ${each.smiles}`),
     make("div", {}, make("strong", {}, value)),
     make("div", {class: "muted"}, `similarity ${each.similarity.toFixed(2)}`));

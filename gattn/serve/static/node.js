@@ -24,7 +24,7 @@ export async function lookUp(models) {
     ? nodeCard(models[i], answer.value)
     : make("article", {class: "card"}, make("h3", {}, models[i].name), make("p", {class: "error"}, answer.reason.message))));
   status.textContent = answers.map((answer, i) => answer.status === "fulfilled"
-    ? `${models[i].name} predicts ${answer.value.values.predicted} for ${name}.` : answer.reason.message).join(" ");
+    ? `${models[i].name} predicts ${digits(answer.value.values.predicted)} for ${name}.` : answer.reason.message).join(" ");
 }
 
 function nodeCard(model, answer) {

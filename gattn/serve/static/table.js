@@ -3,6 +3,7 @@
 import {ask, byId, make, moleculePicture} from "./dom.js";
 
 const PAGE = 25;  // rows on a page, so that few pictures are drawn
+const SMILES = /\.(smi|smiles)$/i, OTHERS = /\.(parquet|gz|zip|xlsx?|ods|sdf|mol)$/i;
 
 /** Predict a file with the chosen models and show the table. */
 export async function predictFile(file, models) {
@@ -12,24 +13,47 @@ export async function predictFile(file, models) {
     status.textContent = "Choose a model of molecules above.";
     return;
   }
-  status.textContent = `Predicting ${file.name} …`;
-  try {
-    const answers = [];
-    for (const model of models) answers.push(await predictWith(file, model));
-    const table = joined(answers, models);
-    const bad = table.rows.filter((row) => row[table.error]).length;
-    status.textContent = `${file.name}: ${table.rows.length} rows, ${bad} of them with an error.`;
-    show(table, place);
-  } catch (error) {
-    status.textContent = error.message;
+  if (OTHERS.test(file.name)) {
+    status.textContent = `${file.name} is not a CSV or SMILES file: the command gattn molecules predict ` +
+      "reads Parquet and compressed files; save other tables as CSV.";
+    return;
   }
+  status.textContent = `Predicting ${file.name} …`;
+  const body = SMILES.test(file.name) ? smilesTable(await file.text()) : file;
+  const answers = [], predicted = [], faults = [];
+  for (const model of models) {
+    try {
+      answers.push(await predictWith(body, model));
+      predicted.push(model);
+    } catch (error) {
+      faults.push(models.length > 1 ? `${model.name}: ${error.message}` : error.message);
+    }
+  }
+  if (!answers.length) {
+    status.textContent = faults.join(" ");
+    return;
+  }
+  const table = joined(answers, predicted);
+  const bad = table.rows.filter((row) => row[table.error]).length;
+  status.textContent = [`${file.name}: ${table.rows.length} rows, ${bad} of them with an error.`, ...faults].join(" ");
+  show(table, place);
+}
+
+/** Return the lines of a SMILES file as a CSV table with the columns smiles and name. */
+function smilesTable(text) {
+  const quoted = (cell) => `"${cell.replaceAll('"', '""')}"`;
+  const rows = text.split(/\r?\n/).map((each) => each.trim()).filter(Boolean)
+    .map((each) => /^(\S+)\s*(.*)$/.exec(each).slice(1).map(quoted).join(","));
+  if (/^"smiles"/i.test(rows[0] || "")) rows.shift();
+  return ["smiles,name", ...rows].join("\n") + "\n";
 }
 
 function predictWith(file, model) {
   const query = new URLSearchParams({model: model.name});
   const column = byId("column").value.trim();
   const names = model.smiles_columns.length > 1 ? column.split(",").map((name) => name.trim()) : [column];
-  for (const name of names.filter(Boolean)) query.append("smiles", name);
+  const chosen = typeof file === "string" ? ["smiles"] : names.filter(Boolean);
+  for (const name of chosen) query.append("smiles", name);
   const headers = {"content-type": "text/csv", accept: "application/json"};
   return ask(`/predict?${query}`, {method: "POST", body: file, headers});
 }
@@ -43,8 +67,15 @@ function joined(answers, models) {
     ...answers[i].columns.slice(width, -1).map((name) => several ? `${model.name}: ${name}` : name)));
   columns.push("error");
   const rows = first.rows.map((row, i) => [
-    ...row.slice(0, width), ...answers.flatMap((answer) => answer.rows[i].slice(width, -1)), row.at(-1)]);
+    ...row.slice(0, width), ...answers.flatMap((answer) => answer.rows[i].slice(width, -1)), errorOf(answers, models, i)]);
   return {columns, rows, smiles: first.smiles_columns, error: columns.length - 1};
+}
+
+/** Return the error of a row: once if all models have the same one, otherwise by model. */
+function errorOf(answers, models, row) {
+  const errors = answers.map((answer) => answer.rows[row].at(-1));
+  if (errors.every((error) => error === errors[0])) return errors[0];
+  return errors.map((error, i) => error && `${models[i].name}: ${error}`).filter(Boolean).join("; ");
 }
 
 function show(table, place) {

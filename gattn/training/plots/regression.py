@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -24,7 +24,12 @@ BARS = 400
 
 
 def parity(
-    y: ArrayLike, predicted: ArrayLike, std: ArrayLike | None = None, *, name: str = ""
+    y: ArrayLike,
+    predicted: ArrayLike,
+    std: ArrayLike | None = None,
+    *,
+    name: str = "",
+    logarithmic: bool = False,
 ) -> Plot:
     """Plot predicted against measured values, with the diagonal on which both are equal.
 
@@ -38,6 +43,7 @@ def parity(
         predicted: predicted values [k], in the same unit.
         std: standard deviations of the predicted values [k]; None for no error bars.
         name: name of the target with its unit, for the title.
+        logarithmic: whether both axes are logarithmic; all values must then be above 0.
 
     Raises:
         ValueError: the columns have different lengths.
@@ -55,10 +61,13 @@ def parity(
             return note(axes, "no measured value", theme)
         errors = regression_metrics(torch.from_numpy(measured), torch.from_numpy(guess))
         axes.set_title(title(name, errors))
+        low, high = _limits(measured, guess, logarithmic=logarithmic)
+        if logarithmic:
+            axes.set_xscale("log")
+            axes.set_yscale("log")
         diagonal(axes, theme)
-        low, high = _range(measured, guess)
         if len(measured) > MANY:
-            _density(axes, measured, guess, (low, high), theme)
+            _density(axes, measured, guess, (low, high), theme, "log" if logarithmic else "linear")
         else:
             bars = spread if std is not None and len(measured) <= BARS else None
             _points(axes, measured, guess, bars, theme)
@@ -79,6 +88,16 @@ def _range(*columns: NDArray[np.float64]) -> tuple[float, float]:
     high = max(float(column.max()) for column in columns)
     margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     return low - margin, high + margin
+
+
+def _limits(
+    measured: NDArray[np.float64], guess: NDArray[np.float64], *, logarithmic: bool
+) -> tuple[float, float]:
+    """Return the limits of both axes."""
+    if not logarithmic:
+        return _range(measured, guess)
+    low, high = _range(np.log10(measured), np.log10(guess))
+    return 10**low, 10**high
 
 
 def _points(
@@ -102,11 +121,14 @@ def _density(
     guess: NDArray[np.float64],
     limits: tuple[float, float],
     theme: Theme,
+    scale: Literal["linear", "log"],
 ) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
+    ends = np.log10(limits) if scale == "log" else np.array(limits)
     cells = axes.hexbin(
-        measured, guess, gridsize=45, extent=(*limits, *limits), bins="log", mincnt=1,
+        measured, guess, gridsize=45, extent=(*ends, *ends), bins="log", mincnt=1,
+        xscale=scale, yscale=scale,
         cmap=LinearSegmentedColormap.from_list("density", theme.density), linewidths=0.2,
     )  # fmt: skip
     bar = axes.figure.colorbar(cells, ax=axes, shrink=0.8, pad=0.02)

@@ -130,8 +130,16 @@ def unit_range(axes: Axes) -> None:
 
 
 def diagonal(axes: Axes, theme: Theme) -> None:
-    """Draw the dashed diagonal on which x and y are equal."""
-    axes.axline((0, 0), slope=1, color=theme.muted, linewidth=1, linestyle="--", zorder=1)
+    """Draw the dashed diagonal on which x and y are equal; both axes have the same scale."""
+    # Matplotlib accepts no slope on logarithmic axes, where the points (1, 1) and (10, 10) define
+    # the line.
+    if axes.get_xscale() == "log":
+        first, second, slope = (1, 1), (10, 10), None
+    else:
+        first, second, slope = (0, 0), None, 1
+    axes.axline(
+        first, second, slope=slope, color=theme.muted, linewidth=1, linestyle="--", zorder=1
+    )
 
 
 def note(axes: Axes, text: str, theme: Theme) -> None:

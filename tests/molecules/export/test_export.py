@@ -14,7 +14,7 @@ import torch
 from gattn.data import load_molecules
 from gattn.data.molecules.descriptors import PROPERTIES
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
-from gattn.molecules.export.folder import EXAMPLES, ExportError, export_model
+from gattn.molecules.export.folder import EXAMPLES, REACTIONS, ExportError, export_model
 from gattn.molecules.export.onnx import EnsembleOutputs, plain_batch
 from gattn.molecules.export.predict import ExportedModel, Featuriser, Forest, Inputs
 from gattn.molecules.export.reference import segment_softmax
@@ -53,8 +53,9 @@ def check_equal(model, folder, rows, columns=None, tolerance=1e-5):
     expected = {"mean": predicted.mean, "std": predicted.std}
     expected["similarity"] = predicted.max_train_similarity
     if model.task == "regression":
-        ends = model.calibrator_.interval(predicted.mean, predicted.std)
-        expected |= dict(zip(("lower", "upper"), ends))
+        expected |= dict(zip(("lower", "upper"), model.intervals(predicted, 0.9)))
+        if predicted.quantiles is not None:
+            expected["quantiles"] = predicted.quantiles
     for name, value in expected.items():
         np.testing.assert_allclose(
             exported[name][index], value.numpy(), rtol=tolerance, atol=tolerance, err_msg=name
@@ -80,6 +81,12 @@ KINDS = {
         MoleculeRegressor,
         1 / (1 + np.exp(-numbers(len(SMILES)))),
         {"target_transform": "logit"},
+    ),
+    "quantiles": (MoleculeRegressor, numbers(len(SMILES))[:, 0], {"loss_function": "quantile"}),
+    "quantiles of two log10 targets": (
+        MoleculeRegressor,
+        10 ** numbers(len(SMILES), 2),
+        {"loss_function": "quantile", "quantiles": (0.1, 0.8), "target_transform": "log10"},
     ),
     "classification": (MoleculeClassifier, np.array(TWO)[:, 0], {}),
     "several classes": (MoleculeClassifier, np.array(SEVERAL), {}),
@@ -113,6 +120,39 @@ def test_exported_model_of_pairs_predicts_the_same(order_free, tmp_path):
     model.save(tmp_path / "run")
     export_model(tmp_path / "run", tmp_path / "out")
     check_equal(model, tmp_path / "out", [[a, "OCC"] for a in ASKED])
+
+
+BROMIDES = [
+    f"[CH3:1]{'C' * n}[Br:2].[{x}-:3]>>[CH3:1]{'C' * n}[{x}:3].[Br-:2]"
+    for n in range(12)
+    for x in ("OH", "NH2", "SH")
+]
+
+
+@pytest.mark.parametrize("add_h", [False, True])
+def test_exported_model_of_reactions_predicts_the_same(add_h, tmp_path):
+    settings = {"reaction": True, "add_h": add_h, "loss_function": "quantile"}
+    y = numbers(len(BROMIDES))[:, 0]
+    model = fitted(MoleculeRegressor, BROMIDES, y, ensemble=2, **settings)
+    model.save(tmp_path / "run")
+    assert export_model(tmp_path / "run", tmp_path / "out").difference <= 1e-5
+    check_equal(model, tmp_path / "out", [*REACTIONS, *BROMIDES[::7]])
+
+
+def test_exported_model_of_reactions_names_wrong_rows_like_predict(tmp_path):
+    model = fitted(MoleculeRegressor, BROMIDES, range(len(BROMIDES)), model="gp", reaction=True)
+    model.save(tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out")
+    texts = [
+        "CCO", "CC>>", ">>CC", "C>>C", "[CH4:1]>>[CH3:1][CH3:1]", "[CH4:1]>>[NH3:1]", "",
+        "[CH4:1].[CH4:1]>>[CH4:1]",
+    ]  # fmt: skip
+    got = ExportedModel(tmp_path / "out").predict(texts)["errors"]
+    (piece,) = model.predictions(texts)
+    assert got == piece.errors
+    wrong = ExportedModel(tmp_path / "out").predict(["bad(>>[CH4:1]", "bad(>>C1"])["errors"]
+    assert wrong[0] == "reactants: not valid SMILES: 'bad('"
+    assert wrong[1].endswith("; products: not valid SMILES: 'C1'")
 
 
 def test_exported_model_of_descriptor_columns_predicts_the_same(tmp_path):
@@ -159,7 +199,14 @@ def test_exported_program_predicts_a_table_without_gattn_and_torch(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["classification", "several classes", "two targets, one missing label"]
+    "name",
+    [
+        "classification",
+        "several classes",
+        "two targets, one missing label",
+        "quantiles",
+        "quantiles of two log10 targets",
+    ],
 )
 def test_exported_networks_predict_the_same(name, tmp_path):
     kind, y, settings = KINDS[name]
@@ -262,11 +309,6 @@ def test_forest_of_the_export_follows_the_nodes_of_each_tree():
 
 
 def test_models_that_cannot_be_exported_raise_one_clear_error(tmp_path, monkeypatch):
-    reactions = [f"[CH3:1]{'C' * n}[Br:2]>>[CH3:1]{'C' * n}[OH:3]" for n in range(20)]
-    model = fitted(MoleculeRegressor, reactions, range(20), model="gp", reaction=True)
-    model.save(tmp_path / "run")
-    with pytest.raises(ExportError, match="cannot be exported, because its model reads reactions"):
-        export_model(tmp_path / "run", tmp_path / "out")
     model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
     model.save(tmp_path / "other")
     monkeypatch.setattr("gattn.molecules.export.folder.EXPORTED_PARTS", ("attention",))
