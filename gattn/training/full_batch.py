@@ -43,7 +43,7 @@ class FullBatchSettings:
     Attributes:
         epochs: maximum number of steps.
         patience: stop after this many epochs in which no criterion reached its best value.
-        learning_rate: learning rate of Adam; the highest one of a one-cycle schedule.
+        learning_rate: learning rate of Adam; the peak learning rate of a one-cycle schedule.
         weight_decay: coefficient λ of the penalty λ/2 |w|². With a one-cycle schedule, the weights
             decay separately from the gradients, as in AdamW.
         seed: seed of the dropout masks, which are sampled for the networks in order.
