@@ -148,7 +148,7 @@ class _JointLayer:
             maps: list[Tensor] = [layer.get_parameter("lin.weight").t() for layer in layers]
             self.weight = nn.Parameter(torch.stack(maps, 1))
             for name, weight in list(self.joint.named_parameters()):
-                every = [layer.get_parameter(name) for layer in layers]
+                every: list[Tensor] = [layer.get_parameter(name) for layer in layers]
                 module, _, last = name.rpartition(".")
                 joined = (
                     torch.stack(every)[:, None]
