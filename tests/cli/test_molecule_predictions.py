@@ -75,9 +75,6 @@ def test_a_model_of_quantiles(tmp_path, gattn):
     selected = sum(low > 10 for low, _, _ in quantiles)
     assert 0 < selected < len(rows)
     assert f"{selected} written" in output
-    code, output = gattn("export", run, "--out", tmp_path / "exported")
-    assert code
-    assert "its loss function is quantile" in output
 
 
 def test_of_no_rows_comes_none_and_that_is_said(folder, tmp_path, gattn):

@@ -115,7 +115,7 @@ BROKEN = {
     "two classes at once": ("ty", lambda p: p.array(np.ones((6, 3), np.int32)), "exactly one"),
     "label 2": ("ty", lambda p: p.array(np.full((6, 3), 2)), "rows of 0 and 1"),
     "labels in one dimension": ("ty", lambda p: p.array(np.ones(6)), "rows of 0 and 1"),
-    "too few labels": ("ty", lambda p: p.array(EYE), "as many rows"),
+    "too few labels": ("ty", lambda p: p.array(EYE), "equal numbers of rows"),
     "other classes": ("y", lambda p: p.array(np.eye(6)), "number of classes"),
     "other features": ("x", lambda p: p.dense_as_csr(np.ones((6, 11))), "number of columns"),
     "twice a feature": ("tx", lambda p: p.csr((6, 12), [0] + 6 * [2], [3, 3], [1, 1]), "twice"),
@@ -123,8 +123,8 @@ BROKEN = {
     "index is empty": ("test.index", lambda p: b"", "at least one"),
     "index repeats": ("test.index", lambda p: b"510 511 512 513 515 515", "different"),
     "index is negative": ("test.index", lambda p: b"-1 511 512 513 515 517", "negative"),
-    "index in allx": ("test.index", lambda p: b"509 511 512 513 515 517", "follow the 510"),
-    "index far away": ("test.index", lambda p: b"510 511 512 513 515 999999", "follow the 510"),
+    "index in allx": ("test.index", lambda p: b"509 511 512 513 515 517", "after the 510 papers"),
+    "index far away": ("test.index", lambda p: b"510 511 512 513 515 999999", "after the 510 papers"),
     "index beyond int64": ("test.index", lambda p: b"510 " + 30 * b"9", "whole number"),
 }
 

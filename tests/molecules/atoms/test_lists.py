@@ -96,7 +96,7 @@ def test_targets_of_different_tasks_are_an_error():
     cells = read_cells({"atom": {"a": ["[0, 1]"]}, "bond": {"b": ["[0.5, 2]"]}})
     with pytest.raises(ValueError, match="a: classification, b: regression"):
         coding_of(cells)
-    with pytest.raises(ValueError, match="another name; got a, a"):
+    with pytest.raises(ValueError, match="targets must have different names; got a, a"):
         read_cells({"atom": {"a": ["[1]"]}, "bond": {"a": ["[1]"]}})
     with pytest.raises(ValueError, match="b must have 1 rows, as a; got 2"):
         read_cells({"atom": {"a": ["[1]"], "b": ["[1]", "[2]"]}})
