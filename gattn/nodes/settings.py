@@ -81,7 +81,7 @@ class NetworkSettings(Settings):
             description="Number of epochs after which training stops if neither the loss nor the "
             "accuracy of the validation part has improved. Lower it to save time.",
         ),
-    ] = 100
+    ] = 60
     learning_rate: Annotated[
         float,
         Meta(
