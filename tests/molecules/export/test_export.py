@@ -145,7 +145,7 @@ def test_exported_model_of_reactions_names_wrong_rows_like_predict(tmp_path):
     export_model(tmp_path / "run", tmp_path / "out")
     texts = [
         "CCO", "CC>>", ">>CC", "C>>C", "[CH4:1]>>[CH3:1][CH3:1]", "[CH4:1]>>[NH3:1]", "",
-        "[CH4:1].[CH4:1]>>[CH4:1]",
+        "[CH4:1].[CH4:1]>>[CH4:1]", "[H:1][CH3:01]>>[CH3:1]",
     ]  # fmt: skip
     got = ExportedModel(tmp_path / "out").predict(texts)["errors"]
     (piece,) = model.predictions(texts)
@@ -153,6 +153,21 @@ def test_exported_model_of_reactions_names_wrong_rows_like_predict(tmp_path):
     wrong = ExportedModel(tmp_path / "out").predict(["bad(>>[CH4:1]", "bad(>>C1"])["errors"]
     assert wrong[0] == "reactants: not valid SMILES: 'bad('"
     assert wrong[1].endswith("; products: not valid SMILES: 'C1'")
+    check_equal(model, tmp_path / "out", ["[CH3:01]Br>>[CH3:1]O", "[H:9][CH3:09]>>[CH3:9][H:8]"])
+
+
+def test_exported_model_accepts_the_cells_that_predict_accepts(tmp_path):
+    model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
+    model.save(tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out")
+    valid = ["CCO ethanol", "[CH3:01]C", "\u200bCC\u3000", "CC\tethane CCO", "CC \xe9"]
+    check_equal(model, tmp_path / "out", valid)
+    wrong = ["CCO CCN", "CC (O)", "CC(=O O)", "C\nC", "CC\xa0C", "CC\0", "[#6]", "C~C", "C>>C"]
+    (piece,) = model.predictions(wrong)
+    assert all(piece.errors)
+    errors = ExportedModel(tmp_path / "out").predict(wrong)["errors"]
+    assert all(errors)
+    assert errors[:2] == piece.errors[:2]
 
 
 def test_exported_model_of_descriptor_columns_predicts_the_same(tmp_path):
