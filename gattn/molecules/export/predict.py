@@ -992,6 +992,12 @@ def output_rows(model: ExportedModel, predicted: dict[str, Any], values: Array) 
         yield [*cells, ""]
 
 
+def _problem(cells: int, columns: int) -> str:
+    """Return the error of a row with another number of cells than the header, or ""."""
+    plural = "" if cells == 1 else "s"
+    return "" if cells == columns else f"{cells} cell{plural} but the header has {columns}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Predict the rows of a CSV file."""
     parser = argparse.ArgumentParser(description="Predict the molecules of a CSV file.")
@@ -1005,25 +1011,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--coverage must be above 0 and below 1; got {options.coverage:g}")
     model = ExportedModel(Path(__file__).parent)
     names, extra = model.facts["smiles"], model.facts["columns"]
-    with open(options.table, newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        header = list(reader.fieldnames or [])
-        rows = list(reader)
+    if Path(options.out).exists():
+        parser.error(f"{options.out} exists already")
+    try:
+        with open(options.table, newline="", encoding="utf-8-sig") as file:
+            header, *lines = [line for line in csv.reader(file) if line] or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        parser.error(f"{options.table} cannot be read as CSV in UTF-8: {error}")
+    problems = [_problem(len(line), len(header)) for line in lines]
+    rows = [dict(zip(header, line)) for line in lines]
     if missing := [name for name in (*names, *extra) if name not in header]:
         parser.error(f"{options.table} has no column {missing[0]!r}; it has {', '.join(header)}")
-    smiles = [[row[name] or "" for name in names] for row in rows]
-    cells = [[row[name] or "" for name in extra] for row in rows]
+    read = [{} if problem else row for row, problem in zip(rows, problems)]
+    smiles = [[row.get(name, "") for name in names] for row in read]
+    cells = [[row.get(name, "") for name in extra] for row in read]
     try:
         values = np.array([[float(cell or "nan") for cell in row] for row in cells], float)
     except ValueError as error:
         parser.error(f"the columns {', '.join(extra)} must contain numbers: {error}")
     values = values.reshape(len(rows), len(extra))
     predicted = model.predict(smiles, values, options.coverage)
+    pairs = zip(problems, predicted["errors"])
+    predicted["errors"] = [problem or error for problem, error in pairs]
     with open(options.out, "x", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*header, *model.facts["outputs"], "error"])
         for row, more in zip(rows, output_rows(model, predicted, values)):
-            writer.writerow([*(row[name] for name in header), *more])
+            writer.writerow([*(row.get(name, "") for name in header), *more])
 
 
 if __name__ == "__main__":
