@@ -27,6 +27,11 @@ class SplitRule(NamedTuple):
         """Name of the column that assigns each row to a part; None for another split."""
         return self.name if self.kind == "column" else None
 
+    @property
+    def problem(self) -> str:
+        """Error message about a missing name of a column, or ""."""
+        return "" if self.name else f"split {self.kind}: must name a column, as in {self.kind}:NAME"
+
 
 def read_rule(spec: str) -> SplitRule:
     """Read a value of the option ``--split``.

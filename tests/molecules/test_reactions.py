@@ -123,6 +123,13 @@ def test_mapped_hydrogens_belong_to_their_neighbours():
     assert len(parsed.inputs.molecules.arrays.x) == 2
 
 
+def test_numbers_that_rdkit_cannot_read_pair_atoms():
+    text = "[H:1][CH3:002].[Cl:99999999999]>>[H:1][Cl:99999999999].[CH3:2]"
+    parsed = featurise([text], row_format=FORMAT)
+    assert parsed.errors == [""]
+    assert len(parsed.inputs.molecules.arrays.x) == 2
+
+
 REACTIONS = [
     f"[CH3:1]{'C' * n}[Br:2].[{x}-:3]>>[CH3:1]{'C' * n}[{x}:3].[Br-:2]"
     for n in range(12)

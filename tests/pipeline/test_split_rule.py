@@ -36,6 +36,14 @@ def test_an_unknown_rule_is_an_error(spec):
         nodes(None, None, {"data": "edges.csv", "label": "y", "split": spec})
 
 
+@pytest.mark.parametrize("spec", ["column:", "molecule:"])
+def test_a_kind_without_a_name_is_an_error(spec):
+    with pytest.raises(SettingsError, match=f"split {spec} must name a column, as in {spec}NAME"):
+        molecules(None, {"split": spec})
+    with pytest.raises(SettingsError, match=f"split {spec} must name a column"):
+        nodes(None, None, {"data": "edges.csv", "label": "y", "split": spec})
+
+
 def test_a_molecule_must_name_a_column_of_smiles():
     with pytest.raises(SettingsError, match="split molecule:b must name a column of SMILES"):
         molecules(None, {"split": "molecule:b", "smiles": ("a", "c")})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gattn.data.molecules.smiles_text import strip_blanks
+from gattn.data.molecules.smiles_text import strip_blanks, without_maps
 from gattn.data.molecules.stereo import configurations, remember
 
 if TYPE_CHECKING:
@@ -108,10 +108,10 @@ def written_places(smiles: str, count: int) -> list[int]:
     from rdkit import Chem, rdBase
 
     with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(strip_blanks(smiles).split()[0], sanitize=False)
+        text = without_maps(strip_blanks(smiles).split()[0])
+        molecule = Chem.MolFromSmiles(text, sanitize=False)
         for atom in molecule.GetAtoms():
             atom.SetIntProp(_WRITTEN, atom.GetIdx())
-            atom.SetAtomMapNum(0)
             if atom.GetAtomicNum() == 1:
                 atom.SetIsotope(0)
         left = Chem.RemoveHs(molecule, _removal())

@@ -23,6 +23,7 @@ __all__ = [
     "split_text",
     "strip_blanks",
     "text_with_marks",
+    "without_maps",
 ]
 
 BLANK = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -53,6 +54,16 @@ def strip_blanks(text: str) -> str:
     return text.strip(BLANK)
 
 
+def without_maps(smiles: str) -> str:
+    """Remove atom map numbers from a SMILES, also those that RDKit cannot read: numbers that start
+    with 0 or have more than nine digits.
+
+    >>> without_maps("[CH3:01]O")
+    '[CH3]O'
+    """
+    return MAP.sub("]", smiles) if ":" in smiles else smiles
+
+
 def split_text(text: str, parse: Parse) -> SmilesText:
     """Split a cell without surrounding white space into SMILES, CXSMILES extension and name.
 
@@ -77,8 +88,7 @@ def split_text(text: str, parse: Parse) -> SmilesText:
         raise ValueError(_odd(smiles))
     if "[#" in smiles or "~" in smiles:
         raise ValueError(f"not valid SMILES: {_SMARTS}")
-    if ":" in smiles:
-        smiles = MAP.sub("]", smiles)
+    smiles = without_maps(smiles)
     if name:
         _check_name(smiles, name.split()[0], parse)
     return SmilesText(smiles, extension)

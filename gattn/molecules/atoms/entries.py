@@ -11,7 +11,7 @@ import numpy as np
 
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.plain import written_places
-from gattn.data.molecules.smiles_text import strip_blanks
+from gattn.data.molecules.smiles_text import strip_blanks, without_maps
 
 __all__ = ["Entries", "find_entries", "graph_entries", "order_problem", "place_values"]
 
@@ -82,6 +82,7 @@ def find_entries(
     from rdkit import Chem, rdBase
 
     text = strip_blanks(smiles).split()[0]
+    text = text if reorder else without_maps(text)
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(text, sanitize=False)
     atoms = np.full(molecule.GetNumAtoms(), -1)
@@ -121,8 +122,9 @@ def order_problem(smiles: str) -> str:
     words = strip_blanks(smiles).split()
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(words[0], sanitize=False) if words else None
-    if molecule is None:
-        return ""
+        if molecule is None:
+            bare = Chem.MolFromSmiles(without_maps(words[0]), sanitize=False) if words else None
+            return "" if bare is None else "atom map numbers: RDKit cannot read them"
     atoms = list(molecule.GetAtoms())
     heavy = [atom.GetAtomMapNum() for atom in atoms if atom.GetAtomicNum() != 1]
     if heavy and not any(heavy):

@@ -27,6 +27,7 @@ import csv
 import json
 import math
 import re
+import string
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -52,6 +53,13 @@ FEW_STEPS, MANY_STEPS = 500_000, 5_000_000
 """Maximum number of comparisons in RDKit's CIP labeller: first in the order of the text, then in
 canonical order.
 """
+BLANK = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
+BLANK += "".join(map(chr, range(0x2000, 0x2010))) + "\u2060\xad"
+"""White space and invisible characters, which are removed from both ends of a cell."""
+MAP = re.compile(r":\d+\]")
+ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
+MAPPED = re.compile(r"\[\d*([A-Za-z][a-z]?|\*)[^\]]*:(\d+)\]")
+"""Pattern of a bracket atom with an atom map number: its element and the number."""
 LABEL = "_label"
 PLACE = "_place"
 MEDIAN = 0.5
@@ -97,12 +105,7 @@ class Featuriser:
         Raises:
             ValueError: the text is not the SMILES of a molecule that the model reads.
         """
-        words = text.split()
-        if not words:
-            raise ValueError("the SMILES is empty")
-        if len(words) > 1 and words[1].startswith("|"):
-            raise ValueError("an exported model reads no CXSMILES extension")
-        smiles = re.sub(r":\d+\]", "]", words[0])
+        smiles = _without_name(text)
         if self.settings["ignore_stereo"]:
             smiles = re.sub(r"[/\\]|@(?:@|(?:TH|AL|SP|TB|OH)\d+)?", "", smiles)
         with rdBase.BlockLogs():
@@ -209,8 +212,56 @@ class Featuriser:
         return np.where(np.isfinite(values), values, np.float32(0))
 
 
+def _without_name(text: str) -> str:
+    """Return the SMILES in a cell, without a name after it and without atom map numbers.
+
+    Raises:
+        ValueError: the cell is empty, or contains an extension, several molecules or a character
+            that SMILES do not have.
+    """
+    text = text.strip(BLANK)
+    if not text:
+        raise ValueError("the SMILES is empty")
+    if "\n" in text or "\r" in text:
+        raise ValueError("the SMILES has several lines: a cell must contain one molecule")
+    smiles, *rest = re.split(r"[ \t]+", text, maxsplit=1)
+    if rest and rest[0].startswith("|"):
+        raise ValueError("an exported model reads no CXSMILES extension")
+    if not smiles.isprintable() or re.search(r"\[#|~", smiles):
+        raise ValueError(f"not valid SMILES: {smiles!a}")
+    smiles = MAP.sub("]", smiles)
+    if rest:
+        _check_name(smiles, rest[0].split()[0])
+    return smiles
+
+
+def _check_name(smiles: str, word: str) -> None:
+    """Raise an error if the word after a SMILES is a second SMILES or continues the first one."""
+    with rdBase.BlockLogs():
+        if not word.isascii() or _molecule(smiles, sanitize=False) is None:
+            return
+        if _molecule(word, sanitize=False) is not None:
+            raise ValueError(
+                f"{word!r} follows the SMILES {smiles!r} and is also valid SMILES: a cell must "
+                f"contain one molecule (a mixture is {smiles}.{word}); if it is a name, put it "
+                "into another column"
+            )
+        if _molecule(smiles + word, sanitize=False) is not None:
+            raise ValueError(f"the SMILES contains white space between {smiles!r} and {word!r}")
+
+
+def _molecule(smiles: str, *, sanitize: bool = True) -> Any:
+    """Parse a SMILES with RDKit; return None if this fails."""
+    try:
+        return Chem.MolFromSmiles(smiles, sanitize=sanitize) if smiles.isascii() else None
+    except RuntimeError:
+        # RDKit raises a RuntimeError if a check in its C++ code fails, for example for an unknown
+        # element.
+        return None
+
+
 def _parse(smiles: str, max_atoms: int) -> Any:
-    molecule = Chem.MolFromSmiles(smiles) if smiles.isascii() else None
+    molecule = _molecule(smiles)
     if molecule is None:
         raise ValueError(f"not valid SMILES: {smiles!a}")
     if not 0 < molecule.GetNumAtoms() <= max_atoms:
@@ -288,15 +339,18 @@ def _sides(text: str) -> list[str]:
 
 
 def _mapped_atoms(smiles: str) -> list[tuple[str, int]]:
-    """Return the element and the map number (0 without one) of each atom that the model reads."""
+    """Return the element and the map number of each atom that the model reads; the element is ""
+    and the number 0 for an atom without a map number.
+    """
+    matches = [MAPPED.fullmatch(atom) for atom in ATOM.findall(smiles)]
+    pairs = [(m[1].capitalize(), int(m[2])) if m and int(m[2]) else ("", 0) for m in matches]
+    if not re.search(r"\[\d*H(?![a-z])", smiles):
+        return pairs
     with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(smiles, sanitize=False)
-        pairs = [(atom.GetSymbol(), atom.GetAtomMapNum()) for atom in molecule.GetAtoms()]
-        if not re.search(r"\[\d*H(?![a-z])", smiles):
-            return pairs
+        # RDKit reads no map number of more than nine digits and none that starts with 0.
+        molecule = Chem.MolFromSmiles(MAP.sub("]", smiles), sanitize=False)
         for atom in molecule.GetAtoms():
             atom.SetIntProp(PLACE, atom.GetIdx())
-            atom.SetAtomMapNum(0)
             if atom.GetAtomicNum() == 1:
                 atom.SetIsotope(0)
         left = Chem.RemoveHs(molecule, _removal())
@@ -938,6 +992,12 @@ def output_rows(model: ExportedModel, predicted: dict[str, Any], values: Array) 
         yield [*cells, ""]
 
 
+def _problem(cells: int, columns: int) -> str:
+    """Return the error of a row with another number of cells than the header, or ""."""
+    plural = "" if cells == 1 else "s"
+    return "" if cells == columns else f"{cells} cell{plural} but the header has {columns}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Predict the rows of a CSV file."""
     parser = argparse.ArgumentParser(description="Predict the molecules of a CSV file.")
@@ -951,25 +1011,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--coverage must be above 0 and below 1; got {options.coverage:g}")
     model = ExportedModel(Path(__file__).parent)
     names, extra = model.facts["smiles"], model.facts["columns"]
-    with open(options.table, newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        header = list(reader.fieldnames or [])
-        rows = list(reader)
+    if Path(options.out).exists():
+        parser.error(f"{options.out} exists already")
+    try:
+        with open(options.table, newline="", encoding="utf-8-sig") as file:
+            header, *lines = [line for line in csv.reader(file) if line] or [[]]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        parser.error(f"{options.table} cannot be read as CSV in UTF-8: {error}")
+    problems = [_problem(len(line), len(header)) for line in lines]
+    rows = [dict(zip(header, line)) for line in lines]
     if missing := [name for name in (*names, *extra) if name not in header]:
         parser.error(f"{options.table} has no column {missing[0]!r}; it has {', '.join(header)}")
-    smiles = [[row[name] or "" for name in names] for row in rows]
-    cells = [[row[name] or "" for name in extra] for row in rows]
+    read = [{} if problem else row for row, problem in zip(rows, problems)]
+    smiles = [[row.get(name, "") for name in names] for row in read]
+    cells = [[row.get(name, "") for name in extra] for row in read]
     try:
         values = np.array([[float(cell or "nan") for cell in row] for row in cells], float)
     except ValueError as error:
         parser.error(f"the columns {', '.join(extra)} must contain numbers: {error}")
     values = values.reshape(len(rows), len(extra))
     predicted = model.predict(smiles, values, options.coverage)
+    pairs = zip(problems, predicted["errors"])
+    predicted["errors"] = [problem or error for problem, error in pairs]
     with open(options.out, "x", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*header, *model.facts["outputs"], "error"])
         for row, more in zip(rows, output_rows(model, predicted, values)):
-            writer.writerow([*(row[name] for name in header), *more])
+            writer.writerow([*(row.get(name, "") for name in header), *more])
 
 
 if __name__ == "__main__":

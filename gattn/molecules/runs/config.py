@@ -297,6 +297,8 @@ class RunSettings(NumberSettings):
             object.__setattr__(self, "smiles", self.smiles[0])
         self.model.check_rows(len(self.smiles_columns))
         rule = self.split_rule
+        if self.split and rule.problem:
+            raise SettingsError(rule.problem)
         if rule.kind == "rule" and rule.name not in RULES:
             raise SettingsError(
                 f"split must be {', '.join(RULES)}, molecule:NAME, column:NAME or FILE.json; got "

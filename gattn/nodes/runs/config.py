@@ -187,6 +187,8 @@ class NodeRunSettings(Settings):
         check_number_format(self.decimal, self.thousands)
         if self.memory:
             parse_memory(self.memory)
+        if self.split and (problem := self.split_rule.problem):
+            raise SettingsError(problem)
         if self.split not in SPLITS and self.split_rule.column is None:
             choices = ", ".join(SPLITS)
             raise SettingsError(f"split must be {choices} or column:NAME; got {self.split!r}")

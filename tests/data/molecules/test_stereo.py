@@ -168,6 +168,7 @@ def test_places_are_those_of_the_text():
     assert written_places("[2H]C([H])([2H])O", 2) == [1, 4]
     assert written_places("[Hg]C[H]", 2) == [0, 1]
     assert written_places("[H]/N=C(/C)CC and a name", 5) == [1, 2, 3, 4, 5]
+    assert written_places("[H:1][OH:00000000002]", 1) == [1]
     with pytest.raises(RuntimeError, match="has 3 atoms without hydrogens, or 2"):
         written_places("[H]OC", 3)
 

@@ -112,7 +112,13 @@ def test_matrix_of_bonds_has_a_row_for_each_atom():
         ("[CH3:1]C[OH:2]", "1 of 3 heavy atoms have none"),
         ("[CH3:1][CH2:1][OH:2]", "the number 1 occurs twice"),
         ("[CH2:3]=[O+:1][H:1]", "the number 1 occurs twice"),
+        ("[CH3:01][OH:2]", "RDKit cannot read them"),
     ],
 )
 def test_each_heavy_atom_needs_its_own_map_number(smiles, problem):
     assert order_problem(smiles) == (problem and f"atom map numbers: {problem}")
+
+
+def test_lists_of_a_smiles_with_unreadable_map_numbers_are_in_its_order():
+    order, _ = entries("[H:1][O:02]C")
+    assert order.atoms.tolist() == [-1, 0, 1]

@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import runpy
 import subprocess
 import sys
 
@@ -145,7 +146,7 @@ def test_exported_model_of_reactions_names_wrong_rows_like_predict(tmp_path):
     export_model(tmp_path / "run", tmp_path / "out")
     texts = [
         "CCO", "CC>>", ">>CC", "C>>C", "[CH4:1]>>[CH3:1][CH3:1]", "[CH4:1]>>[NH3:1]", "",
-        "[CH4:1].[CH4:1]>>[CH4:1]",
+        "[CH4:1].[CH4:1]>>[CH4:1]", "[H:1][CH3:01]>>[CH3:1]",
     ]  # fmt: skip
     got = ExportedModel(tmp_path / "out").predict(texts)["errors"]
     (piece,) = model.predictions(texts)
@@ -153,6 +154,50 @@ def test_exported_model_of_reactions_names_wrong_rows_like_predict(tmp_path):
     wrong = ExportedModel(tmp_path / "out").predict(["bad(>>[CH4:1]", "bad(>>C1"])["errors"]
     assert wrong[0] == "reactants: not valid SMILES: 'bad('"
     assert wrong[1].endswith("; products: not valid SMILES: 'C1'")
+    check_equal(model, tmp_path / "out", ["[CH3:01]Br>>[CH3:1]O", "[H:9][CH3:09]>>[CH3:9][H:8]"])
+
+
+def test_exported_model_accepts_the_cells_that_predict_accepts(tmp_path):
+    model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
+    model.save(tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out")
+    valid = ["CCO ethanol", "[CH3:01]C", "\u200bCC\u3000", "CC\tethane CCO", "CC \xe9"]
+    check_equal(model, tmp_path / "out", valid)
+    wrong = ["CCO CCN", "CC (O)", "CC(=O O)", "C\nC", "CC\xa0C", "CC\0", "[#6]", "C~C", "C>>C"]
+    (piece,) = model.predictions(wrong)
+    assert all(piece.errors)
+    errors = ExportedModel(tmp_path / "out").predict(wrong)["errors"]
+    assert all(errors)
+    assert errors[:2] == piece.errors[:2]
+
+
+def test_exported_program_reports_files_and_rows_that_it_cannot_read(tmp_path, capsys):
+    fitted(MoleculeRegressor, SMILES, range(len(SMILES)), model="gp").save(tmp_path / "run")
+    export_model(tmp_path / "run", tmp_path / "out")
+    program = runpy.run_path(str(tmp_path / "out" / "predict.py"))["main"]
+    table, out = tmp_path / "in.csv", tmp_path / "out.csv"
+
+    def error(content):
+        table.write_bytes(content)
+        with pytest.raises(SystemExit, match="2"):
+            program([str(table), str(out)])
+        return capsys.readouterr().err
+
+    assert "cannot be read as CSV in UTF-8" in error(b"smiles\nCC\xe9\n")
+    assert "has no column 'smiles'" in error(b"")
+    table.write_text("smiles,x\nCCO,1\nCCO\n\nCCO,1,2\n")
+    program([str(table), str(out)])
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    problems = ["", "1 cell but the header has 2", "3 cells but the header has 2"]
+    assert [row["error"] for row in rows] == problems
+    assert [bool(row["prediction"]) for row in rows] == [True, False, False]
+    assert "out.csv exists already" in error(b"smiles\nCC\n")
+    table.unlink()
+    out.unlink()
+    with pytest.raises(SystemExit, match="2"):
+        program([str(table), str(out)])
+    assert "No such file" in capsys.readouterr().err
 
 
 def test_exported_model_of_descriptor_columns_predicts_the_same(tmp_path):
