@@ -95,7 +95,7 @@ def test_rules_of_the_command(rule, files, tmp_path):
     [
         ({"split": "time"}, "--split time needs the column --time"),
         ({"time": "day"}, "needs the column --time, which no other split reads"),
-        ({"split": "column:part", "test": "t.csv"}, "--split column:part does too: leave out one of them"),
+        ({"split": "column:part", "test": "t.csv"}, "column:part does too: leave out one"),
         ({"split": "scaffold", "test": "t.csv", "validation": "v.csv"}, "leave nothing to split"),
         ({"split": "kmeans"}, "split must be random, scaffold, butina, kennard-stone, time"),
     ],

@@ -297,7 +297,7 @@ def test_an_encoder_reads_another_network_and_refuses_other_types():
     other = read_graph((edges, nodes), label="topic")
     assert any("'country' of authors has values" in note for note in restored.unknown(other))
     del nodes["authors"], edges[WRITES]
-    with pytest.raises(GraphError, match="was trained with the types authors in addition to papers"):
+    with pytest.raises(GraphError, match="with the types authors in addition to papers"):
         restored.attach_edges(read_graph((edges, nodes), label="topic"))
     with pytest.raises(GraphError, match="trained on several tables of nodes"):
         restored.attach_edges(read_graph(edges[CITES]))
