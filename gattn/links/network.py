@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gattn.links.pairs import Links, Ranking, make_ranking
 from gattn.links.settings import LinkSettings
-from gattn.nodes.fields import FieldInput
+from gattn.nodes.fields import FieldInput, stored_values
 from gattn.nodes.network import make_network
 from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batches
 from gattn.training.types import EpochRecord, History
@@ -195,6 +195,6 @@ def fit_network(
 def _epochs(settings: LinkSettings, inputs: FieldInput) -> int:
     """Return the number of epochs. It is smaller for a large graph."""
     x, (graph, _) = inputs.x, inputs.field.layers[0]
-    stored = x.numel() if x.layout == torch.strided else x.values().numel()
+    stored = stored_values(x)
     size = settings.width * (stored + settings.layers * graph.num_edges)
     return min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(size, 1))))

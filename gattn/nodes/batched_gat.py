@@ -14,7 +14,7 @@ from gattn.functional import aggregate
 from gattn.graph import Graph, as_graph
 from gattn.graph.cache import cached
 from gattn.nn import GATConv, SparseDropout
-from gattn.nodes.fields import FieldInput
+from gattn.nodes.fields import FieldInput, stored_values
 from gattn.nodes.network import AttentionNetwork, GPSNetwork
 from gattn.nodes.settings import NodeSettings
 
@@ -42,7 +42,7 @@ def batch_size(settings: NodeSettings, x: Tensor, runs: int) -> int:
         x: [n, d] features.
         runs: number of all networks.
     """
-    stored = x.numel() if x.layout == torch.strided else x.values().numel()
+    stored = stored_values(x)
     is_small = max(stored, x.shape[0] * settings.width) <= SMALL
     if settings.model not in ("stacked", "gat") or not is_small:
         return 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,10 +16,13 @@ from gattn.nodes.edge_table import EdgeInputs
 __all__ = [
     "Field",
     "FieldInput",
+    "FieldSize",
     "csr_tensor",
     "edge_terms",
+    "field_size",
     "read_features",
     "receptive_field",
+    "stored_values",
     "whole_graph",
 ]
 
@@ -145,6 +149,40 @@ def read_features(x: Tensor, nodes: Tensor | None) -> Tensor:
     pointers = torch.cat([counts.new_zeros(1), ends])
     columns, values = x.col_indices()[entries], x.values()[entries]
     return csr_tensor(pointers, columns, values, (len(nodes), x.shape[1]))
+
+
+def stored_values(x: Tensor) -> int:
+    """Return the number of stored values of dense or sparse features."""
+    return x.numel() if x.layout == torch.strided else x.values().numel()
+
+
+class FieldSize(NamedTuple):
+    """Size of a receptive field, which determines the time of a training step.
+
+    Attributes:
+        nodes: number of nodes whose features are read.
+        values: number of stored values of these features.
+        edges: number of edges of all layers.
+    """
+
+    nodes: int
+    values: int
+    edges: int
+
+
+def field_size(x: Tensor, edge_index: Tensor, seeds: Tensor, layers: int) -> FieldSize:
+    """Return the size of the receptive field of given nodes.
+
+    Args:
+        x: [n, d] features of all nodes, dense or ``torch.sparse_csr``.
+        edge_index: [2, e] int64 from source to destination.
+        seeds: [s] int64, different nodes.
+        layers: number of layers.
+    """
+    field = receptive_field(edge_index, x.shape[0], seeds, layers)
+    assert field.nodes is not None
+    values = stored_values(read_features(x, field.nodes))
+    return FieldSize(len(field.nodes), values, sum(graph.num_edges for graph, _ in field.layers))
 
 
 def csr_tensor(pointers: Tensor, columns: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:

@@ -95,11 +95,15 @@ class NodePredictor:
         self.history: list[History] = []
         self._read: tuple[AttributedGraph, Tensor] | None = None
 
+    @property
+    def _edge_dim(self) -> int | None:
+        """Number of features of an edge; None if there are none."""
+        edges = self.encoder.edges
+        return None if edges is None else edges.width or None
+
     def _make_network(self) -> Any:
         """Create the network with initial weights."""
-        edges = self.encoder.edges
-        edge_dim = None if edges is None else edges.width or None
-        return make_network(self.settings, self.encoder.width, self.outputs, edge_dim)
+        return make_network(self.settings, self.encoder.width, self.outputs, self._edge_dim)
 
     @classmethod
     def fit(

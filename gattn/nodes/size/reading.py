@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
+from gattn.nodes.fields import stored_values
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.size.budget import SizeChoice, choose_size
 from gattn.nodes.size.components import LINEAR_ROWS, PERCEPTRON_ROWS, VALIDATION_ROWS
@@ -99,7 +98,7 @@ def _graph_sizes(graph: AttributedGraph) -> tuple[int, int, int]:
     if graph.edge_table is not None:
         values += graph.edge_table.table.size
     if x is not None:
-        values += x.numel() if x.layout == torch.strided else x.values().numel()
+        values += stored_values(x)
     return len(graph), values, edges
 
 

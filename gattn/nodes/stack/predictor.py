@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.features import FeatureEncoder
-from gattn.nodes.fields import read_features, receptive_field
+from gattn.nodes.fields import field_size
 from gattn.nodes.predictor import NodePredictor, NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.stack.components import LABEL_FREE, Components
@@ -368,33 +368,32 @@ class StackedPredictor:
 def _choose_network(
     settings: Sequence[NodeSettings], problem: NodeProblem, encoder: FeatureEncoder
 ) -> tuple[type[NodePredictor], list[NodeSettings]]:
-    """Return the class of the attention networks of a graph, and their settings."""
-    if problem.graph.network is None:
-        residual = residual_settings(settings[0], problem)
+    """Return the class of the attention networks of a graph, and their settings.
+
+    The settings differ only in the seed. The size of the receptive field of the labelled nodes
+    determines the time of an epoch.
+    """
+    first, graph = settings[0], problem.graph
+    if graph.network is not None:
+        products, model = input_size(problem.x, graph.network, first), TYPED_NETWORK
+    else:
+        labelled = torch.cat([problem.train, problem.val])
+        size = field_size(problem.x, graph.edge_index, labelled, first.layers)
+        residual = residual_settings(first, problem, size)
         if residual is not None:
             return ResidualPredictor, [replace(residual, seed=one.seed) for one in settings]
-    return network_kind(encoder), [_network_settings(one, problem) for one in settings]
+        products, model = first.width * (size.values + size.edges), NETWORK
+    limited = _limit_epochs(replace(first, model=model), products)
+    return network_kind(encoder), [replace(limited, seed=one.seed) for one in settings]
 
 
-def _network_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings:
-    """Return the settings of the attention network. On a large graph, it makes fewer and larger
-    steps.
-
-    The size of the receptive field of the labelled nodes determines the time of an epoch.
+def _limit_epochs(settings: NodeSettings, products: int) -> NodeSettings:
+    """Return the settings of an attention network whose epoch computes a number of products. On a
+    large graph, it makes fewer and larger steps.
     """
-    nodes = torch.cat([problem.train, problem.val])
-    graph = problem.graph
-    if graph.network is not None:
-        size = input_size(problem.x, graph.network, settings)
-    else:
-        field = receptive_field(graph.edge_index, len(graph), nodes, settings.layers)
-        x = read_features(problem.x, field.nodes)
-        stored = x.numel() if x.layout == torch.strided else x.values().numel()
-        size = settings.width * (stored + sum(layer.num_edges for layer, _ in field.layers))
-    epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(size, 1))))
+    epochs = min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(products, 1))))
     rate = settings.learning_rate * (settings.epochs / epochs) ** 0.5
-    model = NETWORK if graph.network is None else TYPED_NETWORK
-    return replace(settings, model=model, epochs=epochs, learning_rate=rate)
+    return replace(settings, epochs=epochs, learning_rate=rate)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gattn.nn import GATConv, SparseDropout
-from gattn.nodes.fields import FieldInput, read_features, receptive_field
+from gattn.nodes.fields import FieldInput, FieldSize
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.settings import NetworkSettings, NodeSettings
 from gattn.ops.sparse_features import is_sum_over_edges, sparse_linear
@@ -119,11 +119,10 @@ class ResidualPredictor(NodePredictor):
     network: ResidualNetwork
 
     def _make_network(self) -> ResidualNetwork:
-        edges = self.encoder.edges
-        edge_dim = None if edges is None else edges.width or None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.settings.seed)
-            return ResidualNetwork(self.settings, self.encoder.width, self.outputs, edge_dim)
+            sizes = self.encoder.width, self.outputs, self._edge_dim
+            return ResidualNetwork(self.settings, *sizes)
 
     @classmethod
     def training_settings(cls, settings: NodeSettings) -> FullBatchSettings:
@@ -131,25 +130,25 @@ class ResidualPredictor(NodePredictor):
         return replace(super().training_settings(settings), schedule="one-cycle")
 
 
-def residual_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings | None:
+def residual_settings(
+    settings: NodeSettings, problem: NodeProblem, size: FieldSize
+) -> NodeSettings | None:
     """Return the settings of a :class:`ResidualNetwork` for a graph.
 
     A dropout, learning rate or weight decay that the user changed is used; the defaults are those
     of this network. The result is None if the training part has too few labels for this network,
     if the labels are numbers, or if too few epochs are affordable.
+
+    Args:
+        settings: settings of the model.
+        problem: the graph and its labels.
+        size: size of the receptive field of the labelled nodes.
     """
-    train, graph = problem.train, problem.graph
-    if problem.outputs < 2 or len(train) < LABELS_OF_CLASS * problem.outputs:
+    if problem.outputs < 2 or len(problem.train) < LABELS_OF_CLASS * problem.outputs:
         return None
-    nodes = torch.cat([train, problem.val])
-    field = receptive_field(graph.edge_index, len(graph), nodes, settings.layers)
-    assert field.nodes is not None
-    x = read_features(problem.x, field.nodes)
-    stored = x.numel() if x.layout == torch.strided else x.values().numel()
-    dense = (2 * settings.layers + 1) * settings.width * len(field.nodes) // DENSE
-    edges = sum(layer.num_edges for layer, _ in field.layers)
-    size = settings.width * (stored + edges + dense)
-    epochs = min(EPOCHS, int(MAX_PRODUCTS / max(size, 1)))
+    dense = (2 * settings.layers + 1) * settings.width * size.nodes // DENSE
+    products = settings.width * (size.values + size.edges + dense)
+    epochs = min(EPOCHS, int(MAX_PRODUCTS / max(products, 1)))
     if epochs < FEWEST_EPOCHS:
         return None
     usual = NodeSettings()

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.features import FeatureEncoder
+from gattn.nodes.fields import stored_values
 from gattn.nodes.predictor import NodePredictor, NodeProblem, graph_elements
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.typed.attention import (
@@ -148,10 +149,7 @@ def input_size(x: Tensor, network: TypedNetwork, settings: NodeSettings) -> int:
     """Return the number of multiplications of a training step, up to a constant factor."""
     inputs = network.inputs
     assert inputs is not None
-    features = [x, *inputs.x.values()]
-    stored = sum(
-        one.numel() if one.layout == torch.strided else one.values().numel() for one in features
-    )
+    stored = sum(map(stored_values, [x, *inputs.x.values()]))
     edges = sum(one.pairs.shape[1] for one in inputs.messages.values())
     nodes = sum(network.size(kind) for kind in network.types)
     # Each layer multiplies the vector of a node by about six dense matrices. Such a multiplication
