@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from gattn.data.molecules.smiles import parse_smiles
+from gattn.data.molecules.smiles_text import without_maps
 from gattn.draw._colours import DARK, LIGHT
 from gattn.draw.molecules import DRAWN_ATOMS
 
@@ -36,7 +35,8 @@ def draw_reaction(smiles: str, *, dark: bool = False) -> bytes:
     from rdkit.Chem.Draw import rdMolDraw2D
     from rdkit.Chem.rdChemReactions import ChemicalReaction
 
-    sides = re.sub(r":\d+\]", "]", smiles.split()[0]).split(">") if smiles.split() else []
+    words = smiles.split()
+    sides = without_maps(words[0]).split(">") if words else []
     if len(sides) != 3:
         raise ValueError(f"a reaction must be the SMILES A>>B; got {smiles[:200]!r}")
     reaction, count, atoms = ChemicalReaction(), 0, 0
