@@ -79,9 +79,7 @@ def commands_in_turn(commands: Iterator[Sequence[str]], folder: Path) -> Iterato
                 if ended.is_set():
                     return
                 if code:
-                    output.seek(0)
-                    text = output.read()[-2000:].decode()
-                    errors.append(f"{' '.join(words)}: exit code {code}\n{text}")
+                    errors.append(_failure(words, code, output))
                     return
 
     thread = threading.Thread(target=run)
@@ -120,11 +118,16 @@ def run_together(commands: Sequence[Sequence[str]], folder: Path, limit: float) 
         outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in commands]
         usages, codes = _wait_for_all(commands, outputs, folder, limit)
         for words, output, code in zip(commands, outputs, codes):
-            output.seek(0)
             if code:
-                text = output.read()[-2000:].decode()
-                raise Failed(f"{' '.join(words)}: exit code {code}\n{text}")
+                raise Failed(_failure(words, code, output))
     return usages
+
+
+def _failure(words: Sequence[str], code: int, output: IO[bytes]) -> str:
+    """Return the message about a failed command, with the end of its output."""
+    output.seek(0)
+    text = output.read()[-2000:].decode()
+    return f"{' '.join(words)}: exit code {code}\n{text}"
 
 
 def _wait_for_all(
