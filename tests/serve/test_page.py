@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,16 +71,23 @@ class Page:
         return [entry["message"] for entry in self.browser.get_log("browser")]
 
 
-@pytest.fixture
-def page(browser, address):
-    """Page of the server. A test that uses it must neither cause an error in the log nor a request
-    to another host.
+@contextmanager
+def open_page(browser: webdriver.Chrome, address: str) -> Iterator[Page]:
+    """Open the page of a server for a block, which must neither cause an error in the log nor a
+    request to another host.
     """
     page = Page(browser, address)
     yield page
     assert page.errors() == []
     allowed = (page.address, "data:", "blob:")
     assert [name for name in page.requests() if not name.startswith(allowed)] == []
+
+
+@pytest.fixture
+def page(browser, address):
+    """Page of the server of all runs; see :func:`open_page`."""
+    with open_page(browser, address) as page:
+        yield page
 
 
 def test_a_pasted_molecule_is_predicted_by_two_runs_side_by_side(page, client):

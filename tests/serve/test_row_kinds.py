@@ -14,7 +14,7 @@ from tests.cli.commands import run_command
 from tests.cli.molecule_table import GP
 from tests.pictures import leave_blank
 from tests.serve.clients import listening, serving
-from tests.serve.test_page import Page
+from tests.serve.test_page import open_page
 
 SOLVENTS = ["O", "CCO", "CC#N", "CCCCCC"]
 TABLES = {
@@ -193,11 +193,10 @@ def test_wrong_rows_are_refused_with_a_sentence(client, name):
 
 @pytest.fixture
 def page(browser, runs):
-    """Page of the server. A test that uses it must not cause an error in the log."""
-    with listening(Server(runs, ServeSettings(workers=1))) as address:
-        page = Page(browser, address)
+    """Page of the server; see :func:`open_page`."""
+    server = Server(runs, ServeSettings(workers=1))
+    with listening(server) as address, open_page(browser, address) as page:
         yield page
-        assert page.errors() == []
 
 
 def fill(page, name, text):
