@@ -127,8 +127,8 @@ def test_models_without_a_weight_are_not_fitted_again(monkeypatch):
     monkeypatch.setattr("gattn.nodes.stack.components.HOPELESS", np.inf)
     first, predictions = _fit_components(np.arange(310))
     assert first.trees is not None
-    known = {name: predictions[name] for name in ("columns", "labels", "trees", "consistent")}
-    again, others = _fit_components(np.arange(400), like=first, known=known)
+    reuse = {name: predictions[name] for name in ("columns", "labels", "trees", "consistent")}
+    again, others = _fit_components(np.arange(400), like=first, reuse=reuse)
     assert again.trees is first.trees
     assert again.consistent is first.consistent
     assert again.linear["columns"] is first.linear["columns"]

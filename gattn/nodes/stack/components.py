@@ -104,7 +104,7 @@ class Components:
         check: Callable[[], None] = lambda: None,
         parallel: bool = False,
         like: Components | None = None,
-        known: Mapping[str, NDArray[np.float64]] = MappingProxyType({}),
+        reuse: Mapping[str, NDArray[np.float64]] = MappingProxyType({}),
         epochs: int = 1000,
     ) -> tuple[Components, dict[str, NDArray[np.float64]]]:
         """Fit the models to the training nodes, and predict all nodes.
@@ -123,7 +123,7 @@ class Components:
             parallel: True to fit models that are independent of each other in two Python threads.
             like: fitted models, whose types, penalties and projection are used again; None to
                 choose them.
-            known: predictions of those models of ``like`` that are used again without a new fit, by
+            reuse: predictions of those models of ``like`` that are used again without a new fit, by
                 name.
             epochs: maximum number of epochs of the component ``consistent``.
 
@@ -148,7 +148,7 @@ class Components:
 
         def fit_linear_model(name: str, some: Sequence[Any]) -> None:
             check()
-            if like is not None and name in known:
+            if like is not None and name in reuse:
                 linear[name] = scaler, model = like.linear[name]
                 predictions[name] = model.predict(scaler.join(some))
                 return
@@ -169,7 +169,7 @@ class Components:
                     return fit_linear_model(name, [*sparse, *around])
                 check()
                 some = sparse, [*dense, *around]
-                if like is not None and name in known:
+                if like is not None and name in reuse:
                     model = like.perceptrons[name]
                 else:
                     model = Perceptron.fit(*some, y, train, outputs, seed, is_class=is_class)
@@ -183,8 +183,8 @@ class Components:
         def fit_trees(check: Callable[[], None]) -> Trees | None:
             if not use_trees:
                 return None
-            if like is not None and "trees" in known:
-                predictions["trees"] = known["trees"]
+            if like is not None and "trees" in reuse:
+                predictions["trees"] = reuse["trees"]
                 return like.trees
             check()
             if like is None and is_class:
@@ -208,8 +208,8 @@ class Components:
         def fit_consistent(check: Callable[[], None]) -> ConsistentNetworks | None:
             if not use_consistent:
                 return None
-            if like is not None and "consistent" in known:
-                predictions["consistent"] = known["consistent"]
+            if like is not None and "consistent" in reuse:
+                predictions["consistent"] = reuse["consistent"]
                 return like.consistent
             check()
             chosen = None

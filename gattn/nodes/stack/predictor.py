@@ -186,11 +186,11 @@ class StackedPredictor:
             used = {name for weights in chosen for name in weights.used}
             if "labels" in used:
                 used.add("neighbours")  # its predictions are inputs of the model `labels`
-            known = {name: p for name, p in predictions.items() if name not in used}
+            reuse = {name: p for name, p in predictions.items() if name not in used}
             both = np.sort(np.concatenate([train, val]))
             with _one_blas_thread(), limited_threads(0, threads):
                 final, predictions = fit_components(
-                    both, val, parallel=parallel, like=components, known=known
+                    both, val, parallel=parallel, like=components, reuse=reuse
                 )
             final_predictions = {name: p * std + mean for name, p in predictions.items()}
         ranks = np.argsort(name_order(graph))[final.train]
