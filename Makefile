@@ -140,7 +140,7 @@ $(VENV)/gattn.stamp: $(VENV)/nodes.stamp
 $(VENV)/nodes.stamp: $(CONSTRAINTS) pyproject.toml $(KERNELS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
 	  "gattn needs Python 3.10 or newer, got " + sys.version.split()[0] + ": make PYTHON=...")'
-	@echo "Installing PyTorch and gattn into $(VENV): this takes three minutes, pip prints nothing"
+	@echo "Installing PyTorch and gattn into $(VENV): this takes one or two minutes, pip prints nothing"
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 	$(MAKE) --no-print-directory -j 3 $(VENV)/packages.stamp $(VENV)/kernels.stamp $(BESIDE)

@@ -38,3 +38,16 @@ def test_the_table_has_the_newest_record_of_each_network_split_and_options() -> 
         )
     ]  # fmt: skip
     assert lines[-1] == "- `python -m benchmarks.networks ring`"
+
+
+def test_models_of_other_libraries_come_from_the_newest_record_of_the_same_parts() -> None:
+    alone = record(0.9, environment=ENVIRONMENT | {"command": "python -m benchmarks.networks new"})
+    del alone["accuracy"]["other gcn"]
+    lines = table([record(0.1), alone]).splitlines()
+    assert "**0.900 ± 0.010**" in lines[2]
+    assert "| 0.750 ± 0.040 |" in lines[2]
+    assert lines[-2:] == [
+        "- `python -m benchmarks.networks new`", "- `python -m benchmarks.networks ring`",
+    ]  # fmt: skip
+    fewer = table([record(0.1), alone | {"splits": 1}]).splitlines()
+    assert "0.750" not in fewer[2]

@@ -19,28 +19,40 @@ MAJORITY = "baseline majority"
 def table(records: Iterable[Record]) -> str:
     """Return a table with one row for the newest record of each network, kind of split and options.
 
-    Each cell contains the mean accuracy and its standard error over the splits.
+    Each cell contains the mean accuracy and its standard error over the splits. The models of other
+    libraries depend only on the parts, so their cells can come from an earlier record of the same
+    network, kind of split and number of splits.
 
     Args:
         records: lines that ``python -m benchmarks.networks`` appended, oldest first. Records of
             other models and records whose edges were ignored are left out.
     """
     chosen: dict[tuple[str, ...], Record] = {}
+    others: dict[tuple[str, str, int], Record] = {}
     for entry in records:
         if entry["model"] == "stacked" and entry["edges"] == "read":
             chosen[(entry["case"], entry["split"], *entry["options"])] = entry
-    rows = [_row(entry) for entry in chosen.values()]
+            if any(name in entry["accuracy"] for name in OTHERS):
+                others[_parts(entry)] = entry
+    rows = [_row(entry, others.get(_parts(entry), entry)["accuracy"]) for entry in chosen.values()]
+    used = [others[key] for key in dict.fromkeys(map(_parts, chosen.values())) if key in others]
+    environments = [entry["environment"] for entry in (*chosen.values(), *used)]
     machines = dict.fromkeys(
         f"{each['cores']} cores of {each['cpu']}, torch {each['versions']['torch']}"
-        for each in (entry["environment"] for entry in chosen.values())
+        for each in environments
     )
-    commands = dict.fromkeys(entry["environment"]["command"] for entry in chosen.values())
+    commands = dict.fromkeys(each["command"] for each in environments)
     listed = "\n".join(f"- `{command}`" for command in commands)
     source = f"Measured on {' and '.join(machines)} by the commands"
     return f"{markdown(HEAD, rows)}\n\n{source}\n\n{listed}"
 
 
-def _row(entry: Record) -> list[str]:
+def _parts(entry: Record) -> tuple[str, str, int]:
+    """Return what the training, validation and test parts of a record depend on."""
+    return entry["case"], entry["split"], entry["splits"]
+
+
+def _row(entry: Record, others: Mapping[str, Any]) -> list[str]:
     accuracy = entry["accuracy"]
     components = _named(accuracy, "component ")
     baselines = _named(accuracy, "baseline ")
@@ -51,7 +63,7 @@ def _row(entry: Record) -> list[str]:
     return [
         title, str(entry["splits"]), f"**{_cell(accuracy[entry['model']])}**", _best(components),
         _best({name: each for name, each in baselines.items() if name != "majority"}),
-        *(_cell(accuracy[name]) if name in accuracy else "" for name in OTHERS),
+        *(_cell(others[name]) if name in others else "" for name in OTHERS),
         _cell(accuracy[MAJORITY]) if MAJORITY in accuracy else "",
     ]  # fmt: skip
 

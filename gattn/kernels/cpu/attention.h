@@ -18,7 +18,7 @@
 //   value_prefetch_distance           prefetch distance of values, smaller if scores gather, too
 //   i64 extra_size()                  number of extra sums per head, without the mass
 //   bool has_extra(row)               whether this row has extra sums
-//   void accumulate_extra(A* extra, A* mass, first, count, before, after, rows, value_offset)
+//   void accumulate_extra(A* extra, A* mass, first, count, before, after, rows)
 //                                     add a block to the extra sums and to the mass, with the
 //                                     weights before and after dropout and edge weights
 //   void end(A* acc, const A* extra, const A* mass, const A* inverse, row)
@@ -26,15 +26,12 @@
 #pragma once
 
 #include "edge_terms.h"
-#include "head_sums.h"
+#include "row_products.h"
 
 namespace gattn::GATTN_ISA {
 
 // A row is prefetched this number of edges before it is used.
 constexpr i64 prefetch_distance = 16;
-
-// The following functions do not depend on the number of channels. They are compiled once, because
-// compiling them for every number of channels would take most of the compile time.
 
 // Return the number that is subtracted from the scores before exp: their maximum, or 0 if all
 // scores are -inf.
@@ -119,13 +116,7 @@ template <class A> [[gnu::noinline]] void exponentials(A* y, i64 count) {
   for_lanes(count, [=](i64 k) { y[k] = exp_below(y[k]); });
 }
 
-// Compute the offset of each head in a row of values. If values have fewer heads, several heads
-// have the same offset.
-inline void fill_value_offsets(i64* offsets, i64 heads, i64 value_heads, i64 channels) {
-  for (i64 x = 0; x < heads; ++x) offsets[x] = (x % value_heads) * channels;
-}
-
-template <class Score, class T, class I, int C> struct AttentionForward {
+template <class Score, class T, class I> struct AttentionForward {
   using A = acc_t<T>;
 
   Score score;
@@ -134,15 +125,15 @@ template <class Score, class T, class I, int C> struct AttentionForward {
   T* out;
   A *out_acc, *row_max, *row_sum;
   i64 num_edges, heads, lanes, value_heads, channels;
-  EdgeTerms<T, I> terms;
+  EdgeTerms<T> terms;
 
   Buffer<A> scores, weighted, block_sum, factor;
-  Buffer<i64> value_offset;
+  // Rows of values of a block of edges, and pointers to their weights.
   Buffer<const T*> rows;
+  Buffer<const A*> weights;
 
-  i64 c() const { return width<C>(channels); }
   i64 extra_size() const { return score.extra_size(); }
-  i64 state_size() const { return 3 * lanes + heads * (c() + extra_size()); }
+  i64 state_size() const { return 3 * lanes + heads * (channels + extra_size()); }
   i64 shared_size() const { return 0; }
 
   void prepare() {
@@ -150,9 +141,9 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     weighted.resize(terms.has_factors() ? block * lanes : 0);
     terms.prepare();
     block_sum.resize(lanes), factor.resize(lanes);
-    value_offset.resize(heads);
-    rows.resize(block);
-    fill_value_offsets(value_offset.data(), heads, value_heads, c());
+    rows.resize(block), weights.resize(block);
+    const A* weight = terms.has_factors() ? weighted.data() : scores.data();
+    point_to_rows(weights.data(), weight, block, lanes);
     score.prepare();
   }
 
@@ -163,8 +154,8 @@ template <class Score, class T, class I, int C> struct AttentionForward {
 
   void prefetch_row(i64 row) const {
     score.prefetch_row(row);
-    prefetch<1>(out + row * heads * c(), heads * c());
-    if (out_acc) prefetch<1>(out_acc + row * heads * c(), heads * c());
+    prefetch<1>(out + row * heads * channels, heads * channels);
+    if (out_acc) prefetch<1>(out_acc + row * heads * channels, heads * channels);
   }
 
   // The state of a row contains the running maximum and sum, the mass, the sums of values, and the
@@ -175,7 +166,7 @@ template <class Score, class T, class I, int C> struct AttentionForward {
   View view(const A* state) const {
     A* m = const_cast<A*>(state);
     A* acc = m + 3 * lanes;
-    return {m, m + lanes, m + 2 * lanes, acc, acc + heads * c()};
+    return {m, m + lanes, m + 2 * lanes, acc, acc + heads * channels};
   }
 
   void begin(A* state) const {
@@ -195,7 +186,7 @@ template <class Score, class T, class I, int C> struct AttentionForward {
       for (i64 t = 0; t < count; ++t) {
         rows[t] = value[col[at + t]];
         const i64 next = at + t + Score::value_prefetch_distance;
-        if (next < num_edges) prefetch(value[col[next]], value_heads * c());
+        if (next < num_edges) prefetch(value[col[next]], value_heads * channels);
       }
       score.scores(at, count, scores.data());
       if (terms.bias) terms.add_bias(scores.data(), at, count);
@@ -204,19 +195,15 @@ template <class Score, class T, class I, int C> struct AttentionForward {
       else if (online_softmax_step(scores.data(), count, heads, lanes, v.m, v.l, v.mass,
                                    factor.data(), block_sum.data()))
         scale_sums(v);
-      const A* weight = scores.data();
       if (terms.has_factors()) {
-        const A* factors = terms.factors(at, count);
+        const A *weight = scores.data(), *factors = terms.factors(at, count);
         A* product = weighted.data();
         for_lanes(count * lanes, [=](i64 y) { product[y] = weight[y] * factors[y]; });
-        weight = product;
       }
-      add_rows<C, T>(
-          v.acc, is_first, count, heads, c(), [=, this](i64 t) { return weight + t * lanes; },
-          [this](i64 t) { return rows[t]; }, [this](i64 x) { return value_offset[x]; });
+      add_weighted_rows(v.acc, is_first, count, heads, value_heads, channels, weights.data(),
+                        rows.data());
       if (has_extra)
-        score.accumulate_extra(v.extra, v.mass, at, count, scores.data(), weight, rows.data(),
-                               value_offset.data());
+        score.accumulate_extra(v.extra, v.mass, at, count, scores.data(), weights[0], rows.data());
     }
   }
 
@@ -228,7 +215,7 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     for (i64 x = 0; x < heads; ++x) {
       const A scale = exp_below(w.m[x] - safe_max(v.m[x]));
       v.l[x] += scale * w.l[x];
-      axpy<C>(v.acc + x * c(), scale, w.acc + x * c(), c());
+      axpy<0>(v.acc + x * channels, scale, w.acc + x * channels, channels);
       axpy<0>(v.extra + x * extra_size(), scale, w.extra + x * extra_size(), extra_size());
       v.mass[x] += scale * w.mass[x];
     }
@@ -240,28 +227,25 @@ template <class Score, class T, class I, int C> struct AttentionForward {
     for_lanes(lanes, [=](i64 x) { inverse[x] = safe_inverse(v.l[x]), v.m[x] = safe_max(v.m[x]); });
     copy_heads(row_max + row * heads, v.m, heads);
     copy_heads(row_sum + row * heads, v.l, heads);
-    for (i64 x = 0; x < heads; ++x) scale_by<C>(v.acc + x * c(), inverse[x], c());
-    if (out_acc) load(out_acc + row * heads * c(), v.acc, heads * c());
+    scale_heads(v.acc, inverse, heads, channels);
+    if (out_acc) load(out_acc + row * heads * channels, v.acc, heads * channels);
     score.end(v.acc, v.extra, v.mass, inverse, row);
-    store(out + row * heads * c(), v.acc, heads * c());
+    store(out + row * heads * channels, v.acc, heads * channels);
   }
 
  private:
   void scale_sums(const View& v) {
-    for (i64 x = 0; x < heads; ++x) {
-      if (factor[x] == 1) continue;
-      scale_by<C>(v.acc + x * c(), factor[x], c());
-      scale_by<0>(v.extra + x * extra_size(), factor[x], extra_size());
-    }
+    scale_heads<A>(v.acc, factor.data(), heads, channels);
+    scale_heads<A>(v.extra, factor.data(), heads, extra_size());
   }
 };
 
-template <class T, class I, int C, class Score, class Args>
+template <class T, class I, class Score, class Args>
 void attend(const Score& score, const Args& args, const Rows& value, i64 value_heads,
             i64 value_channels) {
   using A = acc_t<T>;
   const Edges<I> edges(args);
-  const AttentionForward<Score, T, I, C> body{
+  const AttentionForward<Score, T, I> body{
       .score = score,
       .col = edges.col,
       .value = value,
@@ -274,7 +258,7 @@ void attend(const Score& score, const Args& args, const Rows& value, i64 value_h
       .lanes = lanes_of(args.heads),
       .value_heads = value_heads,
       .channels = value_channels,
-      .terms = terms_of<T, I>(args),
+      .terms = terms_of<T>(args),
   };
   walk_rows(edges.rowptr, edges.n, args.heads * (value_channels + 8), body);
 }

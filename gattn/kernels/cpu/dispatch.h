@@ -9,31 +9,37 @@
 
 namespace gattn::GATTN_ISA {
 
-// Call function.template operator()<T, I, C>(). For 32-bit indices and fp32 or bf16, C is the
-// number of channels if it is a common one, otherwise 0. All other calls use generic loops (C = 0),
-// because compiling each combination would take minutes.
+// Call function.template operator()<C>(), where C is the number of channels if it is a common one
+// and T is fp32 or bf16, otherwise 0, for generic loops. Only short functions without further
+// template parameters should use it, because it compiles the function seven times.
 template <class T, class Function>
-void with_channels(bool is_int64, i64 channels, Function&& function) {
+GATTN_INLINE void with_channels([[maybe_unused]] i64 channels, const Function& function) {
 #ifdef GATTN_FIXED_CHANNELS
-  if (!is_int64) switch (channels) {
-      case 4: return function.template operator()<T, std::int32_t, 4>();
-      case 8: return function.template operator()<T, std::int32_t, 8>();
-      case 16: return function.template operator()<T, std::int32_t, 16>();
-      case 32: return function.template operator()<T, std::int32_t, 32>();
-      case 64: return function.template operator()<T, std::int32_t, 64>();
-      case 128: return function.template operator()<T, std::int32_t, 128>();
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, bf16>) switch (channels) {
+      case 4: return function.template operator()<4>();
+      case 8: return function.template operator()<8>();
+      case 16: return function.template operator()<16>();
+      case 32: return function.template operator()<32>();
+      case 64: return function.template operator()<64>();
+      case 128: return function.template operator()<128>();
     }
 #endif
-  function.template operator()<T, AnyIndex, 0>();
+  function.template operator()<0>();
 }
 
-template <class Function>
-void dispatch(Dtype dtype, bool is_int64, i64 channels, Function&& function) {
+// Call function.template operator()<T, I>(), where T is the C++ type of the dtype, and I is the
+// type of the indices. Loops for 32-bit indices are compiled only for fp32 and bf16.
+template <class Function> void dispatch(Dtype dtype, bool is_int64, Function&& function) {
+  using I = std::int32_t;
   switch (dtype) {
-    case Dtype::f32: return with_channels<float>(is_int64, channels, function);
-    case Dtype::bf16: return with_channels<bf16>(is_int64, channels, function);
-    case Dtype::f16: return function.template operator()<f16, AnyIndex, 0>();
-    case Dtype::f64: return function.template operator()<double, AnyIndex, 0>();
+    case Dtype::f32:
+      if (is_int64) return function.template operator()<float, AnyIndex>();
+      return function.template operator()<float, I>();
+    case Dtype::bf16:
+      if (is_int64) return function.template operator()<bf16, AnyIndex>();
+      return function.template operator()<bf16, I>();
+    case Dtype::f16: return function.template operator()<f16, AnyIndex>();
+    case Dtype::f64: return function.template operator()<double, AnyIndex>();
   }
 }
 

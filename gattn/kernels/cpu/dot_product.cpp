@@ -19,6 +19,7 @@
 // source gathers q and dO, and computes dk_j = sum_i ds_ij q_i and dv_j = sum_i r_ij alpha_ij dO_i.
 // The derivation is in docs/kernels.md.
 #include "attention.h"
+#include "head_sums.h"
 #include "multiply_add.h"
 
 namespace gattn::GATTN_ISA {
@@ -42,8 +43,7 @@ namespace {
 // clang-format on
 GATTN_ARGS(DotProductArgs, DOT_PRODUCT_FIELDS);
 
-// The following functions process edge features. They do not depend on the number of channels, so
-// they are compiled once for each type.
+// The following functions process edge features.
 
 // Compute the product W^T x for each head: [h, d], from W [h, c, d] and x [h, c].
 template <class A>
@@ -95,8 +95,15 @@ template <class A> [[gnu::noinline]] void feature_gradient(A* to, const A* a, co
   });
 }
 
+// Add the product W x, [h, c], to `to`, from the transpose of W, [h, d, c], and x [h, d].
+template <class A> [[gnu::noinline]] void from_features(A* to, const A* x, const A* transposed,
+                                                        i64 heads, i64 d, i64 channels) {
+  with_channels<A>(channels,
+                   [=]<int C>() { axpy_matrices<C>(to, x, transposed, heads, d, channels); });
+}
+
 // This class computes the score of dot-product attention, in forward and in backward.
-template <class T, class I, int C> struct DotProductScore {
+template <class T, class I> struct DotProductScore {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = prefetch_distance;
 
@@ -109,18 +116,19 @@ template <class T, class I, int C> struct DotProductScore {
   Buffer<A> q, u;
   // W with shape [h, c, d], and its transpose with shape [h, d, c].
   Buffer<A> projection, transposed;
-  // Rows of edge features of the current block of edges.
-  Buffer<const T*> attr_rows;
+  // Rows of edge features and of keys of the current block of edges, and keys of later edges.
+  Buffer<const T*> attr_rows, key_rows, ahead;
   const A* query_row = nullptr;
 
   i64 extra_size() const { return features; }
   bool has_extra(i64) const { return features; }
   void prefetch_row(i64 row) const {
-    prefetch(query[row], heads * width<C>(channels));
+    prefetch(query[row], heads * channels);
     if (edge_out) prefetch<1>(edge_out + row * heads * features, heads * features);
   }
   void prepare() {
-    q.resize(heads * channels), u.resize(heads * features), attr_rows.resize(block);
+    q.resize(heads * channels), u.resize(heads * features);
+    attr_rows.resize(block), key_rows.resize(block), ahead.resize(block);
     if (!features) return;
     projection.resize(heads * channels * features);
     transposed.resize(heads * channels * features);
@@ -133,31 +141,27 @@ template <class T, class I, int C> struct DotProductScore {
     }
   }
   void begin(i64 row) {
-    query_row = widened(q.data(), query[row], heads * width<C>(channels));
+    query_row = widened(q.data(), query[row], heads * channels);
     if (features) project(u.data(), query_row);
   }
 
   void project(A* to, const A* x) const {
-    to_features(to, projection.data(), x, heads, width<C>(channels), features);
+    to_features(to, projection.data(), x, heads, channels, features);
   }
 
   // Add the product W x, [h, c], to `to`.
   void add_from_features(A* to, const A* x) const {
-    axpy_matrices<C>(to, x, transposed.data(), heads, features, width<C>(channels));
+    from_features(to, x, transposed.data(), heads, features, channels);
   }
 
   // Compute the scores of a block of edges. The backward pass computes them again.
   [[gnu::noinline]] void scores(i64 first, i64 count, A* __restrict s) {
-    const i64 c = width<C>(channels);
     for (i64 t = 0; t < count; ++t) {
-      const i64 at = first + t, j = graph.col[at];
-      if (at + prefetch_distance < graph.e) {
-        prefetch(key[graph.col[at + prefetch_distance]], heads * c);
-        if (features) prefetch(edge_attr[graph.perm[at + prefetch_distance]], features);
-      }
-      const T* k = key[j];
-      head_dots<C>(s + t * lanes, query_row, k, heads, c);
+      const i64 next = std::min(first + t + prefetch_distance, graph.e - 1);
+      key_rows[t] = key[graph.col[first + t]], ahead[t] = key[graph.col[next]];
+      if (features) prefetch(edge_attr[graph.perm[next]], features);
     }
+    dot_rows(s, lanes, query_row, key_rows.data(), ahead.data(), count, heads, channels);
     if (features) {
       for (i64 t = 0; t < count; ++t) attr_rows[t] = edge_attr[graph.perm[first + t]];
       add_feature_dots(s, u.data(), attr_rows.data(), count, heads, lanes, features);
@@ -166,8 +170,7 @@ template <class T, class I, int C> struct DotProductScore {
     for_lanes(count * lanes, [=](i64 y) { s[y] *= factor; });
   }
 
-  void accumulate_extra(A* sum, A*, i64, i64 count, const A*, const A* after, const T* const*,
-                        const i64*) {
+  void accumulate_extra(A* sum, A*, i64, i64 count, const A*, const A* after, const T* const*) {
     add_feature_rows(sum, after, attr_rows.data(), count, heads, lanes, features);
   }
 
@@ -183,7 +186,7 @@ template <class T, class I, int C> struct DotProductScore {
   }
 };
 
-template <class T, class I, int C> DotProductScore<T, I, C> score_of(const DotProductArgs& args) {
+template <class T, class I> DotProductScore<T, I> score_of(const DotProductArgs& args) {
   return {
       .graph = Edges<I>(args),
       .query = args.query,
@@ -203,32 +206,37 @@ template <class T, class I, int C> DotProductScore<T, I, C> score_of(const DotPr
 
 // This class is the first of the two passes of the backward kernel. For each destination, it
 // processes the edges into the destination.
-template <class T, class I, int C> struct DotProductBackwardByDestination {
+template <class T, class I> struct DotProductBackwardByDestination {
   using A = acc_t<T>;
 
-  DotProductScore<T, I, C> score;
+  DotProductScore<T, I> score;
   Table<const T> grad_out;
   const A *out, *edge_out, *row_max, *row_sum;
   T *grad_query, *grad_edge_attr;
   EdgeValues<A> edge_values;
-  EdgeTerms<T, I> terms;
+  EdgeTerms<T> terms;
 
   Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
   const A* grad_row = nullptr;
+  // Rows of values of a block of edges and of later edges, and pointers to the gradients of scores.
+  Buffer<const T*> rows, ahead;
+  Buffer<const A*> grads;
   // Pairs of rows whose outer products have not been added to dW yet.
   Buffer<A> left, right;
   i64 pending = 0;
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
-  i64 c() const { return width<C>(score.channels); }
-  i64 cv() const { return C ? C : score.value_channels; }
+  i64 c() const { return score.channels; }
+  i64 cv() const { return score.value_channels; }
   i64 features() const { return score.features; }
   i64 state_size() const { return heads() * (c() + features()); }
   i64 shared_size() const { return heads() * c() * features(); }  // size of dW, a sum over all rows
   void prepare() {
     score.prepare(), terms.prepare();
     s.resize(block * lanes()), ds.resize(block * lanes());
+    rows.resize(block), ahead.resize(block), grads.resize(block);
+    point_to_rows<A>(grads.data(), ds.data(), block, lanes());
     g.resize(heads() * cv()), grad_edge_out.resize(heads() * features()),
         grad_attr.resize(features());
     delta.resize(lanes()), shift.resize(lanes()), inverse.resize(lanes());
@@ -257,7 +265,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
     if (features()) score.project(grad_edge_out.data(), grad_row);
     // D_i is summed in the same order as <dO_i, v_j>. If a row has a single edge and no dropout,
     // the difference of the two numbers is therefore exactly zero.
-    head_dots<C>(delta.data(), grad_row, out + row * heads() * cv(), heads(), cv());
+    const A* out_row = out + row * heads() * cv();
+    dot_rows<A>(delta.data(), lanes(), grad_row, &out_row, nullptr, 1, heads(), cv());
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
     // Add the part of D_i that comes from edge features: (W^T dO_i) . E_i.
     if (features())
@@ -275,11 +284,8 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
       if (terms.bias) terms.add_bias(s.data(), at, count);
       inner_products(at, count);
       gradients(at, count);
-      add_rows<C, T>(
-          grad_q, at == first, count, heads(), c(),
-          [this](i64 t) { return ds.data() + t * lanes(); },
-          [=, this](i64 t) { return score.key[score.graph.col[at + t]]; },
-          [this](i64 x) { return x * c(); });
+      add_weighted_rows(grad_q, at == first, count, heads(), heads(), c(), grads.data(),
+                        score.key_rows.data());
       for (i64 t = 0; t < count; ++t) {
         const i64 position = at + t;
         const A* grad_score = ds.data() + t * lanes();
@@ -298,15 +304,11 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
   void inner_products(i64 first, i64 count) {
     const Edges<I>& graph = score.graph;
     for (i64 t = 0; t < count; ++t) {
-      const i64 at = first + t;
-      if (at + prefetch_distance < graph.e) {
-        prefetch(score.value[graph.col[at + prefetch_distance]], heads() * cv());
-        if (grad_edge_attr)
-          prefetch<1>(grad_edge_attr + graph.perm[at + prefetch_distance] * features(), features());
-      }
-      const T* v = score.value[graph.col[at]];
-      head_dots<C>(ds.data() + t * lanes(), grad_row, v, heads(), cv());
+      const i64 next = std::min(first + t + prefetch_distance, graph.e - 1);
+      rows[t] = score.value[graph.col[first + t]], ahead[t] = score.value[graph.col[next]];
+      if (grad_edge_attr) prefetch<1>(grad_edge_attr + graph.perm[next] * features(), features());
     }
+    dot_rows(ds.data(), lanes(), grad_row, rows.data(), ahead.data(), count, heads(), cv());
     if (features())
       add_feature_dots(ds.data(), grad_edge_out.data(), score.attr_rows.data(), count, heads(),
                        lanes(), features());
@@ -379,7 +381,7 @@ template <class T, class I, int C> struct DotProductBackwardByDestination {
 
 // This class is the second of the two passes of the backward kernel. For each source, it processes
 // the edges out of the source.
-template <class T, class I, int C> struct DotProductBackwardBySource {
+template <class T, class I> struct DotProductBackwardBySource {
   using A = acc_t<T>;
 
   Edges<I> graph;
@@ -388,11 +390,18 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
   T *grad_key, *grad_value;
   i64 heads, channels, value_channels;
 
-  i64 c() const { return width<C>(channels); }
-  i64 cv() const { return C ? C : value_channels; }
+  // Pointers to the rows of queries and of grad_out, to the gradients of the scores and to the
+  // weights of each edge of a block.
+  Buffer<const T*> queries, grads;
+  Buffer<const A*> grad_scores, weights;
+
+  i64 c() const { return channels; }
+  i64 cv() const { return value_channels; }
   i64 state_size() const { return heads * (c() + cv()); }
   i64 shared_size() const { return 0; }
-  void prepare() {}
+  void prepare() {
+    queries.resize(block), grads.resize(block), grad_scores.resize(block), weights.resize(block);
+  }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
   void prefetch_row(i64 source) const {
@@ -404,15 +413,16 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       for (i64 t = 0; t < count; ++t) prefetch_edge(at + t + prefetch_distance);
-      const auto add_weighted = [&](A* to, const A* first_weight, const Table<const T>& from,
-                                    i64 n) {
-        add_rows<C, T>(
-            to, at == first, count, heads, n,
-            [=, this](i64 t) { return first_weight + graph.csr2csc[at + t] * edge_values.step(); },
-            [=, this](i64 t) { return from[graph.row[at + t]]; }, [=](i64 x) { return x * n; });
-      };
-      add_weighted(grad_k, edge_values.grad_score(0), query, c());
-      add_weighted(grad_v, edge_values.weight(0), grad_out, cv());
+      for (i64 t = 0; t < count; ++t) {
+        const i64 row = graph.row[at + t], position = graph.csr2csc[at + t];
+        queries[t] = query[row], grads[t] = grad_out[row];
+        grad_scores[t] = edge_values.grad_score(position);
+        weights[t] = edge_values.weight(position);
+      }
+      add_weighted_rows(grad_k, at == first, count, heads, heads, c(), grad_scores.data(),
+                        queries.data());
+      add_weighted_rows(grad_v, at == first, count, heads, heads, cv(), weights.data(),
+                        grads.data());
     }
   }
   void prefetch_edge(i64 at) const {
@@ -427,28 +437,22 @@ template <class T, class I, int C> struct DotProductBackwardBySource {
   }
 };
 
-// Return the number of channels that is used as template argument. It is 0 if key and value have
-// different numbers of channels.
-i64 common_channels(const DotProductArgs& args) {
-  return args.channels == args.value_channels ? args.channels : 0;
-}
-
 void dot_product_forward(const DotProductArgs& args) {
-  dispatch(args.dtype, args.is_int64, common_channels(args), [&]<class T, class I, int C>() {
-    attend<T, I, C>(score_of<T, I, C>(args), args, args.value, args.heads, args.value_channels);
+  dispatch(args.dtype, args.is_int64, [&]<class T, class I>() {
+    attend<T, I>(score_of<T, I>(args), args, args.value, args.heads, args.value_channels);
   });
 }
 
 void dot_product_backward(const DotProductArgs& args) {
-  dispatch(args.dtype, args.is_int64, common_channels(args), [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, [&]<class T, class I>() {
     using A = acc_t<T>;
     const Edges<I> edges(args);
     const i64 heads = args.heads, work = heads * (args.channels + args.value_channels + 8);
     const auto numbers = scratch<A>(edges.e * 2 * heads);
     const i64 size = heads * args.channels * args.features;
     const Buffer<A> total(size);
-    const DotProductBackwardByDestination<T, I, C> by_destination{
-        .score = score_of<T, I, C>(args),
+    const DotProductBackwardByDestination<T, I> by_destination{
+        .score = score_of<T, I>(args),
         .grad_out = args.grad_out,
         .out = static_cast<const A*>(args.out_acc),
         .edge_out = static_cast<const A*>(args.edge_out),
@@ -457,11 +461,11 @@ void dot_product_backward(const DotProductArgs& args) {
         .grad_query = static_cast<T*>(args.grad_query),
         .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
         .edge_values = {numbers.get(), heads},
-        .terms = terms_of<T, I>(args),
+        .terms = terms_of<T>(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work, by_destination, total.data());
     store(static_cast<T*>(args.grad_edge_proj), total.data(), size);
-    const DotProductBackwardBySource<T, I, C> by_source{
+    const DotProductBackwardBySource<T, I> by_source{
         .graph = edges,
         .query = args.query,
         .grad_out = args.grad_out,

@@ -234,22 +234,22 @@ template <class I> struct Direction {
 };
 
 // This kernel body computes the weighted sum of the values over the edges of each row.
-template <class T, class I, int C> struct Aggregate {
+template <class T, class I> struct Aggregate {
   using A = acc_t<T>;
   Direction<I> direction;
   Table<const T> weight, value;
   T* out;
   i64 heads, value_heads, channels;
-  Buffer<i64> value_offset;
+  // Weights of a block of edges, [block, h], pointers to them, and rows of values.
   Buffer<A> weights;
+  Buffer<const A*> weight_rows;
   Buffer<const T*> values;
 
-  i64 c() const { return width<C>(channels); }
-  i64 state_size() const { return heads * c(); }
+  i64 state_size() const { return heads * channels; }
   i64 shared_size() const { return 0; }
   void prepare() {
-    value_offset.resize(heads), weights.resize(block * heads), values.resize(block);
-    fill_value_offsets(value_offset.data(), heads, value_heads, c());
+    weights.resize(block * heads), weight_rows.resize(block), values.resize(block);
+    point_to_rows<A>(weight_rows.data(), weights.data(), block, heads);
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
@@ -259,21 +259,19 @@ template <class T, class I, int C> struct Aggregate {
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       for (i64 t = 0; t < count; ++t) {
-        direction.prefetch_ahead(at + t, weight, heads, value, value_heads * c());
+        direction.prefetch_ahead(at + t, weight, heads, value, value_heads * channels);
         values[t] = value[direction.neighbour[at + t]];
         const T* edge_weight = weight[direction.position(at + t)];
         for (i64 x = 0; x < heads; ++x) weights[t * heads + x] = wide(edge_weight[x]);
       }
-      add_rows<C, T>(
-          state, at == first, count, heads, c(),
-          [this](i64 t) { return weights.data() + t * heads; }, [this](i64 t) { return values[t]; },
-          [this](i64 x) { return value_offset[x]; });
+      add_weighted_rows(state, at == first, count, heads, value_heads, channels, weight_rows.data(),
+                        values.data());
     }
   }
 };
 
 // This kernel body computes the dot product of query and key for each edge and head.
-template <class T, class I, int C> struct EdgeDot {
+template <class T, class I> struct EdgeDot {
   using A = acc_t<T>;
   CallerOrder<I> perm;
   Indices<I> col;
@@ -284,17 +282,19 @@ template <class T, class I, int C> struct EdgeDot {
 
   void prepare() { q.resize(heads * channels); }
   void add_edges(i64 row, i64 first, i64 last) {
-    const i64 c = width<C>(channels);
-    load(q.data(), query[row], heads * c);
-    for (i64 at = first; at < last; ++at) {
-      if (at + prefetch_distance < perm.num_edges)
-        prefetch(key[col[at + prefetch_distance]], key_heads * c);
-      perm.template prefetch_ahead<1>(at, out, heads);
-      const T* k = key[col[at]];
-      T* to = out[perm[at]];
-      for (i64 x = 0; x < heads; ++x)
-        to[x] = narrow<T>(dot<C>(q.data() + x * c, k + (x % key_heads) * c, c));
-    }
+    load(q.data(), query[row], heads * channels);
+    with_channels<T>(channels, [=, this]<int C>() {
+      const i64 c = width<C>(channels);
+      for (i64 at = first; at < last; ++at) {
+        if (at + prefetch_distance < perm.num_edges)
+          prefetch(key[col[at + prefetch_distance]], key_heads * c);
+        perm.template prefetch_ahead<1>(at, out, heads);
+        const T* k = key[col[at]];
+        T* to = out[perm[at]];
+        for (i64 x = 0; x < heads; ++x)
+          to[x] = narrow<T>(dot<C>(q.data() + x * c, k + (x % key_heads) * c, c));
+      }
+    });
   }
 };
 
@@ -343,9 +343,9 @@ void edge_softmax_backward(const EdgeSoftmaxArgs& args) {
 }
 
 void aggregate(const AggregateArgs& args) {
-  dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, [&]<class T, class I>() {
     const Direction<I> direction(Edges<I>(args), args.transposed);
-    const Aggregate<T, I, C> body{
+    const Aggregate<T, I> body{
         .direction = direction,
         .weight = args.weight,
         .value = args.value,
@@ -359,9 +359,9 @@ void aggregate(const AggregateArgs& args) {
 }
 
 void edge_dot(const EdgeDotArgs& args) {
-  dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, [&]<class T, class I>() {
     const Edges<I> edges(args);
-    const EdgeDot<T, I, C> work{
+    const EdgeDot<T, I> work{
         .perm = {edges.perm, edges.e},
         .col = edges.col,
         .query = args.query,
@@ -379,18 +379,18 @@ void edge_dot(const EdgeDotArgs& args) {
 // possible speed of gathering rows.
 void row_gather(const RowGatherArgs& args) {
   double sum = 0;
-  with_channels<float>(args.is_int64, args.channels, [&]<class T, class I, int C>() {
-    const Edges<I> edges(args);
-    const Table<const T> table(args.table);
+  const Edges<std::int32_t> edges(args);
+  const Table<const float> table(args.table);
+  with_channels<float>(args.channels, [&]<int C>() {
     const i64 c = width<C>(args.channels);
 #pragma omp parallel reduction(+ : sum)
     {
-      const Buffer<T> thread_sum(c);
+      const Buffer<float> thread_sum(c);
 #pragma omp for schedule(static)
       for (i64 at = 0; at < edges.e; ++at) {
         if (at + 2 * prefetch_distance < edges.e)
           prefetch(table[edges.col[at + 2 * prefetch_distance]], c);
-        axpy<C>(thread_sum.data(), T(1), table[edges.col[at]], c);
+        axpy<C>(thread_sum.data(), 1.0f, table[edges.col[at]], c);
       }
       for (i64 k = 0; k < c; ++k) sum += double(thread_sum[k]);
     }

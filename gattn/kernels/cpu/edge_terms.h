@@ -13,6 +13,8 @@
 // gather and scatter them, because random accesses between the gathers of the pass would take more
 // time, and a sorted copy of all edges would need memory. A gradient overwrites a value in the
 // window that the pass no longer needs.
+//
+// These classes are compiled in edge_terms.cpp, once for all scores and for both widths of indices.
 #pragma once
 
 #include <algorithm>
@@ -32,22 +34,26 @@ inline void multiply_lanes(A* __restrict to, const A* __restrict from, i64 count
 
 // This type is the order in which a kernel processes the edges: by destination (CSR) or by source
 // (CSC).
-template <class I> struct Walk {
-  Edges<I> graph;
+struct Walk {
+  AnyIndices perm, csr2csc;
   bool by_source;
 
+  template <class Args> Walk(const Args& args, bool by_source)
+      : perm(indices_of<AnyIndex>(args.perm, args.is_int64)),
+        csr2csc(indices_of<AnyIndex>(args.csr2csc, args.is_int64)),
+        by_source(by_source) {}
   // Return the CSR position of the edge at step `at` of the pass.
-  i64 position(i64 at) const { return by_source ? i64(graph.csr2csc[at]) : at; }
-  i64 edge(i64 at) const { return graph.perm[position(at)]; }
+  i64 position(i64 at) const { return by_source ? csr2csc[at] : at; }
+  i64 edge(i64 at) const { return perm[position(at)]; }
 };
 
 // This class is a window on tensors [e, width] that have a row for each edge. It copies the rows of
 // consecutive edges of a pass to contiguous memory. The pass may replace a row by its gradient.
 // When the window moves, the gradients are scattered to `gradient`.
-template <class T, class I> struct EdgeRows {
+template <class T> struct EdgeRows {
   static constexpr i64 window = split_edges;  // maximum number of edges in a row or split
 
-  Walk<I> walk;
+  Walk walk;
   Table<const T> from;
   // The pointer is null if no gradient is written.
   T* gradient;
@@ -108,10 +114,9 @@ template <class T, class I> struct EdgeRows {
   }
 };
 
-template <class T, class I, class Args> EdgeRows<T, I> edge_rows(const Args& args, const Rows& from,
-                                                                 void* back, i64 width,
-                                                                 bool by_source = false) {
-  return {{Edges<I>(args), by_source}, from, static_cast<T*>(back), width};
+template <class T, class Args> EdgeRows<T> edge_rows(const Args& args, const Rows& from, void* back,
+                                                     i64 width, bool by_source = false) {
+  return {Walk(args, by_source), from, static_cast<T*>(back), width};
 }
 
 // This struct contains values [e, 2, h] in CSR order that the pass by destination writes for the
@@ -133,12 +138,12 @@ template <class A> struct EdgeValues {
 };
 
 // This class applies the biases, weights and dropout of the edges in one pass.
-template <class T, class I> struct EdgeTerms {
+template <class T> struct EdgeTerms {
   using A = acc_t<T>;
 
-  Walk<I> walk;
+  Walk walk;
   // Shapes: [e, bias_heads] for the bias, and [e] for the weight.
-  EdgeRows<T, I> bias, weight;
+  EdgeRows<T> bias, weight;
   i64 heads, lanes;
   Mask<A> mask;
 
@@ -226,13 +231,20 @@ template <class T, class I> struct EdgeTerms {
   }
 };
 
-template <class T, class I, class Args>
-EdgeTerms<T, I> terms_of(const Args& args, bool by_source = false) {
+extern template struct EdgeTerms<float>;
+extern template struct EdgeTerms<double>;
+extern template struct EdgeTerms<bf16>;
+extern template struct EdgeTerms<f16>;
+extern template struct EdgeRows<float>;
+extern template struct EdgeRows<double>;
+extern template struct EdgeRows<bf16>;
+extern template struct EdgeRows<f16>;
+
+template <class T, class Args> EdgeTerms<T> terms_of(const Args& args, bool by_source = false) {
   return {
-      .walk = {Edges<I>(args), by_source},
-      .bias =
-          edge_rows<T, I>(args, args.attn_bias, args.grad_attn_bias, args.bias_heads, by_source),
-      .weight = edge_rows<T, I>(args, args.edge_weight, args.grad_edge_weight, 1, by_source),
+      .walk = Walk(args, by_source),
+      .bias = edge_rows<T>(args, args.attn_bias, args.grad_attn_bias, args.bias_heads, by_source),
+      .weight = edge_rows<T>(args, args.edge_weight, args.grad_edge_weight, 1, by_source),
       .heads = args.heads,
       .lanes = lanes_of(args.heads),
       .mask = mask_of<acc_t<T>>(args.seed, args.dropout, args.heads),

@@ -67,29 +67,50 @@ GATTN_INLINE void load_key_score(A* to, const T* key, const T* edge, i64 heads, 
   if (edge) axpy<0>(to, A(1), edge, heads);
 }
 
+// Compute O+_x - p+_x O_x of a row for each head x, from the sums `plus` and `mass` over the edges
+// with z > 0, which are multiplied by inverse_x. Shapes: to, plus and out [h, c], mass and inverse
+// [h].
+template <class A> [[gnu::noinline]] void centre(A* to, const A* plus, const A* mass,
+                                                 const A* inverse, const A* out, i64 heads,
+                                                 i64 channels) {
+  with_channels<A>(channels, [=]<int C>() {
+    const i64 c = width<C>(channels);
+    for (i64 x = 0; x < heads; ++x) {
+      const A p_plus = mass[x] * inverse[x];
+#pragma omp simd
+      for (i64 k = x * c; k < (x + 1) * c; ++k) to[k] = plus[k] * inverse[x] - p_plus * out[k];
+    }
+  });
+}
+
 // This class computes GAT's score for the forward pass in attention.h.
-template <class T, class I, int C> struct GATScore {
+template <class T, class I> struct GATScore {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = 2 * prefetch_distance;
 
   Edges<I> graph;
   Table<const T> query_score, key_score, value;
-  EdgeRows<T, I> edge_score;
-  i64 heads, lanes, channels;
+  EdgeRows<T> edge_score;
+  i64 heads, lanes, value_heads, channels;
   A negative_slope;
   // The pointer is null if the gradient da is not needed.
   A* out_pos_centered;
   ShortRows<I> is_short;
 
+  // For each edge of a block and each head, `positive` contains 1 if z > 0, otherwise 0.
   Buffer<A> a, positive;
+  Buffer<const A*> weights;
 
   bool has_extra(i64 row) const { return out_pos_centered && !is_short(row); }
   void prefetch_row(i64 row) const {
-    const i64 size = heads * width<C>(channels);
+    const i64 size = heads * channels;
     if (has_extra(row)) prefetch<1>(out_pos_centered + row * size, size);
   }
-  i64 extra_size() const { return out_pos_centered ? width<C>(channels) : 0; }
-  void prepare() { edge_score.prepare(), a.resize(lanes), positive.resize(block * lanes); }
+  i64 extra_size() const { return out_pos_centered ? channels : 0; }
+  void prepare() {
+    edge_score.prepare(), a.resize(lanes), positive.resize(block * lanes), weights.resize(block);
+    point_to_rows<A>(weights.data(), positive.data(), block, lanes);
+  }
   void set_end(i64 last) { edge_score.end = last; }
   void begin(i64 row) { load_heads(a.data(), query_score[row], heads, lanes); }
 
@@ -112,38 +133,28 @@ template <class T, class I, int C> struct GATScore {
   }
 
   void accumulate_extra(A* plus, A* mass, i64, i64 count, const A* before, const A* after,
-                        const T* const* rows, const i64* value_offset) {
-    const i64 c = width<C>(channels);
-    A* weights = positive.data();
+                        const T* const* rows) {
     for (i64 t = 0; t < count; ++t) {
       const A *softmax = before + t * lanes, *weight = after + t * lanes;
-      A* is_positive = weights + t * lanes;
+      A* is_positive = positive.data() + t * lanes;
       for_lanes(lanes, [=](i64 x) {
         mass[x] += is_positive[x] * softmax[x];
         is_positive[x] *= weight[x];
       });
     }
-    add_rows<C, T>(
-        plus, false, count, heads, c, [=, this](i64 t) { return weights + t * lanes; },
-        [=](i64 t) { return rows[t]; }, [=](i64 x) { return value_offset[x]; });
+    add_weighted_rows(plus, false, count, heads, value_heads, channels, weights.data(), rows);
   }
 
   void end(A* out, const A* plus, const A* mass, const A* inverse, i64 row) {
     if (!has_extra(row)) return;
-    const i64 c = width<C>(channels);
-    for (i64 x = 0; x < heads; ++x) {
-      const A p_plus = mass[x] * inverse[x];
-      A* to = out_pos_centered + (row * heads + x) * c;
-#pragma omp simd
-      for (i64 k = 0; k < c; ++k) to[k] = plus[x * c + k] * inverse[x] - p_plus * out[x * c + k];
-    }
+    centre(out_pos_centered + row * heads * channels, plus, mass, inverse, out, heads, channels);
   }
 };
 
 // This kernel body computes the gradient da, and the terms of a destination that backward reads for
 // each of its edges. These terms are a, the maximum, 1 / sum and delta = D. Each has shape [h], and
 // they are adjacent in `packed`.
-template <class T, class I, int C> struct GATRowTerms {
+template <class T, class I> struct GATRowTerms {
   using A = acc_t<T>;
 
   Edges<I> graph;
@@ -157,18 +168,17 @@ template <class T, class I, int C> struct GATRowTerms {
 
   Buffer<A> g, a, inverse, shift, delta, grad_a, z, p, products;
 
-  i64 c() const { return width<C>(channels); }
   i64 state_size() const { return 0; }
   i64 shared_size() const { return 0; }
   void prepare() {
-    g.resize(heads * c());
+    g.resize(heads * channels);
     for (auto* row : {&a, &inverse, &shift, &delta, &grad_a}) row->resize(lanes);
     for (auto* rows : {&z, &p, &products}) rows->resize(ShortRows<I>::max_edges * lanes);
   }
   void begin(A*) const {}
   void merge(A*, const A*) const {}
   void prefetch_row(i64 row) const {
-    const i64 size = heads * c();
+    const i64 size = heads * channels;
     prefetch(grad_out[row], size);
     if (is_short(row)) return;
     prefetch(out + row * size, size);
@@ -192,23 +202,27 @@ template <class T, class I, int C> struct GATRowTerms {
   // Compute D and the gradient da of a row from its outputs O_i and O+_i - p+_i O_i.
   void read_outputs(i64 row) {
     const T* grad = grad_out[row];
-    head_dots<C>(delta.data(), out + row * heads * c(), grad, heads, c());
+    dot_rows<T>(delta.data(), lanes, out + row * heads * channels, &grad, nullptr, 1, heads,
+                channels);
     fill(grad_a.data(), A(0), lanes);
     if (!centered) return;
-    head_dots<C>(grad_a.data(), centered + row * heads * c(), grad, heads, c());
+    dot_rows<T>(grad_a.data(), lanes, centered + row * heads * channels, &grad, nullptr, 1, heads,
+                channels);
     scale_by<0>(grad_a.data(), 1 - negative_slope, heads);
   }
 
   // Compute D and the gradient da of a short row as sums over its edges.
   void sum_over_edges(i64 row) {
-    const A* grad = widened(g.data(), grad_out[row], heads * c());
+    const A* grad = widened(g.data(), grad_out[row], heads * channels);
     const i64 first = graph.rowptr[row], count = graph.rowptr[row + 1] - first;
+    const T* values[ShortRows<I>::max_edges];
     for (i64 t = 0; t < count; ++t) {
       const i64 j = graph.col[first + t];
       const T* edge = edge_score ? edge_score[graph.perm[first + t]] : nullptr;
-      head_dots<C>(products.data() + t * lanes, grad, value[j], heads, c());
+      values[t] = value[j];
       load_key_score(z.data() + t * lanes, key_score[j], edge, heads, lanes);
     }
+    dot_rows<T>(products.data(), lanes, grad, values, nullptr, count, heads, channels);
     for (i64 x = 0; x < lanes; x += lane) sum_lanes(x, count);
   }
 
@@ -242,36 +256,39 @@ template <class T, class I, int C> struct GATRowTerms {
 
 // This kernel body computes the gradients dv_j and db_j and the gradients of all edge terms in one
 // pass by source.
-template <class T, class I, int C> struct GATBackward {
+template <class T, class I> struct GATBackward {
   using A = acc_t<T>;
 
   Edges<I> graph;
   Table<const T> key_score, value, grad_out;
-  EdgeRows<T, I> edge_score;
+  EdgeRows<T> edge_score;
   const A* packed;
   T *grad_key_score, *grad_value;
   i64 heads, lanes, value_heads, channels;
   A negative_slope;
-  EdgeTerms<T, I> terms;
+  EdgeTerms<T> terms;
 
   Buffer<A> b, v, z, p, ds, zeros;
+  // The value of the source, [h, c]. If values have fewer heads, each of them is repeated.
   const A* value_row = nullptr;
-  Buffer<i64> value_offset;
+  // Rows of grad_out of a block of edges and of later edges, and pointers to the weights.
+  Buffer<const T*> rows, ahead;
+  Buffer<const A*> weights;
 
-  i64 c() const { return width<C>(channels); }
-  i64 state_size() const { return lanes + value_heads * c(); }
+  i64 state_size() const { return lanes + value_heads * channels; }
   i64 shared_size() const { return 0; }
   void prepare() {
-    b.resize(lanes), v.resize(value_heads * c()), value_offset.resize(heads);
+    b.resize(lanes), v.resize(heads * channels);
     terms.prepare(), edge_score.prepare(), zeros.resize(lanes);
     for (auto* scratch : {&z, &p, &ds}) scratch->resize(block * lanes);
-    fill_value_offsets(value_offset.data(), heads, value_heads, c());
+    rows.resize(block), ahead.resize(block), weights.resize(block);
+    point_to_rows<A>(weights.data(), p.data(), block, lanes);
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
   void prefetch_row(i64 source) const {
-    prefetch(value[source], value_heads * c());
-    prefetch<1>(grad_value + source * value_heads * c(), value_heads * c());
+    prefetch(value[source], value_heads * channels);
+    prefetch<1>(grad_value + source * value_heads * channels, value_heads * channels);
   }
   void set_end(i64 last) {
     terms.set_end(last);
@@ -281,7 +298,10 @@ template <class T, class I, int C> struct GATBackward {
 
   void add_edges(A* state, A*, i64 source, i64 first, i64 last) {
     load_heads(b.data(), key_score[source], heads, lanes);
-    value_row = widened(v.data(), value[source], value_heads * c());
+    if (value_heads == heads)
+      value_row = widened(v.data(), value[source], heads * channels);
+    else
+      value_row = repeat_heads(value[source]);
     begin(state);
     A *grad_b = state, *grad_v = state + lanes;
     for (i64 at = first; at < last; at += block) {
@@ -295,21 +315,24 @@ template <class T, class I, int C> struct GATBackward {
         add_lanes(grad_b, grad_z, lanes);
         if (edge) store(edge + t * heads, grad_z, heads);
       }
-      value_gradient(grad_v, at, count);
+      value_gradient(grad_v, count);
     }
   }
 
-  void value_gradient(A* to, i64 first, i64 count) {
+  const A* repeat_heads(const T* from) {
+    for (i64 x = 0; x < heads; x += value_heads)
+      load(v.data() + x * channels, from, value_heads * channels);
+    return v.data();
+  }
+
+  void value_gradient(A* to, i64 count) {
     if (value_heads == heads)
-      return add_rows<C, T>(
-          to, false, count, heads, c(), [=, this](i64 t) { return p.data() + t * lanes; },
-          [=, this](i64 t) { return grad_out[graph.row[first + t]]; },
-          [=, this](i64 x) { return x * c(); });
-    for (i64 t = 0; t < count; ++t) {
-      const T* g = grad_out[graph.row[first + t]];
+      return add_weighted_rows(to, false, count, heads, heads, channels, weights.data(),
+                               rows.data());
+    for (i64 t = 0; t < count; ++t)
       for (i64 x = 0; x < heads; ++x)
-        axpy<C>(to + value_offset[x], p[t * lanes + x], g + x * c(), c());
-    }
+        axpy<0>(to + x % value_heads * channels, p[t * lanes + x], rows[t] + x * channels,
+                channels);
   }
 
   // For each edge of a block, compute z, the exponent of alpha (which is written to p), and <dO_i,
@@ -317,20 +340,14 @@ template <class T, class I, int C> struct GATBackward {
   void scores(i64 first, i64 count) {
     const T* edge = edge_score ? edge_score.of(first, count) : nullptr;
     for (i64 t = 0; t < count; ++t) {
-      const i64 at = first + t, i = graph.row[at];
-      if (at + prefetch_distance < graph.e) {
-        prefetch(grad_out[graph.row[at + prefetch_distance]], heads * c());
-        prefetch(packed + graph.row[at + prefetch_distance] * (4 * heads), 4 * heads);
-      }
-      const A *row_terms = packed + i * 4 * heads, *key = b.data();
-      A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes,
-        *product = ds.data() + t * lanes;
-      const T* g = grad_out[i];
-      const i64* offset = value_offset.data();
-      const A* v_j = value_row;
-      sums_of_heads<C, T>(product, heads, c(), [=, n = c()](auto at) {
-        return at.of(v_j, offset[at.head]) * at.of(g, at.head * n);
-      });
+      const i64 next = graph.row[std::min(first + t + prefetch_distance, graph.e - 1)];
+      rows[t] = grad_out[graph.row[first + t]], ahead[t] = grad_out[next];
+      prefetch(packed + next * (4 * heads), 4 * heads);
+    }
+    dot_rows(ds.data(), lanes, value_row, rows.data(), ahead.data(), count, heads, channels);
+    for (i64 t = 0; t < count; ++t) {
+      const A *row_terms = packed + graph.row[first + t] * 4 * heads, *key = b.data();
+      A *sum = z.data() + t * lanes, *exponent = p.data() + t * lanes;
       // The terms of z are added in the same order as in forward. In another order, the rounding
       // errors of large scores would differ between forward and backward.
       if (edge) {
@@ -384,38 +401,39 @@ template <class T, class I, int C> struct GATBackward {
 
   void end(const A* state, i64 source) const {
     store(grad_key_score + source * heads, state, heads);
-    store(grad_value + source * value_heads * c(), state + lanes, value_heads * c());
+    store(grad_value + source * value_heads * channels, state + lanes, value_heads * channels);
   }
 };
 
 void gat_forward(const GATArgs& args) {
-  dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, [&]<class T, class I>() {
     using A = acc_t<T>;
-    const GATScore<T, I, C> score{
+    const GATScore<T, I> score{
         .graph = Edges<I>(args),
         .query_score = args.query_score,
         .key_score = args.key_score,
         .value = args.value,
-        .edge_score = edge_rows<T, I>(args, args.edge_score, nullptr, args.heads),
+        .edge_score = edge_rows<T>(args, args.edge_score, nullptr, args.heads),
         .heads = args.heads,
         .lanes = lanes_of(args.heads),
+        .value_heads = args.value_heads,
         .channels = args.channels,
         .negative_slope = A(args.negative_slope),
         .out_pos_centered = static_cast<A*>(args.out_pos_centered),
         .is_short = short_rows<I>(args),
     };
-    attend<T, I, C>(score, args, args.value, args.value_heads, args.channels);
+    attend<T, I>(score, args, args.value, args.value_heads, args.channels);
   });
 }
 
 void gat_backward(const GATArgs& args) {
-  dispatch(args.dtype, args.is_int64, args.channels, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, [&]<class T, class I>() {
     using A = acc_t<T>;
     // The buffer contains one additional vector, because the padding lanes of the last node read
     // beyond its terms.
     const auto packed = scratch<A>(args.n * 4 * args.heads + lane);
     const Edges<I> edges(args);
-    const GATRowTerms<T, I, C> row_terms{
+    const GATRowTerms<T, I> row_terms{
         .graph = edges,
         .query_score = args.query_score,
         .key_score = args.key_score,
@@ -435,13 +453,12 @@ void gat_backward(const GATArgs& args) {
         .grad_query = static_cast<T*>(args.grad_query_score),
     };
     walk_rows(edges.rowptr, edges.n, args.heads * (args.channels + 8), row_terms);
-    const GATBackward<T, I, C> body{
+    const GATBackward<T, I> body{
         .graph = edges,
         .key_score = args.key_score,
         .value = args.value,
         .grad_out = args.grad_out,
-        .edge_score =
-            edge_rows<T, I>(args, args.edge_score, args.grad_edge_score, args.heads, true),
+        .edge_score = edge_rows<T>(args, args.edge_score, args.grad_edge_score, args.heads, true),
         .packed = packed.get(),
         .grad_key_score = static_cast<T*>(args.grad_key_score),
         .grad_value = static_cast<T*>(args.grad_value),
@@ -450,7 +467,7 @@ void gat_backward(const GATArgs& args) {
         .value_heads = args.value_heads,
         .channels = args.channels,
         .negative_slope = A(args.negative_slope),
-        .terms = terms_of<T, I>(args, true),
+        .terms = terms_of<T>(args, true),
     };
     walk_rows(edges.colptr, edges.m, args.heads * (2 * args.channels + 16), body);
   });

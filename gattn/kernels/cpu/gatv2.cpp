@@ -15,6 +15,7 @@
 // of z, one bit for each channel. The pass by source computes dk_j = sum_i dz_ij and dv_j = sum_i
 // r_ij alpha_ij dO_i; for tanh, it must compute z again. The derivation is in docs/kernels.md.
 #include "attention.h"
+#include "head_sums.h"
 #include "multiply_add.h"
 
 namespace gattn::GATTN_ISA {
@@ -139,17 +140,84 @@ template <class A>
   }
 }
 
+// The functions with LeakyReLU are compiled for common numbers of channels. They do not depend on
+// the dtype of the inputs, because z and the gradients are stored in the accumulation type.
+
+// Compute the score <w_x, LeakyReLU(z_x)> of each edge of a block and each head x. Shapes: score
+// [count, lanes], z [count, h, c].
+template <class A> [[gnu::noinline]] void leaky_scores(A* score, const A* w, const A* z, A slope,
+                                                       i64 count, i64 heads, i64 lanes,
+                                                       i64 channels) {
+  with_channels<A>(channels, [=]<int C>() {
+    const i64 n = width<C>(channels);
+    for (i64 t = 0; t < count; ++t) {
+      const A* from = z + t * heads * n;
+      sums_of_heads<C, A>(score + t * lanes, heads, n, [=](auto at) {
+        return at.of(w, at.head * n) * leaky_relu(at.of(from, at.head * n), slope);
+      });
+    }
+  });
+}
+
+// For each edge of a block, given the gradient of its scores, add ds LeakyReLU(z) to the gradient
+// dw, store the signs of z, replace z by its gradient dz, and add dz to the gradient dq. Shapes:
+// dw and dq [h, c], grad [count, lanes], z [count, h, c].
+template <class A> [[gnu::noinline]] void leaky_gradients(A* dw, A* dq, std::uint8_t* signs,
+                                                          const A* w, A* z, const A* grad, A slope,
+                                                          i64 count, i64 heads, i64 lanes,
+                                                          i64 channels) {
+  with_channels<A>(channels, [=]<int C>() {
+    const i64 n = width<C>(channels), size = heads * n;
+    for (i64 t = 0; t < count; ++t) {
+      A* edge_z = z + t * size;
+      const A* edge_grad = grad + t * lanes;
+      for (i64 x = 0; x < heads; ++x) {
+        const A factor = edge_grad[x];
+#pragma omp simd
+        for (i64 k = x * n; k < x * n + n; ++k) dw[k] += factor * leaky_relu(edge_z[k], slope);
+      }
+      pack_signs(signs + t * sign_bytes(size), edge_z, size);
+      for (i64 x = 0; x < heads; ++x) {
+        const A factor = edge_grad[x];
+#pragma omp simd
+        for (i64 k = x * n; k < x * n + n; ++k)
+          edge_z[k] = factor * w[k] * (edge_z[k] > 0 ? A(1) : slope);
+      }
+      add(dq, edge_z, size);
+    }
+  });
+}
+
+// For each edge of a block, add the gradient dz to `to`, given the gradient of its scores and the
+// signs of z. The array `product`, [h, c], is scratch memory.
+template <class A>
+[[gnu::noinline]] void add_signed_gradients(A* to, A* product, const A* w, const A* const* grads,
+                                            const std::uint8_t* const* signs, A slope, i64 count,
+                                            i64 heads, i64 channels) {
+  with_channels<A>(channels, [=]<int C>() {
+    const i64 n = width<C>(channels);
+    for (i64 t = 0; t < count; ++t) {
+      for (i64 x = 0; x < heads; ++x) {
+        A* row = product + x * n;
+        const A *v = w + x * n, grad_score = grads[t][x];
+        for_channels<C>(n, [=](i64 k) { row[k] = grad_score * v[k]; });
+      }
+      add_signed(to, product, signs[t], slope, heads * n);
+    }
+  });
+}
+
 // This class computes z and the scores of blocks of edges, in a pass by destination or by source.
 // `row_table` contains the features of the nodes whose edges the pass processes together. `other`
 // contains the features of the nodes at the other end of the edges, which are gathered.
-template <class T, class I, int C> struct GATv2Score {
+template <class T, class I> struct GATv2Score {
   using A = acc_t<T>;
   static constexpr i64 value_prefetch_distance = prefetch_distance;
 
   Edges<I> graph;
   Table<const T> row_table, other, weight, edge_attr, edge_proj;
   i64 heads, lanes, channels, features;
-  // If this is true, the activation is tanh. It can only be true if C = 0.
+  // If this is true, the activation is tanh, otherwise LeakyReLU.
   bool tanh;
   A negative_slope;
 
@@ -158,9 +226,8 @@ template <class T, class I, int C> struct GATv2Score {
   // Number of edges of earlier blocks whose products for dW and da are not computed yet.
   i64 pending = 0;
 
-  i64 c() const { return width<C>(channels); }
-  bool has_tanh() const { return C == 0 && tanh; }
-  i64 row_size() const { return heads * c(); }
+  i64 c() const { return channels; }
+  i64 row_size() const { return heads * channels; }
   i64 extra_size() const { return 0; }
   bool has_extra(i64) const { return false; }
   void prefetch_row(i64 row) const { prefetch(row_table[row], row_size()); }
@@ -210,48 +277,18 @@ template <class T, class I, int C> struct GATv2Score {
           return other[graph.col[at]];
         },
         [&](i64 t) { return graph.perm[first + t]; });
-    if (has_tanh()) return tanh_scores(s, w.data(), z_of(0), count, heads, lanes, c());
-    const A* v = w.data();
-    const A slope = negative_slope;
-    const i64 n = c();
-    for (i64 t = 0; t < count; ++t) {
-      const A* from = z_of(t);
-      sums_of_heads<C, A>(s + t * lanes, heads, n, [=](auto at) {
-        return at.of(v, at.head * n) * leaky_relu(at.of(from, at.head * n), slope);
-      });
-    }
+    if (tanh)
+      tanh_scores(s, w.data(), z_of(0), count, heads, lanes, channels);
+    else
+      leaky_scores(s, w.data(), z_of(0), negative_slope, count, heads, lanes, channels);
   }
 
-  // Replace z of edge t of the block by its gradient dz, given the gradient of the score, [h].
-  void hidden_gradient(i64 t, const A* grad) {
-    A* edge_z = z_of(t);
-    if (has_tanh()) return tanh_gradient(edge_z, w.data(), grad, heads, c());
-    const A slope = negative_slope;
-    const i64 n = c();
-    for (i64 x = 0; x < heads; ++x) {
-      A* to = edge_z + x * n;
-      const A *v = w.data() + x * n, grad_score = grad[x];
-#pragma omp simd
-      for (i64 k = 0; k < n; ++k) to[k] = grad_score * v[k] * (to[k] > 0 ? A(1) : slope);
-    }
-  }
-
-  // Write the product grad_x w_x of one edge, [h, c], to the first row of z.
-  void weighted_gradient(const A* grad) {
-    const i64 n = c();
-    for (i64 x = 0; x < heads; ++x) {
-      A* to = z.data() + x * n;
-      const A *v = w.data() + x * n, grad_score = grad[x];
-      for_channels<C>(n, [=](i64 k) { to[k] = grad_score * v[k]; });
-    }
-  }
-
-  void accumulate_extra(A*, A*, i64, i64, const A*, const A*, const T* const*, const i64*) {}
+  void accumulate_extra(A*, A*, i64, i64, const A*, const A*, const T* const*) {}
   void end(A*, const A*, const A*, const A*, i64) {}
 };
 
-template <class T, class I, int C>
-GATv2Score<T, I, C> score_of(const GATv2Args& args, const Rows& row_table, const Rows& other) {
+template <class T, class I>
+GATv2Score<T, I> score_of(const GATv2Args& args, const Rows& row_table, const Rows& other) {
   return {
       .graph = Edges<I>(args),
       .row_table = row_table,
@@ -270,10 +307,10 @@ GATv2Score<T, I, C> score_of(const GATv2Args& args, const Rows& row_table, const
 
 // This class is the first of the two passes of the backward kernel. For each destination, it
 // processes the edges into the destination.
-template <class T, class I, int C> struct GATv2BackwardByDestination {
+template <class T, class I> struct GATv2BackwardByDestination {
   using A = acc_t<T>;
 
-  GATv2Score<T, I, C> score;
+  GATv2Score<T, I> score;
   Table<const T> value, grad_out;
   const A* out;
   i64 value_channels;
@@ -282,17 +319,19 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   EdgeValues<A> edge_values;
   // The pointer is null if the activation is tanh.
   std::uint8_t* signs;
-  EdgeTerms<T, I> terms;
+  EdgeTerms<T> terms;
 
   Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
   const A* grad_row = nullptr;
+  // Rows of values of a block of edges and of later edges.
+  Buffer<const T*> rows, ahead;
   // Indices, in the caller's order, of the edges whose products are not computed yet.
   Buffer<i64> pending_edges;
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
   i64 c() const { return score.c(); }
-  i64 cv() const { return C ? C : value_channels; }
+  i64 cv() const { return value_channels; }
   i64 state_size() const { return score.row_size(); }
   // Sums over all rows: dw, followed by dW with shape [d, h c].
   i64 shared_size() const { return score.row_size() * (1 + score.features); }
@@ -301,6 +340,7 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     score.prepare(capacity), terms.prepare();
     s.resize(block * lanes()), ds.resize(block * lanes()), g.resize(heads() * cv());
     delta.resize(lanes()), shift.resize(lanes()), inverse.resize(lanes());
+    rows.resize(block), ahead.resize(block);
     if (!grad_edge_attr) return;
     const i64 size = score.row_size(), n = score.features;
     pending_edges.resize(capacity), grad_attr.resize(capacity * n), transposed.resize(size * n);
@@ -332,14 +372,18 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
       score.scores(at, count, s.data());
       if (terms.bias) terms.add_bias(s.data(), at, count);
       gradients(at, count);
-      for (i64 t = 0; t < count; ++t) {
-        const A* grad_score = ds.data() + t * lanes();
-        edge_values.store(at + t, s.data() + t * lanes(), grad_score);
-        weight_gradient(shared, t, grad_score);
-        if (signs) pack_signs(signs + (at + t) * sign_bytes(size), score.z_of(t), size);
-        score.hidden_gradient(t, grad_score);
-        add(state, score.z_of(t), size);
-      }
+      for (i64 t = 0; t < count; ++t)
+        edge_values.store(at + t, s.data() + t * lanes(), ds.data() + t * lanes());
+      if (score.tanh)
+        for (i64 t = 0; t < count; ++t) {
+          A *z = score.z_of(t), *grad_score = ds.data() + t * lanes();
+          add_tanh(shared, grad_score, z, heads(), c());
+          tanh_gradient(z, score.w.data(), grad_score, heads(), c());
+          add(state, z, size);
+        }
+      else
+        leaky_gradients(shared, state, signs + at * sign_bytes(size), score.w.data(), score.z_of(0),
+                        ds.data(), score.negative_slope, count, heads(), lanes(), c());
       if (score.features) append_pending(shared, at, count);
     }
   }
@@ -364,7 +408,8 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
   void begin_row(i64 row) {
     score.begin(row);
     grad_row = widened(g.data(), grad_out[row], heads() * cv());
-    head_dots<C>(delta.data(), grad_row, out + row * heads() * cv(), heads(), cv());
+    const A* out_row = out + row * heads() * cv();
+    dot_rows<A>(delta.data(), lanes(), grad_row, &out_row, nullptr, 1, heads(), cv());
     load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
   }
 
@@ -375,18 +420,14 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     A *alphas = s.data(), *products = ds.data();
     const A *row_shift = shift.data(), *inv = inverse.data(), *row_delta = delta.data();
     for (i64 t = 0; t < count; ++t) {
-      const i64 at = first + t;
-      if (at + prefetch_distance < graph.e) {
-        prefetch(value[graph.col[at + prefetch_distance]], heads() * cv());
-        if (grad_edge_attr)
-          prefetch<1>(grad_edge_attr + graph.perm[at + prefetch_distance] * score.features,
-                      score.features);
-      }
-      const T* v = value[graph.col[at]];
-      A *product = ds.data() + t * lanes(), *exponent = alphas + t * lanes();
-      head_dots<C>(product, grad_row, v, heads(), cv());
+      const i64 next = std::min(first + t + prefetch_distance, graph.e - 1);
+      rows[t] = value[graph.col[first + t]], ahead[t] = value[graph.col[next]];
+      if (grad_edge_attr)
+        prefetch<1>(grad_edge_attr + graph.perm[next] * score.features, score.features);
+      A* exponent = alphas + t * lanes();
       for_lanes(lanes(), [=](i64 x) { exponent[x] -= row_shift[x]; });
     }
+    dot_rows(products, lanes(), grad_row, rows.data(), ahead.data(), count, heads(), cv());
     exponentials(alphas, count * lanes());
     if (terms.has_factors()) terms.scale_products(products, first, count);
     for (i64 t = 0; t < count; ++t) {
@@ -398,19 +439,6 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
     }
     if (terms.bias.gradient) terms.store_bias_gradients(products, first, count);
     if (terms.has_factors()) terms.scale_weights(alphas, first, count);
-  }
-
-  // Add the term ds act(z) of edge t of the block to the gradient dw.
-  void weight_gradient(A* to, i64 t, const A* grad_score) {
-    const A* z = score.z_of(t);
-    const A slope = score.negative_slope;
-    const i64 n = c();
-    if (score.has_tanh()) return add_tanh(to, grad_score, z, heads(), n);
-    for (i64 x = 0; x < heads(); ++x) {
-      const A factor = grad_score[x];
-#pragma omp simd
-      for (i64 k = 0; k < n; ++k) to[x * n + k] += factor * leaky_relu(z[x * n + k], slope);
-    }
   }
 
   // Compute the gradient da = W^T dz of the edges whose products are not computed yet.
@@ -425,10 +453,10 @@ template <class T, class I, int C> struct GATv2BackwardByDestination {
 
 // This class is the second of the two passes of the backward kernel. For each source, it processes
 // the edges out of the source.
-template <class T, class I, int C> struct GATv2BackwardBySource {
+template <class T, class I> struct GATv2BackwardBySource {
   using A = acc_t<T>;
 
-  GATv2Score<T, I, C> score;
+  GATv2Score<T, I> score;
   Table<const T> grad_out;
   i64 value_channels;
   EdgeValues<A> edge_values;
@@ -437,13 +465,22 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
   // If value is key, grad_value is null, and dv is added to dk.
   T *grad_key, *grad_value;
 
+  // Pointers to the row of grad_out, the weights, the gradients of the scores and the signs of each
+  // edge of a block.
+  Buffer<const T*> rows;
+  Buffer<const A*> weights, grads;
+  Buffer<const std::uint8_t*> edge_signs;
+
   i64 c() const { return score.c(); }
-  i64 cv() const { return C ? C : value_channels; }
+  i64 cv() const { return value_channels; }
   i64 key_size() const { return score.row_size(); }
   i64 value_size() const { return score.heads * cv(); }
   i64 state_size() const { return key_size() + (grad_value ? value_size() : 0); }
   i64 shared_size() const { return 0; }
-  void prepare() { score.prepare(); }
+  void prepare() {
+    score.prepare(), rows.resize(block), weights.resize(block);
+    grads.resize(block), edge_signs.resize(block);
+  }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
   void prefetch_row(i64 source) const {
@@ -459,24 +496,24 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       for (i64 t = 0; t < count; ++t) prefetch_edge(at + t + prefetch_distance);
-      if (!signs) compute_hidden(at, count);
       for (i64 t = 0; t < count; ++t) {
         const i64 position = graph.csr2csc[at + t];
-        const A* grad_score = edge_values.grad_score(position);
-        if (signs) {
-          score.weighted_gradient(grad_score);
-          add_signed(grad_k, score.z_of(0), signs + position * sign_bytes(key_size()),
-                     score.negative_slope, key_size());
-        } else {
-          score.hidden_gradient(t, grad_score);
+        rows[t] = grad_out[graph.row[at + t]];
+        weights[t] = edge_values.weight(position), grads[t] = edge_values.grad_score(position);
+        if (signs) edge_signs[t] = signs + position * sign_bytes(key_size());
+      }
+      if (signs) {
+        add_signed_gradients(grad_k, score.z_of(0), score.w.data(), grads.data(), edge_signs.data(),
+                             score.negative_slope, count, score.heads, c());
+      } else {
+        compute_hidden(at, count);
+        for (i64 t = 0; t < count; ++t) {
+          tanh_gradient(score.z_of(t), score.w.data(), grads[t], score.heads, c());
           add(grad_k, score.z_of(t), key_size());
         }
       }
-      add_rows<C, T>(
-          grad_v, false, count, score.heads, cv(),
-          [=, this](i64 t) { return edge_values.weight(score.graph.csr2csc[at + t]); },
-          [=, this](i64 t) { return grad_out[score.graph.row[at + t]]; },
-          [this](i64 x) { return x * cv(); });
+      add_weighted_rows(grad_v, false, count, score.heads, score.heads, cv(), weights.data(),
+                        rows.data());
     }
   }
 
@@ -511,10 +548,10 @@ template <class T, class I, int C> struct GATv2BackwardBySource {
 };
 
 // This kernel body computes the scores of all edges and heads, in the caller's order.
-template <class T, class I, int C> struct GATv2ScoreWalk {
+template <class T, class I> struct GATv2ScoreWalk {
   using A = acc_t<T>;
 
-  GATv2Score<T, I, C> score;
+  GATv2Score<T, I> score;
   T* out;  // [e, h]
   Buffer<A> s;
 
@@ -537,13 +574,6 @@ template <class T, class I, int C> struct GATv2ScoreWalk {
   }
 };
 
-// Return the number of channels that is used as template argument. It is 0 for tanh, or if key and
-// value have different numbers of channels.
-i64 common_channels(const GATv2Args& args) {
-  const bool common = args.channels == args.value_channels && args.activation != Activation::tanh;
-  return common ? args.channels : 0;
-}
-
 Rows value_of(const GATv2Args& args) { return args.value.data ? args.value : args.key; }
 
 i64 work_per_edge(const GATv2Args& args) {
@@ -558,14 +588,14 @@ template <class T, class A> void store_transposed(T* to, const A* from, i64 feat
 }
 
 void gatv2_forward(const GATv2Args& args) {
-  dispatch(args.dtype, args.is_int64, common_channels(args), [&]<class T, class I, int C>() {
-    attend<T, I, C>(score_of<T, I, C>(args, args.query, args.key), args, value_of(args), args.heads,
-                    args.value_channels);
+  dispatch(args.dtype, args.is_int64, [&]<class T, class I>() {
+    attend<T, I>(score_of<T, I>(args, args.query, args.key), args, value_of(args), args.heads,
+                 args.value_channels);
   });
 }
 
 void gatv2_backward(const GATv2Args& args) {
-  dispatch(args.dtype, args.is_int64, common_channels(args), [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, [&]<class T, class I>() {
     using A = acc_t<T>;
     const Edges<I> edges(args);
     const i64 heads = args.heads, size = heads * args.channels, features = args.features;
@@ -573,8 +603,8 @@ void gatv2_backward(const GATv2Args& args) {
     const bool has_signs = args.activation == Activation::leaky_relu;
     const auto signs = scratch<std::uint8_t>(has_signs ? edges.e * sign_bytes(size) : 0);
     const Buffer<A> total(size * (1 + features));
-    const GATv2BackwardByDestination<T, I, C> by_destination{
-        .score = score_of<T, I, C>(args, args.query, args.key),
+    const GATv2BackwardByDestination<T, I> by_destination{
+        .score = score_of<T, I>(args, args.query, args.key),
         .value = value_of(args),
         .grad_out = args.grad_out,
         .out = static_cast<const A*>(args.out_acc),
@@ -585,13 +615,13 @@ void gatv2_backward(const GATv2Args& args) {
         .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
         .edge_values = {numbers.get(), heads},
         .signs = has_signs ? signs.get() : nullptr,
-        .terms = terms_of<T, I>(args),
+        .terms = terms_of<T>(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work_per_edge(args), by_destination, total.data());
     store(static_cast<T*>(args.grad_weight), total.data(), size);
     store_transposed(static_cast<T*>(args.grad_edge_proj), total.data() + size, features, size);
-    const GATv2BackwardBySource<T, I, C> by_source{
-        .score = score_of<T, I, C>(args, args.key, args.query),
+    const GATv2BackwardBySource<T, I> by_source{
+        .score = score_of<T, I>(args, args.key, args.query),
         .grad_out = args.grad_out,
         .value_channels = args.value_channels,
         .edge_values = by_destination.edge_values,
@@ -604,10 +634,10 @@ void gatv2_backward(const GATv2Args& args) {
 }
 
 void gatv2_score(const GATv2Args& args) {
-  dispatch(args.dtype, args.is_int64, common_channels(args), [&]<class T, class I, int C>() {
+  dispatch(args.dtype, args.is_int64, [&]<class T, class I>() {
     const Edges<I> edges(args);
-    const GATv2ScoreWalk<T, I, C> body{
-        .score = score_of<T, I, C>(args, args.query, args.key),
+    const GATv2ScoreWalk<T, I> body{
+        .score = score_of<T, I>(args, args.query, args.key),
         .out = static_cast<T*>(args.out),
     };
     walk_rows(edges.rowptr, edges.n, work_per_edge(args), body);

@@ -25,7 +25,7 @@ namespace {
 
 constexpr double epsilon = 1e-5, slope = 0.2, atoms_scale = 10;
 
-template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
+template <class A> class MoleculeNetwork : MoleculeSizes<A> {
   using Base = MoleculeSizes<A>;
   using Base::args, Base::n, Base::g, Base::fa, Base::fb, Base::d, Base::h, Base::c, Base::lanes,
       Base::layers, Base::q, Base::scores, Base::cq, Base::inputs, Base::all_inputs, Base::t;
@@ -259,7 +259,7 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
                   i);
       fill(projected, A(0), count * d);
       multiply(projected, d, normed, d, 1, lin_[l], d, count, d, d);
-      attend(block, l, a0, a1);
+      with_head_channels([&]<int C>() { attend<C>(block, l, a0, a1); });
     }
     A* last = row(block, 1 + 3 * layers, a0, a0);
     load(last, features, count * d);
@@ -302,8 +302,21 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
     }
   }
 
+  // Call function.template operator()<C>(), where C is the number of channels per head if it is a
+  // common one, otherwise 0.
+  template <class Function> void with_head_channels(const Function& function) const {
+#ifdef GATTN_FIXED_CHANNELS
+    if constexpr (sizeof(A) == 4) switch (c) {
+        case 8: return function.template operator()<8>();
+        case 16: return function.template operator()<16>();
+        case 32: return function.template operator()<32>();
+      }
+#endif
+    function.template operator()<0>();
+  }
+
   // Add ELU(attention along the bonds) to the features of the block.
-  void attend(Block& block, i64 l, i64 a0, i64 a1) {
+  template <int C> [[gnu::noinline]] void attend(Block& block, i64 l, i64 a0, i64 a1) {
     const i64 size = layers * lanes, e0 = rowptr_[a0];
     const A* projected = row(block, 2 + 3 * l, a0, a0);
     A *queries = block.queries.get(), *keys = queries + (a1 - a0) * lanes;
@@ -545,7 +558,7 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
       grad_out[k] = grad[k] * (activated[k] > 0 ? A(1) : activated[k] + 1);
     const auto of = [&](LayerPart part) { return gradient(to, of_layer(l, part)); };
     add_columns(of(LayerPart::conv_bias), grad_out, count, d, d);
-    backward_of_attention(block, to, l, a0, a1);
+    with_head_channels([&]<int C>() { backward_of_attention<C>(block, to, l, a0, a1); });
 
     const A *centred = row(block, 1 + 3 * l, a0, a0), *weight = layer(l, LayerPart::norm_weight),
             *bias = layer(l, LayerPart::norm_bias);
@@ -572,7 +585,8 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
     }
   }
 
-  void backward_of_attention(Block& block, const Gradients& to, i64 l, i64 a0, i64 a1) {
+  template <int C> [[gnu::noinline]] void backward_of_attention(Block& block, const Gradients& to,
+                                                                i64 l, i64 a0, i64 a1) {
     const i64 count = a1 - a0, size = layers * lanes, e0 = rowptr_[a0];
     const A *grad_out = block.outputs.get(), *projected = row(block, 2 + 3 * l, a0, a0);
     A *grad_value = block.values.get(), *queries = block.queries.get(),
@@ -666,21 +680,10 @@ template <class A, int C> class MoleculeNetwork : MoleculeSizes<A> {
 };
 
 template <class Function> void with_network(const MoleculeNetworkArgs& args, Function&& function) {
-  [[maybe_unused]] const i64 channels = args.width / args.heads;
-  const auto run = [&]<class A>() {
-#ifdef GATTN_FIXED_CHANNELS
-    if constexpr (sizeof(A) == 4) switch (channels) {
-        case 8: return function(MoleculeNetwork<A, 8>(args));
-        case 16: return function(MoleculeNetwork<A, 16>(args));
-        case 32: return function(MoleculeNetwork<A, 32>(args));
-      }
-#endif
-    function(MoleculeNetwork<A, 0>(args));
-  };
   if (args.dtype == Dtype::f64)
-    run.template operator()<double>();
+    function(MoleculeNetwork<double>(args));
   else
-    run.template operator()<float>();
+    function(MoleculeNetwork<float>(args));
 }
 
 void molecule_network(const MoleculeNetworkArgs& args) {

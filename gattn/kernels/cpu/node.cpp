@@ -5,7 +5,7 @@
 // ds_t[i] v_i; it reads v once and writes dv once. The number of partial sums over the nodes
 // depends only on the number of nodes, so that any number of threads gives the same bits.
 #include "dispatch.h"
-#include "head_sums.h"
+#include "row_products.h"
 #include "rows.h"
 
 namespace gattn::GATTN_ISA {
@@ -24,33 +24,61 @@ GATTN_ARGS(NodeArgs, NODE_FIELDS);
 constexpr i64 part_rows = 256;  // minimum number of nodes for each partial sum
 constexpr i64 max_parts = 64;   // maximum number of partial sums
 
+// Compute dot products like dot_rows, and store them as 16-bit numbers.
+template <class T> void narrow_dots(T* to, const acc_t<T>* row, const T* const* rows, i64 count,
+                                    i64 heads, i64 channels) {
+  with_channels<T>(channels, [=]<int C>() {
+    const i64 c = width<C>(channels);
+    for (i64 t = 0; t < count; ++t)
+      for (i64 x = 0; x < heads; ++x)
+        to[t * heads + x] = narrow<T>(dot<C>(row + x * c, rows[t] + x * c, c));
+  });
+}
+
+// Add the terms of one node to the gradient of its value and to the gradient of a vector: row_x +=
+// g_x a_x and sum_x += g_x v_x for each head x. Shapes: g [h], row, a, sum and v [h, c].
+template <class T, class A>
+void add_node(A* row, A* sum, const T* g, const A* a, const T* v, i64 heads, i64 channels) {
+  with_channels<T>(channels, [=]<int C>() {
+    const i64 c = width<C>(channels);
+    for (i64 x = 0; x < heads; ++x) {
+      axpy<C>(row + x * c, wide(g[x]), a + x * c, c);
+      axpy<C>(sum + x * c, wide(g[x]), v + x * c, c);
+    }
+  });
+}
+
+constexpr i64 block_rows = 16;  // number of nodes that are processed together
+
 void node_scores(const NodeArgs& args) {
-  dispatch(args.dtype, false, args.channels, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, [&]<class T>() {
     using A = acc_t<T>;
-    const i64 c = width<C>(args.channels), heads = args.heads, size = heads * c;
+    const i64 n = args.num_nodes, c = args.channels, heads = args.heads, size = heads * c;
     const Table<const T> value(args.value), vectors(args.vectors);
     const Buffer<A> wide_vectors(args.num_vectors * size);
     for (i64 t = 0; t < args.num_vectors; ++t)
       load(wide_vectors.data() + t * size, vectors[t], size);
-    for_each_row(args.num_nodes, args.num_vectors * size, [&](i64 i) {
-      const T* v = value[i];
+    const i64 blocks = (n + block_rows - 1) / block_rows;
+    for_each_row(blocks, block_rows * args.num_vectors * size, [&](i64 b) {
+      const i64 first = b * block_rows, count = std::min(block_rows, n - first);
+      const T* rows[block_rows];
+      for (i64 i = 0; i < count; ++i) rows[i] = value[first + i];
       for (i64 t = 0; t < args.num_vectors; ++t) {
-        T* to = static_cast<T*>(args.out) + (t * args.num_nodes + i) * heads;
+        T* to = static_cast<T*>(args.out) + (t * n + first) * heads;
         const A* a = wide_vectors.data() + t * size;
         if constexpr (std::is_same_v<T, A>)
-          head_dots<C>(to, a, v, heads, c);
+          dot_rows<T>(to, heads, a, rows, nullptr, count, heads, c);
         else
-          for (i64 x = 0; x < heads; ++x) to[x] = narrow<T>(dot<C>(a + x * c, v + x * c, c));
+          narrow_dots(to, a, rows, count, heads, c);
       }
     });
   });
 }
 
 void node_scores_backward(const NodeArgs& args) {
-  dispatch(args.dtype, false, args.channels, [&]<class T, class I, int C>() {
+  dispatch(args.dtype, [&]<class T>() {
     using A = acc_t<T>;
-    const i64 c = width<C>(args.channels), heads = args.heads, size = heads * c,
-              count = args.num_vectors;
+    const i64 c = args.channels, heads = args.heads, size = heads * c, count = args.num_vectors;
     const Table<const T> value(args.value), vectors(args.vectors), grad(args.grad);
     const Buffer<A> wide_vectors(count * size);
     for (i64 t = 0; t < count; ++t) load(wide_vectors.data() + t * size, vectors[t], size);
@@ -66,13 +94,9 @@ void node_scores_backward(const NodeArgs& args) {
         for (i64 i = args.num_nodes * part / parts; i < args.num_nodes * (part + 1) / parts; ++i) {
           fill(row.data(), A(0), size);
           for (i64 t = 0; t < count; ++t) {
-            const T* g = grad[t] + i * heads;
-            const A* a = wide_vectors.data() + t * size;
             A* sum = sums.data() + (part * count + t) * size;
-            for (i64 x = 0; x < heads; ++x) {
-              axpy<C>(row.data() + x * c, wide(g[x]), a + x * c, c);
-              axpy<C>(sum + x * c, wide(g[x]), value[i] + x * c, c);
-            }
+            add_node(row.data(), sum, grad[t] + i * heads, wide_vectors.data() + t * size, value[i],
+                     heads, c);
           }
           store(static_cast<T*>(args.grad_value) + i * size, row.data(), size);
         }

@@ -97,6 +97,35 @@ template <class A> [[gnu::noinline]] void add_in_order(A* to, const A* from, i64
   for (i64 k = 0; k < count; ++k) add(to, from + k * size, size);
 }
 
+// This struct is a part of a pass: rows without hubs, the edges first to last - 1 of a hub, or the
+// end of a hub whose splits have been merged.
+struct Part {
+  enum { rows, split, end_of_hub } kind;
+  i64 first_row, last_row;
+  i64 first = 0, last = 0;
+};
+
+// Compute a part of a pass. The functions of a body are called only here, so that the compiler
+// inlines them once.
+template <class Body, class Offsets>
+[[gnu::noinline]] void compute_part(Body& body, const Offsets& ptr, i64 num_rows, const Part& part,
+                                    typename Body::A* state, typename Body::A* sum) {
+  for (i64 i = part.first_row; i < part.last_row; ++i) {
+    i64 first = part.first, last = part.last;
+    if (part.kind == Part::rows) {
+      first = ptr[i], last = ptr[i + 1];
+      if (last - first > split_edges) continue;
+      if constexpr (requires { body.prefetch_row(i); })
+        if (i + row_prefetch_distance < num_rows) body.prefetch_row(i + row_prefetch_distance);
+    }
+    if (first < last)
+      body.add_edges(state, sum, i, first, last);
+    else if (part.kind == Part::rows)
+      body.begin(state);
+    if (part.kind != Part::split) body.end(state, i);
+  }
+}
+
 // Compute all rows. The sum over all chunks and splits, in their order, is written to `total`,
 // [shared_size].
 template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows, i64 work_per_edge,
@@ -128,28 +157,18 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
           const i64 first = ptr[hub.row] + (split - hub.first_split) * split_edges;
           const i64 last = std::min<i64>(first + split_edges, ptr[hub.row + 1]);
           A* split_state = partial.get() + split * size;
-          if constexpr (requires { local.set_end(last); }) local.set_end(last);
-          local.add_edges(split_state, sum, hub.row, first, last);
+          if constexpr (requires { local.set_end(0); }) local.set_end(last);
+          const Part part{Part::split, hub.row, hub.row + 1, first, last};
+          compute_part(local, ptr, division.rows, part, split_state, sum);
         }
         if constexpr (requires { local.finish(sum); }) local.finish(sum);
       }
 #pragma omp for schedule(dynamic, 1)
       for (i64 chunk = 0; chunk < division.chunks; ++chunk) {
         A* sum = shared.data() + chunk * shared_size;
-        const i64 end = division.row_of(chunk + 1);
-        if constexpr (requires { local.set_end(end); }) local.set_end(ptr[end]);
-        for (i64 i = division.row_of(chunk); i < end; ++i) {
-          const i64 first = ptr[i], last = ptr[i + 1];
-          if (last - first > split_edges) continue;
-          if constexpr (requires { local.prefetch_row(i); })
-            if (i + row_prefetch_distance < division.rows)
-              local.prefetch_row(i + row_prefetch_distance);
-          if (first < last)
-            local.add_edges(state.data(), sum, i, first, last);
-          else
-            local.begin(state.data());
-          local.end(state.data(), i);
-        }
+        const Part part{Part::rows, division.row_of(chunk), division.row_of(chunk + 1)};
+        if constexpr (requires { local.set_end(0); }) local.set_end(ptr[part.last_row]);
+        compute_part(local, ptr, division.rows, part, state.data(), sum);
         if constexpr (requires { local.finish(sum); }) local.finish(sum);
       }
 #pragma omp for schedule(dynamic, 1)
@@ -157,7 +176,8 @@ template <class Body, class Offsets> void walk_rows(const Offsets& ptr, i64 rows
         const Hub hub = division.hubs[h];
         A* whole = partial.get() + hub.first_split * size;
         for (i64 split = 1; split < hub.splits; ++split) local.merge(whole, whole + split * size);
-        local.end(whole, hub.row);
+        const Part part{Part::end_of_hub, hub.row, hub.row + 1};
+        compute_part(local, ptr, division.rows, part, whole, whole);
       }
     }
   }
