@@ -13,9 +13,10 @@ from gattn.cli.console import say, show_metrics, show_runs, watched
 from gattn.cli.one_process import check_one_process
 from gattn.cli.options import ConfigFile, Run, with_settings
 from gattn.cli.reading import TYPED_READING, with_reading, with_tables
-from gattn.nodes.runs.config import NodeRunSettings, override
+from gattn.nodes.runs.config import MIN_PARALLEL, NodeRunSettings, override
 from gattn.nodes.settings import NodeSettings, Preset
 from gattn.pipeline.text import plural
+from gattn.training.early_process import start_early_process
 from gattn.training.settings import declared
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ def train(
     """Train a model on the labelled nodes of a graph, and write it with metrics and a report."""
     settings = with_tables(settings)
     run = override(config, preset, settings if data is None else {**settings, "data": data})
+    if run.runs >= MIN_PARALLEL and run.workers == 2:
+        # The process imports PyTorch while this process does, too, and reads the graph.
+        start_early_process("gattn.nodes.runs.trials", "sklearn.linear_model")
     from gattn.nodes.runs.train import train_run
 
     with watched("training", run.runs) as on_progress:

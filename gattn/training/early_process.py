@@ -24,7 +24,14 @@ from gattn.training.processes import (
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-__all__ = ["EarlyProcess", "EarlyProcessError", "run_in_early_process", "start_early_process"]
+__all__ = [
+    "EarlyProcess",
+    "EarlyProcessError",
+    "has_early_process",
+    "run_in_early_process",
+    "start_early_process",
+    "stop_early_process",
+]
 
 Result = TypeVar("Result")
 
@@ -121,6 +128,17 @@ def start_early_process(*modules: str) -> None:
     """
     if processor_count() > 1 and process_count() == 1 and not _STARTED:
         _STARTED.append(EarlyProcess(modules))
+
+
+def has_early_process() -> bool:
+    """Return True if :func:`start_early_process` started a process that has not been used yet."""
+    return bool(_STARTED)
+
+
+def stop_early_process() -> None:
+    """End the process of :func:`start_early_process`, if there is one, without using it."""
+    while _STARTED:
+        _STARTED.pop().close()
 
 
 def run_in_early_process(

@@ -188,7 +188,9 @@ def test_booleans_are_two_classes_and_not_numbers(gattn, tmp_path):
     assert set(read_list(read_rows(tmp_path / "out.csv")[8]["polar_prediction"])) == {0, 1}
 
 
-def test_folds_name_the_runs_with_infinite_intervals(gattn, tmp_path):
+def test_folds_name_the_runs_with_infinite_intervals(gattn, tmp_path, monkeypatch):
+    # The runs are trained in this process; test_classes_of_atoms_and_folds trains in two.
+    monkeypatch.setattr("gattn.molecules.runs.repeats.processor_count", lambda: 1)
     table = write_table(tmp_path / "table.csv")
     code, text = gattn(
         "train", table, "--atom-target", "mass", "--folds", 2, "--out", tmp_path / "folds",

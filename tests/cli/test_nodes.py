@@ -25,7 +25,11 @@ HELD = {
 
 @pytest.fixture
 def gattn(monkeypatch, capsys):
-    """Return a function that runs a command and returns its exit code and its output."""
+    """Return a function that runs a command and returns its exit code and its output.
+
+    Plots are empty; only the run ``classes`` of the fixture ``folder`` contains drawn plots.
+    """
+    leave_blank(monkeypatch)
     return runner(monkeypatch, capsys, "nodes")
 
 
@@ -166,7 +170,6 @@ def test_the_report_has_every_section(folder):
 
 
 def test_a_log_has_a_line_of_training_now_and_then(folder, gattn, tmp_path, monkeypatch):
-    leave_blank(monkeypatch)
     monkeypatch.setattr(console, "PAUSE", 0.0)
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group"]
     code, output = gattn(
@@ -241,8 +244,7 @@ def test_what_cannot_be_trained_on_says_why(folder, gattn, tmp_path, options, me
     assert message in output
 
 
-def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path, monkeypatch):
-    leave_blank(monkeypatch)
+def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path):
     names = [f"n{node}" for node in range(60)]
     edges = pd.DataFrame({"a": names, "b": names[2:] + names[:2]})
     edges.to_csv(tmp_path / "edges.csv")  # pandas also writes the index of the table as a column
@@ -305,8 +307,7 @@ def test_a_training_part_of_one_class_is_refused(folder, gattn, tmp_path, split)
 
 
 @pytest.mark.parametrize("split", ["random", "random-per-class"])
-def test_a_class_that_drawn_parts_lack_is_told_once(folder, gattn, tmp_path, monkeypatch, split):
-    leave_blank(monkeypatch)
+def test_a_class_that_drawn_parts_lack_is_told_once(folder, gattn, tmp_path, split):
     table = pd.read_csv(folder / "nodes.csv")
     table.loc[0, "group"] = "alone"
     table.to_csv(tmp_path / "nodes.csv", index=False)
@@ -371,12 +372,11 @@ def test_presets_are_the_papers():
 
 
 @pytest.mark.slow
-def test_trainings_side_by_side_are_those_one_after_the_other(folder, gattn, tmp_path, monkeypatch):
-    leave_blank(monkeypatch)
+def test_trainings_side_by_side_are_those_one_after_the_other(folder, gattn, tmp_path):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group"]
     for workers in (1, 2):
         out = tmp_path / str(workers)
-        options = ["--runs", 4, "--workers", workers, "--features", "size", *NETWORK]
+        options = ["--runs", 3, "--workers", workers, "--features", "size", *NETWORK]
         assert gattn("train", *tables, "--out", out, *options)[0] == 0
     assert (tmp_path / "1" / "runs.csv").read_text() == (tmp_path / "2" / "runs.csv").read_text()
 

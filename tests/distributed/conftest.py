@@ -17,20 +17,20 @@ def context():
 
 
 @pytest.fixture
-def start(context, tmp_path):
-    """Start processes that run a function; return the running processes and their output folder."""
+def launch(context, tmp_path):
+    """Start processes that call ``target(rank, size, port, folder, *arguments)``; return the
+    running processes and their output folder.
+    """
     started = []
 
-    def start(size, work, *arguments, timeout=ranks.TIMEOUT):
-        folder = tmp_path / str(len(started))
+    def launch(size, target, *arguments):
+        folder = tmp_path / f"processes-{len(started)}"
         folder.mkdir()
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         processes = [
-            context.Process(
-                target=ranks.enter, args=(rank, size, port, folder, timeout, work, arguments)
-            )
+            context.Process(target=target, args=(rank, size, port, folder, *arguments))
             for rank in range(size)
         ]
         for process in processes:
@@ -38,10 +38,20 @@ def start(context, tmp_path):
         started.extend(processes)
         return processes, folder
 
-    yield start
+    yield launch
     for process in started:
         process.kill()
         process.join()
+
+
+@pytest.fixture
+def start(launch):
+    """Start processes that run a function; return the running processes and their output folder."""
+
+    def start(size, work, *arguments, timeout=ranks.TIMEOUT):
+        return launch(size, ranks.enter, timeout, work, arguments)
+
+    return start
 
 
 @pytest.fixture

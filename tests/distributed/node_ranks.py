@@ -1,9 +1,12 @@
 """Training of a sampled network in test processes, in a module that new processes can import."""
 
+import os
+import sys
 from dataclasses import replace
 
 import torch
 
+from gattn.cli import main
 from gattn.nodes.edge_columns import EdgeColumns
 from gattn.nodes.edges import read_edge_columns
 from gattn.nodes.settings import NodeSettings
@@ -32,6 +35,19 @@ def train_sampled(processes=ONE, epochs=3):
     )  # fmt: skip
     losses = [(one.train_loss, one.validation_loss) for one in history.records]
     return {"losses": losses, "state": fitted.state_dict()}
+
+
+def enter_command(rank, size, port, folder, arguments):
+    """Run a command of gattn in a new process, with the variables that torchrun sets; write its
+    stderr to a file.
+    """
+    names = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "LOCAL_RANK": rank}
+    os.environ.update({name: str(value) for name, value in names.items()}, WORLD_SIZE=str(size))
+    torch.set_num_threads(1)
+    with (folder / f"{rank}.err").open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    sys.argv = ["gattn", *map(str, arguments)]
+    main()
 
 
 def compact_graph():

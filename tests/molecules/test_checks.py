@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gattn.data import load_molecules
+from gattn.molecules.checks import structures
 from gattn.molecules.checks.columns import rank_correlation
 from gattn.molecules.checks.findings import KINDS
 from gattn.molecules.checks.labels import two_groups
@@ -17,6 +18,26 @@ from gattn.molecules.checks.run import check_table, summary
 from gattn.molecules.checks.similarity import similar_pairs
 
 ROWS = 1000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tautomers_once():
+    """Compute the canonical tautomer of a molecule once, because the tables contain nearly the same
+    molecules, and RDKit's tautomers take most of the time of a check.
+    """
+    from rdkit.Chem import MolToSmiles
+
+    compute, results = structures.standardise, {}
+
+    def standardise(molecule, steps):
+        key = MolToSmiles(molecule), *steps
+        if key not in results:
+            results[key] = compute(molecule, steps)
+        return results[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(structures, "standardise", standardise)
+        yield
 
 
 def clean() -> tuple[list[str], np.ndarray]:

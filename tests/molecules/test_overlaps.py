@@ -17,6 +17,7 @@ from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
 from gattn.molecules.runs.source import Source
 from gattn.molecules.runs.train import train_run
 from gattn.molecules.settings import Task
+from tests.pictures import leave_blank
 
 PAIRS = ["train/val", "train/test", "val/test"]
 
@@ -215,8 +216,6 @@ def run(tmp_path_factory):
          "workers": 1},
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        from tests.pictures import leave_blank
-
         leave_blank(patch)
         metrics = train_run(settings, folder / "run", log=lines.append)
     return folder, lines, metrics
@@ -255,11 +254,7 @@ def test_drawn_splits_have_no_overlap_of_writings(tmp_path, split):
         None,
         {"data": str(table), "target": ("y",), "split": split, "model": "gp", "workers": 1},
     )
-    with pytest.MonkeyPatch.context() as patch:
-        from tests.pictures import leave_blank
-
-        leave_blank(patch)
-        metrics = train_run(settings, tmp_path / "run")
+    metrics = train_run(settings, tmp_path / "run")
     assert counts(metrics, "overlaps") == [0, 0, 0]
 
 

@@ -49,6 +49,39 @@ def test_predictions_are_those_of_the_equation():
     np.testing.assert_allclose(model.predict(x, means), expected, atol=1e-5)
 
 
+def test_gradients_of_the_propagation_are_those_of_autograd():
+    draw = np.random.default_rng(0)
+    # The matrix of means along directed edges with weights is not symmetric.
+    means = sp.random(12, 12, 0.3, format="csr", random_state=0, dtype=np.float32)
+    inputs = consistency.Inputs(sp.csr_matrix(np.eye(12, dtype=np.float32)), means)
+    counts = means.getnnz(1)
+    roots = np.diag((counts + 1.0) ** -0.5)
+    matrix = roots @ (np.eye(12) + counts[:, None] * means.toarray()) @ roots
+    matrix = torch.from_numpy(matrix.astype(np.float32))
+    x, slope = (torch.from_numpy(draw.normal(size=(12, 5)).astype(np.float32)) for _ in range(2))
+    gradients = []
+    for spread in (
+        lambda x: consistency._Propagation.apply(x, inputs),
+        lambda x: sum(torch.linalg.matrix_power(matrix, k) @ x for k in range(9)) / 9,
+    ):
+        leaf = x.clone().requires_grad_()
+        out = spread(leaf)
+        out.backward(slope)
+        gradients.append((out.detach(), leaf.grad))
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+def test_masks_drop_half_of_the_values_and_keep_the_mean():
+    model = ConsistentNetworks(3, 2)
+    model.reset_parameters(0)
+    dropped = model.train()._drop(torch.ones(1000, 3, 7), (1000, 3, 7))
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert abs(float(dropped.mean()) - 1) < 0.05
+    means = dropped.mean(0)
+    assert (means - 1).abs().max() < 0.2
+    assert torch.equal(model.eval()._drop(dropped, (1000, 3, 7)), dropped)
+
+
 def test_few_labels_are_enough_for_a_network_with_homophily():
     x, means, y = _network()
     model = _fit(x, means, y, np.arange(15))

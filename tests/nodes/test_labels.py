@@ -11,7 +11,7 @@ from gattn.nodes.attributed import GraphError
 from gattn.nodes.labels import encode_classes, encode_numbers, find_classes, read_labels
 from gattn.nodes.reading import read_graph
 
-SMALL = {"width": 4, "heads": 2, "epochs": 2}
+SMALL = {"model": "gat", "width": 4, "heads": 2, "epochs": 2}
 
 
 def _graph(**columns):

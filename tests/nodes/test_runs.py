@@ -5,13 +5,23 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from gattn.nodes import NodeClassifier
 from gattn.nodes.baselines import propagate_labels
 from gattn.nodes.entropy import attention_entropy
-from gattn.nodes.runs.trials import TrialPlan, plan_trials, variance_components
+from gattn.nodes.reading import read_graph
+from gattn.nodes.runs.trials import (
+    Trainer,
+    TrialPlan,
+    plan_trials,
+    run_trials,
+    variance_components,
+)
 from gattn.nodes.splits import per_class_split, random_node_split
+from gattn.training import early_process
 from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batches
 from gattn.training.losses import squared_error
 from gattn.training.types import TrainingError
+from tests.nodes.networks import class_network
 
 
 def test_parts_share_no_node_and_leave_out_the_unlabelled():
@@ -116,3 +126,26 @@ def test_patience_ends_a_training_and_a_part_without_labels_is_an_error():
         TrainingError, match="the validation part must have labels; all its labels are missing"
     ):
         fit_full_batches([torch.nn.Linear(1, 1)], squared_error, part, none, settings)
+
+
+def test_two_processes_train_the_same_models_as_one(monkeypatch):
+    monkeypatch.setattr(early_process, "processor_count", lambda: 2)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    edges, nodes = class_network(nodes=80)
+    model = NodeClassifier(label="label", model="gat", epochs=3, width=8, heads=2)
+    graph = read_graph((edges, nodes), label="label")
+    y = model.learn_labels(graph.table["label"])
+    splits = [random_node_split(y, seed, (0.6, 0.2, 0.2), by_class=True) for seed in (0, 1)]
+    trainer = Trainer(model, model.encode(graph, "label"), y, splits)
+    results = []
+    for is_parallel in (False, True):
+        if is_parallel:
+            early_process.start_early_process("gattn.nodes.runs.trials")
+        ended = []
+        plans = plan_trials(4, 0, drawn=True)
+        trials = run_trials(trainer, plans, workers=1 + is_parallel, on_run_end=ended.append)
+        assert ended == trials
+        assert [trial.plan for trial in trials] == plans
+        assert not early_process.has_early_process()
+        results.append(torch.stack([trial.predicted for trial in trials]))
+    assert torch.equal(*results)

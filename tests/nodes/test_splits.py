@@ -21,7 +21,7 @@ from gattn.nodes.splits import (
 )
 from gattn.nodes.times import time_split
 
-SMALL = {"width": 4, "heads": 2, "epochs": 2}
+SMALL = {"model": "gat", "width": 4, "heads": 2, "epochs": 2}
 NODES = 60
 TRAIN, VAL, TEST = (torch.zeros(NODES, dtype=torch.bool) for _ in range(3))
 TRAIN[:30], VAL[30:40], TEST[40:55] = True, True, True
@@ -77,7 +77,9 @@ def test_any_masks_are_parts_and_what_they_leave_open_is_said(kind, parts, drawn
     elif kind == "words":
         masks = {name: np.where(mask, "True", "False") for name, mask in masks.items()}
     graph = _table(**masks) if kind in ("column", "words") else _data(**masks)
-    model = NodeClassifier(label="y", **SMALL).fit(graph)
+    # The default model uses the parts for each of its components.
+    settings = SMALL | {"model": "stacked"} if kind in ("tensor", "words") else SMALL
+    model = NodeClassifier(label="y", **settings).fit(graph)
     train, val = model.split_.train.tolist(), model.split_.val.tolist()
     if "val" in parts.split():
         assert val == AS_GIVEN["val"]

@@ -7,6 +7,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from threadpoolctl import threadpool_limits
 
 from gattn.nodes import NodeClassifier
+from gattn.nodes.stack.components import Components
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.stack.propagation import Neighbours, smooth
 from gattn.nodes.stack.trees import Trees
@@ -38,6 +39,7 @@ def test_trees_predict_like_the_model_of_scikit_learn(classes, monkeypatch):
     trees = Trees.fit(x, y, train, classes, 0, is_class=is_class)
     kind = HistGradientBoostingClassifier if is_class else HistGradientBoostingRegressor
     options = {"max_iter": 8, "learning_rate": 0.08, "l2_regularization": 1.0}
+    options |= {"max_bins": 31, "max_leaf_nodes": 15}
     with threadpool_limits(1, "openmp"):
         model = kind(**options, random_state=0, early_stopping=True).fit(x[train], y[train])
     expected = model.predict_proba(x) if is_class else model.predict(x)[:, None]
@@ -53,7 +55,8 @@ def test_trees_predict_the_only_class_and_no_absent_class(monkeypatch):
     assert one.predict(x[:2]).tolist() == [[0, 1, 0]] * 2
     y = np.where(x[:, 0] > 0, 2.0, 0.0)
     two = Trees.fit(x, y, np.arange(320), 3, 0, is_class=True).predict(x)
-    assert (two.argmax(1) == y).all()
+    # The threshold is between two bins of the feature, near 0.
+    assert (two.argmax(1) == y)[abs(x[:, 0]) > 0.2].all()
     assert (two[:, 1] == 0).all()
 
 
@@ -107,6 +110,42 @@ def test_a_drawn_validation_part_is_fitted_too_and_does_not_change_the_weights()
     masks["train_mask"][:200], masks["val_mask"][200:300] = [True] * 200, [True] * 100
     masked = NodeClassifier(**options).fit((edges, nodes.assign(**masks)))
     assert len(_stack(masked)._train_ranks) == 200
+
+
+def _fit_components(train, **options):
+    edges, nodes = class_network(nodes=400, homophily=0.7)
+    model = NodeClassifier(label="label", epochs=1, width=8, heads=2, refit=False)
+    y = model.fit((edges, nodes)).y_.numpy()
+    graph = model.graph_
+    x, val = model.predictor_.encoder.features(graph), np.arange(320, 400)
+    arguments = x, Neighbours.of(graph), y, train, val, len(model.classes_), 0
+    return Components.fit(*arguments, is_class=True, epochs=3, **options)
+
+
+def test_models_without_a_weight_are_not_fitted_again(monkeypatch):
+    monkeypatch.setattr("gattn.nodes.stack.trees.ROUNDS", 3)
+    monkeypatch.setattr("gattn.nodes.stack.components.HOPELESS", np.inf)
+    first, predictions = _fit_components(np.arange(310))
+    assert first.trees is not None
+    reuse = {name: predictions[name] for name in ("columns", "labels", "trees", "consistent")}
+    again, others = _fit_components(np.arange(400), like=first, reuse=reuse)
+    assert again.trees is first.trees
+    assert again.consistent is first.consistent
+    assert again.linear["columns"] is first.linear["columns"]
+    assert again.linear["neighbours"] is not first.linear["neighbours"]
+    for name in ("columns", "trees", "consistent"):
+        np.testing.assert_array_equal(others[name], predictions[name])
+    assert len(again.train) == 400
+    assert (others["neighbours"] != predictions["neighbours"]).any()
+
+
+def test_trees_are_not_fitted_if_they_could_not_help(monkeypatch):
+    monkeypatch.setattr("gattn.nodes.stack.trees.ROUNDS", 3)
+    for multiple, errors, is_fitted in ((np.inf, -1, True), (0, -1, False), (np.inf, 1, False)):
+        monkeypatch.setattr("gattn.nodes.stack.components.HOPELESS", multiple)
+        monkeypatch.setattr("gattn.nodes.stack.components.FEW_ERRORS", errors)
+        components, predictions = _fit_components(np.arange(310))
+        assert (components.trees is not None) == ("trees" in predictions) == is_fitted
 
 
 def test_the_network_of_a_large_graph_is_stopped_if_it_is_far_behind(monkeypatch):

@@ -42,8 +42,12 @@ from gattn.training.settings import (
 if TYPE_CHECKING:
     from gattn.nodes.files import GraphReading
 
-__all__ = ["NodeRunSettings", "override"]
+__all__ = ["MIN_PARALLEL", "NodeRunSettings", "override"]
 
+MIN_PARALLEL = 4
+"""Minimum number of trainings for which several processes are started, if each process trains
+several networks together. If networks are trained one by one, two trainings are enough.
+"""
 SPLITS = ("auto", "public", "random", "random-per-class", "time")
 
 

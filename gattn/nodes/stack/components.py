@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from gattn.nodes.stack.blocks import Blocks, Reduction, as_matrix
 from gattn.nodes.stack.closed_form import ClosedForm
+from gattn.nodes.stack.combination import mean_loss
 from gattn.nodes.stack.consistency import ConsistentNetworks, affordable_epochs
 from gattn.nodes.stack.linear import Linear, Scaler, fit_linear
 from gattn.nodes.stack.perceptron import Perceptron
@@ -27,6 +29,14 @@ LABEL_FREE = ("constant", "columns", "neighbours", "trees", "consistent")
 MANY = 2000
 """For at least this number of training nodes, perceptrons replace the linear models `neighbours`
 and `labels`, which would take longer and predict worse; `consistent` is then not fitted.
+"""
+FEW_ERRORS = 0.01
+"""Trees are not fitted if another model predicts at most this fraction of the validation part
+wrongly, because they could improve only little.
+"""
+HOPELESS = 1.5
+"""Trees are not fitted if the loss of a few large steps of boosting is more than this multiple of
+the lowest loss of the other models.
 """
 
 
@@ -94,6 +104,7 @@ class Components:
         check: Callable[[], None] = lambda: None,
         parallel: bool = False,
         like: Components | None = None,
+        reuse: Mapping[str, NDArray[np.float64]] = MappingProxyType({}),
         epochs: int = 1000,
     ) -> tuple[Components, dict[str, NDArray[np.float64]]]:
         """Fit the models to the training nodes, and predict all nodes.
@@ -112,6 +123,8 @@ class Components:
             parallel: True to fit models that are independent of each other in two Python threads.
             like: fitted models, whose types, penalties and projection are used again; None to
                 choose them.
+            reuse: predictions of those models of ``like`` that are used again without a new fit, by
+                name.
             epochs: maximum number of epochs of the component ``consistent``.
 
         Returns:
@@ -135,6 +148,10 @@ class Components:
 
         def fit_linear_model(name: str, some: Sequence[Any]) -> None:
             check()
+            if like is not None and name in reuse:
+                linear[name] = scaler, model = like.linear[name]
+                predictions[name] = model.predict(scaler.join(some))
+                return
             scaler = Scaler.fit(some)
             joined = scaler.join(some)
             penalty = None if like is None else like.linear[name][1].penalty
@@ -152,7 +169,10 @@ class Components:
                     return fit_linear_model(name, [*sparse, *around])
                 check()
                 some = sparse, [*dense, *around]
-                model = Perceptron.fit(*some, y, train, outputs, seed, is_class=is_class)
+                if like is not None and name in reuse:
+                    model = like.perceptrons[name]
+                else:
+                    model = Perceptron.fit(*some, y, train, outputs, seed, is_class=is_class)
                 perceptrons[name] = model
                 predictions[name] = model.predict(*some)
 
@@ -163,8 +183,24 @@ class Components:
         def fit_trees(check: Callable[[], None]) -> Trees | None:
             if not use_trees:
                 return None
+            if like is not None and "trees" in reuse:
+                predictions["trees"] = reuse["trees"]
+                return like.trees
             check()
+            if like is None and is_class:
+                errors = [(p[val].argmax(1) != y[val]).mean() for p in predictions.values()]
+                if min(errors) <= FEW_ERRORS:
+                    return None
             features = blocks.tree_features()
+            if like is None and is_class:
+                pilot = Trees.fit(features, y, train, outputs, seed, is_class=True, pilot=True)
+                loss = mean_loss(pilot.predict(features[val]), y[val], is_class=True)
+                losses = {
+                    name: mean_loss(p[val], y[val], is_class=True)
+                    for name, p in predictions.items()
+                }
+                if loss > HOPELESS * min(losses.values()):
+                    return None
             trees = Trees.fit(features, y, train, outputs, seed, is_class=is_class)
             predictions["trees"] = trees.predict(features)
             return trees
@@ -172,6 +208,9 @@ class Components:
         def fit_consistent(check: Callable[[], None]) -> ConsistentNetworks | None:
             if not use_consistent:
                 return None
+            if like is not None and "consistent" in reuse:
+                predictions["consistent"] = reuse["consistent"]
+                return like.consistent
             check()
             chosen = None
             if like is not None and like.consistent is not None:
@@ -189,7 +228,9 @@ class Components:
             fit_linear_model("columns", [matrix])
             check()
             form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)
-            return form, fit_trees(check), fit_consistent(check)
+            # The trees of a first fit are compared with all other models.
+            trees = None if like is None else fit_trees(check)
+            return form, trees, fit_consistent(check)
 
         if parallel:
             with Background(fit_others) as background:
@@ -198,6 +239,8 @@ class Components:
         else:
             form, trees, consistent = fit_others(check)
             fit_around()
+        if like is None:
+            trees = fit_trees(check)
         components = cls(
             linear, form, perceptrons, trees, consistent, reduction, train, labels, seed,
             is_class=is_class,

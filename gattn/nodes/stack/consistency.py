@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,16 +15,14 @@ from torch import Tensor, nn
 
 from gattn.functional import aggregate
 from gattn.graph import Graph
-from gattn.nodes.fields import csr_tensor
+from gattn.nodes.stack.propagation import weighted_graph
 
 __all__ = ["ConsistentNetworks", "affordable_epochs"]
 
 NETWORKS, WIDTH, STEPS = 4, 32, 8
 """Number of networks, number of hidden features of a network, and number of propagation steps."""
-NODE_DROPOUT, INPUT_DROPOUT, DROPOUT, SHARPNESS = 0.5, 0.5, 0.5, 2.0
-"""Dropout probabilities of a node, of a feature and of a hidden feature; exponent that sharpens
-the mean probabilities.
-"""
+SHARPNESS = 2.0
+"""Exponent that sharpens the mean probabilities."""
 LEARNING_RATE, WEIGHT_DECAY = 0.01, 5e-4
 NORM = 0.25
 """Root mean square of the norms of the feature rows. For larger features, the penalty on the
@@ -37,6 +36,11 @@ MAX_PRODUCTS, FEWEST = 6e9, 40
 """Maximum number of multiplications in all epochs, and minimum number of epochs. On a large
 graph, there are fewer epochs. If they would be fewer than the minimum, the networks are not
 fitted.
+"""
+
+MASKS = ((torch.arange(256)[:, None] >> torch.arange(8)) & 1) * 2.0
+"""Dropout masks [256, 8] for each value of a random byte. The dropout probability of a node, of a
+feature and of a hidden feature is 1/2, so that a mask needs one random bit for each value.
 """
 
 Matrix = Any
@@ -113,27 +117,24 @@ class ConsistentNetworks(nn.Module):
     def forward(self, inputs: Inputs) -> Tensor:
         """Return logits [n, r, outputs] of r networks."""
         table = self.table.view(-1, NETWORKS, WIDTH)
-        table = self._drop(table, INPUT_DROPOUT, (len(table), NETWORKS, 1)).flatten(1)
+        table = self._drop(table, (len(table), NETWORKS, 1)).flatten(1)
         hidden = aggregate(inputs.values, table[:, None], inputs.words)[:, 0]
         hidden = hidden.unflatten(1, (NETWORKS, WIDTH))
-        hidden = self._drop(hidden, NODE_DROPOUT, (len(hidden), NETWORKS, 1)).flatten(1)
-        total = hidden[:, None]
-        step = total
-        for _ in range(STEPS):
-            step = aggregate(inputs.weights, step, inputs.graph)
-            total = total + step
-        total = (total / (STEPS + 1)).view(-1, NETWORKS, WIDTH)
-        hidden = self._drop((total + self.hidden_bias).relu(), DROPOUT, total.shape)
+        hidden = self._drop(hidden, (len(hidden), NETWORKS, 1)).flatten(1)
+        spread = cast("Tensor", _Propagation.apply(hidden, inputs))
+        hidden = (spread.view(-1, NETWORKS, WIDTH) + self.hidden_bias).relu()
+        hidden = self._drop(hidden, hidden.shape)
         return torch.einsum("nrh,rhc->nrc", hidden, self.weight) + self.bias
 
-    def _drop(self, x: Tensor, p: float, shape: tuple[int, ...]) -> Tensor:
+    def _drop(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """Apply dropout in training, with masks of the given shape from the generator of this
         model.
         """
         if not self.training:
             return x
-        mask = torch.empty(shape).bernoulli_(1 - p, generator=self.generator)
-        return x * (mask / (1 - p))
+        count = math.prod(shape)
+        drawn = torch.empty(-(-count // 8), dtype=torch.uint8).random_(generator=self.generator)
+        return x * MASKS.index_select(0, drawn.int()).flatten()[:count].view(shape)
 
     @classmethod
     def fit(
@@ -250,29 +251,47 @@ class Inputs:
         values: [k, 1], the features, as weights of the edges of ``words``.
         graph: the graph with a self-loop at each node.
         weights: [e, 1], the entries of the matrix above.
+        reverse: graph of the transposed matrix.
+        reverse_weights: [e, 1], the entries of the transposed matrix.
     """
 
     def __init__(self, x: Matrix, means: Matrix) -> None:
-        self.words, self.values = _weighted_graph(sp.csr_matrix(x))
+        self.words, self.values = weighted_graph(sp.csr_matrix(x))
         size = float(self.values.square().sum() / max(x.shape[0], 1)) ** 0.5
         self.values = self.values * (NORM / (size or 1.0))
         counts = means.getnnz(1).astype(np.float32)
         roots: Matrix = sp.diags((counts + 1) ** -0.5)
         sums: Matrix = sp.diags(counts) @ means
         propagation = roots @ (sp.identity(len(counts)) + sums) @ roots
-        self.graph, self.weights = _weighted_graph(sp.csr_matrix(propagation))
+        self.graph, self.weights = weighted_graph(sp.csr_matrix(propagation))
+        self.reverse, self.reverse_weights = weighted_graph(sp.csr_matrix(propagation.T))
 
 
-def _weighted_graph(matrix: Matrix) -> tuple[Graph, Tensor]:
-    """Return the graph of a matrix (its entries are edges from columns to rows) and the weights
-    of its edges, [e, 1].
+class _Propagation(torch.autograd.Function):
+    """Mean of hidden features [n, f] over 0 to ``STEPS`` propagation steps.
+
+    Autograd would store and add the features of each step. The gradient of the mean is the same
+    mean along the reversed edges, which needs no stored features.
     """
-    matrix.sort_indices()
-    pointers, columns = (
-        torch.from_numpy(a.astype(np.int64)) for a in (matrix.indptr, matrix.indices)
-    )
-    values = torch.from_numpy(matrix.data.astype(np.float32))
-    return Graph(csr_tensor(pointers, columns, values, matrix.shape)), values[:, None]
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, inputs: Inputs) -> Tensor:
+        ctx.inputs = inputs
+        return _propagate(hidden, inputs.graph, inputs.weights)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        inputs: Inputs = ctx.inputs
+        return _propagate(gradients[0], inputs.reverse, inputs.reverse_weights), None
+
+
+def _propagate(hidden: Tensor, graph: Graph, weights: Tensor) -> Tensor:
+    """Return the mean of features [n, f] over 0 to ``STEPS`` steps, by Horner's rule."""
+    start = hidden[:, None]
+    total = start
+    for _ in range(STEPS):
+        total = aggregate(weights, total, graph).add_(start)
+    return total[:, 0].div_(STEPS + 1)
 
 
 class _Choice:

@@ -14,7 +14,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gattn.functional import aggregate
 from gattn.nodes.stack.linear import Scaler
+from gattn.nodes.stack.propagation import weighted_graph
 
 __all__ = ["Perceptron"]
 
@@ -93,14 +95,9 @@ class Perceptron(nn.Module):
         x = ((x - self.center) / self.scale).clamp(-10, 10)
         x = self.hidden(self._drop(x, INPUT_DROPOUT))
         if len(self.table):
-            index, starts = (
-                torch.from_numpy(part.astype(np.int64))
-                for part in (sparse.indices, sparse.indptr[:-1])
-            )
-            values = self._drop(torch.from_numpy(sparse.data), SPARSE_DROPOUT)
-            x = x + F.embedding_bag(
-                index, self.table, starts, mode="sum", per_sample_weights=values
-            )
+            graph, values = weighted_graph(sparse)
+            values = self._drop(values, SPARSE_DROPOUT)
+            x = x + aggregate(values, self.table[:, None], graph)[:, 0]
         return self.out(self._drop(self.norm(x).relu(), DROPOUT))
 
     def _drop(self, x: Tensor, p: float) -> Tensor:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,12 +21,13 @@ from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.fields import field_size
 from gattn.nodes.predictor import NodePredictor, NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
+from gattn.nodes.stack.combination import SMOOTHED, Combination, mean_loss
 from gattn.nodes.stack.components import LABEL_FREE, Components
 from gattn.nodes.stack.fingerprint import fingerprint, name_order
-from gattn.nodes.stack.priors import class_factors, scale_classes
+from gattn.nodes.stack.priors import scale_classes
 from gattn.nodes.stack.propagation import Neighbours, smooth
 from gattn.nodes.stack.residual import ResidualPredictor, residual_settings
-from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool, pool_by_name
+from gattn.nodes.stack.weights import pool_by_name
 from gattn.nodes.typed.neighbours import neighbours_of
 from gattn.nodes.typed.predictor import TypedPredictor, input_size, network_kind
 from gattn.training.settings import from_table, to_table
@@ -34,8 +36,6 @@ from gattn.training.types import EpochRecord, History
 
 __all__ = ["StackedPredictor"]
 
-SMOOTHED = "smoothed"
-"""Name of the component that is the combination of the others, smoothed along the edges."""
 NETWORK, TYPED_NETWORK = "gat", "hgt"
 """Model, and name, of the attention network for a graph of one type, and for a typed network."""
 PILOT, PILOT_EPOCHS = 0.4, 6
@@ -65,7 +65,7 @@ class StackedPredictor:
     factor for each class; see :func:`gattn.nodes.stack.priors.class_factors`.
 
     If the validation part was drawn from the nodes for training, the components other than the
-    network are fitted to both parts after the weights are chosen.
+    network that have a weight are fitted to both parts after the weights are chosen.
 
     Attributes:
         settings: settings of the model and of its training.
@@ -145,18 +145,16 @@ class StackedPredictor:
         # The gradients of a layer normalisation depend on the number of threads.
         network_threads = 1 if kind is ResidualPredictor else threads
 
-        # BLAS libraries are also limited to one thread, because their threads would wait actively
-        # between small products. The warnings filter is set here because all threads of a process
-        # share it.
-        with threadpool_limits(1, "blas"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with _one_blas_thread():
             parallel = available_threads() > 1
             # A bound of infinity means that no network is stopped early.
             is_hopeless = partial(_is_hopeless, best=np.inf, epochs=0)
             if is_large:
                 with limited_threads(0, threads):
                     components, predictions = fit_components(train, val, parallel=parallel)
-                best = min(_loss(p[val], y[val], is_class=is_class) for p in predictions.values())
+                best = min(
+                    mean_loss(p[val], y[val], is_class=is_class) for p in predictions.values()
+                )
                 is_hopeless = partial(_is_hopeless, best=best, epochs=network_settings[0].epochs)
                 networks = fit_networks(network_threads, is_hopeless)
             elif parallel:
@@ -166,36 +164,38 @@ class StackedPredictor:
             else:
                 networks = fit_networks(network_threads)
                 components, predictions = fit_components(train, val)
-            final, final_predictions = components, predictions
-            if first.refit and problem.drawn:
-                both = np.sort(np.concatenate([train, val]))
-                with limited_threads(0, threads):
-                    final, final_predictions = fit_components(
-                        both, val, parallel=parallel, like=components
-                    )
         for network in networks:
             network.threads = threads
-        predictions, final_predictions = (
-            {name: p * std + mean for name, p in each.items()}
-            for each in (predictions, final_predictions)
-        )
-        ranks = np.argsort(name_order(graph))[final.train]
         truth, train_labels = (
             problem.y.numpy()[val],
             _labels(problem.y.numpy(), train, problem, task),
         )
+        by_network = [
+            {network.settings.model: network.predict(graph).numpy()} for network in networks
+        ]
+        in_unit = {name: p * std + mean for name, p in predictions.items()}
+        chosen = [
+            Combination.fit(
+                in_unit | each, neighbours, train_labels, train, val, truth, stack_settings.seed,
+                is_class=is_class, label_free=(*LABEL_FREE, NETWORK, TYPED_NETWORK),
+            )
+            for each, stack_settings in zip(by_network, settings)
+        ]  # fmt: skip
+        final, final_predictions = components, in_unit
+        if first.refit and problem.drawn:
+            used = {name for weights in chosen for name in weights.used}
+            if "labels" in used:
+                used.add("neighbours")  # its predictions are inputs of the model `labels`
+            reuse = {name: p for name, p in predictions.items() if name not in used}
+            both = np.sort(np.concatenate([train, val]))
+            with _one_blas_thread(), limited_threads(0, threads):
+                final, predictions = fit_components(
+                    both, val, parallel=parallel, like=components, reuse=reuse
+                )
+            final_predictions = {name: p * std + mean for name, p in predictions.items()}
+        ranks = np.argsort(name_order(graph))[final.train]
         stacks = []
-        for stack_settings, network in zip(settings, networks):
-            by_network = {network.settings.model: network.predict(graph).numpy()}
-            outputs = predictions | by_network
-            weights = Weights.fit(
-                outputs, neighbours, train_labels, train, val, truth, stack_settings.seed,
-                is_class=is_class,
-            )  # fmt: skip
-            parts = {name: p[val] for name, p in outputs.items()}
-            names = (*LABEL_FREE, network.settings.model)
-            label_free = {name: parts[name] for name in names if name in parts}
-            other = fit_weights(list(label_free.values()), truth, is_class=is_class)
+        for stack_settings, network, each, weights in zip(settings, networks, by_network, chosen):
             stack = cls(
                 stack_settings,
                 network,
@@ -203,20 +203,21 @@ class StackedPredictor:
                 weights.parts,
                 weights.smoothed,
                 weights.factors,
-                dict(zip(label_free, other.tolist())),
+                weights.other,
                 fingerprint(graph),
                 ranks,
             )
             stack._last = (
                 graph,
-                stack._with_smoothed(final_predictions | by_network, neighbours, final),
+                stack._with_smoothed(final_predictions | each, neighbours, final),
             )
             stack.stopped = is_hopeless(network.history[0].records)
             stack.validation = torch.from_numpy(weights.validation)
+            parts = {name: p[val] for name, p in (in_unit | each).items()}
             stack.validation_parts = {
                 name: torch.from_numpy(p) for name, p in (parts | weights.extra).items()
             }
-            stack.validation_loss = _loss(weights.validation, truth, is_class=is_class)
+            stack.validation_loss = mean_loss(weights.validation, truth, is_class=is_class)
             stacks.append(stack)
         return stacks
 
@@ -396,79 +397,16 @@ def _limit_epochs(settings: NodeSettings, products: int) -> NodeSettings:
     return replace(settings, epochs=epochs, learning_rate=rate)
 
 
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Weights of a stack, and the predictions for the validation part that result from them.
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Limit BLAS libraries to one thread, and ignore warnings about convergence.
 
-    Attributes:
-        parts: final weight of each component, by name.
-        smoothed: weight of each component in the combination that is smoothed along the edges.
-        factors: factor of each class; empty for numbers.
-        validation: [m, outputs] predictions whose weights do not depend on the node's label.
-        extra: [m, outputs] predictions of the component ``smoothed``, by name.
+    The threads of a BLAS library would wait actively between small products. The warnings filter is
+    set here because all threads of a process share it.
     """
-
-    parts: dict[str, float]
-    smoothed: dict[str, float]
-    factors: list[float]
-    validation: NDArray[np.float64]
-    extra: dict[str, NDArray[np.float64]]
-
-    @classmethod
-    def fit(
-        cls,
-        outputs: Mapping[str, NDArray],
-        neighbours: Neighbours,
-        labels: NDArray,
-        train: NDArray,
-        val: NDArray,
-        y: NDArray,
-        seed: int,
-        *,
-        is_class: bool,
-    ) -> Weights:
-        """Fit the weights of all components, of their combination and its smoothed version, and
-        then the factors of the classes.
-
-        The combination is smoothed only if this clearly reduces the loss of the validation part.
-
-        Args:
-            outputs: predictions [n, outputs] of the components, by name.
-            neighbours: the graph.
-            labels: [k, outputs], one-hot classes or numbers of the training nodes.
-            train: [k] training nodes.
-            val: [m] validation nodes.
-            y: [m] labels of the validation nodes.
-            seed: seed of the folds.
-            is_class: True for classes.
-        """
-        parts = [p[val] for p in outputs.values()]
-        weights, combined = choose_weights(parts, y, seed, is_class=is_class)
-        base = dict(zip(outputs, weights.tolist()))
-        together = pool_by_name(outputs, base, is_class=is_class)
-        spread = smooth(neighbours.means, together, labels, train)
-        pair, validation = choose_weights([combined, spread[val]], y, seed, is_class=is_class)
-        if not _is_clearly_better(validation, combined, y, is_class=is_class):
-            pair, validation = np.array([1.0, 0.0]), combined
-        final = {name: float(pair[0]) * weight for name, weight in base.items()}
-        final[SMOOTHED] = float(pair[1])
-        extra = {SMOOTHED: spread[val]}
-        if not is_class:
-            return cls(final, base, [], validation, extra)
-        # If nodes have times, a prediction must not depend on newer nodes.
-        nodes = np.arange(0 if neighbours.timed else len(spread))
-        rest = np.setdiff1d(nodes, np.concatenate([train, val]))
-        others = pool([together[rest], spread[rest]], pair, is_class=True)
-        factors, validation = class_factors(validation, y, others, seed)
-        return cls(final, base, factors.tolist(), validation, extra)
-
-
-def _is_clearly_better(one: NDArray, other: NDArray, y: NDArray, *, is_class: bool) -> bool:
-    """Return True if the loss of the predictions is lower by more than ``CLEARLY`` standard
-    errors.
-    """
-    gain = _losses(other, y, is_class=is_class) - _losses(one, y, is_class=is_class)
-    return bool(gain.mean() > CLEARLY * gain.std() / max(len(gain), 1) ** 0.5)
+    with threadpool_limits(1, "blas"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 def _labels(y: NDArray, train: NDArray, problem: NodeProblem, task: NodeTask) -> NDArray:
@@ -489,14 +427,3 @@ def _is_hopeless(records: Sequence[EpochRecord], best: float, epochs: int) -> bo
     if len(records) < max(PILOT_EPOCHS, PILOT * epochs):
         return False
     return min(record.validation_loss for record in records) > HOPELESS * best
-
-
-def _loss(predicted: NDArray, y: NDArray, *, is_class: bool) -> float:
-    return float(_losses(predicted, y, is_class=is_class).mean())
-
-
-def _losses(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.float64]:
-    """Return the loss of each node, which is its cross entropy or squared error."""
-    if not is_class:
-        return np.square(predicted[:, 0] - y)
-    return -np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12)

@@ -6,15 +6,18 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gattn.graph import Graph
 from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.edge_table import EdgeInputs
+from gattn.nodes.fields import csr_tensor
 
 __all__ = [
     "Neighbours", "edge_means", "label_features", "propagate", "propagate_folds", "row_means",
-    "smooth",
+    "smooth", "weighted_graph",
 ]  # fmt: skip
 
 FOLDS = 5
@@ -315,3 +318,15 @@ def label_features(
         back = np.asarray(last.multiply(first.T).sum(1)).ravel()[:, None]
         blocks.append(last @ (first @ complete) - back * complete)
     return [*blocks, propagate_folds(means, labels, train, seed)]
+
+
+def weighted_graph(matrix: Matrix) -> tuple[Graph, Tensor]:
+    """Return a sparse matrix as a graph, whose edges lead from columns to rows, and the weights of
+    the edges, [e, 1].
+    """
+    matrix.sort_indices()
+    pointers, columns = (
+        torch.from_numpy(a.astype(np.int64)) for a in (matrix.indptr, matrix.indices)
+    )
+    values = torch.from_numpy(matrix.data.astype(np.float32))
+    return Graph(csr_tensor(pointers, columns, values, matrix.shape)), values[:, None]

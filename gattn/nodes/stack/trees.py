@@ -11,8 +11,12 @@ from numpy.typing import NDArray
 
 __all__ = ["Trees", "can_fit_trees"]
 
-ROUNDS, LEARNING_RATE, LEAVES = 150, 0.08, 31
-"""Maximum number of trees per class, learning rate, and maximum number of leaves per tree."""
+ROUNDS, LEARNING_RATE, LEAVES, BINS = 150, 0.08, 15, 31
+"""Maximum number of trees per class, learning rate, maximum number of leaves per tree, and number
+of bins of a feature. With few nodes in a leaf, most of the time is spent on bins, not on nodes.
+"""
+PILOT_ROUNDS, PILOT_RATE = 15, 0.25
+"""Number of trees per class and learning rate of a pilot, which estimates the loss of the trees."""
 LEAST = 300
 """Minimum number of training nodes for which trees are fitted. For fewer nodes, linear models
 are more accurate.
@@ -64,7 +68,15 @@ class Trees:
 
     @classmethod
     def fit(
-        cls, x: NDArray, y: NDArray, train: NDArray, outputs: int, seed: int, *, is_class: bool
+        cls,
+        x: NDArray,
+        y: NDArray,
+        train: NDArray,
+        outputs: int,
+        seed: int,
+        *,
+        is_class: bool,
+        pilot: bool = False,
     ) -> Trees:
         """Fit trees to the training nodes; training stops early based on the loss on a tenth of
         these nodes.
@@ -76,6 +88,7 @@ class Trees:
             outputs: number of classes; 1 for numbers.
             seed: seed of the nodes that are held out.
             is_class: True for classes.
+            pilot: True to fit few trees with a large learning rate.
         """
         labels = np.unique(y[train].astype(np.int64)) if is_class else np.zeros(0, np.int64)
         if len(labels) == 1:
@@ -89,7 +102,8 @@ class Trees:
 
         counts = np.unique(y[train], return_counts=True)[1]
         options: dict[str, Any] = {
-            "max_iter": ROUNDS, "learning_rate": LEARNING_RATE, "max_leaf_nodes": LEAVES,
+            "max_iter": PILOT_ROUNDS if pilot else ROUNDS, "max_leaf_nodes": LEAVES,
+            "learning_rate": PILOT_RATE if pilot else LEARNING_RATE, "max_bins": BINS,
             "l2_regularization": 1.0, "random_state": seed,
             # scikit-learn holds out nodes of each class, which requires at least two nodes per
             # class.
