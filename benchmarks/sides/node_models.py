@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
-from gattn.nn import GATConv
+import gattn
 from gattn.nodes.fields import csr_tensor
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.runs.train import NodeProduct
@@ -218,7 +218,7 @@ class Network(nn.Module):
         self.convolutions = nn.ModuleList(
             pyg.GCNConv(*pair, cached=True)
             if kind == "gcn"
-            else GATConv(*pair, add_self_loops=False, bias=False)
+            else gattn.nn.GATConv(*pair, add_self_loops=False, bias=False)
             for pair in pairs
         )
         self.residuals = nn.ModuleList(
