@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 
 __all__ = ["Trees", "can_fit_trees"]
 
-ROUNDS, LEARNING_RATE, LEAVES, BINS = 150, 0.08, 15, 31
-"""Maximum number of trees per class, learning rate, maximum number of leaves per tree, and number
-of bins of a feature. With few nodes in a leaf, most of the time is spent on bins, not on nodes.
+ROUNDS, LEARNING_RATE = 150, 0.08
+"""Maximum number of trees per class, and learning rate."""
+FINE, COARSE = (31, 255), (15, 31)
+"""Maximum number of leaves per tree, and number of bins of a feature. The coarse values are used
+for three or more classes, because each boosting round then fits a tree for each class, and most of
+the time is spent on bins.
 """
 PILOT_ROUNDS, PILOT_RATE = 15, 0.25
 """Number of trees per class and learning rate of a pilot, which estimates the loss of the trees."""
@@ -101,9 +104,10 @@ class Trees:
         from threadpoolctl import threadpool_limits
 
         counts = np.unique(y[train], return_counts=True)[1]
+        leaves, bins = COARSE if len(labels) > 2 else FINE
         options: dict[str, Any] = {
-            "max_iter": PILOT_ROUNDS if pilot else ROUNDS, "max_leaf_nodes": LEAVES,
-            "learning_rate": PILOT_RATE if pilot else LEARNING_RATE, "max_bins": BINS,
+            "max_iter": PILOT_ROUNDS if pilot else ROUNDS, "max_leaf_nodes": leaves,
+            "learning_rate": PILOT_RATE if pilot else LEARNING_RATE, "max_bins": bins,
             "l2_regularization": 1.0, "random_state": seed,
             # scikit-learn holds out nodes of each class, which requires at least two nodes per
             # class.
