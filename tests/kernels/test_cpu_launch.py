@@ -86,14 +86,14 @@ def faults():
 for _ in range(3):
     step()
 before = faults()
-for _ in range(5):
+for _ in range(50):
     step()
 print(faults() - before)
 """
 
 
-def faults_of_five_steps(**environment):
-    """Page faults of five steps in a new process; each step fills 12 x 4 MiB and frees them."""
+def faults_of_fifty_steps(**environment):
+    """Page faults of fifty steps in a new process; each step fills 12 x 4 MiB and frees them."""
     inherited = {n: v for n, v in os.environ.items() if not n.startswith(("MALLOC_", "GLIBC_"))}
     actual = subprocess.run(
         [sys.executable, "-c", STEPS], env=inherited | environment, capture_output=True, text=True,
@@ -107,7 +107,8 @@ def test_memory_that_a_step_frees_is_there_for_the_next():
     """Memory that a step frees is reused by the next step, unless the environment contains settings
     of malloc.
     """
-    given_back = faults_of_five_steps(MALLOC_TRIM_THRESHOLD_="131072")
+    given_back = faults_of_fifty_steps(MALLOC_TRIM_THRESHOLD_="131072")
     # Each block of memory causes at least one page fault, whatever the size of the pages.
-    assert given_back >= 5 * 12
-    assert faults_of_five_steps() < given_back / 10
+    assert given_back >= 50 * 12
+    # Depending on the addresses of the process, the heap can still grow once after the first steps.
+    assert faults_of_fifty_steps() < given_back / 10
