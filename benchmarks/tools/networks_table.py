@@ -34,9 +34,9 @@ def table(records: Iterable[Record]) -> str:
             chosen[(entry["case"], entry["split"], *entry["options"])] = entry
             if any(name in entry["accuracy"] for name in OTHERS):
                 others[_parts(entry)] = entry
-    rows = [_row(entry, others.get(_parts(entry), entry)["accuracy"]) for entry in chosen.values()]
-    used = [others[key] for key in dict.fromkeys(map(_parts, chosen.values())) if key in others]
-    environments = [entry["environment"] for entry in (*chosen.values(), *used)]
+    peers = [others.get(_parts(entry), entry) for entry in chosen.values()]
+    rows = [_row(entry, peer["accuracy"]) for entry, peer in zip(chosen.values(), peers)]
+    environments = [entry["environment"] for entry in (*chosen.values(), *peers)]
     machines = dict.fromkeys(
         f"{each['cores']} cores of {each['cpu']}, torch {each['versions']['torch']}"
         for each in environments
