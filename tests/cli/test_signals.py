@@ -37,7 +37,7 @@ def read(folder):
     rows = (f"{'CCO' * (row % 97 + 20)}{'CN' * (row // 97)},{row}\n" for row in range(20_000))
     (folder / "in.csv").write_text("smiles,y\n" + "".join(rows))
     table = "molecules", "train", str(folder / "in.csv"), "--target", "y", "--max-atoms", "2000"
-    return *table, "--workers", "2", *LONG, str(folder / "run")
+    return *table, "--workers", "3", *LONG, str(folder / "run")
 
 
 def network(folder):

@@ -46,6 +46,5 @@ def test_under_torchrun_every_process_names_it():
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    # Most of this time is for imports on a busy machine.
-    assert time.monotonic() - begin < 240
+    assert time.monotonic() - begin < 120  # Half of the 120 seconds is for slow imports.
     assert done.stderr.count("ProcessFailure: rank 1 of 3") == 2, done.stderr
