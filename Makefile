@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # pip unpacks the packages in one process, which takes longest, so what runs beside it has a lower priority.
-BESIDE_PIP := nice -n 10
+BESIDE_PIP := nice -n 3
 INSTALL := $(PIP) install --quiet --no-compile --constraint $(CONSTRAINTS)
 # Each worker has one thread, or two for tests of threaded kernels (tests/conftest.py). Idle threads
 # sleep: if they were spinning, two workers with two threads each would block one another.
