@@ -53,6 +53,17 @@ def test_predictions_without_information_keep_the_frequencies_of_the_validation_
     np.testing.assert_allclose(factors / factors.mean(), 1, atol=0.15)
 
 
+def test_other_nodes_that_differ_in_more_than_frequencies_are_not_corrected():
+    draw = np.random.default_rng(0)
+    y = draw.choice(3, size=300, p=[0.5, 0.3, 0.2])
+    constant = np.array([0.5, 0.3, 0.2]) * np.exp(0.02 * draw.normal(size=(900, 3)))
+    constant[300:] *= [0.8, 1, 1.2]
+    constant /= constant.sum(1, keepdims=True)
+    factors, corrected = class_factors(constant[:300], y, constant[300:], 0)
+    assert factors.tolist() == [1, 1, 1]
+    np.testing.assert_array_equal(corrected, constant[:300])
+
+
 def test_a_correction_of_a_node_does_not_depend_on_its_class(monkeypatch):
     monkeypatch.setattr(priors, "CLEARLY", -np.inf)
     y, validation = _draw(np.array([0.7, 0.2, 0.1]), 60, 0)

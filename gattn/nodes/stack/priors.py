@@ -19,6 +19,10 @@ CLEARLY, LIKELY = 2.0, 1.0
 """Number of standard errors by which the first correction, and the second one, must reduce the
 loss of the validation part. The second correction is estimated from the other nodes.
 """
+EXPLAINED = 0.5
+"""Maximum distance between the mean prediction of the other nodes and the one that is expected
+from their class frequencies, as a share of its distance to the mean of the validation part.
+"""
 FOLDS = 10
 TINY = 1e-9
 """Number that is added to probabilities before their logarithms are computed."""
@@ -61,7 +65,11 @@ def class_factors(
     The first correction is used only if it reduces the loss of the validation part by more than two
     standard errors, and the second one only if it reduces the loss by more than one. For the second
     correction, the loss of a validation node is weighted by the ratio of the frequencies of its
-    class.
+    class. Moreover, the frequencies π must explain at least half of the difference between the mean
+    predictions of the other nodes and of the validation part: with C_kj the mean prediction of
+    class k for the validation nodes of class j, |C π - p| is at most half of |q - p|. Otherwise the
+    other nodes differ from the validation part in more than the frequencies of their classes, for
+    example because their columns are empty.
 
     Args:
         validation: [m, c] predictions of the validation part.
@@ -92,10 +100,14 @@ def class_factors(
         return factors, corrected
     some = draw.choice(len(others), ROWS, replace=False) if len(others) > ROWS else slice(None)
     q = corrected.mean(0)
-    ratios = _frequencies(scale_classes(others[some], factors), q) / q
+    unlabelled = scale_classes(others[some], factors)
+    frequencies = _frequencies(unlabelled, q)
+    ratios = frequencies / q
     shares = np.bincount(truth, minlength=classes) / len(truth)
     weights = (ratios * q)[truth] / shares[truth]
     shifted = scale_classes(corrected, ratios)
+    if not _explains(frequencies, unlabelled.mean(0), corrected, truth):
+        return factors, corrected
     if _is_clear(weights * (_losses(corrected, truth) - _losses(shifted, truth)), LIKELY):
         return factors * ratios, shifted
     return factors, corrected
@@ -140,6 +152,18 @@ def _frequencies(predicted: NDArray, q: NDArray) -> NDArray[np.float64]:
         expected = scale_classes(predicted, frequencies / q).mean(0)
         frequencies = (expected + PRIOR_SHARE * q) / (1 + PRIOR_SHARE)
     return frequencies
+
+
+def _explains(frequencies: NDArray, mean: NDArray, validation: NDArray, truth: NDArray) -> bool:
+    """Return whether the class frequencies [c] explain most of the difference between the mean
+    prediction [c] of other nodes and the predictions [m, c] of the validation part.
+    """
+    q = validation.mean(0)
+    expected = np.tile(q, (len(q), 1))
+    for kind in np.unique(truth):
+        expected[kind] = validation[truth == kind].mean(0)
+    rest = np.linalg.norm(frequencies @ expected - mean)
+    return bool(rest <= EXPLAINED * np.linalg.norm(q - mean))
 
 
 def _losses(predicted: NDArray, truth: NDArray) -> NDArray[np.float64]:
