@@ -94,7 +94,7 @@ class GaussianProcess:
         self._z, self._theta = tensors["descriptors"], tensors["theta"]
         # Each molecule of a row has two groups of hyperparameters, and the user's columns have one
         # group.
-        groups = (self._theta.shape[1] - len(START)) // len(START_OF_GROUP)
+        groups = (self._theta.shape[1] - 1 - len(self._kinds)) // len(START_OF_GROUP)
         self._blocks = groups // 2
 
     @functools.cached_property
