@@ -12,6 +12,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# pip unpacks the packages in one process, which takes longest, so what runs beside it has a lower priority.
+BESIDE_PIP := nice -n 3
 INSTALL := $(PIP) install --quiet --no-compile --constraint $(CONSTRAINTS)
 # Each worker has one thread, or two for tests of threaded kernels (tests/conftest.py). Idle threads
 # sleep: if they were spinning, two workers with two threads each would block one another.
@@ -72,7 +74,7 @@ demo: $(VENV)/nodes.stamp
 
 $(TABLES): $(VENV)/torch.stamp examples/imports.py
 	@echo "Reading the imports between SymPy's modules (ten seconds)"
-	$(BIN)/python examples/imports.py --out $(@D)
+	$(BESIDE_PIP) $(BIN)/python examples/imports.py --out $(@D)
 
 quick: $(VENV)/dev.stamp
 	$(PYTEST) -m "not slow" $(QUICK)
@@ -157,7 +159,7 @@ $(VENV)/build.stamp: $(CONSTRAINTS) pyproject.toml
 	touch $@
 
 $(VENV)/kernels.stamp: $(VENV)/build.stamp $(KERNELS)
-	$(INSTALL) --no-deps --no-build-isolation --editable .
+	$(BESIDE_PIP) $(INSTALL) --no-deps --no-build-isolation --editable .
 	touch $@
 
 # pip reads the dependencies with the build tools.
