@@ -14,7 +14,6 @@ from torch import Tensor
 from gattn.data.molecules.descriptors import DESCRIPTORS
 from gattn.molecules.inputs import in_pieces
 from gattn.molecules.kernel_function import (
-    START,
     START_OF_GROUP,
     cholesky,
     compare,

@@ -332,6 +332,8 @@ def test_featuriser_of_the_export_computes_the_same_inputs(tmp_path):
         assert np.array_equal(got.counts, expected.counts[i]), text
         assert np.array_equal(got.pairs, pairs[i]), text
         np.testing.assert_allclose(got.descriptors, expected.descriptors[i], rtol=1e-6, atol=1e-6)
+    polymer = "CC(c1ccccc1)" * 60
+    assert np.array_equal(featuriser.read(polymer).pairs, featurise([polymer]).inputs.pairs[0])
 
 
 def test_forest_of_the_export_follows_the_nodes_of_each_tree():
