@@ -57,7 +57,7 @@ class Variant:
 
 def _without_counts(inputs: MoleculeInputs) -> MoleculeInputs:
     none = torch.zeros_like(inputs.counts)
-    return ExpandedInputs(inputs.molecules, none, inputs.descriptors)
+    return ExpandedInputs(inputs.molecules, none, inputs.descriptors, pair_counts=none)
 
 
 def _without_descriptors(inputs: MoleculeInputs) -> MoleculeInputs:

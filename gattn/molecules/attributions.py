@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gattn.molecules.inputs import DescribedInputs, ExpandedInputs
 from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
+from gattn.molecules.masking import Environments, MoleculeAtoms, atoms_of, predict_masked
 from gattn.molecules.network import MoleculeNetwork, batch_inputs
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def attribute(
     descriptor (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient:
     for both gradient methods, their contribution is divided exactly among the environments
     (:meth:`gattn.molecules.gaussian_process.GaussianProcess.by_count`), and the contribution of an
-    environment is divided equally among its atoms. A forest has no gradient: for both gradient
-    methods, its prediction is divided among the splits on the paths to its leaves
+    environment or of an atom pair is divided equally among its atoms. A forest has no gradient: for
+    both gradient methods, its prediction is divided among the splits on the paths to its leaves
     (:meth:`gattn.molecules.forest.Forest.contributions`).
 
     Args:
@@ -227,9 +227,15 @@ def _kernel(
             smooth = kernel.smooth(torch.cat([moved, extra], 1), target)
             total += weight * torch.autograd.grad(smooth.sum(), moved)[0]
     by_environment = [
-        _by_environment(kernel.by_count(counts, target), counts, one)
+        _by_environment(kernel.by_count(counts, target), counts, one.environments, one)
         for counts, one in zip(inputs.counts, atoms)
     ]
+    if kernel.has_pairs:
+        by_environment = [
+            part
+            + _by_environment(kernel.by_count(pairs, target, pairs=True), pairs, one.pairs, one)
+            for part, pairs, one in zip(by_environment, inputs.pairs, atoms)
+        ]
     return _shared(total, atoms) + torch.cat([torch.zeros(0).double(), *by_environment])
 
 
@@ -257,7 +263,7 @@ def _forest(
     absent = inputs.counts == 0
     equal = counted.where(absent, 0.0).sum(1) + columns.sum(1)
     by_atom = [
-        _by_environment(by_count, counts, one) + rest / max(len(one.symbols), 1)
+        _by_environment(by_count, counts, one.environments, one) + rest / max(len(one.symbols), 1)
         for by_count, counts, rest, one in zip(
             counted.masked_fill(absent, 0.0), inputs.counts, equal, atoms
         )
@@ -289,13 +295,15 @@ def _weights_of_shares(shares: Tensor) -> Tensor:
     return torch.where(total > 0, size / total.where(total > 0, 1.0), 1 / max(len(shares), 1))
 
 
-def _by_environment(by_count: Tensor, counts: Tensor, atoms: MoleculeAtoms) -> Tensor:
+def _by_environment(
+    by_count: Tensor, counts: Tensor, environments: Environments, atoms: MoleculeAtoms
+) -> Tensor:
     """Divide the contribution of each fingerprint column among the atoms of the molecule: [n].
 
     The contribution of a column is divided equally among the environments that it counts, and the
     contribution of an environment is divided equally among its atoms.
     """
-    places, (which, atom) = atoms.environments.places, atoms.environments.members
+    places, (which, atom) = environments.places, environments.members
     counted = (
         torch.zeros(len(counts)).double().index_add_(0, places, torch.ones(len(places)).double())
     )

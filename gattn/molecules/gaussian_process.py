@@ -14,7 +14,6 @@ from torch import Tensor
 from gattn.data.molecules.descriptors import DESCRIPTORS
 from gattn.molecules.inputs import in_pieces
 from gattn.molecules.kernel_function import (
-    START,
     START_OF_GROUP,
     cholesky,
     compare,
@@ -63,16 +62,17 @@ class GaussianProcess:
     r"""Gaussian process regression on fingerprints and descriptors.
 
     .. math::
-        k(i, j) = s\,T(c_i, c_j)
+        k(i, j) = s\,T(c_i, c_j) + s_p\,T(p_i, p_j)
         + \sum_g m_g (1 + r_{gij}) e^{-r_{gij}} + l_g \frac{z_{gi} \cdot z_{gj}}{d_g},
         \qquad r_{gij}^2 = \frac{3 \lVert z_{gi} - z_{gj} \rVert^2}{d_g\,\ell_g^2}
 
         y(a) = k(a, \text{train}) (K + \sigma^2 I)^{-1} y
 
-    T is the Tanimoto similarity of Morgan counts c, and z_g are d_g standardised descriptors: of
-    the whole molecule, the surfaces of its atoms by kind, and the user's own columns if there are
-    any. If a row has several molecules, each of them has its own groups. The scales, the lengths
-    and the noise maximise the posterior density of each target's training values (marginal
+    T is the Tanimoto similarity of Morgan counts c and of counts p of atom pairs, and z_g are d_g
+    standardised descriptors: of the whole molecule, the surfaces of its atoms by kind, and the
+    user's own columns if there are any. A model of an earlier version of gattn has no atom pairs.
+    If a row has several molecules, each of them has its own groups. The scales, the lengths and the
+    noise maximise the posterior density of each target's training values (marginal
     likelihood with a wide normal prior on the logarithms). Each target is fitted to the molecules
     that have its label.
 
@@ -88,11 +88,12 @@ class GaussianProcess:
         predicts only means.
         """
         self._tensors, self._variance = tensors, variance
-        self.counts = tensors["counts"]
+        # Models of earlier versions of gattn compare no atom pairs.
+        self.counts, self.has_pairs = tensors["counts"], "pairs" in tensors
         self._z, self._theta = tensors["descriptors"], tensors["theta"]
         # Each molecule of a row has two groups of hyperparameters, and the user's columns have one
         # group.
-        groups = (self._theta.shape[1] - len(START)) // len(START_OF_GROUP)
+        groups = (self._theta.shape[1] - 1 - len(self._kinds)) // len(START_OF_GROUP)
         self._blocks = groups // 2
 
     @functools.cached_property
@@ -100,7 +101,7 @@ class GaussianProcess:
         """Solution of the kernel equation for each target, which is computed at the first
         prediction.
         """
-        parts = compare(self.counts, self._z, self.counts, self._z, self._blocks)
+        parts = compare(self._kinds, self._z, self._kinds, self._z, self._blocks)
         factors = (
             _factor(parts, theta, y, self._tensors.get("noise"))
             for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
@@ -135,13 +136,13 @@ class GaussianProcess:
         """
         sampled = draw(len(inputs), rows, seed)
         some = inputs[sampled]
-        counts, raw, y = some.counts, _raw(some), y[sampled].double()
+        counts, raw, y = [some.counts, some.pairs], _raw(some), y[sampled].double()
         mean, scale = moments(y)
         center, width = moments(raw)
         z = standardise(raw, center, width)
         searched = draw(len(sampled), SEARCHED_ROWS, seed)
         blocks = max(inputs.descriptors.shape[1] // len(DESCRIPTORS), 1)
-        few, near = counts[searched], z[searched]
+        few, near = [each[searched] for each in counts], z[searched]
         parts = compare(few, near, few, near, blocks)
         scaled = (y - mean) / scale
         columns = scaled[searched].unbind(1)
@@ -149,11 +150,15 @@ class GaussianProcess:
         noise = None if weights is None else 1 / weights[sampled].double()
         part_noise = None if noise is None else noise[searched]
         theta = torch.stack(
-            [search_hyperparameters(parts, target, check, part_noise) for target in targets]
+            [
+                search_hyperparameters(parts, target, check, part_noise, len(counts))
+                for target in targets
+            ]
         )
         model = cls(
             {
-                "counts": counts, "descriptors": z, "y": scaled, "theta": theta,
+                "counts": counts[0], "pairs": counts[1], "descriptors": z, "y": scaled,
+                "theta": theta,
                 "mean": mean, "scale": scale, "center": center, "width": width,
                 **({} if noise is None else {"noise": noise}),
             },
@@ -199,6 +204,8 @@ class GaussianProcess:
         z = standardise(_raw(inputs), tensors["center"], tensors["width"])
         scaled = (y.double() - tensors["mean"]) / tensors["scale"]
         more = {"counts": inputs.counts, "descriptors": z, "y": scaled}
+        if self.has_pairs:
+            more["pairs"] = inputs.pairs
         if weights is not None:
             more["noise"] = 1 / weights.double()
         joined = {name: torch.cat([tensors[name], rows]) for name, rows in more.items()}
@@ -235,7 +242,7 @@ class GaussianProcess:
         y = self._tensors["y"]
         excluded = [folds == fold for fold in range(int(folds.max()) + 1 if len(folds) else 0)]
         predictions = torch.full((1 + len(excluded), 2, len(rows), y.shape[1]), torch.nan).double()
-        parts = compare(self.counts, self._z, self.counts, self._z, self._blocks)
+        parts = compare(self._kinds, self._z, self._kinds, self._z, self._blocks)
         factors = []
         for target, theta in enumerate(self._theta):
             factor = _factor(parts, theta, y[:, target], self._tensors.get("noise"))
@@ -277,16 +284,20 @@ class GaussianProcess:
         center, width = self._tensors["center"], self._tensors["width"]
         predictions: list[tuple[Tensor, Tensor]] = []
         for some in in_pieces(inputs, PIECE):
-            counts, z = some.counts, standardise(_raw(some), center, width)
-            alike = count_tanimoto(counts, self.counts)
-            blocks = zip(counts.split(BLOCK), z.split(BLOCK), alike.split(BLOCK))
-            predictions += [self._predict(*block) for block in blocks]
+            z = standardise(_raw(some), center, width)
+            kinds = [some.counts, some.pairs] if self.has_pairs else [some.counts]
+            alike = [count_tanimoto(counts, other) for counts, other in zip(kinds, self._kinds)]
+            for rows in (slice(i, i + BLOCK) for i in range(0, max(len(z), 1), BLOCK)):
+                block = [[each[rows] for each in parts] for parts in (kinds, alike)]
+                predictions.append(self._predict(block[0], z[rows], block[1]))
         means, variances = zip(*predictions)
         return self._in_units(torch.cat(means), torch.cat(variances))
 
-    def _predict(self, counts: Tensor, z: Tensor, alike: Tensor) -> tuple[Tensor, Tensor]:
+    def _predict(
+        self, counts: list[Tensor], z: Tensor, alike: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """Predict standardised means [k, t] and variances [k, t] of k molecules."""
-        parts = [alike.double(), *compare_descriptors(z, self._z, self._blocks)]
+        parts = [*(each.double() for each in alike), *compare_descriptors(z, self._z, self._blocks)]
         itself = self_similarity(counts, z, self._blocks)
         means, variances = [], []
         for theta, factor in zip(self._theta, self._factors):
@@ -304,19 +315,28 @@ class GaussianProcess:
             )
         return torch.stack(means, 1), torch.stack(variances, 1)
 
-    def by_count(self, counts: Tensor, target: int) -> Tensor:
-        r"""Divide the contribution of the fingerprint to a prediction among the fingerprint's
+    @property
+    def _kinds(self) -> list[Tensor]:
+        """Counts of the training molecules: of Morgan environments, and of atom pairs if the model
+        compares them.
+        """
+        return [self.counts, *([self._tensors["pairs"]] if self.has_pairs else [])]
+
+    def by_count(self, counts: Tensor, target: int, *, pairs: bool = False) -> Tensor:
+        r"""Divide the contribution of a fingerprint to a prediction among the fingerprint's
         columns.
 
         .. math::
             s_1 \sum_j w_j \frac{\min(c_d, c_{jd})}{\sum_{d'} \max(c_{d'}, c_{jd'})}
 
         For a fixed denominator, Tanimoto similarity is a sum over columns d. Therefore these
-        contributions are exact: with :meth:`smooth` and the mean of y they sum to the prediction.
+        contributions are exact: those of both fingerprints, :meth:`smooth` and the mean of y sum to
+        the prediction.
 
         Args:
             counts: [2048] uint8, the counts of one molecule.
             target: index of the target.
+            pairs: whether these are counts of atom pairs, not of Morgan environments.
 
         Returns:
             [2048] float64 in the target's unit; 0 for environments that do not occur.
@@ -325,12 +345,14 @@ class GaussianProcess:
         activity predictions" (J. Chem. Inf. Model. 2015).
         """
         theta, factor, scale = self._of(target)
-        query, others = counts.int(), self.counts[factor.rows]
+        query, others = counts.int(), self._kinds[int(pairs)][factor.rows]
         columns = query.nonzero().flatten()
         least = torch.minimum(others[:, columns].int(), query[columns]).double()
         most = others.sum(1, dtype=torch.float64) + query.sum() - least.sum(1)
         shares = torch.zeros(len(counts), dtype=torch.float64)
-        shares[columns] = theta[1].exp() * scale * ((factor.weight / most.clamp(min=1)) @ least)
+        shares[columns] = (
+            theta[1 + int(pairs)].exp() * scale * ((factor.weight / most.clamp(min=1)) @ least)
+        )
         return shares
 
     def smooth(self, descriptors: Tensor, target: int) -> Tensor:
@@ -348,7 +370,10 @@ class GaussianProcess:
         center, width = self._tensors["center"], self._tensors["width"]
         z = standardise(descriptors.double(), center, width)
         similarity = torch.zeros(len(z), len(factor.rows), dtype=torch.float64)
-        parts = [similarity, *compare_descriptors(z, self._z[factor.rows], self._blocks)]
+        parts = [
+            *[similarity] * len(self._kinds),
+            *compare_descriptors(z, self._z[factor.rows], self._blocks),
+        ]
         return scale * (kernel_matrix(parts, theta) @ factor.weight)
 
     def solution(self) -> tuple[Tensor, Tensor]:
@@ -363,7 +388,7 @@ class GaussianProcess:
         """
         weights = torch.zeros_like(self._tensors["y"])
         added = torch.full_like(weights, torch.nan)
-        itself = self_similarity(self.counts, self._z, self._blocks)
+        itself = self_similarity(self._kinds, self._z, self._blocks)
         for target, (theta, factor) in enumerate(zip(self._theta, self._factors)):
             weights[factor.rows, target] = factor.weight
             added[factor.rows, target] = 0.0

@@ -29,6 +29,7 @@ from gattn.data.molecules.features import FEATURISER
 from gattn.data.molecules.fingerprints import COUNTS, PackedCounts
 from gattn.data.molecules.identity import IDENTITY
 from gattn.data.molecules.packing import PackedInputs
+from gattn.data.molecules.pairs import count_pairs
 from gattn.data.molecules.smiles import READER
 
 __all__ = [
@@ -252,6 +253,11 @@ class PackedView:
         entries, lengths = _ranges(self.arrays["count_ptr"], self.index)
         columns, counts = self.arrays["columns"][entries], self.arrays["counts"][entries]
         return PackedCounts(lengths, columns, counts).unpack()
+
+    @property
+    def pairs(self) -> Tensor:
+        """Counts of atom pairs, [k, 2048] uint8, which are counted at each access."""
+        return count_pairs(self.molecules.arrays)
 
     @property
     def descriptors(self) -> Tensor:

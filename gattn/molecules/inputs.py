@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gattn.data.molecules.dataset import Molecules, Positions, indices_of
 from gattn.data.molecules.packing import PackedInputs, read_packed
+from gattn.data.molecules.pairs import count_pairs
 from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit
 from gattn.molecules.input_cache import (
     PackedView,
@@ -74,6 +75,13 @@ class MoleculeInputs(Protocol):
         ...
 
     @property
+    def pairs(self) -> Tensor:
+        """Counts of pairs of atoms with at most 6 bonds between them, at most 255: [k, 2048] uint8.
+        They are counted at each access.
+        """
+        ...
+
+    @property
     def descriptors(self) -> Tensor:
         """Descriptors, finite and not scaled: [k, len(DESCRIPTORS)] float32."""
         ...
@@ -99,12 +107,22 @@ class MoleculeInputs(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ExpandedInputs:
-    """Inputs of a model for k molecules, stored as tensors; see :class:`MoleculeInputs`."""
+    """Inputs of a model for k molecules, stored as tensors; see :class:`MoleculeInputs`.
+
+    ``pair_counts`` are the counts of atom pairs; None if those of the graphs are to be counted.
+    """
 
     molecules: Molecules
     counts: Tensor
     descriptors: Tensor
     molecule_sizes: Tensor | None = None
+    pair_counts: Tensor | None = None
+
+    @property
+    def pairs(self) -> Tensor:
+        """Counts of atom pairs: [k, 2048] uint8."""
+        stored = self.pair_counts
+        return count_pairs(self.molecules.arrays) if stored is None else stored
 
     @property
     def extra_descriptors(self) -> Tensor:
@@ -119,9 +137,12 @@ class ExpandedInputs:
         a mask.
         """
         index = torch.atleast_1d(indices_of(positions, len(self)))
-        sizes = None if self.molecule_sizes is None else self.molecule_sizes[index]
+        sizes, pairs = (
+            None if each is None else each[index]
+            for each in (self.molecule_sizes, self.pair_counts)
+        )
         return ExpandedInputs(
-            self.molecules[index], self.counts[index], self.descriptors[index], sizes
+            self.molecules[index], self.counts[index], self.descriptors[index], sizes, pairs
         )
 
 
@@ -146,6 +167,11 @@ class DescribedInputs:
     def counts(self) -> Tensor:
         """Counts of Morgan environments: [k, 2048] uint8."""
         return self.base.counts
+
+    @property
+    def pairs(self) -> Tensor:
+        """Counts of atom pairs: [k, 2048] uint8."""
+        return self.base.pairs
 
     @property
     def descriptors(self) -> Tensor:

@@ -90,7 +90,15 @@ class JoinedInputs:
         """Counts of Morgan environments: [k, c * 2048] uint8, or [k, 2048] if the order of the
         molecules has no meaning.
         """
-        counts = self.base[self.index.flatten()].counts.unflatten(0, self.index.shape)
+        return self._joined(self.base[self.index.flatten()].counts)
+
+    @property
+    def pairs(self) -> Tensor:
+        """Counts of atom pairs within the molecules, of the same shape as ``counts``."""
+        return self._joined(self.base[self.index.flatten()].pairs)
+
+    def _joined(self, counts: Tensor) -> Tensor:
+        counts = counts.unflatten(0, self.index.shape)
         return sum_counts(counts) if self.order_free else counts.flatten(1)
 
     @property

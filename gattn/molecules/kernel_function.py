@@ -5,7 +5,8 @@ The equation is in :class:`gattn.molecules.gaussian_process.GaussianProcess`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -16,13 +17,13 @@ from gattn.data.molecules.descriptors import DESCRIPTORS
 
 __all__ = [
     "FARTHEST", "JITTER", "START", "START_OF_GROUP", "cholesky", "compare", "compare_descriptors",
-    "count_tanimoto", "descriptor_groups", "kernel_matrix", "negative_log_posterior",
-    "noise_variance", "search_hyperparameters", "self_similarity", "standardise",
+    "count_kinds", "count_tanimoto", "descriptor_groups", "kernel_matrix", "negative_log_posterior",
+    "noise_variance", "search_hyperparameters", "self_similarity", "standardise", "start_of",
 ]  # fmt: skip
 
 START = (-2.0, -1.0)
-"""Initial values of two hyperparameters: the logarithms of the noise and of the weight of the
-Tanimoto similarity.
+"""Initial values of two hyperparameters: the logarithms of the noise and of the sum of the weights
+of the Tanimoto similarities.
 """
 START_OF_GROUP = (0.0, -1.0, -2.0)
 """Initial values of the hyperparameters of a group of descriptors: the logarithms of the weight
@@ -101,13 +102,14 @@ def standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
 
 
 def compare(
-    counts: Tensor, z: Tensor, other_counts: Tensor, other_z: Tensor, blocks: int = 1
-) -> list[Tensor]:
-    """Return the Tanimoto similarities [k, n] of the fingerprints, followed by the results of
+    counts: Sequence[Tensor], z: Tensor, other_counts: Sequence[Tensor], other_z: Tensor,
+    blocks: int = 1,
+) -> list[Tensor]:  # fmt: skip
+    """Return the Tanimoto similarities [k, n] of each kind of counts, followed by the results of
     :func:`compare_descriptors`.
     """
-    alike = count_tanimoto(counts, other_counts).double()
-    return [alike, *compare_descriptors(z, other_z, blocks)]
+    alike = [count_tanimoto(a, b).double() for a, b in zip(counts, other_counts, strict=True)]
+    return [*alike, *compare_descriptors(z, other_z, blocks)]
 
 
 def compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor]:
@@ -122,9 +124,9 @@ def compare_descriptors(z: Tensor, other_z: Tensor, blocks: int) -> list[Tensor]
     return parts
 
 
-def self_similarity(counts: Tensor, z: Tensor, blocks: int) -> list[Tensor]:
+def self_similarity(counts: Sequence[Tensor], z: Tensor, blocks: int) -> list[Tensor]:
     """Compare each molecule with itself; return the results of :func:`compare` as vectors [k]."""
-    parts = [counts.any(1).double()]
+    parts = [some.any(1).double() for some in counts]
     for some in descriptor_groups(z, blocks):
         product = some.square().sum(1) / max(some.shape[1], 1)
         parts += [torch.zeros_like(product), product]
@@ -150,14 +152,36 @@ def kernel_matrix(parts: list[Tensor], theta: Tensor) -> Tensor:
         parts: similarities and squared distances of the molecules, from :func:`compare`.
         theta: logarithms of the hyperparameters.
     """
-    scales = theta.exp()
+    scales, kinds = theta.exp(), count_kinds(parts, theta)
     kernel = scales[1] * parts[0]
-    groups = scales[len(START) :].view(-1, len(START_OF_GROUP))
-    for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
+    for weight, alike in zip(scales[2 : 1 + kinds], parts[1:kinds]):
+        kernel = kernel + weight * alike
+    groups = scales[1 + kinds :].view(-1, len(START_OF_GROUP))
+    pairs = zip(parts[kinds::2], parts[kinds + 1 :: 2], groups)
+    for squares, product, (matern, inverse, linear) in pairs:
         # The small constant is added, because the square root has no derivative at 0.
         far = (3 * inverse * squares + 1e-12).sqrt()
         kernel = kernel + matern * (1 + far) * (-far).exp() + linear * product
     return kernel
+
+
+def count_kinds(parts: Sequence[Tensor], theta: Tensor) -> int:
+    """Return the number of kinds of counts that a kernel compares.
+
+    For c kinds of counts and g groups of descriptors, there are c + 2 g matrices and 1 + c + 3 g
+    hyperparameters.
+    """
+    groups = len(theta) - len(parts) - 1
+    return len(parts) - 2 * groups
+
+
+def start_of(kinds: int, groups: int) -> Tensor:
+    """Return the initial logarithms of the hyperparameters of a kernel with kinds of counts and
+    groups of descriptors: [1 + kinds + 3 groups]. The kinds share the weight equally.
+    """
+    noise, weight = START
+    weights = [weight - math.log(kinds)] * kinds
+    return torch.tensor([noise, *weights, *groups * START_OF_GROUP], dtype=torch.float64)
 
 
 def noise_variance(theta: Tensor, jitter: float = JITTER) -> Tensor:
@@ -194,10 +218,14 @@ def cholesky(kernel: Tensor, theta: Tensor, noise: Tensor | None = None) -> Tens
 
 
 def search_hyperparameters(
-    parts: list[Tensor], y: Tensor, check: Callable[[], None], noise: Tensor | None = None
-) -> Tensor:
-    """Find the maximum-a-posteriori logarithms of the hyperparameters: [2 + 3 groups]."""
-    start = torch.tensor(START + len(parts) // 2 * START_OF_GROUP, dtype=torch.float64)
+    parts: list[Tensor], y: Tensor, check: Callable[[], None], noise: Tensor | None = None,
+    kinds: int = 1,
+) -> Tensor:  # fmt: skip
+    """Find the maximum-a-posteriori logarithms of the hyperparameters: [1 + kinds + 3 groups].
+
+    ``kinds`` is the number of kinds of counts, whose similarities are the first parts.
+    """
+    start = start_of(kinds, (len(parts) - kinds) // 2)
     theta = start.clone().requires_grad_()
     with uncompiled_optimizers():
         optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
@@ -232,18 +260,21 @@ def negative_log_posterior(
     Args:
         parts: matrices [k, k], the result of :func:`compare`.
         y: [k], standardised labels without NaN.
-        theta: [2 + 3 groups], logarithms of the hyperparameters.
-        start: [2 + 3 groups], mean of the prior of the hyperparameters.
+        theta: [1 + kinds + 3 groups], logarithms of the hyperparameters.
+        start: [1 + kinds + 3 groups], mean of the prior of the hyperparameters.
         noise: [k], factors of the noise variance of each molecule; None if all are 1.
 
     Returns:
-        A scalar and [2 + 3 groups], float64.
+        A scalar and [1 + kinds + 3 groups], float64.
     """
     scales: list[float] = theta.exp().tolist()
-    size = len(START_OF_GROUP)
-    groups = [scales[first : first + size] for first in range(len(START), len(scales), size)]
-    kernel, slopes = scales[1] * parts[0], [parts[0]]
-    for squares, product, (matern, inverse, linear) in zip(parts[1::2], parts[2::2], groups):
+    size, kinds = len(START_OF_GROUP), count_kinds(parts, theta)
+    groups = [scales[first : first + size] for first in range(1 + kinds, len(scales), size)]
+    kernel, slopes = scales[1] * parts[0], parts[:kinds]
+    for weight, alike in zip(scales[2 : 1 + kinds], parts[1:kinds]):
+        kernel.add_(alike, alpha=weight)
+    pairs = zip(parts[kinds::2], parts[kinds + 1 :: 2], groups)
+    for squares, product, (matern, inverse, linear) in pairs:
         near = squares * (3 * inverse)
         far = near.add(1e-12).sqrt_()
         decay = far.neg().exp_()
@@ -257,7 +288,7 @@ def negative_log_posterior(
     by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
     by_noise = by_kernel.trace() if noise is None else by_kernel.diagonal() @ noise
     inner = torch.stack([by_noise, *(by_kernel.flatten() @ s.flatten() for s in slopes)])
-    factors = [*scales[:2]]
+    factors = scales[: 1 + kinds]
     for matern, _, linear in groups:
         factors += [matern, -0.5 * matern, linear]
     slope = 0.5 * inner * torch.tensor(factors, dtype=torch.float64)

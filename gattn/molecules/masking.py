@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.data.molecules.building import MoleculeBuilder
 from gattn.data.molecules.dataset import Molecules
 from gattn.data.molecules.fingerprints import COUNTS, atom_codes, morgan_counter
+from gattn.data.molecules.pairs import atom_pairs
 from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.smiles import parse_any_size
 from gattn.data.molecules.stereo import configurations
@@ -40,7 +43,7 @@ BUDGET = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Environments:
-    """Morgan environments of a molecule that are counted in its fingerprint.
+    """Morgan environments or atom pairs of a molecule that are counted in its fingerprint.
 
     Attributes:
         places: [E] int64, the fingerprint column that counts each environment.
@@ -67,6 +70,7 @@ class MoleculeAtoms:
         order: [n] int64, the atoms in canonical order. It does not depend on how the SMILES is
             written, except for the order of symmetric atoms.
         environments: the Morgan environments of the molecule.
+        pairs: the pairs of atoms that are counted, each with two members.
         shares: [n, d] float64, each atom's share of each descriptor.
         owners: [m] int64, the atom of each node of the graph, in which added hydrogens are nodes;
             None if the nodes are the atoms.
@@ -78,6 +82,7 @@ class MoleculeAtoms:
     classes: Tensor
     order: Tensor
     environments: Environments
+    pairs: Environments
     shares: Tensor
     owners: Tensor | None = None
     molecules: tuple[int, ...] = ()
@@ -153,7 +158,9 @@ def _atoms(smiles: str, add_h: bool) -> MoleculeAtoms:
     places = tuple(written_places(smiles, len(symbols)))
     environments, shares = _environments(molecule), descriptor_shares(molecule)
     owners = _owners(molecule) if add_h else None
-    return MoleculeAtoms(symbols, places, *_ranks(molecule), environments, shares, owners)
+    return MoleculeAtoms(
+        symbols, places, *_ranks(molecule), environments, _pairs(molecule, smiles), shares, owners
+    )
 
 
 def _owners(molecule: Mol) -> Tensor:
@@ -171,30 +178,33 @@ def _row(parts: Sequence[MoleculeAtoms], order_free: bool) -> MoleculeAtoms:
     """Concatenate the atoms of the molecules in a row, in the order of the row."""
     counts = [len(part.symbols) for part in parts]
     first = [sum(counts[:i]) for i in range(len(parts))]
-    environments, seen = [], 0
-    for i, (part, offset) in enumerate(zip(parts, first)):
-        some = part.environments
-        places = some.places if order_free else some.places + i * COUNTS
-        environments.append((places, some.members + torch.tensor([[seen], [offset]])))
-        seen += len(some.places)
     owners = None
     if parts[0].owners is not None:
         owners = torch.cat(
             [offset + part.owners for part, offset in zip(parts, first) if part.owners is not None]
         )
-    places, members = zip(*environments)
     return MoleculeAtoms(
         symbols=tuple(symbol for part in parts for symbol in part.symbols),
         places=tuple(place for part in parts for place in part.places),
         classes=torch.cat([part.classes + offset for part, offset in zip(parts, first)]),
         order=torch.cat([part.order + offset for part, offset in zip(parts, first)]),
-        environments=Environments(
-            torch.cat(places), torch.cat(members, 1), COUNTS if order_free else len(parts) * COUNTS
-        ),
+        environments=_joined([part.environments for part in parts], first, order_free),
+        pairs=_joined([part.pairs for part in parts], first, order_free),
         shares=_row_shares([part.shares for part in parts], order_free),
         owners=owners,
         molecules=tuple(i for i, count in enumerate(counts) for _ in range(count)),
     )
+
+
+def _joined(parts: Sequence[Environments], first: Sequence[int], order_free: bool) -> Environments:
+    """Return the environments of a row, given those of its molecules and the first atom of each."""
+    places, members, seen = [], [], 0
+    for i, (some, offset) in enumerate(zip(parts, first)):
+        places.append(some.places if order_free else some.places + i * COUNTS)
+        members.append(some.members + torch.tensor([[seen], [offset]]))
+        seen += len(some.places)
+    width = COUNTS if order_free else len(parts) * COUNTS
+    return Environments(torch.cat(places), torch.cat(members, 1), width)
 
 
 def _row_shares(shares: Sequence[Tensor], order_free: bool) -> Tensor:
@@ -240,8 +250,8 @@ def masked_inputs(
 
     A masked atom sends no messages and is left out of the readout. The features of the other atoms
     do not change; for example, their number of bonds still counts the bonds to masked atoms.
-    Fingerprints lose every environment that contains the atom, and descriptors its share. The
-    descriptor columns of the user do not change.
+    Fingerprints lose every environment and every pair that contains the atom, and descriptors its
+    share. The descriptor columns of the user do not change.
 
     Args:
         inputs: k molecules.
@@ -256,6 +266,7 @@ def masked_inputs(
     nodes = [atoms[place].nodes(mask).flatten() for place, mask in masks]
     masked = torch.cat([torch.zeros(0, dtype=torch.bool), *nodes])
     counts = [counts_without(atoms[place].environments, mask) for place, mask in masks]
+    pairs = [counts_without(atoms[place].pairs, mask) for place, mask in masks]
     lost = [mask.double() @ atoms[place].shares for place, mask in masks]
     described = copies.descriptors
     width = described.shape[1]
@@ -265,6 +276,7 @@ def masked_inputs(
         torch.cat([torch.zeros(0, columns, dtype=torch.uint8), *counts]),
         (described - torch.cat([torch.zeros(0, width).double(), *lost])).float(),
         _sizes_without(copies.molecule_sizes, masked),
+        torch.cat([torch.zeros(0, columns, dtype=torch.uint8), *pairs]),
     )
     if not copies.extra_descriptors.shape[1]:
         return masked_copies
@@ -388,6 +400,16 @@ def _environments(molecule: Mol) -> Environments:
                 places.append(place)
     pairs = torch.tensor(members, dtype=torch.int64).reshape(-1, 2)
     return Environments(torch.tensor(places, dtype=torch.int64), pairs.t().contiguous())
+
+
+def _pairs(molecule: Mol, smiles: str) -> Environments:
+    """Return the pairs of atoms that are counted in the second fingerprint of a molecule."""
+    builder = MoleculeBuilder()
+    builder.add(molecule, smiles)
+    pairs = atom_pairs(builder.pack().unpack().arrays)
+    members = torch.from_numpy(np.concatenate([pairs.first, pairs.second]))
+    which = torch.arange(len(pairs.columns)).repeat(2)
+    return Environments(torch.from_numpy(pairs.columns), torch.stack([which, members]))
 
 
 def _neighbourhoods(molecule: Mol) -> list[list[set[int]]]:

@@ -86,10 +86,12 @@ class ReactionInputs:
         """Counts of the reactants' environments, increases from the reactants to the products,
         and decreases: [k, 6144] uint8.
         """
-        reactants, products = (self.base[side].counts for side in self.index.t())
-        change = products.short() - reactants.short()
-        gained, lost = (each.clamp(min=0).to(torch.uint8) for each in (change, -change))
-        return torch.cat([reactants, gained, lost], 1)
+        return _changes(*(self.base[side].counts for side in self.index.t()))
+
+    @property
+    def pairs(self) -> Tensor:
+        """Counts of the reactants' atom pairs, increases and decreases: [k, 6144] uint8."""
+        return _changes(*(self.base[side].pairs for side in self.index.t()))
 
     @property
     def descriptors(self) -> Tensor:
@@ -103,6 +105,13 @@ class ReactionInputs:
     def extra_descriptors(self) -> Tensor:
         """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
         return torch.empty(len(self), 0, dtype=torch.float64)
+
+
+def _changes(reactants: Tensor, products: Tensor) -> Tensor:
+    """Return the counts [k, d] of the reactants, the increases and the decreases: [k, 3 d]."""
+    change = products.short() - reactants.short()
+    gained, lost = (each.clamp(min=0).to(torch.uint8) for each in (change, -change))
+    return torch.cat([reactants, gained, lost], 1)
 
 
 def condensed(

@@ -163,6 +163,9 @@ def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
     # and CO with radius 1. Each of them is counted twice.
     assert masked.counts[1].sum() == 6
     assert masked.counts[2].sum() == 0
+    # The three pairs of CCO are two neighbours, twice, and two atoms at distance 2.
+    assert torch.equal(masked.pairs[0], one.pairs[0])
+    assert masked.pairs.sum(1).tolist() == [3, 1, 0]
     torch.testing.assert_close(masked.descriptors[0], one.descriptors[0])
     assert masked.descriptors[1, DESCRIPTORS.index("NumHeavyAtoms")] == 2
     torch.testing.assert_close(
@@ -177,6 +180,7 @@ def test_the_ridge_is_the_sum_of_its_contributions(inputs):
     start = kernel.smooth(torch.zeros(1, inputs.descriptors.shape[1]), 0)[0]
     for one in range(4):
         by_count = kernel.by_count(inputs.counts[one], 0).sum()
+        by_count += kernel.by_count(inputs.pairs[one], 0, pairs=True).sum()
         smooth = kernel.smooth(inputs.descriptors[one : one + 1], 0)[0]
         prediction = predictor.predict(inputs[[one]]).mean[0, 0]
         torch.testing.assert_close(

@@ -8,14 +8,15 @@ from torch import Tensor
 
 from gattn.molecules import gaussian_process, kernel_function
 from gattn.molecules.gaussian_process import GaussianProcess
-from gattn.molecules.kernel_function import count_tanimoto
+from gattn.molecules.kernel_function import compare, count_tanimoto, kernel_matrix, noise_variance
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Inputs of the kernel: fingerprint counts and descriptors."""
+    """Inputs of the kernel: counts of environments and of atom pairs, and descriptors."""
 
     counts: Tensor
+    pairs: Tensor
     descriptors: Tensor
 
     @property
@@ -26,7 +27,7 @@ class Inputs:
         return len(self.counts)
 
     def __getitem__(self, positions: Tensor) -> "Inputs":
-        return Inputs(self.counts[positions], self.descriptors[positions])
+        return Inputs(self.counts[positions], self.pairs[positions], self.descriptors[positions])
 
 
 def random_molecules(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
@@ -35,7 +36,8 @@ def random_molecules(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
     counts = torch.poisson(torch.full((count, 30), 0.5), generator=generator).to(torch.uint8)
     descriptors = torch.randn(count, 4, generator=generator) * torch.tensor([1.0, 100.0, 0.01, 0.0])
     y = torch.stack([descriptors[:, 0].sin(), 3 * counts[:, 0] - counts[:, 1].float() + 50], 1)
-    return Inputs(counts, descriptors), y.double()
+    pairs = torch.poisson(torch.full((count, 40), 0.5), generator=generator).to(torch.uint8)
+    return Inputs(counts, pairs, descriptors), y.double()
 
 
 def test_count_tanimoto_is_rdkits() -> None:
@@ -58,16 +60,19 @@ def test_nothing_in_common_and_nothing_at_all() -> None:
     assert count_tanimoto(counts[:0], counts).shape == (0, 2)
 
 
-def test_the_gradient_of_the_posterior_is_that_of_autograd() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_gradient_of_the_posterior_is_that_of_autograd(count: int) -> None:
     """The gradient equals that of autograd, which differentiates the factorisation of the
     documented kernel.
     """
     inputs, y = random_molecules(30)
     z = (inputs.descriptors.double() - inputs.descriptors.double().mean(0)) / 2
     z = torch.cat([z, torch.randn(30, kernel_function.SURFACES, dtype=torch.float64)], 1)
-    parts = kernel_function.compare(inputs.counts, z, inputs.counts, z)
-    start = torch.tensor([-2.0, -1.0, *[0.0, -1.0, -2.0] * 2], dtype=torch.float64)
-    theta = (start + torch.linspace(-0.5, 0.7, 8).double()).requires_grad_()
+    kinds = [inputs.counts, inputs.pairs][:count]
+    parts = kernel_function.compare(kinds, z, kinds, z)
+    start = kernel_function.start_of(count, 2)
+    assert len(start) == count + 7
+    theta = (start + torch.linspace(-0.5, 0.7, count + 7).double()).requires_grad_()
     target = y[:, 0] - y[:, 0].mean()
     kernel = kernel_function.kernel_matrix(parts, theta)
     kernel = kernel + (theta[0].exp() + kernel_function.JITTER) * torch.eye(30).double()
@@ -90,6 +95,23 @@ def test_it_predicts_what_depends_on_the_features() -> None:
     assert (variance > 0).all()
     standardised = (mean - expected).square() / variance
     assert 0.3 < float(standardised.mean()) < 3
+
+
+def test_a_state_without_pairs_compares_environments_alone() -> None:
+    """Earlier versions of gattn saved models without atom pairs."""
+    train, y = random_molecules(40)
+    test, _ = random_molecules(8, seed=1)
+    state = GaussianProcess.fit(train, y, rows=100, seed=0).state()
+    del state["pairs"]
+    theta = state["theta"] = torch.cat([state["theta"][:, :2], state["theta"][:, 3:]], 1)
+    others = ((test.descriptors.double() - state["center"]) / state["width"]).clamp(-6, 6)
+    z = state["descriptors"]
+    kernel = kernel_matrix(compare([train.counts], z, [train.counts], z), theta[1])
+    kernel += noise_variance(theta[1]) * torch.eye(40).double()
+    cross = kernel_matrix(compare([test.counts], others, [train.counts], z), theta[1])
+    expected = cross @ torch.linalg.solve(kernel, state["y"][:, 1])
+    mean = GaussianProcess(state).predict(test)[0][:, 1]
+    torch.testing.assert_close(mean, expected * state["scale"][1] + state["mean"][1])
 
 
 def test_gaps_cost_only_their_own_target() -> None:
@@ -115,7 +137,7 @@ def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
     backwards = GaussianProcess.fit(train[first], y[first], rows=1000, seed=0).state()
     state = more.state()
     order = torch.arange(39, -1, -1)
-    backwards |= {name: state[name][order] for name in ("counts", "descriptors", "y")}
+    backwards |= {name: state[name][order] for name in ("counts", "pairs", "descriptors", "y")}
     torch.testing.assert_close(GaussianProcess(backwards).predict(train)[0], more.predict(train)[0])
     assert len(more.state()["counts"]) == 40
     assert model.with_more(train[rest[:0]], y[rest[:0]]) is model
@@ -138,7 +160,7 @@ def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
             without = rows[inside | (folds == fold)].tolist()
             rest = torch.tensor([row for row in range(40) if row not in without])
             state = model.state()
-            state |= {name: state[name][rest] for name in ("counts", "descriptors", "y")}
+            state |= {name: state[name][rest] for name in ("counts", "pairs", "descriptors", "y")}
             expected = GaussianProcess(state).predict(train[rows[inside]])
             measured = y[rows[inside]].isfinite()
             for one, other in zip((mean[inside], error[inside]), expected, strict=True):

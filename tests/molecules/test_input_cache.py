@@ -23,6 +23,7 @@ def _same(ours, theirs):
     assert ours.molecules.smiles == theirs.molecules.smiles
     assert ours.molecules.rows == theirs.molecules.rows
     assert torch.equal(ours.counts, theirs.counts)
+    assert torch.equal(ours.pairs, theirs.pairs)
     assert torch.equal(ours.descriptors, theirs.descriptors)
     for name in ("x", "edge_index", "edge_attr", "ptr", "edge_ptr"):
         mine, expected = (getattr(each.molecules.arrays, name) for each in (ours, theirs))

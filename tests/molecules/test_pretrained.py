@@ -10,8 +10,11 @@ import torch
 
 from benchmarks.molecules.bbb import card as card_of
 from benchmarks.molecules.pretrain import card as encoder_card
-from gattn.molecules import MoleculeRegressor
+from gattn.molecules import MoleculeRegressor, input_cache, inputs
 from gattn.molecules.foundation import read_foundation
+from gattn.molecules.inputs import featurise
+from gattn.molecules.kernel_function import compare, kernel_matrix, standardise
+from gattn.molecules.loading import load_model
 from gattn.molecules.pretrained import (
     encoder_folder,
     encoder_names,
@@ -89,6 +92,34 @@ def test_the_command_takes_the_name(tmp_path, monkeypatch):
     assert (hydrocarbon["prediction"], sugar["prediction"]) == ("BBB+", "BBB-")
     assert float(hydrocarbon["probability_BBB-"]) < 0.3 < float(sugar["probability_BBB-"])
     assert bad["error"]
+
+
+def test_a_model_without_atom_pairs_does_not_count_them(monkeypatch):
+    def fail(arrays):
+        raise AssertionError("atom pairs were counted")
+
+    model, _ = load_model("bbb")
+    kernel = model.predictor_.kernel
+    assert kernel is not None
+    assert not kernel.has_pairs
+    monkeypatch.setattr(inputs, "count_pairs", fail)
+    monkeypatch.setattr(input_cache, "count_pairs", fail)
+    smiles = ["CC(C)Cc1ccccc1", "OCC1OC(O)C(O)C(O)C1O"]
+    parsed = featurise(smiles).inputs
+    with pytest.raises(AssertionError, match="counted"):
+        parsed.pairs  # noqa: B018
+    predicted = model.predictor_.predict(parsed)
+    # Without atom pairs, the covariance is that of one Tanimoto similarity and the descriptors.
+    state = kernel.state()
+    raw = parsed.descriptors.double()
+    z = standardise(raw, state["center"], state["width"])
+    parts = compare([parsed.counts], z, [state["counts"]], state["descriptors"])
+    weights, _ = kernel.solution()
+    means = torch.stack(
+        [kernel_matrix(parts, theta) @ w for theta, w in zip(state["theta"], weights.t())], 1
+    )
+    expected = (means * state["scale"] + state["mean"]).clamp(0, 1)
+    torch.testing.assert_close(predicted.component_means["gp"], expected)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("B3DB") is None, reason="qc-b3db is not installed")

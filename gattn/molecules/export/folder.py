@@ -25,6 +25,7 @@ from gattn.data.molecules.features import (
     ORDERS,
 )
 from gattn.data.molecules.fingerprints import CENTRE_CODES, COUNTS, PLANE_CODES, RADIUS
+from gattn.data.molecules.pairs import ELEMENT_CODES, PAIR_DISTANCE
 from gattn.data.molecules.stereo import CHIRALITIES, STEREOS
 from gattn.files import new_folder
 from gattn.molecules.export.onnx import write_onnx
@@ -155,6 +156,8 @@ def _arrays(model: MoleculeModel) -> dict[str, np.ndarray]:
         weight, added = predictor.kernel.solution()
         some = ("counts", "descriptors", "theta", "mean", "scale", "center", "width")
         arrays |= {f"gp.{name}": tensors[f"gp.{name}"] for name in some}
+        if predictor.kernel.has_pairs:
+            arrays["gp.pairs"] = tensors["gp.pairs"]
         arrays |= {
             "gp.alpha": weight, "gp.added": added, "gp.clip": arrays["clip"],
             "gp.jitter": torch.tensor(JITTER).double(),
@@ -213,6 +216,9 @@ def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
             },
             "bonds": {"order": ORDERS, "stereo": STEREOS},
             "radius": RADIUS,
+            "pairs": predictor.kernel is not None and predictor.kernel.has_pairs,
+            "pair_distance": PAIR_DISTANCE,
+            "element_codes": ELEMENT_CODES,
             "columns": COUNTS,
             "centre_codes": CENTRE_CODES,
             "plane_codes": PLANE_CODES,

@@ -45,7 +45,7 @@ from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 Array = Any
 """Type of a NumPy array, or of numbers that NumPy converts to one."""
 
-FORMAT = 2
+FORMAT = 3
 """Version of the content of the folder."""
 BATCH = 256
 """Number of rows that are computed at once, to limit the memory."""
@@ -74,7 +74,7 @@ of the width of the range.
 
 
 class Molecule(NamedTuple):
-    """Molecule with n atoms and b bonds: features of the atoms and bonds, fingerprint, and
+    """Molecule with n atoms and b bonds: features of the atoms and bonds, fingerprints, and
     descriptors.
     """
 
@@ -82,6 +82,7 @@ class Molecule(NamedTuple):
     bonds: Array
     ends: Array
     counts: Array
+    pairs: Array
     descriptors: Array
 
 
@@ -115,11 +116,13 @@ class Featuriser:
                 molecule = _parse(smiles, self.settings["max_atoms"])
             molecule, labels = _without_hydrogens(molecule, smiles)
             graph = Chem.AddHs(molecule) if self.settings["add_h"] else molecule
+            atoms, bonds, ends = self._graph(graph, *labels)
             return Molecule(
-                *self._graph(graph, *labels),
+                atoms, bonds, ends,
                 self._counts(molecule, *labels),
+                self._pairs(atoms, bonds, ends),
                 self._descriptors(molecule),
-            )
+            )  # fmt: skip
 
     def read_reaction(self, text: str) -> Molecule:
         """Compute the inputs of one reaction ``A>>B`` with atom map numbers.
@@ -195,6 +198,54 @@ class Featuriser:
             for column, count in fingerprint.GetNonzeroElements().items():
                 counts[column] += count
         return np.minimum(counts, 255).astype(np.uint8)
+
+    def _pairs(self, atoms: Array, bonds: Array, ends: Array) -> Array:
+        """Count the pairs of heavy atoms that are close to each other: [columns]. A count is at
+        most 255. All counts are 0 if the model does not read them.
+        """
+        width = self.settings["columns"]
+        if not self.settings["pairs"]:
+            return np.zeros(width, np.uint8)
+        heavy = atoms[:, self.settings["atoms"]["element"].index("H")] == 0
+        near: list[list[int]] = [[] for _ in atoms]
+        for one, other in ends[heavy[ends].all(1)].tolist():
+            near[one].append(other)
+            near[other].append(one)
+        triples: list[tuple[int, int, int]] = []
+        for atom in range(len(atoms)):
+            seen, layer = {atom}, {atom}
+            for steps in range(1, self.settings["pair_distance"] + 1):
+                layer = {other for one in layer for other in near[one]} - seen
+                seen |= layer
+                triples += [(atom, other, steps) for other in layer if other > atom]
+        first, second, steps = np.array(triples, np.uint32).reshape(-1, 3).T
+        codes = self._pair_codes(atoms, bonds, ends, np.array(list(map(len, near))))
+        one, other = codes[first], codes[second]
+        # This is the hash function of RDKit's atom pairs, in integers of 32 bits.
+        column = np.zeros(len(triples), np.uint32)
+        for part in (np.minimum(one, other), steps, np.maximum(one, other)):
+            column ^= (
+                part + np.uint32(0x9E3779B9) + (column << np.uint32(6)) + (column >> np.uint32(2))
+            )
+        counts = np.bincount(column % np.uint32(width), minlength=width)
+        return np.minimum(counts, 255).astype(np.uint8)
+
+    def _pair_codes(self, atoms: Array, bonds: Array, ends: Array, degrees: Array) -> Array:
+        """Return the code of each atom in the hash codes of its pairs: [n] uint32.
+
+        It contains the element, the number of neighbours and the number of pi electrons.
+        """
+        of_atoms, orders = self.settings["atoms"], self.settings["bonds"]["order"]
+        element = atoms[:, : len(of_atoms["element"]) + 1].argmax(1)
+        multiple = bonds[:, orders.index("DOUBLE")] + 2 * bonds[:, orders.index("TRIPLE")]
+        electrons = np.bincount(ends.ravel(), multiple.repeat(2), len(atoms))
+        # The last columns of an atom are its hybridisation, the flag of aromatic atoms, the flag of
+        # atoms in rings, and the mass.
+        hybridisations = atoms[:, -4 - len(of_atoms["hybridisation"]) : -3]
+        electrons[hybridisations[:, of_atoms["hybridisation"].index("SP3")] == 1] = 0
+        electrons[atoms[:, -3] == 1] = 1
+        codes = np.array(self.settings["element_codes"])[element] << 5
+        return (codes | electrons.astype(int) % 3 << 3 | degrees % 7).astype(np.uint32)
 
     def _descriptors(self, molecule: Any) -> Array:
         rd = rdMolDescriptors
@@ -415,17 +466,22 @@ def _condensed(reactants: Molecule, products: Molecule, images: Array) -> Molecu
     sides = [np.sort(reactants.ends, 1), np.sort(images[products.ends], 1)]
     ends, place = np.unique(np.concatenate(sides), axis=0, return_inverse=True)
     first, second = np.split(place.reshape(-1), [len(sides[0])])
-    change = products.counts.astype(np.int64) - reactants.counts
-    counts = [reactants.counts, np.maximum(change, 0), np.maximum(-change, 0)]
     described = products.descriptors - reactants.descriptors
     before = np.arange(len(reactants.atoms))
     return Molecule(
         _beside(reactants.atoms, products.atoms, before, images, nodes),
         _beside(reactants.bonds, products.bonds, first, second, len(ends)),
         ends.reshape(-1, 2),
-        np.concatenate(counts).astype(np.uint8),
+        _changes(reactants.counts, products.counts),
+        _changes(reactants.pairs, products.pairs),
         np.concatenate([reactants.descriptors, described]),
     )
+
+
+def _changes(reactants: Array, products: Array) -> Array:
+    change = products.astype(np.int64) - reactants
+    counts = [reactants, np.maximum(change, 0), np.maximum(-change, 0)]
+    return np.concatenate(counts).astype(np.uint8)
 
 
 def _beside(reactant: Array, product: Array, before: Array, after: Array, count: int) -> Array:
@@ -528,6 +584,7 @@ class Inputs(NamedTuple):
 
     network: dict[str, Array]
     counts: Array
+    pairs: Array
     descriptors: Array
 
 
@@ -553,13 +610,19 @@ def join_rows(rows: Sequence[Sequence[Molecule]], columns: Array, order_free: bo
         "columns": columns.astype(np.float32),
     }
     counts = np.stack([[molecule.counts for molecule in row] for row in rows])
+    pairs = np.stack([[molecule.pairs for molecule in row] for row in rows])
     descriptors = np.stack([[molecule.descriptors for molecule in row] for row in rows])
     if order_free:
-        counts = np.minimum(counts.sum(1, dtype=np.int64), 255).astype(np.uint8)
+        counts, pairs = (
+            np.minimum(each.sum(1, dtype=np.int64), 255).astype(np.uint8)
+            for each in (counts, pairs)
+        )
         spread = descriptors.max(1) - descriptors.min(1)
         descriptors = np.concatenate([descriptors.mean(1), spread], 1)
-    counts, descriptors = counts.reshape(len(rows), -1), descriptors.reshape(len(rows), -1)
-    return Inputs(network, counts, np.concatenate([descriptors.astype(float), columns], 1))
+    counts, pairs, descriptors = (
+        each.reshape(len(rows), -1) for each in (counts, pairs, descriptors)
+    )
+    return Inputs(network, counts, pairs, np.concatenate([descriptors.astype(float), columns], 1))
 
 
 class GaussianProcess:
@@ -567,22 +630,23 @@ class GaussianProcess:
 
     Args:
         arrays: training fingerprints, descriptors, hyperparameters and the solution of the kernel
-            equation.
+            equation. A model without the array ``pairs`` compares no atom pairs.
         groups: the first and the last column of each group of descriptors.
         variance: whether variances are needed.
     """
 
     def __init__(self, arrays: dict[str, Array], groups: Array, variance: bool) -> None:
         self.arrays, self.groups, self.variance = arrays, groups, variance
-        self.by_column = np.ascontiguousarray(arrays["counts"].T)
-        self.total = arrays["counts"].sum(1, dtype=np.float32)
+        self.kinds = [arrays[name] for name in ("counts", "pairs") if name in arrays]
+        self.by_column = [np.ascontiguousarray(counts.T) for counts in self.kinds]
+        self.total = [counts.sum(1, dtype=np.float32) for counts in self.kinds]
 
     @cached_property
     def factors(self) -> list[tuple[Array, Array]]:
         """For each target, its labelled training molecules, and the inverse of the Cholesky
         factor of their kernel matrix.
         """
-        parts = self._compare(self.arrays["counts"], self.arrays["descriptors"])
+        parts = self._compare(self.kinds, self.arrays["descriptors"])
         factors = []
         for theta, added in zip(self.arrays["theta"], self.arrays["added"].T):
             rows = np.flatnonzero(np.isfinite(added))
@@ -591,16 +655,17 @@ class GaussianProcess:
             factors.append((rows, np.linalg.inv(np.linalg.cholesky(kernel))))
         return factors
 
-    def predict(self, counts: Array, raw: Array) -> tuple[Array, Array]:
+    def predict(self, inputs: Inputs) -> tuple[Array, Array]:
         """Return the means [k, t] and the variances [k, t], in the targets' units."""
-        arrays = self.arrays
+        arrays, raw = self.arrays, inputs.descriptors
+        counts = [inputs.counts, inputs.pairs][: len(self.kinds)]
         z = np.clip((raw - arrays["center"]) / arrays["width"], -arrays["clip"], arrays["clip"])
         parts = self._compare(counts, z)
         kernels = [_kernel(parts, theta) for theta in arrays["theta"]]
         means = np.stack([k @ a for k, a in zip(kernels, arrays["alpha"].T)], 1)
         variances = np.zeros_like(means)
         if self.variance:
-            itself = [counts.any(1).astype(float)]
+            itself = [each.any(1).astype(float) for each in counts]
             for begin, end in self.groups:
                 square = (z[:, begin:end] ** 2).sum(1) / max(end - begin, 1)
                 itself += [np.zeros_like(square), square]
@@ -611,18 +676,12 @@ class GaussianProcess:
         scale = arrays["scale"]
         return means * scale + arrays["mean"], np.maximum(variances, 0) * scale**2
 
-    def _compare(self, counts: Array, z: Array) -> list[Array]:
+    def _compare(self, counts: Sequence[Array], z: Array) -> list[Array]:
         """Compare molecules with the training molecules. The result is the Tanimoto
         similarities, and for each group of descriptors the squared distances and the dot
         products, [k, n] each.
         """
-        alike = np.empty((len(counts), len(self.total)), np.float32)
-        for row, query in zip(alike, counts):
-            columns = np.flatnonzero(query)
-            least = np.minimum(self.by_column[columns], query[columns, None])
-            row[:] = least.sum(0, dtype=np.float32)
-        total = counts.sum(1, dtype=np.float32)[:, None] + self.total
-        parts = [(alike / np.maximum(total - alike, 1)).astype(float)]
+        parts = [_tanimoto(*each) for each in zip(counts, self.by_column, self.total)]
         for begin, end in self.groups:
             some, others = z[:, begin:end], self.arrays["descriptors"][:, begin:end]
             product, features = some @ others.T, max(end - begin, 1)
@@ -631,10 +690,27 @@ class GaussianProcess:
         return parts
 
 
+def _tanimoto(counts: Array, by_column: Array, total: Array) -> Array:
+    """Return the Tanimoto similarities [k, n] of counts [k, d], given the counts [d, n] of the
+    training molecules and their sums [n].
+    """
+    alike = np.empty((len(counts), len(total)), np.float32)
+    for row, query in zip(alike, counts):
+        columns = np.flatnonzero(query)
+        least = np.minimum(by_column[columns], query[columns, None])
+        row[:] = least.sum(0, dtype=np.float32)
+    sums = counts.sum(1, dtype=np.float32)[:, None] + total
+    return (alike / np.maximum(sums - alike, 1)).astype(float)
+
+
 def _kernel(parts: Sequence[Array], theta: Array) -> Array:
+    # For c kinds of counts and g groups of descriptors, there are c + 2 g matrices and 1 + c + 3 g
+    # hyperparameters.
+    kinds = len(parts) - 2 * (len(theta) - len(parts) - 1)
     scales = np.exp(theta)
-    kernel = scales[1] * parts[0]
-    for squares, product, group in zip(parts[1::2], parts[2::2], scales[2:].reshape(-1, 3)):
+    kernel = sum(weight * alike for weight, alike in zip(scales[1:], parts[:kinds]))
+    groups = scales[1 + kinds :].reshape(-1, 3)
+    for squares, product, group in zip(parts[kinds::2], parts[kinds + 1 :: 2], groups):
         matern, inverse, linear = group
         far = np.sqrt(3 * inverse * squares + 1e-12)
         kernel = kernel + matern * (1 + far) * np.exp(-far) + linear * product
@@ -828,7 +904,7 @@ class ExportedModel:
         parts = []
         for name in self.facts["parts"]:
             if name == "gp" and self.kernel is not None:
-                mean, variance = self.kernel.predict(inputs.counts, inputs.descriptors)
+                mean, variance = self.kernel.predict(inputs)
                 steps = [NormalDist().inv_cdf(level) for level in levels] or [0.0]
                 part = self._scores(mean)[..., None]
                 parts.append(part + np.sqrt(variance)[..., None] * np.array(steps))

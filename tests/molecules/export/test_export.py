@@ -322,7 +322,7 @@ def test_featuriser_of_the_export_computes_the_same_inputs(tmp_path):
     parsed = featurise(texts)
     assert len(parsed.row_index) == len(texts)
     expected = parsed.inputs
-    arrays = expected.molecules.arrays
+    arrays, pairs = expected.molecules.arrays, expected.pairs
     for i, text in enumerate(texts):
         got = featuriser.read(text)
         atoms, edges = slice(*arrays.ptr[i : i + 2]), slice(*arrays.edge_ptr[i : i + 2])
@@ -330,7 +330,10 @@ def test_featuriser_of_the_export_computes_the_same_inputs(tmp_path):
         assert np.array_equal(got.bonds.repeat(2, 0), arrays.edge_attr[edges]), text
         assert np.array_equal(got.ends, arrays.edge_index[:, edges].T[::2]), text
         assert np.array_equal(got.counts, expected.counts[i]), text
+        assert np.array_equal(got.pairs, pairs[i]), text
         np.testing.assert_allclose(got.descriptors, expected.descriptors[i], rtol=1e-6, atol=1e-6)
+    polymer = "CC(c1ccccc1)" * 60
+    assert np.array_equal(featuriser.read(polymer).pairs, featurise([polymer]).inputs.pairs[0])
 
 
 def test_forest_of_the_export_follows_the_nodes_of_each_tree():
@@ -349,7 +352,7 @@ def test_forest_of_the_export_follows_the_nodes_of_each_tree():
     )  # fmt: skip
     counts = np.array([[0, 9, 9, 9, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 3]], np.uint8)
     descriptors = np.array([[4.0, -1.0], [5.0, 1.0], [6.0, 1.0]])
-    got = forest.predict(Inputs({}, counts, descriptors))
+    got = forest.predict(Inputs({}, counts, counts, descriptors))
     assert got[:, 0].tolist() == [100 + 2 * 5.5, 100 + 2 * 11.0, 100 + 2 * 16.0]
 
 
