@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gattn.training import plots
 from gattn.training.conformal import too_few
@@ -52,7 +52,7 @@ class Intervals:
         promise: sentences on the rows to which the coverage applies.
         infinite: sentences on targets with infinite intervals.
         quantiles: metrics of predicted quantiles
-            (:func:`gattn.molecules.quantiles.quantile_metrics`); empty if none are predicted.
+            (:func:`gattn.molecules.quantiles.quantile_metrics`); None if none are predicted.
     """
 
     coverage: float
@@ -65,7 +65,7 @@ class Intervals:
         "not for each single row or for rows of another kind."
     )
     infinite: tuple[str, ...] = ()
-    quantiles: Mapping[str, float] = field(default_factory=dict)
+    quantiles: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,10 +243,10 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
     }
     if intervals.constant_width is not None:
         values["width of intervals of equal width"] = intervals.constant_width
-    for name, value in intervals.quantiles.items():
-        level = name.removeprefix("below_")
-        label = "mean quantile loss" if level == name else f"share of values below quantile {level}"
-        values[label] = value
+    if intervals.quantiles is not None:
+        values["mean quantile loss"] = intervals.quantiles["loss"]
+        for level, share in intervals.quantiles["below"].items():
+            values[f"share of values below quantile {level}"] = share
     return Section(title, text, (facts(values),), (calibration,))
 
 
