@@ -296,8 +296,9 @@ def compare(
             metric is empty.
 
     Returns:
-        A table with a row for each metric and the best value marked, and a sentence on the best
-        models. Without baselines nothing is marked.
+        A table with a row for each metric, or, if there are more baselines than metrics, with a row
+        for the model and for each baseline. The best values are marked; without baselines none is.
+        The second result is a sentence on the best models.
 
     Raises:
         ValueError: a metric is unknown.
@@ -330,8 +331,13 @@ def compare(
             lost.append(
                 f"{name} by {METRICS[metric]} ({number(values[first[0]])} against {number(value)})"
             )
-    table = Table(("metric", "model", *names), tuple(rows), "On the test part", tuple(best))
-    return table, _verdict(won, tied, lost)
+    columns = ("metric", "model", *names)
+    if len(names) > len(rows):
+        # With many baselines, the table would be wider than the page, so they become its rows.
+        best = [tuple(i for i, at in enumerate(best, 1) if j in at) for j in range(1, len(columns))]
+        (_, *columns), *rows = zip(columns, *rows, strict=True)
+        columns = ("method", *columns)
+    return Table(columns, tuple(rows), "On the test part", tuple(best)), _verdict(won, tied, lost)
 
 
 def best_of(values: Sequence[float], metric: str) -> list[int]:
