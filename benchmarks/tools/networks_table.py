@@ -7,11 +7,15 @@ from typing import Any
 
 from benchmarks.core.record import Record
 from benchmarks.core.tables import markdown
+from benchmarks.data.networks import NETWORKS
+from benchmarks.data.typed_networks import TYPED_NETWORKS
 
 HEAD = (
     "network", "splits", "stacked", "best component", "best baseline", "LightGBM", "GCN", "GAT",
     "majority",
 )  # fmt: skip
+EDGES_HEAD = ("network", "splits", "edges read", "edges ignored", "majority")
+START = "python -m benchmarks.networks "
 OTHERS = ("other lightgbm", "other gcn", "other gat")
 MAJORITY = "baseline majority"
 
@@ -21,30 +25,60 @@ def table(records: Iterable[Record]) -> str:
 
     Each cell contains the mean accuracy and its standard error over the splits. The models of other
     libraries depend only on the parts, so their cells can come from an earlier record of the same
-    network, kind of split and number of splits.
+    network, kind of split and number of splits. A second table compares these records with records
+    whose edges were ignored.
 
     Args:
         records: lines that ``python -m benchmarks.networks`` appended, oldest first. Records of
-            other models and records whose edges were ignored are left out.
+            other models are left out.
     """
+    names = (*NETWORKS, *TYPED_NETWORKS)
     chosen: dict[tuple[str, ...], Record] = {}
+    ignored: dict[tuple[str, ...], Record] = {}
     others: dict[tuple[str, str, int], Record] = {}
-    for entry in records:
-        if entry["model"] == "stacked" and entry["edges"] == "read":
-            chosen[(entry["case"], entry["split"], *entry["options"])] = entry
+    for entry in sorted(records, key=lambda entry: names.index(_name(entry))):
+        if entry["model"] == "stacked":
+            newest = chosen if entry["edges"] == "read" else ignored
+            newest[(entry["case"], entry["split"], *entry["options"])] = entry
             if any(name in entry["accuracy"] for name in OTHERS):
                 others[_parts(entry)] = entry
     peers = [others.get(_parts(entry), entry) for entry in chosen.values()]
     rows = [_row(entry, peer["accuracy"]) for entry, peer in zip(chosen.values(), peers)]
-    environments = [entry["environment"] for entry in (*chosen.values(), *peers)]
+    pairs = [(chosen[key], entry) for key, entry in ignored.items() if key in chosen]
+    measured = [*chosen.values(), *peers, *(entry for _, entry in pairs)]
+    parts = [markdown(HEAD, rows)]
+    if pairs:
+        parts.append(
+            "The accuracy of the stacked model if it reads the columns, directions and types of the"
+            " edges, and if it ignores them:"
+        )
+        parts.append(markdown(EDGES_HEAD, [_edges_row(*pair) for pair in pairs]))
+    return "\n\n".join([*parts, *_source([entry["environment"] for entry in measured])])
+
+
+def _source(environments: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return the machines, and the list of commands. Commands with equal options are one line."""
+    environments = list(environments)
     machines = dict.fromkeys(
         f"{each['cores']} cores of {each['cpu']}, torch {each['versions']['torch']}"
         for each in environments
     )
-    commands = dict.fromkeys(each["command"] for each in environments)
-    listed = "\n".join(f"- `{command}`" for command in commands)
-    source = f"Measured on {' and '.join(machines)} by the commands"
-    return f"{markdown(HEAD, rows)}\n\n{source}\n\n{listed}"
+    networks: dict[str, dict[str, None]] = {}
+    for each in environments:
+        names, options = _split(each["command"])
+        networks.setdefault(options, {}).update(dict.fromkeys(names))
+    listed = [f"- `{START}{' '.join(names)}{options}`" for options, names in networks.items()]
+    return f"Measured on {' and '.join(machines)} by the commands", "\n".join(listed)
+
+
+def _split(command: str) -> tuple[list[str], str]:
+    """Return the networks of a command, and its options with a leading space."""
+    names, dash, options = command.removeprefix(START).partition(" --")
+    return names.split(), dash + options
+
+
+def _name(entry: Record) -> str:
+    return entry["case"].removeprefix("networks/")
 
 
 def _parts(entry: Record) -> tuple[str, str, int]:
@@ -56,7 +90,7 @@ def _row(entry: Record, others: Mapping[str, Any]) -> list[str]:
     accuracy = entry["accuracy"]
     components = _named(accuracy, "component ")
     baselines = _named(accuracy, "baseline ")
-    title = entry["case"].removeprefix("networks/")
+    title = _name(entry)
     if entry["split"] != "random":
         title += f", {entry['split']}"
     title += "".join(f", `{option}`" for option in entry["options"])
@@ -65,6 +99,14 @@ def _row(entry: Record, others: Mapping[str, Any]) -> list[str]:
         _best({name: each for name, each in baselines.items() if name != "majority"}),
         *(_cell(others[name]) if name in others else "" for name in OTHERS),
         _cell(accuracy[MAJORITY]) if MAJORITY in accuracy else "",
+    ]  # fmt: skip
+
+
+def _edges_row(read: Record, ignored: Record) -> list[str]:
+    return [
+        _name(read), str(read["splits"]),
+        f"**{_cell(read['accuracy']['stacked'])}**", _cell(ignored["accuracy"]["stacked"]),
+        _cell(read["accuracy"][MAJORITY]) if MAJORITY in read["accuracy"] else "",
     ]  # fmt: skip
 
 
