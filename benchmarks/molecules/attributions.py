@@ -32,6 +32,7 @@ from benchmarks.core import record
 from benchmarks.data.datasets import root
 from gattn.data import load_molecules, random_split
 from gattn.molecules.attributions import METHODS, attribute
+from gattn.molecules.fitting import FitPart
 from gattn.molecules.inputs import MoleculeInputs, featurise
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
@@ -99,7 +100,7 @@ def measure(data: str, truth: str, settings: MoleculeSettings, limit: int) -> re
     ).double()
     parts, begin = random_split(len(inputs), seed=0), time.perf_counter()
     predictor = MoleculePredictor.fit(
-        inputs[parts.train], y[parts.train], inputs[parts.val], y[parts.val],
+        FitPart(inputs[parts.train], y[parts.train]), FitPart(inputs[parts.val], y[parts.val]),
         "regression", settings,
     )  # fmt: skip
     seconds, test = time.perf_counter() - begin, parts.test[:limit]

@@ -30,6 +30,7 @@ from benchmarks.core import record, tables
 from benchmarks.molecules import forests, parts
 from gattn.data.molecules.scaffolds import murcko_scaffold
 from gattn.molecules.baselines import baseline_predictions
+from gattn.molecules.fitting import FitPart
 from gattn.molecules.inputs import ExpandedInputs, MoleculeInputs, featurise
 from gattn.molecules.prediction import Prediction
 from gattn.molecules.predictor import MoleculePredictor
@@ -140,9 +141,10 @@ def _try(variant: str, data: _Data, which: str, seed: int) -> list[record.Record
     shown = VARIANTS[variant].shown(data.inputs)
     settings = replace(VARIANTS[variant].settings, seed=seed)
     texts = [data.molecules.smiles[row] for row in split.val.tolist()]
+    groups = list(map(murcko_scaffold, texts)) if which == "scaffold" else None
     model = MoleculePredictor.fit(
-        shown[split.train], data.y[split.train], shown[split.val], data.y[split.val], task,
-        settings, groups=list(map(murcko_scaffold, texts)) if which == "scaffold" else None,
+        FitPart(shown[split.train], data.y[split.train]),
+        FitPart(shown[split.val], data.y[split.val], groups=groups), task, settings,
     )  # fmt: skip
     used = {"seconds": time.perf_counter() - begun, "cpu": time.process_time() - cpu}
     predictions = {"val": model.validation, "test": model.predict(shown[split.test])}

@@ -35,6 +35,7 @@ from torch import Tensor
 
 from benchmarks.core import record
 from gattn.data import ATOM_FEATURES, BOND_FEATURES, random_split
+from gattn.molecules.fitting import FitPart
 from gattn.molecules.inputs import ExpandedInputs, featurise
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
@@ -140,7 +141,7 @@ def measure(
     settings = MoleculeSettings(model=model, epochs=options.epochs, seed=seed)
     begin, y = time.perf_counter(), labelled.y
     predictor = MoleculePredictor.fit(
-        inputs[parts.train], y[parts.train], inputs[parts.val], y[parts.val],
+        FitPart(inputs[parts.train], y[parts.train]), FitPart(inputs[parts.val], y[parts.val]),
         "regression", settings,
     )  # fmt: skip
     seconds, test = time.perf_counter() - begin, parts.test.tolist()

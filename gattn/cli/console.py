@@ -169,9 +169,8 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     RESULTS.print(
         f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
     )
-    below = {name: value for name, value in intervals.items() if name.startswith("below_")}
-    if below:
-        shares = (f"{value:.1%} below quantile {name[6:]}" for name, value in below.items())
+    if quantiles := intervals.get("quantiles"):
+        shares = (f"{x:.1%} below quantile {level}" for level, x in quantiles["below"].items())
         _print_plain(f"labels of the test part: {', '.join(shares)}")
     if classes := intervals.get("in_every_set"):
         RESULTS.print(too_few(classes, intervals["coverage"], item))

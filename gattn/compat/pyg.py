@@ -145,11 +145,6 @@ def edge_hooks(layer: Module) -> str:
     return ""
 
 
-def class_state(layer: Module) -> dict[str, Any]:
-    """Return the attributes of a layer that PyG's base class computed from the layer's class."""
-    return {name: vars(layer)[name] for name in CLASS_STATE if name in vars(layer)}
-
-
 def name_aggregation(name: str, readout: type[Module]) -> None:
     """Register a readout class by name, so that PyG's aggregation resolver can create it."""
 

@@ -6,8 +6,9 @@ edges x channels, which the fused kernels avoid. Edge inputs and outputs are in 
 inside, edges are in CSR order. 16-bit inputs are computed in fp32.
 """
 
+from collections.abc import Mapping
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.kernels import philox
@@ -15,91 +16,63 @@ from gattn.kernels.precision import acc_dtype
 from gattn.layout.layout import Layout, num_rows
 
 
-def gat_attention(
-    query_score: Tensor,
-    key_score: Tensor,
+def rows_of_edges(
+    tensors: Mapping[str, Tensor | None], shapes: Mapping[str, str], layout: Layout
+) -> dict[str, Tensor | None]:
+    """Return, for each tensor, its row for every edge, in CSR order and in the accumulation dtype.
+
+    The first letter of the shape decides which row an edge reads: n the row of its destination, m
+    the row of its source, and e its own row. Other tensors have no rows of edges, and are only
+    converted.
+    """
+
+    def of_edges(x: Tensor, letter: str) -> Tensor:
+        x = _to_acc(x)
+        if letter == "n":
+            return x[layout.destinations()]
+        if letter == "m":
+            return x[layout.col.long()]
+        return x[layout.perm.long()] if letter == "e" else x
+
+    return {n: None if x is None else of_edges(x, shapes[n][0]) for n, x in tensors.items()}
+
+
+def project(edge_attr: Tensor | None, edge_proj: Tensor | None) -> Tensor | None:
+    """Compute the edge term W a_ij of every edge, [e, h, c], where a is [e, d] and W is [h, c, d].
+
+    The result is None without edge features.
+    """
+    if edge_attr is None or edge_proj is None:
+        return None
+    return torch.einsum("ed,hcd->ehc", edge_attr, edge_proj)
+
+
+def to_caller(edges: Tensor, layout: Layout) -> Tensor:
+    """Reorder rows from CSR order to the caller's order of edges."""
+    return torch.empty_like(edges).index_copy(0, layout.perm.long(), edges)
+
+
+def attend(
+    score: Tensor,
     value: Tensor,
-    edge_score: Tensor | None,
     attn_bias: Tensor | None,
     edge_weight: Tensor | None,
     layout: Layout,
     seed: Tensor | None,
-    negative_slope: float,
     dropout: float,
+    edge_value: Tensor | None = None,
 ) -> Tensor:
-    """Compute out_i = sum_j w_ij softmax_j(LeakyReLU(a_i + b_j + c_ij) + bias_ij) v_j: [n, h, c].
+    """Compute out_i = sum_j w_ij softmax_j(score_ij + bias_ij) (v_j + x_ij): [n, h, c].
 
-    a, b and c are scalars per head, w_ij is one number per edge.
+    The score [e, h] and the optional ``edge_value`` x [e, h, c] are in CSR order. w_ij is the
+    ``edge_weight``; dropout is applied to the softmax.
     """
-    score = _gat_score(query_score, key_score, edge_score, layout, negative_slope)
-    return _attend(_biased(score, attn_bias, layout), value, edge_weight, layout, seed, dropout)
-
-
-def dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_bias: Tensor | None,
-    edge_attr: Tensor | None,
-    edge_proj: Tensor | None,
-    edge_weight: Tensor | None,
-    layout: Layout,
-    seed: Tensor | None,
-    scale: float,
-    dropout: float,
-) -> Tensor:
-    """Compute out_i = sum_j w_ij softmax_j(scale q_i . (k_j + W a_ij) + bias_ij) (v_j + W a_ij).
-
-    The result is [n, h, c_v].
-    """
-    score = _dot_product_score(query, key, edge_attr, edge_proj, layout, scale)
-    score, projected = _biased(score, attn_bias, layout), _project(edge_attr, edge_proj, layout)
-    return _attend(score, value, edge_weight, layout, seed, dropout, projected)
-
-
-def gatv2_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor | None,
-    weight: Tensor,
-    edge_attr: Tensor | None,
-    edge_proj: Tensor | None,
-    attn_bias: Tensor | None,
-    edge_weight: Tensor | None,
-    layout: Layout,
-    seed: Tensor | None,
-    activation: str,
-    negative_slope: float,
-    dropout: float,
-) -> Tensor:
-    """Compute out_i = sum_j w_ij softmax_j(u . act(q_i + k_j + W a_ij) + bias_ij) v_j: [n, h, c_v].
-
-    u is the ``weight`` of the score and w_ij the ``edge_weight``. If value is None, v is k.
-    """
-    edges = edge_attr, edge_proj
-    score = _gatv2_score(query, key, weight, *edges, layout, activation, negative_slope)
-    value = key if value is None else value
-    return _attend(_biased(score, attn_bias, layout), value, edge_weight, layout, seed, dropout)
-
-
-def gatv2_score(
-    query: Tensor,
-    key: Tensor,
-    weight: Tensor,
-    edge_attr: Tensor | None,
-    edge_proj: Tensor | None,
-    layout: Layout,
-    activation: str,
-    negative_slope: float,
-) -> Tensor:
-    """Compute w . act(q_i + k_j + W a_ij) for every edge and head: [e, h], in the caller's order of
-    edges.
-
-    w is the ``weight``.
-    """
-    edges = edge_attr, edge_proj
-    score = _gatv2_score(query, key, weight, *edges, layout, activation, negative_slope)
-    return _to_caller(score, layout).to(query.dtype)
+    if attn_bias is not None:
+        score = score + _to_acc(attn_bias)[layout.perm.long()]
+    alpha = _drop(_softmax(score, layout), seed, dropout)
+    if edge_weight is not None:
+        alpha = alpha * _to_acc(edge_weight)[layout.perm.long()].unsqueeze(1)
+    return _sum(alpha, value, layout, edge_value)
 
 
 def edge_softmax(score: Tensor, layout: Layout) -> Tensor:
@@ -108,7 +81,7 @@ def edge_softmax(score: Tensor, layout: Layout) -> Tensor:
     Scores and result are in the caller's order.
     """
     alpha = _softmax(_to_acc(score)[layout.perm.long()], layout)
-    return _to_caller(alpha, layout).to(score.dtype)
+    return to_caller(alpha, layout).to(score.dtype)
 
 
 def aggregate(weight: Tensor, value: Tensor, layout: Layout, transposed: bool = False) -> Tensor:
@@ -123,8 +96,9 @@ def aggregate(weight: Tensor, value: Tensor, layout: Layout, transposed: bool = 
 
 def edge_dot(query: Tensor, key: Tensor, layout: Layout) -> Tensor:
     """Compute q_i . k_j for every edge and head: [e, h], in the caller's order of edges."""
-    score = _dot_product_score(query, key, None, None, layout, 1.0)
-    return _to_caller(score, layout).to(query.dtype)
+    keys = _repeat_heads(_to_acc(key)[layout.col.long()], query.shape[1])
+    score = (_to_acc(query)[layout.destinations()] * keys).sum(-1)
+    return to_caller(score, layout).to(query.dtype)
 
 
 def node_scores(value: Tensor, vectors: Tensor) -> Tensor:
@@ -143,79 +117,9 @@ def dropout(x: Tensor, seed: Tensor | None, dropout: float) -> Tensor:
     return (_to_acc(x) * mask * scale).to(x.dtype)
 
 
-def _to_caller(edges: Tensor, layout: Layout) -> Tensor:
-    """Reorder rows from CSR order to the caller's order of edges."""
-    return torch.empty_like(edges).index_copy(0, layout.perm.long(), edges)
-
-
-def _gat_score(
-    query_score: Tensor,
-    key_score: Tensor,
-    edge_score: Tensor | None,
-    layout: Layout,
-    negative_slope: float,
-) -> Tensor:
-    """Compute LeakyReLU(a_i + b_j + c_ij) for every edge in CSR order: [e, h]."""
-    score = _to_acc(query_score)[layout.destinations()] + _to_acc(key_score)[layout.col.long()]
-    if edge_score is not None:
-        score = score + _to_acc(edge_score)[layout.perm.long()]
-    return F.leaky_relu(score, negative_slope)
-
-
-def _dot_product_score(
-    query: Tensor,
-    key: Tensor,
-    edge_attr: Tensor | None,
-    edge_proj: Tensor | None,
-    layout: Layout,
-    scale: float,
-) -> Tensor:
-    """Compute scale q_i . (k_j + W a_ij) for every edge in CSR order: [e, h]."""
-    keys = _repeat_heads(_to_acc(key)[layout.col.long()], query.shape[1])
-    projected = _project(edge_attr, edge_proj, layout)
-    if projected is not None:
-        keys = keys + projected
-    return scale * (_to_acc(query)[layout.destinations()] * keys).sum(-1)
-
-
-def _gatv2_score(
-    query: Tensor,
-    key: Tensor,
-    weight: Tensor,
-    edge_attr: Tensor | None,
-    edge_proj: Tensor | None,
-    layout: Layout,
-    activation: str,
-    negative_slope: float,
-) -> Tensor:
-    """Compute w . act(q_i + k_j + W a_ij) for every edge in CSR order, [e, h], where w is [h,
-    c].
-    """
-    hidden = _to_acc(query)[layout.destinations()] + _to_acc(key)[layout.col.long()]
-    projected = _project(edge_attr, edge_proj, layout)
-    if projected is not None:
-        hidden = hidden + projected
-    hidden = hidden.tanh() if activation == "tanh" else F.leaky_relu(hidden, negative_slope)
-    return (_to_acc(weight) * hidden).sum(-1)
-
-
-def _biased(score: Tensor, attn_bias: Tensor | None, layout: Layout) -> Tensor:
-    """Add the bias of each edge, [e, h] or [e, 1], to scores in CSR order."""
-    return score if attn_bias is None else score + _to_acc(attn_bias)[layout.perm.long()]
-
-
 def _to_acc(x: Tensor) -> Tensor:
     """Convert a tensor to its accumulation dtype."""
     return x.to(acc_dtype(x.dtype))
-
-
-def _project(edge_attr: Tensor | None, edge_proj: Tensor | None, layout: Layout) -> Tensor | None:
-    """Compute the edge term W a_ij of every edge in CSR order, [e, h, c], where a is [e, d] and
-    W is [h, c, d].
-    """
-    if edge_attr is None or edge_proj is None:
-        return None
-    return torch.einsum("ed,hcd->ehc", _to_acc(edge_attr)[layout.perm.long()], _to_acc(edge_proj))
 
 
 def _repeat_heads(x: Tensor, heads: int) -> Tensor:
@@ -236,22 +140,6 @@ def _softmax(score: Tensor, layout: Layout) -> Tensor:
     exp = (score - largest[row]).exp()
     total = torch.zeros_like(empty).index_add(0, row, exp)
     return exp / total.masked_fill(total == 0, 1.0)[row]
-
-
-def _attend(
-    score: Tensor,
-    value: Tensor,
-    edge_weight: Tensor | None,
-    layout: Layout,
-    seed: Tensor | None,
-    dropout: float,
-    edge_value: Tensor | None = None,
-) -> Tensor:
-    """Sum the values of neighbours with weights from softmax, dropout and edge weights."""
-    alpha = _drop(_softmax(score, layout), seed, dropout)
-    if edge_weight is not None:
-        alpha = alpha * _to_acc(edge_weight)[layout.perm.long()].unsqueeze(1)
-    return _sum(alpha, value, layout, edge_value)
 
 
 def _drop(alpha: Tensor, seed: Tensor | None, dropout: float) -> Tensor:

@@ -13,7 +13,7 @@ from gattn.nodes.graph_settings import (
     EdgeWeightName,
     FeatureNames,
 )
-from gattn.nodes.settings import NetworkSettings
+from gattn.nodes.settings import LearningRate, NetworkSettings, WeightDecay
 from gattn.training.settings import Threads, document
 
 __all__ = ["NAMES", "LinkModelName", "LinkParameters", "LinkSettings", "Negatives"]
@@ -77,21 +77,8 @@ class LinkSettings(NetworkSettings):
             "mean reciprocal rank of the validation part has improved. Lower it to save time.",
         ),
     ] = 50
-    learning_rate: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="Learning rate of the Adam optimizer. Lower it if the training loss jumps.",
-        ),
-    ] = 0.01
-    weight_decay: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Strength λ of the L2 penalty λ/2 |w|² on the weights w, which is added "
-            "to the loss. Raise it if the network overfits.",
-        ),
-    ] = 1e-4
+    learning_rate: LearningRate = 0.01
+    weight_decay: WeightDecay = 1e-4
     width: Annotated[
         int,
         Meta(

@@ -22,6 +22,7 @@ from gattn.data import MoleculeError, random_split
 from gattn.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.molecules.fitted import MoleculeModel
+from gattn.molecules.fitting import FitPart
 from gattn.molecules.foundation import read_foundation_of
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles
 from gattn.molecules.prediction import Prediction
@@ -171,17 +172,18 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
                     f"label; it has {len(part)}"
                 )
         self.predictor_ = MoleculePredictor.fit(
-            train.inputs, self.outputs_of(train.y), val.inputs, self.outputs_of(val.y), self.task,
-            self.settings(), classes=self.class_counts, bounds=train.bounds,
-            bounds_val=val.bounds, weights=train.weights, weights_val=val.weights,
-            groups=val.canonical if groups is None else groups,
-            train_groups=train.canonical if train_groups is None else train_groups,
+            self._fit_part(train, train_groups), self._fit_part(val, groups), self.task,
+            self.settings(), classes=self.class_counts,
             folder=None if folder is None else Path(folder), progress=progress,
             threads=settings_of(MoleculeParameters, self).threads,
         )  # fmt: skip
         self._calibrate(val.y, self.predictor_.validation)
         self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
         return self
+
+    def _fit_part(self, part: LabelledMolecules, groups: Sequence[str] | None) -> FitPart:
+        groups = part.canonical if groups is None else groups
+        return FitPart(part.inputs, self.outputs_of(part.y), part.bounds, part.weights, groups)
 
     def settings(self) -> MoleculeSettings:
         """Return the settings of the estimator as an object of :class:`MoleculeSettings`."""

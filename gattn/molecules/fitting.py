@@ -66,10 +66,22 @@ class FitPart:
 
     Attributes:
         inputs: k molecules.
-        y: [k, t] float64 labels; NaN for missing values.
-        bounds: [k, t, 2] lower and upper ends of the labels; None if every label is one value.
-        weights: [k] weights of the rows; None if all are equal.
-        groups: the group of each row; None if each row is a group.
+        y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes. For several
+            classes [k, O], a column for each class (:func:`gattn.molecules.classes.one_hot`).
+        bounds: [k, t, 2] float64, the lower and upper ends of the labels for a bounded loss, with
+            NaN in y where the ends differ; None if every label is one value. The networks get no
+            loss between the ends; the Gaussian process reads the expected value between them. The
+            ends of validation labels are used to choose the epoch; the weights of the components
+            and the coefficients of the error are fitted to measured values only.
+        weights: [k] weights of the rows, above 0; None if all are equal. The weights of both parts
+            are divided by the mean of the training part. Those of training rows multiply the loss
+            of the networks, and divide the noise variance of the Gaussian process. Those of
+            validation rows multiply the squared errors to which the weights of the components and
+            the coefficients of the error are fitted.
+        groups: the group of each row; None if each row is a group. The rows of one group are left
+            out together: a molecule is predicted by models that were trained without its group.
+            Rows of the same molecule must belong to one group. If the split divides by scaffold,
+            the validation molecules of one scaffold must also belong to one group.
     """
 
     inputs: MoleculeInputs
@@ -116,8 +128,8 @@ def fit_model(
     Raises:
         ValueError: shapes that do not match, or a target without a training label.
     """
-    _check(train, "y")
-    _check(val, "y_val")
+    _check(train, "y of the training part")
+    _check(val, "y of the validation part")
     train, val = replace(train, y=train.y.double()), replace(val, y=val.y.double())
     targets = train.y.shape[1]
     if not train.y.isfinite().any(0).all():

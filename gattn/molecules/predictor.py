@@ -83,20 +83,12 @@ class MoleculePredictor:
     @classmethod
     def fit(
         cls,
-        train: MoleculeInputs,
-        y: Tensor,
-        val: MoleculeInputs,
-        y_val: Tensor,
+        train: FitPart,
+        val: FitPart,
         task: Task,
         settings: MoleculeSettings,
         *,
         classes: Sequence[int] = (),
-        bounds: Tensor | None = None,
-        bounds_val: Tensor | None = None,
-        weights: Tensor | None = None,
-        weights_val: Tensor | None = None,
-        groups: Sequence[str] | None = None,
-        train_groups: Sequence[str] | None = None,
         folder: Path | None = None,
         progress: bool = False,
         threads: int = 0,
@@ -117,34 +109,13 @@ class MoleculePredictor:
         at the same time on another core.
 
         Args:
-            train: k molecules. Their descriptor columns, if they have any, are standardised by
+            train: the training part. Descriptor columns, if there are any, are standardised by
                 the mean and the standard deviation of this part.
-            y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes. For several
-                classes [k, O], a column for each class (:func:`gattn.molecules.classes.one_hot`).
-            val: m molecules for choosing the networks' epoch, fitting the components' weights and
-                calibrating the errors.
-            y_val: [m, t] float64.
+            val: the validation part, for choosing the networks' epoch, fitting the components'
+                weights and calibrating the errors.
             task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
             settings: settings of the model and its training.
             classes: for ``"multiclass"`` the number of classes of each target.
-            bounds: [k, t, 2] float64, the lower and upper ends of the training labels for a bounded
-                loss, with NaN in y where the ends differ. The networks get no loss between the
-                ends; the Gaussian process reads the expected value between them.
-            bounds_val: [m, t, 2] float64, the ends of the validation labels. They are used to
-                choose the epoch; the weights of the components and the coefficients of the error
-                are fitted to measured values only.
-            weights: [k] weights of the training rows, above 0; None if all are equal. They are
-                divided by their mean. They multiply the loss of the networks, and divide the noise
-                variance of the Gaussian process.
-            weights_val: [m] weights of the validation rows, which are divided by the same mean.
-                They multiply the squared errors to which the weights of the components and the
-                coefficients of the error are fitted.
-            groups: the group of each of the m rows; rows of one group are left out together. Rows
-                of the same molecule must belong to one group. If the split divides by scaffold, the
-                molecules of one scaffold must also belong to one group. By default each row is a
-                group.
-            train_groups: the group of each of the k rows. A training molecule is predicted by
-                models that were trained without its group. By default each row is a group.
             folder: folder of the checkpoints of the networks, from which training continues.
             progress: whether to show a progress bar.
             threads: number of threads inside an operator; 0 to choose it by the size of a batch
@@ -157,9 +128,8 @@ class MoleculePredictor:
             ValueError: shapes that do not match, or a target without a training label.
         """
         fitted = fit_model(
-            FitPart(train, y, bounds, weights, train_groups),
-            FitPart(val, y_val, bounds_val, weights_val, groups),
-            task, settings, classes=classes, folder=folder, progress=progress, threads=threads,
+            train, val, task, settings, classes=classes, folder=folder, progress=progress,
+            threads=threads,
         )  # fmt: skip
         predictor = cls(fitted.components, fitted.tensors)
         predictor.history, predictor.threads = fitted.history, threads

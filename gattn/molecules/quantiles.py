@@ -153,7 +153,7 @@ class QuantileIntervals:
         return cls(scores, TargetTransform(tuple(state["transform"])))
 
 
-def quantile_metrics(y: Tensor, quantiles: Tensor, levels: Sequence[float]) -> dict[str, float]:
+def quantile_metrics(y: Tensor, quantiles: Tensor, levels: Sequence[float]) -> dict[str, Any]:
     """Measure predicted quantiles against labels.
 
     Args:
@@ -162,15 +162,13 @@ def quantile_metrics(y: Tensor, quantiles: Tensor, levels: Sequence[float]) -> d
         levels: levels of the quantiles.
 
     Returns:
-        ``quantile_loss``, the mean quantile loss over the labels and levels, and for each level
-        the share of the labels that are at most the quantile, such as ``below_0.05``; NaN without
-        labels.
+        ``loss``, the mean quantile loss over the labels and levels, and ``below``, for each level
+        the share of the labels that are at most the quantile; NaN without labels.
     """
     labelled = ~y.isnan()
     loss = quantile_error(levels)(quantiles.flatten(1), y)[labelled].mean()
     shares = (y[..., None] <= quantiles)[labelled].double().mean(0).tolist()
-    names = [f"below_{level}" for level in levels]
-    return {"quantile_loss": float(loss)} | dict(zip(names, shares, strict=True))
+    return {"loss": float(loss), "below": dict(zip(map(str, levels), shares, strict=True))}
 
 
 def _distances(

@@ -90,22 +90,20 @@ NodeNames: TypeAlias = Annotated[
         extra={"flag": "--names/--no-names"},
     ),
 ]
-EdgeWeight: TypeAlias = Annotated[
-    str,
-    Meta(
-        description="Name of the column of the edges that contains their weights, which "
-        "must be at least 0. Attention and means over neighbours are proportional to the "
-        "weights."
-    ),
-]
-EdgeType: TypeAlias = Annotated[
-    str,
-    Meta(
-        description="Name of the column of the edges that contains their types. The "
-        "means over neighbours are computed separately for each type. Set it if edges of "
-        "different types have a different meaning."
-    ),
-]
+_EDGE_WEIGHT = Meta(
+    description="Name of the column of the edges that contains their weights, which "
+    "must be at least 0. Attention and means over neighbours are proportional to the "
+    "weights."
+)
+_EDGE_TYPE = Meta(
+    description="Name of the column of the edges that contains their types. The "
+    "means over neighbours are computed separately for each type. Set it if edges of "
+    "different types have a different meaning."
+)
+EdgeWeight: TypeAlias = Annotated[str, _EDGE_WEIGHT]
+EdgeWeightName: TypeAlias = Annotated[str | None, _EDGE_WEIGHT]
+EdgeType: TypeAlias = Annotated[str, _EDGE_TYPE]
+EdgeTypeName: TypeAlias = Annotated[str | None, _EDGE_TYPE]
 Encoding: TypeAlias = Annotated[
     str | None,
     Meta(
@@ -160,22 +158,6 @@ EdgeFeatureNames: TypeAlias = Annotated[
         "reads the features of each edge, and the other models read their means over the "
         "edges of a node. With an empty list, no column is used.",
         extra={"default": "all columns except the weight, the type and the time"},
-    ),
-]
-EdgeWeightName: TypeAlias = Annotated[
-    str | None,
-    Meta(
-        description="Name of the column of the edges that contains their weights, which "
-        "must be at least 0. Attention and means over neighbours are proportional to the "
-        "weights."
-    ),
-]
-EdgeTypeName: TypeAlias = Annotated[
-    str | None,
-    Meta(
-        description="Name of the column of the edges that contains their types. The "
-        "means over neighbours are computed separately for each type. Set it if edges of "
-        "different types have a different meaning."
     ),
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 from msgspec import Meta
 
@@ -19,17 +19,34 @@ from gattn.training.settings import Seed, Settings, SettingsError, Threads, docu
 __all__ = [
     "PRESETS",
     "TYPED_MODELS",
+    "LearningRate",
     "NetworkSettings",
     "NodeModel",
     "NodeParameters",
     "NodeSettings",
     "NodeTask",
     "Preset",
+    "WeightDecay",
 ]
 
 NodeTask = Literal["regression", "classification"]
 NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "gps", "hgt"]
 Preset = Literal["cora", "citeseer", "pubmed"]
+LearningRate: TypeAlias = Annotated[
+    float,
+    Meta(
+        gt=0,
+        description="Learning rate of the Adam optimizer. Lower it if the training loss jumps.",
+    ),
+]
+WeightDecay: TypeAlias = Annotated[
+    float,
+    Meta(
+        ge=0,
+        description="Strength λ of the L2 penalty λ/2 |w|² on the weights w, which is added "
+        "to the loss. Raise it if the network overfits.",
+    ),
+]
 
 TYPED_MODELS = ("stacked", "hgt")
 """Models of networks with several tables of nodes."""
@@ -82,21 +99,8 @@ class NetworkSettings(Settings):
             "accuracy of the validation part has improved. Lower it to save time.",
         ),
     ] = 60
-    learning_rate: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="Learning rate of the Adam optimizer. Lower it if the training loss jumps.",
-        ),
-    ] = 0.005
-    weight_decay: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Strength λ of the L2 penalty λ/2 |w|² on the weights w, which is added "
-            "to the loss. Raise it if the network overfits.",
-        ),
-    ] = 5e-4
+    learning_rate: LearningRate = 0.005
+    weight_decay: WeightDecay = 5e-4
     width: Annotated[
         int,
         Meta(

@@ -15,9 +15,6 @@ from gattn.training.run_report import Intervals, RunFacts
 
 __all__ = ["report_facts"]
 
-QUANTILES = ("quantile_loss", "below_")
-"""First characters of the names of metrics of predicted quantiles."""
-
 
 def report_facts(
     run: TrainedRun, settings: Any, *, chosen: Mapping[str, Cell], **special: Any
@@ -69,6 +66,6 @@ def _intervals(metrics: Mapping[str, Any], item: str) -> Intervals:
         width=values.get("mean_width", values.get("mean_size", float("nan"))),
         constant_width=values.get("constant_width"),
         in_every_set=values.get("in_every_set", 0),
-        quantiles={name: value for name, value in values.items() if name.startswith(QUANTILES)},
+        quantiles=values.get("quantiles"),
         infinite=tuple(f"{line}." for line in infinite_intervals(metrics, item)),
     )

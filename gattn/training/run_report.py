@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gattn.training import plots
 from gattn.training.conformal import too_few
@@ -52,7 +52,7 @@ class Intervals:
         promise: sentences on the rows to which the coverage applies.
         infinite: sentences on targets with infinite intervals.
         quantiles: metrics of predicted quantiles
-            (:func:`gattn.molecules.quantiles.quantile_metrics`); empty if none are predicted.
+            (:func:`gattn.molecules.quantiles.quantile_metrics`); None if none are predicted.
     """
 
     coverage: float
@@ -65,7 +65,7 @@ class Intervals:
         "not for each single row or for rows of another kind."
     )
     infinite: tuple[str, ...] = ()
-    quantiles: Mapping[str, float] = field(default_factory=dict)
+    quantiles: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,10 +243,10 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
     }
     if intervals.constant_width is not None:
         values["width of intervals of equal width"] = intervals.constant_width
-    for name, value in intervals.quantiles.items():
-        level = name.removeprefix("below_")
-        label = "mean quantile loss" if level == name else f"share of values below quantile {level}"
-        values[label] = value
+    if intervals.quantiles is not None:
+        values["mean quantile loss"] = intervals.quantiles["loss"]
+        for level, share in intervals.quantiles["below"].items():
+            values[f"share of values below quantile {level}"] = share
     return Section(title, text, (facts(values),), (calibration,))
 
 
@@ -296,8 +296,9 @@ def compare(
             metric is empty.
 
     Returns:
-        A table with a row for each metric and the best value marked, and a sentence on the best
-        models. Without baselines nothing is marked.
+        A table with a row for each metric, or, if there are more baselines than metrics, with a row
+        for the model and for each baseline. The best values are marked; without baselines none is.
+        The second result is a sentence on the best models.
 
     Raises:
         ValueError: a metric is unknown.
@@ -330,8 +331,13 @@ def compare(
             lost.append(
                 f"{name} by {METRICS[metric]} ({number(values[first[0]])} against {number(value)})"
             )
-    table = Table(("metric", "model", *names), tuple(rows), "On the test part", tuple(best))
-    return table, _verdict(won, tied, lost)
+    columns = ("metric", "model", *names)
+    if len(names) > len(rows):
+        # With many baselines, the table would be wider than the page, so they become its rows.
+        best = [tuple(i for i, at in enumerate(best, 1) if j in at) for j in range(1, len(columns))]
+        (_, *columns), *rows = zip(columns, *rows, strict=True)
+        columns = ("method", *columns)
+    return Table(columns, tuple(rows), "On the test part", tuple(best)), _verdict(won, tied, lost)
 
 
 def best_of(values: Sequence[float], metric: str) -> list[int]:

@@ -58,8 +58,9 @@ def test_a_model_of_quantiles(tmp_path, gattn):
     code, output = gattn("train", table, "--out", run, *options, *GP)
     assert code == 0, output
     assert "below quantile 0.1" in output
-    intervals = json.loads((run / "metrics.json").read_text())["intervals"]
-    assert {"quantile_loss", "below_0.1", "below_0.5", "below_0.9"} < intervals.keys()
+    quantiles = json.loads((run / "metrics.json").read_text())["intervals"]["quantiles"]
+    assert quantiles.keys() == {"loss", "below"}
+    assert quantiles["below"].keys() == {"0.1", "0.5", "0.9"}
     assert "share of values below quantile 0.9" in (run / "report.html").read_text()
     code, output = gattn("predict", run, table, "--out", tmp_path / "out.csv", "--workers", 1)
     assert code == 0, output

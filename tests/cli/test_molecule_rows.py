@@ -120,6 +120,9 @@ def test_reactions(gattn, tmp_path):
     assert code == 0
     assert "36 reactions" in out
     assert "add_h = true" in (run / "config.toml").read_text()
+    page = (run / "report.html").read_text("utf-8")
+    worst = page[page.index("<h2>Largest errors</h2>") :].partition("</section>")[0]
+    assert 1 <= worst.count("&gt;&gt;") == worst.count("nearest") <= 12
     reasons = [row["reason"] for row in read_rows(run / "left_out.csv")]
     assert "no atom has the same map number" in reasons[0]
     assert "a reaction must be the SMILES A>>B" in reasons[1]

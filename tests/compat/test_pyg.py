@@ -45,12 +45,8 @@ def test_a_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name)
 
 
 @pytest.mark.parametrize("name", pyg_internals.CLASS_STATE)
-def test_what_is_not_there_is_not_carried_along(monkeypatch, name):
-    layer = nn.GATConv(8, 4)
-    assert pyg_internals.class_state(layer)[name] is vars(layer)[name]
-    monkeypatch.delitem(layer.__dict__, name)
-    assert name not in pyg_internals.class_state(layer)
-    assert len(pyg_internals.class_state(layer)) == len(pyg_internals.CLASS_STATE) - 1
+def test_a_layer_has_the_attributes_of_pygs_base_class(name):
+    assert name in vars(nn.GATConv(8, 4))
 
 
 def test_every_kind_of_hook_is_seen():

@@ -17,6 +17,7 @@ from gattn.data import DESCRIPTORS
 from gattn.data.molecules.descriptors import descriptor_row
 from gattn.molecules import masking
 from gattn.molecules.attributions import METHODS, _forest, attribute
+from gattn.molecules.fitting import FitPart
 from gattn.molecules.forest import Forest
 from gattn.molecules.inputs import DescribedInputs, ExpandedInputs, featurise
 from gattn.molecules.masking import atoms_of, masked_inputs, predict_masked
@@ -46,7 +47,9 @@ def fitted(inputs, task="regression", **settings):
     if task == "classification":
         y = (y > y.median()).double()
     chosen = MoleculeSettings(**{"epochs": 2, "width": 16, "layers": 2, "ensemble": 2, **settings})
-    return MoleculePredictor.fit(inputs[:14], y[:14], inputs[14:], y[14:], task, chosen)
+    return MoleculePredictor.fit(
+        FitPart(inputs[:14], y[:14]), FitPart(inputs[14:], y[14:]), task, chosen
+    )
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ pytest.importorskip("matplotlib")
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import DEFAULT_METHOD, explain
 from gattn.molecules.explanations import write_explanations
+from gattn.molecules.fitting import FitPart
 from gattn.molecules.inputs import featurise
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
@@ -29,7 +30,7 @@ def fitted(inputs, **settings):
     """Return a model that was fitted to the number of carbon atoms."""
     y = torch.tensor([[float(text.count("C"))] for text in CARBONS], dtype=torch.float64)
     chosen = MoleculeSettings(**{"epochs": 2, "width": 16, "layers": 2, **settings})
-    return MoleculePredictor.fit(inputs, y, inputs, y, "regression", chosen)
+    return MoleculePredictor.fit(FitPart(inputs, y), FitPart(inputs, y), "regression", chosen)
 
 
 @pytest.fixture(scope="module")

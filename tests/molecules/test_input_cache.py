@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from gattn.molecules import inputs
+from gattn.molecules.fitting import FitPart
 from gattn.molecules.input_cache import LAYOUT, locked
 from gattn.molecules.inputs import ExpandedInputs, featurise
 from gattn.molecules.predictor import MoleculePredictor
@@ -194,7 +195,9 @@ def test_training_does_not_tell_where_its_molecules_lie(tmp_path):
     means = []
     for stored in (parsed, featurise(texts, cache=tmp_path / "inputs").inputs, expanded):
         train, val = stored[:30], stored[30:]
-        predictor = MoleculePredictor.fit(train, y[:30], val, y[30:], "regression", settings)
+        predictor = MoleculePredictor.fit(
+            FitPart(train, y[:30]), FitPart(val, y[30:]), "regression", settings
+        )
         means.append(predictor.predict(stored).mean)
     assert torch.equal(means[0], means[1])
     assert torch.equal(means[0], means[2])

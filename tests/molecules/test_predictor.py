@@ -11,6 +11,7 @@ pytest.importorskip("rdkit")
 from gattn.data import morgan_fingerprints, tanimoto_ridge
 from gattn.molecules.baselines import baseline_predictions
 from gattn.molecules.evidence import network_prior
+from gattn.molecules.fitting import FitPart
 from gattn.molecules.folds import assign_folds
 from gattn.molecules.inputs import MoleculeInputs, featurise
 from gattn.molecules.members import (
@@ -44,7 +45,10 @@ def chains_and_targets() -> tuple[MoleculeInputs, Tensor]:
 def fitted(y: Tensor, task: Task = "regression", **settings) -> MoleculePredictor:
     inputs, _ = chains_and_targets()
     return MoleculePredictor.fit(
-        inputs[:60], y[:60], inputs[60:], y[60:], task, MoleculeSettings(**(TINY | settings))
+        FitPart(inputs[:60], y[:60]),
+        FitPart(inputs[60:], y[60:]),
+        task,
+        MoleculeSettings(**(TINY | settings)),
     )
 
 
@@ -203,7 +207,10 @@ def test_rows_of_one_molecule_are_left_out_together() -> None:
     y[60:62] += 5  # No similar molecule has labels of this size.
     fits = [
         MoleculePredictor.fit(
-            inputs[:60], y[:60], inputs[twice], y[twice], "regression", settings, groups=groups
+            FitPart(inputs[:60], y[:60]),
+            FitPart(inputs[twice], y[twice], groups=groups),
+            "regression",
+            settings,
         ).validation.mean
         for groups in (None, [str(row) for row in twice.tolist()])
     ]
@@ -233,8 +240,10 @@ def test_no_molecules_and_embeddings() -> None:
 def test_wrong_shapes_and_missing_labels_are_told() -> None:
     inputs, y = chains_and_targets()
     for wrong in (y[:, 0], y[:3]):
-        with pytest.raises(ValueError, match=r"y must be \(84, t\)"):
-            MoleculePredictor.fit(inputs, wrong, inputs, y, "regression", MoleculeSettings())
+        with pytest.raises(ValueError, match=r"y of the training part must be \(84, t\)"):
+            MoleculePredictor.fit(
+                FitPart(inputs, wrong), FitPart(inputs, y), "regression", MoleculeSettings()
+            )
     with pytest.raises(ValueError, match="a label for every target"):
         fitted(torch.cat([y, torch.full_like(y[:, :1], torch.nan)], 1))
 

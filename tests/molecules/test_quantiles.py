@@ -131,11 +131,10 @@ def test_metrics_of_quantiles():
     y = torch.tensor([[0.0], [1.0], [2.0], [torch.nan]]).double()
     quantiles = torch.tensor([0.5, 1.5]).double().expand(4, 1, 2)
     metrics = quantile_metrics(y, quantiles, (0.1, 0.9))
-    assert metrics["below_0.1"] == pytest.approx(1 / 3)
-    assert metrics["below_0.9"] == pytest.approx(2 / 3)
+    assert metrics["below"] == {"0.1": pytest.approx(1 / 3), "0.9": pytest.approx(2 / 3)}
     flat = y[:3, 0].numpy()
     expected = [mean_pinball_loss(flat, [q] * 3, alpha=a) for a, q in ((0.1, 0.5), (0.9, 1.5))]
-    assert metrics["quantile_loss"] == pytest.approx(np.mean(expected))
+    assert metrics["loss"] == pytest.approx(np.mean(expected))
 
 
 @pytest.mark.parametrize("model", ["gp", "attention", "stacked"])

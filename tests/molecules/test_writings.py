@@ -11,6 +11,7 @@ from rdkit.Chem import rdMolDescriptors
 from gattn.data import get_dataset, open_table
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import explain
+from gattn.molecules.fitting import FitPart
 from gattn.molecules.inputs import featurise
 from gattn.molecules.predictor import MoleculePredictor
 from gattn.molecules.settings import MoleculeSettings
@@ -46,7 +47,9 @@ def model():
     inputs = featurise(MOLECULES).inputs
     y = torch.tensor([[_target(text)] for text in MOLECULES]).double()
     settings = MoleculeSettings(epochs=6, width=32, layers=3, ensemble=2)
-    return MoleculePredictor.fit(inputs, y, inputs, y, "regression", settings), float(y.std())
+    return MoleculePredictor.fit(
+        FitPart(inputs, y), FitPart(inputs, y), "regression", settings
+    ), float(y.std())
 
 
 def _target(text):

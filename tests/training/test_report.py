@@ -142,6 +142,18 @@ TIES = "On the test part, a baseline is as good as the model: mean by RMSE (1.00
 LOSES = "On the test part, a baseline is better: mean by RMSE (0.500 against 1.00)."
 
 
+def test_many_baselines_are_rows():
+    """A table with a column for each of many baselines would be wider than the page."""
+    baselines = {"kernel_ridge": {"rmse": 0.4}, "mean": {"rmse": 0.9}}
+    table, sentence = compare({"rmse": 0.5}, baselines)
+    assert table.columns == ("method", "RMSE")
+    assert table.rows == (("model", 0.5), ("kernel ridge", 0.4), ("mean", 0.9))
+    assert table.best == ((), (1,), ())
+    assert "kernel ridge by RMSE" in sentence
+    wide, _ = compare({"rmse": 0.5, "mae": 0.3}, baselines)
+    assert wide.columns == ("metric", "model", "kernel ridge", "mean")
+
+
 @pytest.mark.parametrize(
     ("baselines", "sentence", "best"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -159,7 +160,7 @@ def measure_baselines(
 
 
 def undefined(
-    estimator: MoleculeEstimator, parts: Mapping[str, Tensor], intervals: Mapping[str, float]
+    estimator: MoleculeEstimator, parts: Mapping[str, Tensor], intervals: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
     """Return the reasons why some metrics are undefined, or are averaged over fewer targets.
 
@@ -237,7 +238,7 @@ def label_sets(estimator: ClassificationModel, predicted: Prediction, coverage: 
 
 def measure_intervals(
     estimator: MoleculeEstimator, y: Tensor, predicted: Prediction, coverage: float
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Measure how often intervals, or sets of classes, contain the true value.
 
     Args:
@@ -248,14 +249,15 @@ def measure_intervals(
 
     Returns:
         The result of :func:`gattn.pipeline.measure.interval_metrics`, or of ``set_metrics`` for
-        classes. If the model predicts quantiles, also that of
+        classes. If the model predicts quantiles, ``quantiles`` is the result of
         :func:`gattn.molecules.quantiles.quantile_metrics`.
     """
     if isinstance(estimator, RegressionModel):
         measured = interval_metrics(y, *estimator.intervals(predicted, coverage), coverage)
-        if predicted.quantiles is not None:
-            measured |= quantile_metrics(y, predicted.quantiles, estimator.quantile_levels)
-        return measured
+        if predicted.quantiles is None:
+            return measured
+        levels = estimator.quantile_levels
+        return {**measured, "quantiles": quantile_metrics(y, predicted.quantiles, levels)}
     if isinstance(estimator, ClassificationModel):
         sets = label_sets(estimator, predicted, coverage)
         always = estimator.calibrator_.in_every_set(coverage)

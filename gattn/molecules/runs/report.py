@@ -27,7 +27,7 @@ from gattn.training.calibration import (
     probability_reliability,
 )
 from gattn.training.plots.style import number
-from gattn.training.report import Figure, Section
+from gattn.training.report import Figure, Section, Table
 from gattn.training.run_figures import (
     CLASSES,
     SHOWN,
@@ -63,9 +63,8 @@ def molecule_report(run: MoleculeRun) -> Report:
     """
     test, predicted = run.part("test"), run.predictions["test"]
     # The atoms of a reaction have no weights to draw.
-    drawn = not run.estimator.reaction
-    unit = run.settings.unit
-    sections = [_worst_molecules(run.estimator, test, predicted, unit)] if drawn else []
+    worst = _worst_reactions if run.estimator.reaction else _worst_molecules
+    sections = [worst(run.estimator, test, predicted, run.settings.unit)]
     confusions = _confusions(run.estimator, test, predicted)
     if confusions:
         text = ("The molecules of the test part by measured and predicted class.",)
@@ -291,6 +290,28 @@ def _worst_molecules(
         "validation parts.",
     )
     return Section("Largest errors", text, figures=figures, gallery=True)
+
+
+def _worst_reactions(
+    estimator: MoleculeEstimator, reactions: LabelledMolecules, predicted: Prediction, unit: str
+) -> Section:
+    """List the reactions with the largest errors.
+
+    The arguments are those of :func:`_worst_molecules`.
+    """
+    rows, targets = _worst_rows(estimator, reactions, predicted)
+    smiles = reactions.inputs[rows].molecules.smiles
+    listed = tuple(
+        (text, *_caption(estimator, reactions, predicted, row, target, unit).split("\n"))
+        for text, row, target in zip(smiles, rows, targets)
+    )
+    names = ["target"] * (len(estimator.targets_) > 1) + ["label", "prediction", "similarity"]
+    text = (
+        f"The reactions of the test part with the largest errors and at most {DRAWN} atoms. "
+        "“Nearest” is the Tanimoto similarity to the most similar reaction of the training and "
+        "validation parts."
+    )
+    return Section("Largest errors", (text,), (Table(("reaction", *names), listed),))
 
 
 def _drawn(text: str, several: bool) -> str:

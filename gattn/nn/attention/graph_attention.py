@@ -30,7 +30,13 @@ from gattn.nn.common.features import (
     split_heads,
     tile_heads,
 )
-from gattn.nn.common.scores import DotScore, GATv2Score, Score, SortedScore, attend_with_score
+from gattn.nn.common.scores import (
+    Score,
+    SortedScore,
+    attend_with_score,
+    dot_product_score,
+    gatv2_score,
+)
 from gattn.ops.custom_score.api import sorted_scores
 from gattn.ops.registration.checks import as_bias
 
@@ -268,13 +274,12 @@ class GraphAttention(Module):
         if callable(self.score):
             return self._call_score(query, key, graph, edge_attr, bias)
         edge_attr, edge_proj = self._edge_term(edge_attr, key)
+        options = {"edge_attr": edge_attr, "edge_proj": edge_proj, "attn_bias": bias}
         if self.weight is not None:
             weight = tile_heads(self.weight, 0, key.shape[1]).to(key.dtype)
-            return GATv2Score(
-                query, key, weight, edge_attr, edge_proj, activation="tanh", attn_bias=bias
-            )
+            return gatv2_score(query, key, weight, activation="tanh", **options)
         scale = None if self.score == "scaled_dot" else 1.0
-        return DotScore(query, key, edge_attr, edge_proj, attn_bias=bias, scale=scale)
+        return dot_product_score(query, key, scale=scale, **options)
 
     def _edge_term(
         self, edge_attr: Tensor | None, key: Tensor

@@ -10,7 +10,7 @@ from gattn.functional import edge_softmax
 from gattn.graph import Graph
 from gattn.nn.attention.learned_query import learned_query_score, segment_attention
 from gattn.nn.common.checks import check_at_least, check_heads_divide, check_probability
-from gattn.nn.common.scores import DotScore, attend_with_score
+from gattn.nn.common.scores import attend_with_score, dot_product_score
 from gattn.nn.common.segments import from_points
 
 
@@ -93,7 +93,7 @@ class MultiheadAttentionBlock(Module):
             bias = bias.to(query.dtype).expand(-1, self.heads)
         dropout = self.dropout if self.training else 0.0
         out, _ = attend_with_score(
-            DotScore(query, key, attn_bias=bias), value, graph, dropout=dropout
+            dot_product_score(query, key, attn_bias=bias), value, graph, dropout=dropout
         )
         return self._residual(x, out.flatten(1))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -44,112 +45,63 @@ class Score(Protocol):
         ...
 
 
-class GATScore(NamedTuple):
-    """GAT's score LeakyReLU(a_i + b_j + c_ij) + bias, with scalars a, b and c per head.
+class FusedScore(NamedTuple):
+    """Score that a fused operator computes. It contains the arguments of the operator.
 
-    See :func:`gattn.functional.gat_attention`.
+    The functions :func:`gat_score`, :func:`gatv2_score` and :func:`dot_product_score` create it.
     """
 
+    attention: Callable[..., Tensor]
+    """Operator that sums the values, such as :func:`gattn.functional.gat_attention`."""
+    attention_weights: Callable[..., Tensor]
+    """Operator that returns the attention weights."""
     query: Tensor
     key: Tensor
-    edge: Tensor | None = None
-    negative_slope: float = 0.2
-    attn_bias: Tensor | None = None
+    options: dict[str, Any]
+    """Other arguments of both operators, by name."""
 
-    def plus(self, terms: EdgeTerms) -> GATScore:
+    def plus(self, terms: EdgeTerms) -> FusedScore:
         """Return this score with the bias of each edge added."""
-        return self._replace(attn_bias=terms.bias_like(self.query))
+        bias = terms.joined_bias(self.options.get("attn_bias"), self.query)
+        return self._replace(options={**self.options, "attn_bias": bias})
 
     def sum_values(
         self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
     ) -> Tensor:
         """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
-        return gat_attention(
-            self.query, self.key, value, graph, edge_score=self.edge, attn_bias=self.attn_bias,
-            edge_weight=edge_weight, negative_slope=self.negative_slope, dropout=dropout,
+        return self.attention(
+            self.query, self.key, value, graph=graph, edge_weight=edge_weight, dropout=dropout,
+            **self.options,
         )  # fmt: skip
 
     def weights(self, graph: Graph) -> Tensor:
         """Return the attention weights before dropout, [e, h]."""
-        return gat_attention_weights(
-            self.query, self.key, graph,
-            edge_score=self.edge, attn_bias=self.attn_bias, negative_slope=self.negative_slope,
-        )  # fmt: skip
+        return self.attention_weights(self.query, self.key, graph=graph, **self.options)
 
 
-class GATv2Score(NamedTuple):
-    """GATv2's score w . act(q_i + k_j + W a_ij) + bias.
+def gat_score(query_score: Tensor, key_score: Tensor, **options: Any) -> FusedScore:
+    """Return GAT's score LeakyReLU(a_i + b_j + c_ij) + bias, with scalars a, b and c per head.
 
-    See :func:`gattn.functional.gatv2_attention`.
+    The options are keyword arguments of :func:`gattn.functional.gat_attention_weights`.
     """
-
-    query: Tensor
-    key: Tensor
-    weight: Tensor
-    edge_attr: Tensor | None = None
-    edge_proj: Tensor | None = None
-    activation: str = "leaky_relu"
-    negative_slope: float = 0.2
-    attn_bias: Tensor | None = None
-
-    def plus(self, terms: EdgeTerms) -> GATv2Score:
-        """Return this score with the bias of each edge added."""
-        return self._replace(attn_bias=terms.bias_like(self.query))
-
-    def sum_values(
-        self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
-    ) -> Tensor:
-        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
-        return gatv2_attention(
-            self.query, self.key, value, self.weight, graph,
-            edge_attr=self.edge_attr, edge_proj=self.edge_proj,
-            attn_bias=self.attn_bias, edge_weight=edge_weight,
-            activation=self.activation, negative_slope=self.negative_slope, dropout=dropout,
-        )  # fmt: skip
-
-    def weights(self, graph: Graph) -> Tensor:
-        """Return the attention weights before dropout, [e, h]."""
-        return gatv2_attention_weights(
-            self.query, self.key, self.weight, graph,
-            edge_attr=self.edge_attr, edge_proj=self.edge_proj, attn_bias=self.attn_bias,
-            activation=self.activation, negative_slope=self.negative_slope,
-        )  # fmt: skip
+    return FusedScore(gat_attention, gat_attention_weights, query_score, key_score, options)
 
 
-class DotScore(NamedTuple):
-    """Dot-product score scale * q_i . (k_j + W a_ij) + bias.
+def gatv2_score(query: Tensor, key: Tensor, weight: Tensor, **options: Any) -> FusedScore:
+    """Return GATv2's score w . act(q_i + k_j + W a_ij) + bias.
 
-    The edge term W a_ij is also added to the value. See
-    :func:`gattn.functional.dot_product_attention`.
+    The options are keyword arguments of :func:`gattn.functional.gatv2_attention_weights`.
     """
+    options["weight"] = weight
+    return FusedScore(gatv2_attention, gatv2_attention_weights, query, key, options)
 
-    query: Tensor
-    key: Tensor
-    edge_attr: Tensor | None = None
-    edge_proj: Tensor | None = None
-    attn_bias: Tensor | None = None
-    scale: float | None = None
 
-    def plus(self, terms: EdgeTerms) -> DotScore:
-        """Return this score with the bias of each edge added."""
-        return self._replace(attn_bias=terms.joined_bias(self.attn_bias, self.query))
+def dot_product_score(query: Tensor, key: Tensor, **options: Any) -> FusedScore:
+    """Return the score scale * q_i . (k_j + W a_ij) + bias. W a_ij is also added to the value.
 
-    def sum_values(
-        self, value: Tensor, graph: Graph, dropout: float, edge_weight: Tensor | None = None
-    ) -> Tensor:
-        """Return the sums of alpha * edge_weight * value, [n, h, c]; value is [m, h, c]."""
-        return dot_product_attention(
-            self.query, self.key, value, graph, scale=self.scale, attn_bias=self.attn_bias,
-            edge_attr=self.edge_attr, edge_proj=self.edge_proj, edge_weight=edge_weight,
-            dropout=dropout,
-        )  # fmt: skip
-
-    def weights(self, graph: Graph) -> Tensor:
-        """Return the attention weights before dropout, [e, h]."""
-        return dot_product_attention_weights(
-            self.query, self.key, graph, scale=self.scale, attn_bias=self.attn_bias,
-            edge_attr=self.edge_attr, edge_proj=self.edge_proj,
-        )  # fmt: skip
+    The options are keyword arguments of :func:`gattn.functional.dot_product_attention_weights`.
+    """
+    return FusedScore(dot_product_attention, dot_product_attention_weights, query, key, options)
 
 
 class EdgeScore(NamedTuple):

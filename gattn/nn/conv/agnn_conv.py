@@ -13,7 +13,7 @@ from torch_geometric.typing import Adj, OptTensor
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.features import as_heads, merge_heads, node_pair
-from gattn.nn.common.scores import DotScore
+from gattn.nn.common.scores import FusedScore, dot_product_score
 from gattn.nn.conv.base import AttentionConv, Nodes
 
 
@@ -97,8 +97,8 @@ class AGNNConv(AttentionConv):
         terms = self.read_terms(edge_index, graph, x, edge_weight, attn_bias)
         return merge_heads(self.attend(nodes, None, graph, terms=terms)[0], 1, x, concat=True)
 
-    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> DotScore:
-        return DotScore(self.beta.to(nodes.key.dtype) * nodes.key, nodes.key, scale=1.0)
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
+        return dot_product_score(self.beta.to(nodes.key.dtype) * nodes.key, nodes.key, scale=1.0)
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

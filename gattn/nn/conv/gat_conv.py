@@ -32,7 +32,7 @@ from gattn.nn.common.features import (
     tile_heads,
     values_and_scores,
 )
-from gattn.nn.common.scores import GATScore
+from gattn.nn.common.scores import FusedScore, gat_score
 from gattn.nn.conv.base import AttentionConv, Nodes
 
 
@@ -201,12 +201,12 @@ class GATConv(AttentionConv):
         value_dst, (query,) = values_and_scores(destination, x_dst, self.att_dst, name=name)
         return Nodes(query, key, value, value_dst)
 
-    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> GATScore:
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
         query = nodes.query
         if query is None:
             query = nodes.key.new_zeros(graph.num_dst, nodes.key.shape[1])
         edge = self._edge_score(edge_attr, graph, nodes.key.shape[1])
-        return GATScore(query, nodes.key, edge=edge, negative_slope=self.negative_slope)
+        return gat_score(query, nodes.key, edge_score=edge, negative_slope=self.negative_slope)
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

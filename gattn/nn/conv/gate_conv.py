@@ -14,7 +14,7 @@ from gattn.nn.common.checks import check_at_least, check_features, check_tensor,
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import add_bias, as_heads, infinite_as_nan, is_plain, redraw
-from gattn.nn.common.scores import GATScore, attend_with_score
+from gattn.nn.common.scores import attend_with_score, gat_score
 from gattn.nn.conv.base import AttentionConv
 
 
@@ -132,7 +132,7 @@ class GATEConv(AttentionConv):
         query_score = infinite_as_nan(F.linear(x, self.att_r))
         edge_score = self._neighbour_score(x, edge_attr, graph)
         key_score = torch.zeros_like(query_score)
-        score = GATScore(query_score, key_score, edge=edge_score, negative_slope=0.01)
+        score = gat_score(query_score, key_score, edge_score=edge_score, negative_slope=0.01)
         value = as_heads(self.lin2(x))
         out, _ = attend_with_score(score, value, graph, terms=terms, dropout=self.dropout_now())
         return out.squeeze(1)

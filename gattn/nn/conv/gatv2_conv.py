@@ -24,7 +24,7 @@ from gattn.nn.common.features import (
     split_heads,
     tile_heads,
 )
-from gattn.nn.common.scores import GATv2Score
+from gattn.nn.common.scores import FusedScore, gatv2_score
 from gattn.nn.conv.base import AttentionConv, Nodes
 
 
@@ -171,13 +171,13 @@ class GATv2Conv(AttentionConv):
             return Nodes(key, key, key)
         return Nodes(split_heads(project(self.lin_r, x_dst), self.out_channels), key, key)
 
-    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> GATv2Score:
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
         query, key, _, _ = nodes
         assert query is not None
         edge_attr, edge_proj = self.edge_term(edge_attr, graph, key)
         att = tile_heads(self.att.squeeze(0), 0, key.shape[1]).to(key.dtype)
-        slope = self.negative_slope
-        return GATv2Score(query, key, att, edge_attr, edge_proj, negative_slope=slope)
+        edges, slope = {"edge_attr": edge_attr, "edge_proj": edge_proj}, self.negative_slope
+        return gatv2_score(query, key, att, negative_slope=slope, **edges)
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

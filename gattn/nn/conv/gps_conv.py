@@ -27,7 +27,7 @@ from torch_geometric.utils import to_dense_batch
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide, check_probability, check_width
 from gattn.nn.common.features import is_untouched
-from gattn.nn.common.scores import DotScore, attend_with_score
+from gattn.nn.common.scores import attend_with_score, dot_product_score
 from gattn.nn.common.segments import segment_graph, within
 from gattn.nn.conv.exphormer_conv import ExphormerConv
 
@@ -216,7 +216,7 @@ class GPSConv(Module):
             bias = bias.to(query.dtype).expand(-1, self.heads)
         dropout = attn.dropout if self.training else 0.0
         out, _ = attend_with_score(
-            DotScore(query, key, attn_bias=bias), value, graph, dropout=dropout
+            dot_product_score(query, key, attn_bias=bias), value, graph, dropout=dropout
         )
         return attn.out_proj(out.flatten(1))
 

@@ -18,7 +18,7 @@ from gattn.nn.common.checks import check_heads_divide
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import read_typed_terms
 from gattn.nn.common.features import head_scores
-from gattn.nn.common.scores import GATScore
+from gattn.nn.common.scores import FusedScore, gat_score
 from gattn.nn.conv.base import AttentionConv, Nodes
 
 
@@ -161,9 +161,9 @@ class HANConv(AttentionConv):
         (query,) = head_scores(value_dst, self.lin_dst[name])
         return Nodes(query, key, value, value_dst)
 
-    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> GATScore:
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
         assert nodes.query is not None
-        return GATScore(nodes.query, nodes.key, negative_slope=self.negative_slope)
+        return gat_score(nodes.query, nodes.key, negative_slope=self.negative_slope)
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

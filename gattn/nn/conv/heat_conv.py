@@ -16,7 +16,7 @@ from gattn.nn.common.checks import check_at_least, check_input_of, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_rows, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import as_columns, as_heads, infinite_as_nan
-from gattn.nn.common.scores import GATScore, WithEdgeValues, attend_with_score
+from gattn.nn.common.scores import WithEdgeValues, attend_with_score, gat_score
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import checked_types, map_by_type
 
@@ -179,10 +179,10 @@ class HEATConv(AttentionConv):
         widths = [x.shape[1], x.shape[1], edge_features.shape[1]]
         att_dst, att_src, att_edge = self.att.weight.split(widths, dim=1)
         node_proj, edge_proj = self.lin.weight.split([x.shape[1], features.shape[1]], dim=1)
-        score = GATScore(
+        score = gat_score(
             infinite_as_nan(F.linear(x, att_dst)),
             infinite_as_nan(F.linear(x, att_src)),
-            edge=infinite_as_nan(F.linear(edge_features, att_edge)),
+            edge_score=infinite_as_nan(F.linear(edge_features, att_edge)),
             negative_slope=self.negative_slope,
         )
         value = as_heads(F.linear(x, node_proj, self.lin.bias))

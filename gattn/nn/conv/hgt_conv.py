@@ -20,7 +20,7 @@ from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms, join_terms, read_typed_terms
 from gattn.nn.common.features import is_untouched
 from gattn.nn.common.recording import is_recording, record
-from gattn.nn.common.scores import DotScore, attend_unrecorded
+from gattn.nn.common.scores import attend_unrecorded, dot_product_score
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import join_graphs
 
@@ -178,7 +178,7 @@ class HGTConv(AttentionConv):
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
-        score, needs_weights = DotScore(query, key), is_recording()
+        score, needs_weights = dot_product_score(query, key), is_recording()
         out, weights = attend_unrecorded(score, value, joined, terms, 0.0, needs_weights)
         if weights is not None:
             parts = weights.split([graph.num_edges for graph in graphs.values()])

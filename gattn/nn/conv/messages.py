@@ -19,10 +19,11 @@ from gattn.graph import Graph
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import features_and_weight, head_scores, infinite_as_nan
 from gattn.nn.common.scores import (
-    GATScore,
+    FusedScore,
     Score,
     WithEdgeValues,
     attend_with_score,
+    gat_score,
     sum_with_edges,
 )
 from gattn.ops.custom_score.chunked import edgewise
@@ -40,7 +41,7 @@ class Messages(NamedTuple):
     lin_edge: Linear | None
     """Linear layer of the edge features, W, with or without a bias."""
 
-    def score(self, vector: Tensor, nodes: int) -> GATScore:
+    def score(self, vector: Tensor, nodes: int) -> FusedScore:
         """Return the score LeakyReLU(w . m_ij), given a vector w [1, h, c] and the number n of
         destinations.
         """
@@ -53,7 +54,7 @@ class Messages(NamedTuple):
             columns, weight = features_and_weight(self.lin_edge, self.edge_attr)
             folded = vector.transpose(0, 1) @ weight.unflatten(0, vector.shape[1:])
             edge = infinite_as_nan(F.linear(columns, folded.squeeze(1)))
-        return GATScore(query, key, edge=edge)
+        return gat_score(query, key, edge_score=edge)
 
     def sum(self, score: Score | None, graph: Graph, terms: EdgeTerms) -> Tensor:
         """Return the sums of the messages into each node, [n, h, c]; the messages are weighted by a

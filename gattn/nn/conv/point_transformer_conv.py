@@ -21,7 +21,7 @@ from gattn.nn.common.edge_inputs import edge_sum, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import channel_pair, infinite_as_nan, is_plain, project
 from gattn.nn.common.recording import is_recording, record
-from gattn.nn.common.scores import GATScore, attend_with_score
+from gattn.nn.common.scores import attend_with_score, gat_score
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.row_wise import why_not_row_wise
 from gattn.ops.custom_score.chunked import edgewise
@@ -172,7 +172,7 @@ class PointTransformerConv(AttentionConv):
         """
         d_dst, d_src = self._position_terms(*pos, value)
         query_score, key_score = infinite_as_nan(query + d_dst), infinite_as_nan(-(key + d_src))
-        score = GATScore(query_score, key_score, negative_slope=1.0)
+        score = gat_score(query_score, key_score, negative_slope=1.0)
         value_and_one = torch.stack([value - d_src, torch.ones_like(d_src)], dim=-1)
         out = attend_with_score(score, value_and_one, graph, terms=terms)[0]
         values, weight_sum = out.unbind(-1)

@@ -22,7 +22,7 @@ from gattn.nn.common.features import (
     skip,
     split_heads,
 )
-from gattn.nn.common.scores import DotScore
+from gattn.nn.common.scores import FusedScore, dot_product_score
 from gattn.nn.conv.base import AttentionConv, Nodes
 
 
@@ -163,9 +163,10 @@ class TransformerConv(AttentionConv):
             return out
         return out, input_edges_with_weights(edge_index, graph, alpha, x_src)
 
-    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> DotScore:
+    def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:
         assert nodes.query is not None
-        return DotScore(nodes.query, nodes.key, *self.edge_term(edge_attr, graph, nodes.key))
+        edge_attr, edge_proj = self.edge_term(edge_attr, graph, nodes.key)
+        return dot_product_score(nodes.query, nodes.key, edge_attr=edge_attr, edge_proj=edge_proj)
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

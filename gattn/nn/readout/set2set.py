@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_features
-from gattn.nn.common.scores import DotScore, attend_with_score
+from gattn.nn.common.scores import attend_with_score, dot_product_score
 from gattn.nn.readout.base import SegmentReadout
 
 
@@ -93,7 +93,7 @@ class Set2Set(SegmentReadout):
         for _ in range(self.processing_steps if segments.num_dst else 0):
             query, state = self.lstm(memory.unsqueeze(0), state)
             query = query.view(segments.num_dst, self.in_channels).to(x.dtype)
-            score = DotScore(query.unsqueeze(1), value, scale=1.0)
+            score = dot_product_score(query.unsqueeze(1), value, scale=1.0)
             result, weights = attend_with_score(score, value, segments, want_weights=want_weights)
             memory = torch.cat([query, result.squeeze(1)], dim=-1)
         return memory, weights

@@ -16,6 +16,15 @@ from gattn.ops.registration import checks
 from gattn.ops.registration.family import Family
 from gattn.ops.registration.shapes import Out, acc, out_acc
 
+
+def _score(
+    query: Tensor, key: Tensor, edge_attr: Tensor | None, edge_proj: Tensor | None, scale: float
+) -> Tensor:
+    """Compute scale q_i . (k_j + W a_ij) of every edge and head: [e, h]."""
+    projected = reference.project(edge_attr, edge_proj)
+    return scale * (query * (key if projected is None else key + projected)).sum(-1)
+
+
 DOT_PRODUCT = Family(
     "dot_product",
     inputs={
@@ -30,7 +39,8 @@ DOT_PRODUCT = Family(
         "out_acc": out_acc("n h w", added="edge_proj"),
         "edge_out": acc("n h d", "edge_proj", "needs_backward"),
     },
-    reference=reference.dot_product_attention,
+    score=_score,
+    edges_in_value=True,
     optional_grads=["attn_bias", "edge_attr", "edge_weight"],
 )  # fmt: skip
 

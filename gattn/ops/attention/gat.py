@@ -7,13 +7,22 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.graph import Graph
-from gattn.kernels import reference
 from gattn.kernels.precision import to_acc
 from gattn.ops.edges import edge_softmax
 from gattn.ops.registration import checks
 from gattn.ops.registration.family import Family
 from gattn.ops.registration.operator import wants_grad
 from gattn.ops.registration.shapes import Out, acc, out_acc
+
+
+def _score(
+    query_score: Tensor, key_score: Tensor, edge_score: Tensor | None, negative_slope: float
+) -> Tensor:
+    """Compute LeakyReLU(a_i + b_j + c_ij) of every edge and head: [e, h]."""
+    score = query_score + key_score
+    score = score if edge_score is None else score + edge_score
+    return F.leaky_relu(score, negative_slope)
+
 
 GAT = Family(
     "gat",
@@ -30,7 +39,7 @@ GAT = Family(
         "out_pos_centered": acc("n h c", "save_positive_part"),
         "out_acc": out_acc("n h c"),
     },
-    reference=reference.gat_attention,
+    score=_score,
     optional_grads=["attn_bias", "edge_weight"],
 )  # fmt: skip
 
@@ -179,10 +188,7 @@ def gat_attention_weights(
     graph, (key_score,) = graph.fetch_source_rows(key_score)
     source, destination = graph.edge_index
     query, key, edge, attn_bias = to_acc(query_score, key_score, edge_score, attn_bias)
-    score = query[destination] + key[source]
-    if edge is not None:
-        score = score + edge
-    score = F.leaky_relu(score, negative_slope)
+    score = _score(query[destination], key[source], edge, negative_slope)
     score = score if attn_bias is None else score + attn_bias
     return edge_softmax(score, graph, backend=backend).to(query_score.dtype)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.graph import Graph
@@ -16,6 +19,25 @@ from gattn.ops.registration.shapes import Out, acc, out_acc
 
 ACTIVATIONS = ("leaky_relu", "tanh")
 EDGES = {"edge_attr": "e d?", "edge_proj": "h c d?"}
+SETTINGS = {"activation": ACTIVATIONS, "negative_slope": float}
+
+
+def _score(
+    query: Tensor,
+    key: Tensor,
+    weight: Tensor,
+    edge_attr: Tensor | None,
+    edge_proj: Tensor | None,
+    activation: str,
+    negative_slope: float,
+) -> Tensor:
+    """Compute w . act(q_i + k_j + W a_ij) of every edge and head, [e, h], where w is [h, c]."""
+    hidden, projected = query + key, reference.project(edge_attr, edge_proj)
+    hidden = hidden if projected is None else hidden + projected
+    hidden = hidden.tanh() if activation == "tanh" else F.leaky_relu(hidden, negative_slope)
+    return (weight * hidden).sum(-1)
+
+
 GATV2 = Family(
     "gatv2",
     inputs={
@@ -23,22 +45,31 @@ GATV2 = Family(
         "attn_bias": "e b?", "edge_weight": "e?",
     },
     fallback_input={"value": "key"},
-    settings={"activation": ACTIVATIONS, "negative_slope": float, "dropout": float},
+    settings={**SETTINGS, "dropout": float},
     outputs={
         "out": Out("n h w"),
         "row_max": acc("n h"),
         "row_sum": acc("n h"),
         "out_acc": out_acc("n h w"),
     },
-    reference=reference.gatv2_attention,
+    score=_score,
     optional_grads=["edge_attr", "attn_bias", "edge_weight"],
 )  # fmt: skip
-_score = Operator(
+
+
+def _score_in_caller_order(*args: Any) -> Tensor:
+    """Compute the score of every edge in plain PyTorch: [e, h], in the caller's order of edges."""
+    arguments = dict(zip((*_SCORE.inputs, *_SCORE.reference_args), args))
+    layout, dtype = arguments.pop("layout"), args[0].dtype
+    return reference.to_caller(GATV2.score_edges(arguments, layout), layout).to(dtype)
+
+
+_SCORE = Operator(
     "gatv2_score",
     inputs={"query": "n h c", "key": "m h c", "weight": "h c", **EDGES},
-    settings={"activation": ACTIVATIONS, "negative_slope": float},
+    settings=SETTINGS,
     outputs={"out": Out("e h")},
-    reference=reference.gatv2_score,
+    reference=_score_in_caller_order,
     derivative=by_reference,
     saves=("query", "key", "weight", *EDGES),
 )
@@ -175,7 +206,7 @@ def gatv2_attention_weights(
     _check(query, key, weight, edge_attr, edge_proj, attn_bias, None, activation, graph)
     graph, (key,) = graph.fetch_source_rows(key)
     inputs = to_acc(query, key, weight, edge_attr, edge_proj)
-    score = _score(*inputs, graph.layout, activation, negative_slope, backend=backend)
+    score = _SCORE(*inputs, graph.layout, activation, negative_slope, backend=backend)
     score = score if attn_bias is None else score + attn_bias
     return edge_softmax(score, graph, backend=backend).to(query.dtype)
 

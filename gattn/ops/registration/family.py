@@ -7,11 +7,16 @@ from typing import Any
 
 from torch import Tensor
 
+from gattn.kernels import reference
+from gattn.layout.layout import Layout
 from gattn.ops.registration import path_trace
 from gattn.ops.registration.backend import select
 from gattn.ops.registration.derivatives import by_kernel
 from gattn.ops.registration.operator import Operator, Setting, wants_grad
 from gattn.ops.registration.shapes import Out
+
+_NOT_IN_SCORE = ("value", "attn_bias", "edge_weight")
+"""Inputs of every family that are not arguments of its score."""
 
 
 class Family:
@@ -24,7 +29,8 @@ class Family:
         inputs: Mapping[str, str],
         settings: Mapping[str, Setting],
         outputs: Mapping[str, Out],
-        reference: Callable[..., Tensor],
+        score: Callable[..., Tensor],
+        edges_in_value: bool = False,
         flags: Iterable[str] = (),
         fallback_input: Mapping[str, str] | None = None,
         optional_grads: Iterable[str] = (),
@@ -37,13 +43,19 @@ class Family:
             settings: types of the numbers and choices that kernels and reference take, by name.
             outputs: the result, then the statistics that forward saves for backward. Backward takes
                 ``out_acc`` and the statistics, not the result.
-            reference: the attention in plain PyTorch, a function of the inputs, the layout, the
-                seed of dropout and the settings.
+            score: the score [e, h] of the edges in plain PyTorch. Its arguments are the inputs,
+                except the value, the bias and the weight of the edges, and the settings, except
+                dropout. The inputs of nodes have one row for each edge. The score is the
+                specification of the family: the reference implementation and the second
+                derivatives are computed from it.
+            edges_in_value: whether the edge term W a_ij is also added to the value.
             flags: booleans that only the forward kernels take, in addition to ``needs_backward``.
             fallback_input: by name of an optional input, the input that is used if it is absent.
             optional_grads: inputs for which backward computes the gradient only if its flag
                 ``wants_NAME`` is set.
         """
+        self.score, self._edges_in_value = score, edges_in_value
+        self._shapes, self._settings = dict(inputs), tuple(settings)
         optional_grads = tuple(optional_grads)
         first, *others = outputs
         statistics = ["out_acc", *(n for n in others if n != "out_acc")]
@@ -71,11 +83,38 @@ class Family:
             settings=settings,
             flags=[*flags, "needs_backward"],
             fallback_input=fallback_input,
-            reference=reference,
+            reference=self.run_reference,
             derivative=by_kernel(self.backward, inputs, optional_grads),
             saves=(*inputs, "seed", *statistics),
         )
-        self.reference = reference
+
+    def run_reference(self, *args: Any) -> Tensor:
+        """Compute the attention in plain PyTorch.
+
+        Args:
+            *args: the inputs, the layout, the seed of dropout and the settings.
+        """
+        named = dict(zip((*self._shapes, "layout", "seed", *self._settings), args))
+        value, attn_bias, edge_weight = map(named.pop, _NOT_IN_SCORE)
+        layout, seed, dropout = map(named.pop, ("layout", "seed", "dropout"))
+        value = named[self.forward.fallback_input["value"]] if value is None else value
+        score = self.score_edges(named, layout)
+        edge_value = None
+        if self._edges_in_value:
+            edges = {name: named[name] for name in ("edge_attr", "edge_proj")}
+            edge_value = reference.project(**reference.rows_of_edges(edges, self._shapes, layout))
+        return reference.attend(
+            score, value, attn_bias, edge_weight, layout, seed, dropout, edge_value
+        )
+
+    def score_edges(self, arguments: Mapping[str, Any], layout: Layout) -> Tensor:
+        """Compute the score of every edge in plain PyTorch, [e, h], in CSR order.
+
+        ``arguments`` contains the inputs and the settings of the score by name.
+        """
+        settings = {n: value for n, value in arguments.items() if n in self._settings}
+        tensors = {n: value for n, value in arguments.items() if n in self._shapes}
+        return self.score(**reference.rows_of_edges(tensors, self._shapes, layout), **settings)
 
     def run(
         self,
@@ -95,7 +134,7 @@ class Family:
         if backend == "reference":
             if path_trace.listeners:
                 path_trace.report_reference(self.forward.name, lead.device.type)
-            return self.reference(*inputs, layout, seed, *settings)
+            return self.run_reference(*inputs, layout, seed, *settings)
         flags = *flags, wants_grad(*inputs)
         # torch's dispatcher calls Operator._autograd first. If a gradient is needed, the call goes
         # through _OperatorFunction. In both cases, it ends in Operator._kernel.

@@ -14,6 +14,8 @@ import torch
 import gattn.functional  # noqa: F401  # declares the operators
 from gattn.kernels import cpu, reference
 from gattn.ops.attention.dot_product import DOT_PRODUCT
+from gattn.ops.attention.gat import GAT
+from gattn.ops.attention.gatv2 import GATV2
 from gattn.ops.registration import checks, shapes
 from gattn.ops.registration.operator import OPERATORS, Operator
 
@@ -48,8 +50,19 @@ def test_the_reference_takes_what_is_declared(operator):
         # The reference of forward has a derivative, so backward needs no reference.
         assert operator.reference is None
         return
+    if inspect.ismethod(operator.reference) or operator.name == "gatv2_score":
+        # The reference is derived from the score of the family.
+        return
     takes = tuple(inspect.signature(operator.reference).parameters)
     assert takes == operator.inputs + operator.reference_args
+
+
+@pytest.mark.parametrize("family", [GAT, GATV2, DOT_PRODUCT], ids=lambda f: f.forward.name)
+def test_a_score_takes_what_is_declared(family):
+    """A score takes the inputs and the settings of its family, except those of the weighted sum."""
+    others = {"value", "attn_bias", "edge_weight", "dropout"}
+    declared = [n for n in (*family.forward.inputs, *family.forward.settings) if n not in others]
+    assert list(inspect.signature(family.score).parameters) == declared
 
 
 @EVERY
