@@ -192,13 +192,22 @@ def _mean(title: str, rows: Sequence[record.Record]) -> list[list[str]]:
 
 
 def pretrained_table(rows: Sequence[record.Record]) -> str:
-    """Return a table of the errors on the complete sets, without and with a pretrained encoder."""
-    newest: dict[str, dict[bool, dict[str, float]]] = {}
+    """Return a table of the errors on the complete sets, without and with a pretrained encoder.
+
+    The record without the encoder is the newest one before the record with it, because both must
+    be measured with the same other components.
+    """
+    without: dict[str, dict[str, float]] = {}
+    pairs: dict[str, dict[bool, dict[str, float]]] = {}
     for row in rows:
-        if not row["size"]:
-            pretrained = bool(row.get("from_foundation"))
-            newest.setdefault(row["dataset"], {})[pretrained] = row["rmse"]
-    pairs = {name: pair for name, pair in sorted(newest.items()) if len(pair) == 2}
+        name = row["dataset"]
+        if row["size"]:
+            continue
+        if not row.get("from_foundation"):
+            without[name] = row["rmse"]
+        elif name in without:
+            pairs[name] = {False: without[name], True: row["rmse"]}
+    pairs = dict(sorted(pairs.items()))
     columns = [(part, pretrained) for part in PRETRAINED for pretrained in (False, True)]
     values = {name: [pair[is_so][part] for part, is_so in columns] for name, pair in pairs.items()}
     if len(values) > 1:
