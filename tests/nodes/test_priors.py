@@ -1,5 +1,7 @@
 """Correction of probabilities for the frequencies of the classes."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -88,3 +90,12 @@ def test_an_absent_class_gives_finite_factors():
     factors, corrected = class_factors(validation, y, others, 0)
     assert np.isfinite(factors).all()
     assert np.isfinite(corrected).all()
+
+
+def test_a_class_without_predicted_mass_raises_no_warning():
+    draw = np.random.default_rng(0)
+    certain = np.eye(3)[draw.integers(2, size=130)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        factors, _ = class_factors(certain[:40], draw.integers(2, size=40), certain[40:], 0)
+    assert np.isfinite(factors).all()

@@ -99,7 +99,7 @@ def class_factors(
     if not len(others):
         return factors, corrected
     some = draw.choice(len(others), ROWS, replace=False) if len(others) > ROWS else slice(None)
-    q = corrected.mean(0)
+    q = np.maximum(corrected.mean(0), TINY)
     unlabelled = scale_classes(others[some], factors)
     frequencies = _frequencies(unlabelled, q)
     ratios = frequencies / q
