@@ -130,7 +130,7 @@ def _measure(data: _Table, size: int, seed: int, foundation: str) -> record.Reco
     begin = time.perf_counter()
     others = {"random_forest": _random_forest(both, test, seed)}
     used = time.perf_counter() - begin
-    lower, upper = regressor.calibrator_.interval(predicted.mean, predicted.std, coverage=0.9)
+    lower, upper = regressor.intervals(predicted, 0.9)
     named = {"stacked": predicted.mean, **parts, **baselines, **others}
     return {
         "size": size, "seed": seed, "from_foundation": foundation,
