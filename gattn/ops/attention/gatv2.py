@@ -59,7 +59,7 @@ GATV2 = Family(
 
 def _score_in_caller_order(*args: Any) -> Tensor:
     """Compute the score of every edge in plain PyTorch: [e, h], in the caller's order of edges."""
-    arguments = dict(zip((*_SCORE.inputs, *_SCORE.reference_args), args))
+    arguments = _SCORE.by_name(args)
     layout, dtype = arguments.pop("layout"), args[0].dtype
     return reference.to_caller(GATV2.score_edges(arguments, layout), layout).to(dtype)
 

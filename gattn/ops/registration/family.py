@@ -55,7 +55,6 @@ class Family:
                 ``wants_NAME`` is set.
         """
         self.score, self._edges_in_value = score, edges_in_value
-        self._shapes, self._settings = dict(inputs), tuple(settings)
         optional_grads = tuple(optional_grads)
         first, *others = outputs
         statistics = ["out_acc", *(n for n in others if n != "out_acc")]
@@ -94,7 +93,7 @@ class Family:
         Args:
             *args: the inputs, the layout, the seed of dropout and the settings.
         """
-        named = dict(zip((*self._shapes, "layout", "seed", *self._settings), args))
+        named = self.forward.by_name(args)
         value, attn_bias, edge_weight = map(named.pop, _NOT_IN_SCORE)
         layout, seed, dropout = map(named.pop, ("layout", "seed", "dropout"))
         value = named[self.forward.fallback_input["value"]] if value is None else value
@@ -102,7 +101,8 @@ class Family:
         edge_value = None
         if self._edges_in_value:
             edges = {name: named[name] for name in ("edge_attr", "edge_proj")}
-            edge_value = reference.project(**reference.rows_of_edges(edges, self._shapes, layout))
+            rows = reference.rows_of_edges(edges, self.forward.shapes, layout)
+            edge_value = reference.project(**rows)
         return reference.attend(
             score, value, attn_bias, edge_weight, layout, seed, dropout, edge_value
         )
@@ -112,9 +112,10 @@ class Family:
 
         ``arguments`` contains the inputs and the settings of the score by name.
         """
-        settings = {n: value for n, value in arguments.items() if n in self._settings}
-        tensors = {n: value for n, value in arguments.items() if n in self._shapes}
-        return self.score(**reference.rows_of_edges(tensors, self._shapes, layout), **settings)
+        shapes, settings = self.forward.shapes, self.forward.settings
+        numbers = {n: value for n, value in arguments.items() if n in settings}
+        tensors = {n: value for n, value in arguments.items() if n in shapes}
+        return self.score(**reference.rows_of_edges(tensors, shapes, layout), **numbers)
 
     def run(
         self,

@@ -151,6 +151,10 @@ class Operator:
             return self.reference(*args)
         return self.overload(*args, backend)
 
+    def by_name(self, args: Sequence[Any]) -> dict[str, Any]:
+        """Return the arguments of the reference implementation by name."""
+        return dict(zip((*self.inputs, *self.reference_args), args))
+
     def _register(self, types: Mapping[str, str]) -> Callable[..., Any]:
         """Register the schema and all kernels with torch's dispatcher."""
         name = self.name
