@@ -106,9 +106,8 @@ def class_factors(
     shares = np.bincount(truth, minlength=classes) / len(truth)
     weights = (ratios * q)[truth] / shares[truth]
     shifted = scale_classes(corrected, ratios)
-    if not _explains(frequencies, unlabelled.mean(0), corrected, truth):
-        return factors, corrected
-    if _is_clear(weights * (_losses(corrected, truth) - _losses(shifted, truth)), LIKELY):
+    gain = weights * (_losses(corrected, truth) - _losses(shifted, truth))
+    if _is_clear(gain, LIKELY) and _explains(frequencies, unlabelled.mean(0), corrected, truth, q):
         return factors * ratios, shifted
     return factors, corrected
 
@@ -154,11 +153,13 @@ def _frequencies(predicted: NDArray, q: NDArray) -> NDArray[np.float64]:
     return frequencies
 
 
-def _explains(frequencies: NDArray, mean: NDArray, validation: NDArray, truth: NDArray) -> bool:
+def _explains(
+    frequencies: NDArray, mean: NDArray, validation: NDArray, truth: NDArray, q: NDArray
+) -> bool:
     """Return whether the class frequencies [c] explain most of the difference between the mean
-    prediction [c] of other nodes and the predictions [m, c] of the validation part.
+    prediction [c] of other nodes and the mean q, [c], of the predictions [m, c] of the validation
+    part.
     """
-    q = validation.mean(0)
     expected = np.tile(q, (len(q), 1))
     for kind in np.unique(truth):
         expected[kind] = validation[truth == kind].mean(0)
