@@ -40,7 +40,7 @@ def table(records: Iterable[Record]) -> str:
         if entry["model"] == "stacked":
             newest = chosen if entry["edges"] == "read" else ignored
             newest[(entry["case"], entry["split"], *entry["options"])] = entry
-            if any(name in entry["accuracy"] for name in OTHERS):
+            if newest is chosen and any(name in entry["accuracy"] for name in OTHERS):
                 others[_parts(entry)] = entry
     peers = [others.get(_parts(entry), entry) for entry in chosen.values()]
     rows = [_row(entry, peer["accuracy"]) for entry, peer in zip(chosen.values(), peers)]
