@@ -207,9 +207,10 @@ def pretrained_table(rows: Sequence[record.Record]) -> str:
             without[name] = row["rmse"]
         elif name in without:
             pairs[name] = {False: without[name], True: row["rmse"]}
-    pairs = dict(sorted(pairs.items()))
     columns = [(part, pretrained) for part in PRETRAINED for pretrained in (False, True)]
-    values = {name: [pair[is_so][part] for part, is_so in columns] for name, pair in pairs.items()}
+    values = {
+        name: [pair[is_so][part] for part, is_so in columns] for name, pair in sorted(pairs.items())
+    }
     if len(values) > 1:
         means = [statistics.mean(column) for column in zip(*values.values())]
         values[f"mean of {len(values)} sets"] = means
