@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
@@ -47,7 +46,7 @@ def gather_rows(table: Tensor, index: Tensor, out: Tensor) -> Tensor:
     width, element = math.prod(table.shape[1:]), table.element_size()
     is_int64 = index.dtype == torch.int64
     values = [table, index, out, is_int64, index.numel(), width, element]
-    _launcher("gather_rows", "table index out is_int64 count width element")(values)
+    cpu.launcher("gather_rows", "table index out is_int64 count width element")(values)
     return out
 
 
@@ -77,12 +76,7 @@ def add_rows(
     count, width = index.numel(), math.prod(rows.shape[1:])
     is_int64, num_hubs = index.dtype == torch.int64, 0 if hubs is None else hubs.shape[0]
     values = [rows, index, total, hubs, hub_sums, is_int64, is_sorted, count, width, num_hubs]
-    _launcher(
+    cpu.launcher(
         "add_rows", "rows index total hubs hub_sums is_int64 is_sorted count width num_hubs",
         ("hubs", "hub_sums"),
     )(values)  # fmt: skip
-
-
-@functools.cache
-def _launcher(kernel: str, fields: str, absent: tuple[str, ...] = ()) -> cpu.Launcher:
-    return cpu.Launcher(kernel, {name: i for i, name in enumerate(fields.split())}, absent)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.kernels.molecule_features import TreeNodes, tree_leaves, tree_steps
 from gattn.molecules.inputs import in_pieces
 from gattn.molecules.trees import TreeProblem, grow_forests
 from gattn.training.early_process import run_in_early_process
@@ -294,42 +295,23 @@ class _Trees:
         """Return the leaf of each of k molecules in each tree, [k, T] int64, given features [k,
         d].
         """
-        place = self.roots.repeat(len(x), 1).flatten()
-        for active, node in self._steps(x):
-            place[active] = node
-        return place.view(len(x), len(self.roots))
+        return tree_leaves(self._nodes, x)
 
     def shares(self, x: Tensor, output: int) -> Tensor:
         """Return for each feature the sum of the changes of an output at its splits: [k, d]."""
         value, trees = self.value[:, output].double(), len(self.roots)
         shares = torch.zeros(x.shape, dtype=torch.float64).flatten()
         place = self.roots.repeat(len(x), 1).flatten()
-        for active, node in self._steps(x):
+        for active, node in tree_steps(self._nodes, x):
             before = place[active]
             cell = active // trees * x.shape[1] + self.feature[before]
             shares.index_add_(0, cell, value[node] - value[before])
             place[active] = node
         return shares.view(x.shape) / trees
 
-    def _steps(self, x: Tensor):
-        """Yield, for each step from the roots towards the leaves, the pairs of a molecule and a
-        tree that have not reached a leaf, and the next node of each pair. A pair has the number
-        molecule * T + tree.
-        """
-        trees, width = len(self.roots), x.shape[1]
-        flat = x.flatten()
-        active = torch.arange(len(x) * trees)
-        node = self.roots.repeat(len(x), 1).flatten()
-        while True:
-            feature = self.feature[node]
-            inner = feature >= 0
-            if not inner.all():
-                active, node, feature = active[inner], node[inner], feature[inner]
-            if not len(active):
-                return
-            seen = flat[active // trees * width + feature]
-            node = torch.where(seen <= self.threshold[node], node + 1, self.right[node].long())
-            yield active, node
+    @property
+    def _nodes(self) -> TreeNodes:
+        return TreeNodes(self.feature, self.threshold, self.right, self.roots)
 
 
 def _out_of_bag(

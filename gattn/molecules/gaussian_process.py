@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules.descriptors import DESCRIPTORS
+from gattn.kernels.molecule_features import CountTable
 from gattn.molecules.inputs import in_pieces
 from gattn.molecules.kernel_function import (
     START_OF_GROUP,
     cholesky,
     compare,
     compare_descriptors,
-    count_tanimoto,
     descriptor_groups,
     kernel_matrix,
     noise_variance,
@@ -286,7 +286,7 @@ class GaussianProcess:
         for some in in_pieces(inputs, PIECE):
             z = standardise(_raw(some), center, width)
             kinds = [some.counts, some.pairs] if self.has_pairs else [some.counts]
-            alike = [count_tanimoto(counts, other) for counts, other in zip(kinds, self._kinds)]
+            alike = [table.tanimoto(counts) for counts, table in zip(kinds, self._tables)]
             for rows in (slice(i, i + BLOCK) for i in range(0, max(len(z), 1), BLOCK)):
                 block = [[each[rows] for each in parts] for parts in (kinds, alike)]
                 predictions.append(self._predict(block[0], z[rows], block[1]))
@@ -321,6 +321,11 @@ class GaussianProcess:
         compares them.
         """
         return [self.counts, *([self._tensors["pairs"]] if self.has_pairs else [])]
+
+    @functools.cached_property
+    def _tables(self) -> list[CountTable]:
+        """Counts of the training molecules by column, which the predictions compare."""
+        return [CountTable.of(counts) for counts in self._kinds]
 
     def by_count(self, counts: Tensor, target: int, *, pairs: bool = False) -> Tensor:
         r"""Divide the contribution of a fingerprint to a prediction among the fingerprint's

@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.compat.torch import uncompiled_optimizers
 from gattn.data.molecules.descriptors import DESCRIPTORS
+from gattn.kernels.molecule_features import CountTable
 
 __all__ = [
     "FARTHEST", "JITTER", "START", "START_OF_GROUP", "cholesky", "compare", "compare_descriptors",
@@ -71,27 +71,7 @@ def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
         >>> count_tanimoto(a, b)
         tensor([[0.6667, 0.0000]])
     """
-    least = _shared(a, b)
-    total_a, total_b = (counts.sum(1, dtype=torch.float32) for counts in (a, b))
-    return least.div_((total_a[:, None] + total_b).sub_(least).clamp_(min=1))
-
-
-def _shared(a: Tensor, b: Tensor) -> Tensor:
-    """Compute the sum over d of min(a_id, b_jd) for every pair of rows i and j: [n, m] float32.
-
-    Most counts are zero. One row of min(count, b_jd) is therefore computed for each pair (d, count)
-    that occurs in a, and the rows of each molecule are added: about 40 rows for each molecule,
-    instead of 2048 columns.
-    """
-    rows, columns = a.nonzero().unbind(1)
-    if not len(rows):
-        return torch.zeros(len(a), len(b))
-    pairs, place = (columns * 256 + a[rows, columns]).unique(return_inverse=True)
-    # Gathering rows of the transposed matrix takes half of the time of gathering columns.
-    gathered = b.t().contiguous()[pairs // 256]
-    least = torch.minimum(gathered, (pairs % 256).to(torch.uint8)[:, None]).float()
-    starts = torch.searchsorted(rows, torch.arange(len(a)))
-    return F.embedding_bag(place, least, starts, mode="sum")
+    return CountTable.of(b).tanimoto(a)
 
 
 def standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:

@@ -9,10 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.kernels.molecule_features import CountTable
+
 __all__ = ["NearestMolecules", "pack_bits"]
 
-BLOCK = 8192
-"""Number of training molecules that are compared at once, so that their bits fit into the cache."""
+BLOCK, QUERIES = 8192, 256
+"""Numbers of training molecules and of other molecules that are compared at once, to limit the
+memory.
+"""
 
 
 def pack_bits(counts: Iterable[Tensor]) -> Tensor:
@@ -36,9 +40,6 @@ def pack_bits(counts: Iterable[Tensor]) -> Tensor:
 
 class NearestMolecules:
     """Search for the training molecule that is most similar to a molecule, by Tanimoto similarity.
-
-    A molecule has about forty of the 2048 bits. The rows of these bits are summed to count the bits
-    that the molecule shares with thousands of training molecules at once.
 
     Args:
         train: [bits, m] uint8, Morgan bits of the training molecules, as returned by
@@ -70,13 +71,12 @@ class NearestMolecules:
         Returns:
             [k] float32 in 0..1; zeros if there are no training molecules.
         """
-        bit_indices = _bit_indices(counts)
-        largest = np.zeros(len(bit_indices), np.float32)
-        for place, columns, sizes in self._blocks(_union(bit_indices)):
-            for i, bits in enumerate(bit_indices):
-                similarities = _similarities(columns[place[bits]], sizes)
-                largest[i] = max(largest[i], similarities.max())
-        return torch.from_numpy(largest)
+        largest = torch.zeros(len(counts))
+        for queries, table in self._blocks(counts):
+            for rows in (slice(i, i + QUERIES) for i in range(0, len(counts), QUERIES)):
+                nearest = table.tanimoto(queries[rows]).amax(1)
+                largest[rows] = torch.maximum(largest[rows], nearest)
+        return largest
 
     def similarities(self, counts: Tensor) -> Tensor:
         """Return the similarity of each molecule to every training molecule.
@@ -94,65 +94,40 @@ class NearestMolecules:
             >>> NearestMolecules(train).similarities(query)[0, :3]
             tensor([1.0000, 0.5000, 0.0000])
         """
-        bit_indices = _bit_indices(counts)
-        rows = np.zeros((len(bit_indices), 8 * self._train.shape[1]), np.float32)
+        rows = torch.empty(len(counts), 8 * self._train.shape[1])
         begin = 0
-        for place, columns, sizes in self._blocks(_union(bit_indices)):
-            for row, bits in zip(rows, bit_indices):
-                row[begin : begin + len(sizes)] = _similarities(columns[place[bits]], sizes)
-            begin += len(sizes)
-        return torch.from_numpy(rows)
+        for queries, table in self._blocks(counts):
+            size = len(table.totals)
+            rows[:, begin : begin + size] = table.tanimoto(queries)
+            begin += size
+        return rows
 
-    def _blocks(self, needed: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield blocks of training molecules with the rows of the bits in ``needed``.
-
-        Yields:
-            For each block of m molecules: the row of each bit in it, the unpacked bits [rows, m],
-            and the number of bits of each molecule, [m].
+    def _blocks(self, counts: Tensor) -> Iterator[tuple[Tensor, CountTable]]:
+        """Yield blocks of training molecules, with the bits of the molecules that are compared to
+        them: [k, d] uint8.
         """
+        bits = (counts > 0).to(torch.uint8)
         if self._train.shape[1] * 8 <= BLOCK:
             if self._train.size:
-                yield np.arange(len(self._train)), self._unpacked, self._sizes
+                yield bits, self._table
             return
-        place = np.zeros(len(self._train), np.int64)
-        place[needed] = np.arange(len(needed))
-        for begin in range(0, self._train.shape[1], BLOCK // 8):
+        # Only the rows of bits that a molecule has are unpacked.
+        needed = (counts > 0).any(0)
+        queries, packed = bits[:, needed], self._train[needed.numpy()]
+        for begin in range(0, packed.shape[1], BLOCK // 8):
             some = slice(begin, begin + BLOCK // 8)
-            columns = np.unpackbits(self._train[needed, some], axis=1)
-            yield place, columns, self._sizes[8 * some.start : 8 * some.stop]
+            columns = torch.from_numpy(np.unpackbits(packed[:, some], axis=1))
+            yield queries, CountTable(columns, self._sizes[8 * some.start : 8 * some.stop])
 
     @functools.cached_property
-    def _unpacked(self) -> np.ndarray:
-        """Bits of all n training molecules, [bits, n] uint8. They are only stored if n is small."""
-        return np.unpackbits(self._train, axis=1)
+    def _table(self) -> CountTable:
+        """Bits of all training molecules. They are only stored unpacked if there are few."""
+        return CountTable(torch.from_numpy(np.unpackbits(self._train, axis=1)), self._sizes)
 
     @functools.cached_property
-    def _sizes(self) -> np.ndarray:
+    def _sizes(self) -> Tensor:
         """Number of bits of each training molecule: [n] float32."""
         sizes = np.zeros(8 * self._train.shape[1], np.float32)
         for bits in self._train:
             sizes += np.unpackbits(bits)
-        return sizes
-
-
-def _bit_indices(counts: Tensor) -> list[np.ndarray]:
-    """Return the indices of the bits that are set in each molecule."""
-    return [np.flatnonzero(bits) for bits in (counts > 0).numpy()]
-
-
-def _union(bit_indices: list[np.ndarray]) -> np.ndarray:
-    """Return the indices of the bits that are set in any of the molecules, in ascending order."""
-    return np.unique(np.concatenate([np.zeros(0, np.int64), *bit_indices]))
-
-
-def _similarities(bits: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the similarity of one molecule to n training molecules, [n] float32.
-
-    Args:
-        bits: [count, n], the rows of the bits that the molecule has, for all training molecules.
-        sizes: [n] float32, the number of bits that each training molecule sets.
-    """
-    count = len(bits)
-    shared = np.add.reduce(bits, axis=0, dtype=np.uint8 if count < 256 else np.uint16)
-    least = shared.astype(np.float32)
-    return least / np.maximum(sizes + np.float32(count) - least, np.float32(1))
+        return torch.from_numpy(sizes)

@@ -173,6 +173,15 @@ class Launcher:
         self._run(self._pack(*packed))
 
 
+@functools.cache
+def launcher(kernel: str, fields: str, absent: tuple[str, ...] = ()) -> Launcher:
+    """Return the launcher of a kernel for values in the order of ``fields``, separated by spaces.
+
+    ``absent`` are the names of fields that may have no value.
+    """
+    return Launcher(kernel, {name: i for i, name in enumerate(fields.split())}, absent)
+
+
 def _layout(layout: list[Tensor] | Layout) -> list[int]:
     """Return the values of the fields of a layout, in the order of ``_LAYOUT``."""
     rowptr, col, perm, colptr, row, csr2csc, *_ = layout
@@ -235,8 +244,7 @@ def row_gather(table: Tensor, layout: list[Tensor]) -> float:
             f"rows must be float32 and edges int32; got {table.dtype} and {layout[0].dtype}"
         )
     total = torch.zeros((), dtype=torch.float64, device="cpu")
-    positions = {"table": 0, "layout": 1, "channels": 2, "out": 3}
-    Launcher("row_gather", positions)([table, layout, table.shape[1], total])
+    launcher("row_gather", "table layout channels out")([table, layout, table.shape[1], total])
     return total.item()
 
 

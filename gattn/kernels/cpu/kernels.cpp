@@ -13,6 +13,7 @@
   FAMILY(dropout)              \
   FAMILY(gather)               \
   FAMILY(molecule_network)     \
+  FAMILY(molecule_features)    \
   FAMILY(sampling)
 
 #define GATTN_STRING_(x) #x
