@@ -96,7 +96,7 @@ class NetworkSettings(Settings):
         Meta(
             ge=1,
             description="Number of epochs after which training stops if neither the loss nor the "
-            "accuracy of the validation part has improved. Lower it to save time.",
+            "accuracy of the validation part has improved by 0.5 %. Lower it to save time.",
         ),
     ] = 60
     learning_rate: LearningRate = 0.005

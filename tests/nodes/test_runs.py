@@ -128,6 +128,34 @@ def test_patience_ends_a_training_and_a_part_without_labels_is_an_error():
         fit_full_batches([torch.nn.Linear(1, 1)], squared_error, part, none, settings)
 
 
+def test_an_improvement_is_at_least_half_a_percent():
+    """The loss of a constant prediction c of the target 0 is c^2, and a step of Adam changes c by
+    the learning rate. The loss therefore falls by a share of about 2 * rate in each epoch.
+    """
+    part = FullBatch(torch.zeros(4, 1), torch.zeros(4, 1))
+    epochs = []
+    for rate in (0.002, 0.004):
+        network = torch.nn.Linear(1, 1)
+        torch.nn.init.ones_(network.bias)
+        settings = FullBatchSettings(40, 1, rate, 0.0, seed=0)
+        (history,) = fit_full_batches([network], squared_error, part, part, settings)
+        assert history.chosen == len(history.records) - 1
+        epochs.append(len(history.records))
+    assert epochs == [2, 40]
+
+
+def test_a_score_at_its_maximum_does_not_continue_the_training():
+    part = FullBatch(torch.zeros(4, 1), torch.zeros(4, 1))
+    network = torch.nn.Linear(1, 1)
+    settings = FullBatchSettings(40, 5, 1e-6, 0.0, seed=0)
+    (history,) = fit_full_batches(
+        [network], squared_error, part, part, settings,
+        score=lambda output, target: torch.ones_like(output),
+    )  # fmt: skip
+    assert len(history.records) == 6
+    assert history.chosen == 5
+
+
 def test_two_processes_train_the_same_models_as_one(monkeypatch):
     monkeypatch.setattr(early_process, "processor_count", lambda: 2)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
