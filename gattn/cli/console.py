@@ -17,8 +17,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
+from gattn.cli.metrics_table import metrics_tables
 from gattn.pipeline.text import plural
 from gattn.training.processes import is_first_process
 
@@ -146,15 +146,14 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     from gattn.pipeline.unbounded import infinite_intervals
     from gattn.training.conformal import too_few
 
-    columns = {"test": metrics["test"], **metrics.get("baselines", {})}
-    table = Table(
-        title=f"{metrics['task']}, {plural(metrics[item]['test'], item.removesuffix('s'))}"
+    columns = {"model": metrics["test"], **metrics.get("baselines", {})}
+    _print_metrics(
+        _caption(metrics, item),
+        {
+            name: {metric: _format(scores.get(metric)) for metric in metrics["test"]}
+            for name, scores in columns.items()
+        },
     )
-    for name in ("", *columns):
-        table.add_column(name.replace("_", " "))
-    for metric in metrics["test"]:
-        table.add_row(metric, *(_format(scores.get(metric)) for scores in columns.values()))
-    RESULTS.print(table)
     if metrics.get("noise"):
         _print_plain(NOISE[item == "links"])
     for name, component in metrics.get("components", {}).items():
@@ -180,15 +179,16 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 def show_repeats(metrics: Mapping[str, Any]) -> None:
     """Print the mean and the standard deviation of each metric over several runs."""
     summary = metrics["summary"]
-    table = Table(
-        title=f"{metrics['task']}, mean ± standard deviation of {len(metrics['runs'])} runs"
+    _print_metrics(
+        f"{metrics['task']}, mean ± standard deviation of {len(metrics['runs'])} runs",
+        {
+            name: {
+                metric: f"{_format(scores[metric]['mean'])} ± {_format(scores[metric]['std'])}"
+                for metric in summary["model"]
+            }
+            for name, scores in summary.items()
+        },
     )
-    for name in ("", *summary):
-        table.add_column(name.replace("_", " "))
-    for metric in summary["model"]:
-        cells = (scores[metric] for scores in summary.values())
-        table.add_row(metric, *(f"{_format(c['mean'])} ± {_format(c['std'])}" for c in cells))
-    RESULTS.print(table)
     intervals = metrics.get("intervals")
     if intervals is None:
         return
@@ -199,6 +199,22 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
     )
     for line in intervals.get("infinite", ()):
         _print_plain(line)
+
+
+def _caption(metrics: Mapping[str, Any], item: str) -> str:
+    """Return the task and the number of rows of the test part. For a ranking, they are the links
+    that were ranked.
+    """
+    if item == "links":
+        ranked = plural(metrics[item]["ranked"], "test link")
+        return f"ranking, {ranked}, each among {plural(metrics['negatives'], 'negative')}"
+    return f"{metrics['task']}, {plural(metrics[item]['test'], item.removesuffix('s'))}"
+
+
+def _print_metrics(title: str, scores: Mapping[str, Mapping[str, str]]) -> None:
+    """Print the formatted metrics of each method, without shortening any of them."""
+    for table in metrics_tables(title, scores, RESULTS):
+        RESULTS.print(table)
 
 
 def _print_some(lines: Sequence[str]) -> None:
