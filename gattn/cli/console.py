@@ -33,6 +33,8 @@ NOISE = (
     "not predict the links.",
 )
 """Messages for a model of node labels or of links that is not better than chance."""
+FACTORS = {"classification": "log probabilities", "regression": "prediction"}
+"""For each task of nodes, the values of a component that its weight multiplies."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which each target's metrics are printed on a separate line."""
 # If torchrun starts several processes, only the first process prints messages.
@@ -156,9 +158,12 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     )
     if metrics.get("noise"):
         _print_plain(NOISE[item == "links"])
+    factor = "score" if item == "links" else FACTORS.get(metrics["task"], "prediction")
     for name, component in metrics.get("components", {}).items():
         scores = ", ".join(f"{k} {_format(v)}" for k, v in component["test"].items())
-        _print_plain(f"component {name}, weight {component['weight']:.2f}: {scores}")
+        _print_plain(
+            f"component {name}, weight of its {factor} {component['weight']:.3g}: {scores}"
+        )
     for metric, reason in metrics.get("undefined", {}).get("test", {}).items():
         _print_plain(f"{metric} of the test part: {reason}")
     intervals = metrics.get("intervals")

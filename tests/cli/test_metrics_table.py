@@ -77,3 +77,22 @@ def test_the_means_of_several_runs_are_complete(capsys):
     output = capsys.readouterr().out
     assert output.count("0.1235 ± 0.04568") == 10
     assert "…" not in output
+
+
+@pytest.mark.parametrize(
+    ("item", "task", "factor"),
+    [
+        ("nodes", "classification", "log probabilities"),
+        ("nodes", "regression", "prediction"),
+        ("links", "ranking", "score"),
+    ],
+)
+def test_the_output_says_what_a_weight_multiplies(item, task, factor, capsys):
+    component = {"weight": 2.0512, "val": {}, "test": {"mrr": 0.5}}
+    small = {**component, "weight": 0.000314}
+    metrics = {"task": task, "negatives": 1, item: {"test": 5, "ranked": 5},
+               "test": {"mrr": 0.5}, "components": {"katz": component, "gat": small}}  # fmt: skip
+    show_metrics(metrics, item)
+    lines = capsys.readouterr().out.splitlines()
+    assert f"component katz, weight of its {factor} 2.05: mrr 0.5" in lines
+    assert f"component gat, weight of its {factor} 0.000314: mrr 0.5" in lines
