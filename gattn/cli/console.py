@@ -33,7 +33,7 @@ NOISE = (
     "not predict the links.",
 )
 """Messages for a model of node labels or of links that is not better than chance."""
-FACTORS = {"classification": "log probabilities", "regression": "prediction"}
+FACTORS = {"classification": "log probabilities", "regression": "predictions"}
 """For each task of nodes, the values of a component that its weight multiplies."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which each target's metrics are printed on a separate line."""
@@ -158,11 +158,17 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     )
     if metrics.get("noise"):
         _print_plain(NOISE[item == "links"])
-    factor = "score" if item == "links" else FACTORS.get(metrics["task"], "prediction")
-    for name, component in metrics.get("components", {}).items():
-        scores = ", ".join(f"{k} {_format(v)}" for k, v in component["test"].items())
-        _print_plain(
-            f"component {name}, weight of its {factor} {component['weight']:.3g}: {scores}"
+    factor = "scores" if item == "links" else FACTORS.get(metrics["task"], "predictions")
+    if components := metrics.get("components"):
+        _print_metrics(
+            f"components on the test part; weights multiply {factor}",
+            {
+                name: {
+                    "weight": f"{component['weight']:.3g}",
+                    **{metric: _format(value) for metric, value in component["test"].items()},
+                }
+                for name, component in components.items()
+            },
         )
     for metric, reason in metrics.get("undefined", {}).get("test", {}).items():
         _print_plain(f"{metric} of the test part: {reason}")

@@ -83,8 +83,8 @@ def test_the_means_of_several_runs_are_complete(capsys):
     ("item", "task", "factor"),
     [
         ("nodes", "classification", "log probabilities"),
-        ("nodes", "regression", "prediction"),
-        ("links", "ranking", "score"),
+        ("nodes", "regression", "predictions"),
+        ("links", "ranking", "scores"),
     ],
 )
 def test_the_output_says_what_a_weight_multiplies(item, task, factor, capsys):
@@ -93,6 +93,22 @@ def test_the_output_says_what_a_weight_multiplies(item, task, factor, capsys):
     metrics = {"task": task, "negatives": 1, item: {"test": 5, "ranked": 5},
                "test": {"mrr": 0.5}, "components": {"katz": component, "gat": small}}  # fmt: skip
     show_metrics(metrics, item)
+    output = capsys.readouterr().out
+    title = f"components on the test part; weights multiply {factor}"
+    assert title in " ".join(output.split())
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in output.splitlines()]
+    assert ["weight", "2.05", "0.000314"] in cells
+    assert cells[-2] == ["mrr", "0.5", "0.5"]
+
+
+def test_many_components_are_rows(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    component = {"weight": 0.775, "test": dict.fromkeys(METRICS, 0.98765)}
+    names = ["columns", "neighbours", "consistent", "closed_form", "propagation", "smoothed"]
+    metrics = {"task": "classification", "nodes": {"test": 5}, "test": {"accuracy": 0.5},
+               "components": dict.fromkeys(names, component)}  # fmt: skip
+    show_metrics(metrics, "nodes")
     lines = capsys.readouterr().out.splitlines()
-    assert f"component katz, weight of its {factor} 2.05: mrr 0.5" in lines
-    assert f"component gat, weight of its {factor} 0.000314: mrr 0.5" in lines
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines[-7:-1]]
+    assert rows == [[name.replace("_", " "), "0.775", *["0.9877"] * 5] for name in names]
+    assert max(map(len, lines)) <= 80
