@@ -4,13 +4,22 @@ import numpy as np
 import pytest
 import torch
 
+from gattn.draw.network import network_picture
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.runs.measure import is_noise, measure
 from gattn.nodes.runs.train import train_run
 from gattn.nodes.settings import NodeSettings
 
 
-def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path):
+def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path, monkeypatch):
+    """Nearly every set has both classes, so that the picture explains hollow nodes."""
+    texts = []
+
+    def record(*arguments, **options):
+        texts.append((options["wrong_text"], options["uncertain_text"]))
+        return network_picture(*arguments, **options)
+
+    monkeypatch.setattr("gattn.nodes.runs.report.network_picture", record)
     draw = np.random.default_rng(0)
     edges = "\n".join(f"n{a},n{b}" for a, b in draw.integers(300, size=(900, 2)))
     kinds = draw.choice(["a", "b"], 300, p=(0.7, 0.3))
@@ -23,6 +32,7 @@ def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path):
     )  # fmt: skip
     metrics = train_run(settings, tmp_path / "run")
     assert metrics["noise"]
+    assert texts == [("wrong prediction (not in training)", "several classes in the 90% set")]
     assert set(metrics["components"]) >= {"constant", "columns", "labels", "closed_form", "gat"}
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "not significantly better than a constant" in page
