@@ -11,7 +11,7 @@ from typer import Argument, Option
 from gattn.cli.console import say, show_metrics, watched
 from gattn.cli.one_process import check_one_process
 from gattn.cli.options import ConfigFile, Run, with_settings
-from gattn.cli.reading import READING, with_reading
+from gattn.cli.reading import READING, check_inputs, check_unless_finished, with_reading
 from gattn.links.runs.config import LinkRunSettings, override
 from gattn.links.settings import LinkSettings
 from gattn.pipeline.text import plural
@@ -46,6 +46,8 @@ def train(
 ) -> None:
     """Train a model on the links of a graph, and write it with metrics and a report."""
     run = override(config, settings if data is None else {**settings, "data": data})
+    # PyTorch, whose import takes seconds, is imported after the checks.
+    check_unless_finished(out, run.data, run.nodes)
     from gattn.links.runs.train import train_run
 
     with watched("training", 1) as on_progress:
@@ -87,6 +89,7 @@ def predict(
     settings: dict[str, Any],
 ) -> None:
     """Propose links that the graph does not contain, with their scores and probabilities."""
+    check_inputs(run, graph, settings)
     from gattn.links.runs.predict import predict_links
 
     count = predict_links(

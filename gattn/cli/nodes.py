@@ -12,7 +12,13 @@ from typer import Argument, Option
 from gattn.cli.console import say, show_metrics, show_runs, watched
 from gattn.cli.one_process import check_one_process
 from gattn.cli.options import ConfigFile, Run, with_settings
-from gattn.cli.reading import TYPED_READING, with_reading, with_tables
+from gattn.cli.reading import (
+    TYPED_READING,
+    check_inputs,
+    check_unless_finished,
+    with_reading,
+    with_tables,
+)
 from gattn.nodes.runs.config import MIN_PARALLEL, NodeRunSettings, override
 from gattn.nodes.settings import NodeSettings, Preset
 from gattn.pipeline.text import plural
@@ -63,6 +69,8 @@ def train(
     """Train a model on the labelled nodes of a graph, and write it with metrics and a report."""
     settings = with_tables(settings)
     run = override(config, preset, settings if data is None else {**settings, "data": data})
+    # PyTorch, whose import takes seconds, is imported after the checks.
+    check_unless_finished(out, run.data, run.nodes, run.edges)
     if run.runs >= MIN_PARALLEL and run.workers == 2:
         # The process imports PyTorch while this process does, too, and reads the graph.
         start_early_process("gattn.nodes.runs.trials", "sklearn.linear_model")
@@ -115,6 +123,7 @@ def predict(
 ) -> None:
     """Predict every node of a graph, with a trained model or from the labelled nodes."""
     run, graph = _run_and_graph(paths or [], settings)
+    check_inputs(run, graph, settings)
     if run is None:
         from gattn.nodes.runs.at_once import predict_at_once
 
@@ -164,6 +173,7 @@ def explain(
         expected = "NODE" if settings.get("edges") else "GRAPH NODE"
         raise ValueError(f"explain expects RUN {expected}; got RUN {' '.join(names)}")
     graph, node = names if len(names) == 2 else ("", *names)
+    check_inputs(run, graph, settings)
     from gattn.nodes.runs.explain import explain_graph_node
 
     explain_graph_node(run, graph, node, out, most=most, log=say, **with_reading(settings))
@@ -184,6 +194,7 @@ def embed(
     """Write the hidden vectors of the nodes, which are the input of the network's last layer."""
     if graph is None and not settings.get("edges"):
         raise ValueError("embed expects RUN GRAPH; got RUN")
+    check_inputs(run, graph or "", settings)
     from gattn.nodes.runs.predict import embed_graph
 
     count = embed_graph(run, graph or "", out, log=say, **with_reading(settings))

@@ -17,6 +17,7 @@ from gattn.nodes.lists import read_list
 from gattn.nodes.notation import with_numbers
 from gattn.nodes.reading import from_data, from_networkx
 from gattn.nodes.size.edge_file import read_ends
+from gattn.nodes.sources import CITATION, check_graph_file
 from gattn.nodes.table_file import read_table
 from gattn.nodes.tables import from_tables, graph_of_ends
 from gattn.nodes.typed.files import converted, read_typed_files
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
 
     from gattn.training.settings import Settings
 
-__all__ = ["CITATION", "DEFAULT_READING", "GraphReading", "read_graph_file"]
+__all__ = ["DEFAULT_READING", "GraphReading", "read_graph_file"]
 
-CITATION = ("cora", "citeseer", "pubmed")
 MARKUP = (".graphml", ".gml", ".gexf")
 TABLES = (".csv", ".tsv", ".parquet")
 LISTS = (".edgelist", ".edges", ".txt")
@@ -172,10 +172,7 @@ def read_graph_file(
         graph = from_data(data, directed=bool(directed))
         return compacted(graph) if compact else graph
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"there is no file {path}, and it is not the name of a data set: {', '.join(CITATION)}"
-        )
+    check_graph_file(path)
     if not path.stat().st_size:
         raise GraphError(f"{path} is empty; expected a graph")
     try:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 
 import networkx
 import numpy as np
@@ -393,6 +394,40 @@ def test_the_attention_of_an_explained_node_sums_to_one(folder, gattn, tmp_path,
     most = max(attention.values())
     assert widths == pytest.approx({name: one / most for name, one in attention.items()}, rel=1e-4)
     assert not weights[edges[1] != 0].any()
+
+
+MISSING_GRAPH = "there is no file none.csv, and it is not the name of a data set"
+MISSING_RUN = "norun does not contain a trained model: it has no model.json"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("nodes train none.csv --label y --out OUT", MISSING_GRAPH),
+        ("nodes train GRAPH --nodes none.csv --label y --out OUT", "none.csv: No such file"),
+        ("nodes train --nodes a=none.csv --edges a-b-a=GRAPH --label y --out OUT", "none.csv: No"),
+        ("nodes predict none.csv --label y --out OUT", MISSING_GRAPH),
+        ("nodes predict norun GRAPH --out OUT", MISSING_RUN),
+        ("nodes explain norun GRAPH n3 --out OUT", MISSING_RUN),
+        ("nodes embed norun GRAPH --out OUT.npy", MISSING_RUN),
+        ("links train none.csv --out OUT", MISSING_GRAPH),
+        ("links train GRAPH --nodes none.csv --out OUT", "none.csv: No such file"),
+        ("links predict norun GRAPH --out OUT", MISSING_RUN),
+    ],
+)
+def test_a_missing_file_is_an_error_before_torch_is_imported(
+    monkeypatch, capsys, tmp_path, command, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "GRAPH").write_text("source,target\na,b\n")
+    # Each command imports a module of its runs that imports torch; here, this import fails.
+    for module in ("train", "predict", "explain", "at_once"):
+        for product in ("nodes", "links"):
+            monkeypatch.setitem(sys.modules, f"gattn.{product}.runs.{module}", None)
+    code, output = runner(monkeypatch, capsys)(*command.split())
+    assert code == 2
+    assert message in output
+    assert [path.name for path in tmp_path.iterdir()] == ["GRAPH"]
 
 
 def test_presets_are_the_papers():

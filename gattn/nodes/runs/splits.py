@@ -11,9 +11,9 @@ from torch import Tensor
 
 from gattn.data import Split, get_dataset
 from gattn.nodes.attributed import AttributedGraph, GraphError
-from gattn.nodes.files import CITATION
 from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.settings import NodeTask
+from gattn.nodes.sources import CITATION
 from gattn.nodes.splits import (
     column_split,
     mask_columns,
