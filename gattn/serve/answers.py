@@ -17,6 +17,7 @@ from gattn.serve.molecules import (
     similarity_of,
 )
 from gattn.serve.nodes import ServedNodes
+from gattn.serve.paths import run_paths, without_paths
 from gattn.serve.schemas import (
     Atom,
     Domain,
@@ -29,7 +30,7 @@ from gattn.serve.schemas import (
 from gattn.serve.values import json_value
 from gattn.training.model_io import read_json
 
-__all__ = ["FILES", "AnyRun", "describe_run", "explain_answer", "files_of", "visible"]
+__all__ = ["FILES", "AnyRun", "describe_run", "explain_answer", "files_of", "report_of", "visible"]
 
 AnyRun = ServedMolecules | ServedNodes | ServedLinks
 FILES = {
@@ -50,6 +51,12 @@ def visible(cell: str) -> str:
 def files_of(run: AnyRun) -> list[str]:
     """Return the names of those :data:`FILES` that exist in the folder of a run."""
     return [name for name, (path, _) in FILES.items() if (run.folder / path).is_file()]
+
+
+def report_of(run: AnyRun) -> str:
+    """Return the report of a run, with the names of files instead of the paths of this machine."""
+    page = (run.folder / FILES["report"][0]).read_text("utf-8")
+    return without_paths(page, run_paths(run.folder))
 
 
 def describe_run(run: AnyRun) -> ModelDescription:

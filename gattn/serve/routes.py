@@ -13,7 +13,7 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gattn import __version__
-from gattn.serve.answers import FILES, describe_run, files_of, visible
+from gattn.serve.answers import FILES, describe_run, files_of, report_of, visible
 from gattn.serve.errors import RequestError
 from gattn.serve.gate import EDITOR_POLICY, REPORT_POLICY
 from gattn.serve.links import ServedLinks
@@ -257,7 +257,7 @@ def add_page(app: FastAPI, server: Server) -> None:
         return Response(content, media_type="image/png")
 
     @app.get("/models/{name}/{file}", responses=ERRORS, response_class=FileResponse)
-    async def run_file(name: str, file: str) -> FileResponse:
+    async def run_file(name: str, file: str) -> Response:
         """Return the report (``report``), the model card (``card``) or the picture of the
         network (``network``) of a run.
         """
@@ -265,8 +265,12 @@ def add_page(app: FastAPI, server: Server) -> None:
         if run is None or file not in files_of(run):
             raise RequestError(404, "there is no such file of a model; GET /models lists them")
         path, media = FILES[file]
-        headers = {"content-security-policy": REPORT_POLICY} if file == "report" else {}
-        return FileResponse(run.folder / path, media_type=media, headers=headers)
+        if file == "report":
+            page = await anyio.to_thread.run_sync(report_of, run)
+            return Response(
+                page, media_type=media, headers={"content-security-policy": REPORT_POLICY}
+            )
+        return FileResponse(run.folder / path, media_type=media)
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
