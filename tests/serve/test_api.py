@@ -32,7 +32,8 @@ def test_the_state_and_the_models(client):
     assert client.get("/health").json()["models"] == 3
     models = {model["name"]: model for model in client.get("/models").json()}
     assert models["numbers"]["columns"] == ["prediction", "std", "lower", "upper", "similarity"]
-    assert models["numbers"]["size"] == 72
+    assert models["numbers"]["size"] == 64
+    assert set(models["numbers"]["test"]) == {"rmse", "mae", "r2"}
     assert models["classes"]["task"] == "classification"
     assert "attention" not in models["classes"]["methods"]
     assert models["graph"]["kind"] == "nodes"
