@@ -35,11 +35,11 @@ __all__ = ["FILES", "AnyRun", "describe_run", "explain_answer", "files_of", "rep
 AnyRun = ServedMolecules | ServedNodes | ServedLinks
 FILES = {
     "report": ("report.html", "text/html; charset=utf-8"),
-    "card": ("model.json", "application/json"),
+    "card": (CARD, "text/html; charset=utf-8"),
     "network": ("plots/network.png", "image/png"),
 }
 """Files of a run that the server sends, with their name in the URL, their path in the folder,
-and their media type.
+and their media type. The card is created from its file.
 """
 
 
