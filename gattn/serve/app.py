@@ -41,6 +41,12 @@ KINDS: dict[type[AnyRun], str] = {
     ServedMolecules: "molecules", ServedNodes: "nodes", ServedLinks: "links",
 }  # fmt: skip
 """Objects that each type of run predicts, as words for messages."""
+REMEDIES: dict[type[AnyRun], str] = {
+    ServedMolecules: "start the server with the run of gattn molecules train, or with bbb",
+    ServedNodes: "start the server with the run of gattn nodes train",
+    ServedLinks: "start the server with the run of gattn links train",
+}
+"""Ways to serve a model of each type, as words for messages."""
 
 
 class Server:
@@ -80,9 +86,12 @@ class Server:
         chosen = next((run for run in runs if name in (None, run.name)), None)
         if chosen is None:
             what = KINDS[kind]
-            names = ", ".join(repr(run.name) for run in runs) or "none"
-            shown = "" if name is None else f" {name[:200]!r}"
-            raise RequestError(404, f"there is no model of {what}{shown}; there are: {names}")
+            if not runs:
+                raise RequestError(404, f"no model of {what} is served; {REMEDIES[kind]}")
+            names = ", ".join(repr(run.name) for run in runs)
+            raise RequestError(
+                404, f"there is no model of {what} {(name or '')[:200]!r}; there are: {names}"
+            )
         return chosen
 
     def network(self, name: str | None) -> ServedNodes | ServedLinks:
