@@ -75,7 +75,7 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
         runs = open_runs(folders, settings)
         for run in runs:
             for note in run.notes:
-                log(f"{run.name}: {note}")
+                log(note if note.startswith(f"{run.name} ") else f"{run.name}: {note}")
         server = Server(runs, settings)
         server.pool.warm_up()
         listening.listen(BACKLOG)
