@@ -4,9 +4,11 @@ import csv
 import io
 import json
 import multiprocessing
+import re
 import threading
 import time
 from functools import partial
+from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
@@ -205,6 +207,18 @@ def test_a_node(client, runs):
     assert client.get("/nodes", params={"text": "N1"}).json()[:3] == ["n1", "n10", "n11"]
     picture = client.get("/node/picture", params={"name": "n3", "dark": True})
     assert picture.content[1:4] == b"PNG"
+
+
+def test_the_guide_lists_every_address_of_the_api(client):
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "serve.md").read_text("utf-8")
+    words = set(re.findall(r"(?:GET|POST) (/[\w./]*)", guide))
+    paths = set(client.get("/openapi.json").json()["paths"])
+    assert len(paths) >= 12
+    files = {
+        "/models/{name}/card": "/models/NAME/card",
+        "/models/{name}/{file}": "/models/NAME/report",
+    }
+    assert {files.get(path, path) for path in paths} <= words
 
 
 def test_files_of_a_run(client):
