@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -27,6 +28,9 @@ def run_paths(folder: Path) -> tuple[Path, ...]:
 def without_paths(text: str, paths: tuple[Path, ...]) -> str:
     """Replace paths in a text by the names of their files.
 
+    A short relative path can also occur by chance in the data of a picture. Therefore a path is
+    replaced only if no letter, digit, + or / precedes or follows it.
+
     Args:
         text: the text, for example a message or an HTML page.
         paths: the paths, the longest first.
@@ -34,10 +38,12 @@ def without_paths(text: str, paths: tuple[Path, ...]) -> str:
     >>> without_paths("/data/a/x.csv has changed", (Path("/data/a/x.csv"), Path("/data/a")))
     'x.csv has changed'
     """
-    for path in paths:
-        text = text.replace(str(path), path.name)
-        text = text.replace(html.escape(str(path)), html.escape(path.name))
-    return text
+    if not paths:
+        return text
+    names = {str(path): path.name for path in paths}
+    names |= {html.escape(long): html.escape(short) for long, short in names.items()}
+    pattern = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w+/])(?:{pattern})(?![\w+/])", lambda path: names[path[0]], text)
 
 
 def fault_of(error: Exception, paths: tuple[Path, ...]) -> str:

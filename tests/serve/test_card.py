@@ -68,10 +68,10 @@ def test_html_and_bars_in_a_name_are_shown_as_text(runs, monkeypatch):
 def test_a_card_in_the_folder_replaces_the_created_one(folders, tmp_path):
     folder = shutil.copytree(folders["classes"], tmp_path / "own")
     link = "[data](https://example.org/a) and [more](more.md#part)"
-    (folder / "card.md").write_text(f"# Toxicity\n\nNot for {folder}/x; {link}\n")
+    (folder / "card.md").write_text(f"# Toxicity\n\nNot for {folder}; {link}\n")
     (run,) = open_runs([folder], ServeSettings())
     text = model_card(run)
-    assert text == "# Toxicity\n\nNot for own/x; [data](https://example.org/a) and more\n"
+    assert text == "# Toxicity\n\nNot for own; [data](https://example.org/a) and more\n"
 
 
 def test_the_card_of_a_model_of_gattn_is_its_own():

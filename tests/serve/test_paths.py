@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +81,7 @@ def test_paths_in_settings_of_several_kinds(tmp_path):
     text = f"/a/one.csv, b/two.csv, /a/p & q.csv, /a/p &amp; q.csv, /c/test.csv, /x/y {tmp_path}"
     plain = f"one.csv, two.csv, p & q.csv, p &amp; q.csv, test.csv, /x/y {tmp_path.name}"
     assert without_paths(text, paths) == plain
+    assert without_paths("AAr/a+ Ar/a /r/ab r/a.", (Path("r/a"),)) == "AAr/a+ Ar/a /r/ab a."
     error = ValueError("no")
     error.__cause__ = PermissionError(13, "Permission denied", "/a/one.csv")
     assert fault_of(error, paths) == "the file one.csv cannot be read (Permission denied)"
