@@ -89,6 +89,12 @@ def test_wrong_requests_are_refused_with_a_sentence(client, path, body, status, 
     assert (answer.status_code, answer.json()["error"]) == (status, sentence)
 
 
+def test_an_unknown_network_is_answered_with_the_names_of_the_others(client):
+    answer = client.get("/nodes?model=x")
+    sentence = "there is no model of nodes or links 'x'; there are: 'novel'"
+    assert (answer.status_code, answer.json()["error"]) == (404, sentence)
+
+
 @pytest.mark.slow
 def test_the_page_proposes_and_scores_links(browser, runs):
     with listening(Server(runs, ServeSettings(workers=1))) as address:
