@@ -19,7 +19,7 @@ from gattn.training.plots.style import METRICS, number
 
 __all__ = ["card_page", "model_card"]
 
-OWN = "card.md"
+REPLACEMENT = "card.md"
 """Name of the file in the folder of a run that replaces the generated card."""
 RELATIVE = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
 """Pattern of a link that does not lead to another site, which the card's address would break."""
@@ -52,9 +52,9 @@ def model_card(run: AnyRun) -> str:
     files. Otherwise it is created from the model file: task, targets, data, parts, split, errors of
     the test part, coverage and versions.
     """
-    own = run.folder / OWN
-    if own.is_file():
-        text = RELATIVE.sub(r"\1", own.read_text("utf-8", errors="replace"))
+    replacement = run.folder / REPLACEMENT
+    if replacement.is_file():
+        text = RELATIVE.sub(r"\1", replacement.read_text("utf-8", errors="replace"))
     else:
         text = _created(run, read_json(run.folder / CARD, remedy="copy the run again"))
     return without_paths(text, run_paths(run.folder))
