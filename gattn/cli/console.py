@@ -143,6 +143,7 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     """Print a table of the metrics of a run or an evaluation and of the baselines."""
     # The imports are inside the function, because the modules import torch, which is slow.
+    from gattn.pipeline.notes import baseline_note, coverage_note
     from gattn.pipeline.unbounded import infinite_intervals
     from gattn.training.conformal import too_few
 
@@ -155,6 +156,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     for metric in metrics["test"]:
         table.add_row(metric, *(_format(scores.get(metric)) for scores in columns.values()))
     RESULTS.print(table)
+    _print_some(baseline_note(metrics["test"], metrics.get("baselines", {})))
     if metrics.get("noise"):
         _print_plain(NOISE[item == "links"])
     for name, component in metrics.get("components", {}).items():
@@ -169,6 +171,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     RESULTS.print(
         f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
     )
+    _print_some(coverage_note(metrics, item))
     if quantiles := intervals.get("quantiles"):
         shares = (f"{x:.1%} below quantile {level}" for level, x in quantiles["below"].items())
         _print_plain(f"labels of the test part: {', '.join(shares)}")
@@ -189,6 +192,7 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
         cells = (scores[metric] for scores in summary.values())
         table.add_row(metric, *(f"{_format(c['mean'])} ± {_format(c['std'])}" for c in cells))
     RESULTS.print(table)
+    _print_some(metrics["notes"])
     intervals = metrics.get("intervals")
     if intervals is None:
         return
@@ -197,7 +201,7 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
         f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']['mean']:.1%} of the "
         "labels"
     )
-    for line in intervals.get("infinite", ()):
+    for line in (*intervals["missed"], *intervals["infinite"]):
         _print_plain(line)
 
 

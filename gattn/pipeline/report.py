@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gattn.pipeline.measure import PARTS
+from gattn.pipeline.notes import coverage_note
 from gattn.pipeline.product import TrainedRun
 from gattn.pipeline.unbounded import infinite_intervals
 from gattn.training.model_io import package_versions
@@ -67,5 +68,6 @@ def _intervals(metrics: Mapping[str, Any], item: str) -> Intervals:
         constant_width=values.get("constant_width"),
         in_every_set=values.get("in_every_set", 0),
         quantiles=values.get("quantiles"),
+        missed=tuple(coverage_note(metrics, item)),
         infinite=tuple(f"{line}." for line in infinite_intervals(metrics, item)),
     )

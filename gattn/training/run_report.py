@@ -51,6 +51,7 @@ class Intervals:
         in_every_set: number of classes with too few validation rows for the coverage.
         promise: sentences on the rows to which the coverage applies.
         infinite: sentences on targets with infinite intervals.
+        missed: sentences on a coverage that is clearly below the requested coverage.
         quantiles: metrics of predicted quantiles
             (:func:`gattn.molecules.quantiles.quantile_metrics`); None if none are predicted.
     """
@@ -65,6 +66,7 @@ class Intervals:
         "not for each single row or for rows of another kind."
     )
     infinite: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
     quantiles: Mapping[str, Any] | None = None
 
 
@@ -231,6 +233,7 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
         f"{'Intervals' if numbers else 'Sets of labels'} with a requested coverage of "
         f"{_percent(intervals.coverage)} contain {_percent(intervals.observed)} of the "
         f"{'values' if numbers else 'labels'} of the test part.",
+        *intervals.missed,
         intervals.promise,
         *intervals.infinite,
     )
@@ -285,7 +288,10 @@ def _data(run: RunFacts) -> Section:
 
 
 def compare(
-    model: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
+    model: Mapping[str, float],
+    baselines: Mapping[str, Mapping[str, float]],
+    *,
+    where: str = "On the test part",
 ) -> tuple[Table, str]:
     """Compare a model's metrics on the test part with the metrics of the baselines.
 
@@ -294,6 +300,7 @@ def compare(
             log_loss.
         baselines: values of each baseline by metric, by the baseline's name; the cell of a missing
             metric is empty.
+        where: beginning of the sentence, and caption of the table.
 
     Returns:
         A table with a row for each metric, or, if there are more baselines than metrics, with a row
@@ -337,7 +344,7 @@ def compare(
         best = [tuple(i for i, at in enumerate(best, 1) if j in at) for j in range(1, len(columns))]
         (_, *columns), *rows = zip(columns, *rows, strict=True)
         columns = ("method", *columns)
-    return Table(columns, tuple(rows), "On the test part", tuple(best)), _verdict(won, tied, lost)
+    return Table(columns, tuple(rows), where, tuple(best)), _verdict(won, tied, lost, where)
 
 
 def best_of(values: Sequence[float], metric: str) -> list[int]:
@@ -353,19 +360,19 @@ def best_of(values: Sequence[float], metric: str) -> list[int]:
     return [i for i, value in enumerate(values) if value == best]
 
 
-def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str]) -> str:
+def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str], where: str) -> str:
     """Return a sentence that names the metrics by which the model is better than, equal to or
     worse than the baselines.
     """
     if not (won or tied or lost):
-        return "There is nothing to compare on the test part."
+        return f"{where}, there is nothing to compare."
     if won and not tied and not lost:
-        return "No baseline is better than the model on the test part."
+        return f"{where}, no baseline is better than the model."
     clauses = [f"the model is better than every baseline by {', '.join(won)}"] * bool(won)
     clauses += [f"a baseline is as good as the model: {', '.join(tied)}"] * bool(tied)
     another = " by another metric" * bool(won or tied)
     clauses += [f"a baseline is better{another}: {', '.join(lost)}"] * bool(lost)
-    return f"On the test part, {'; '.join(clauses)}."
+    return f"{where}, {'; '.join(clauses)}."
 
 
 def facts(values: Mapping[str, Cell]) -> Table:

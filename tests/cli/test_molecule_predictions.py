@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.pipeline.notes import coverage_note
 from tests.cli.molecule_table import GP, TABLE, read_rows
 
 HARD = '''id,smiles,note
@@ -212,3 +213,27 @@ def test_a_column_that_predictions_add(folder, tmp_path, gattn):
     )
     assert code == 2
     assert "already has a column 'error'" in output
+
+
+def test_a_test_part_of_another_kind_is_named_in_terminal_and_report(tmp_path, gattn):
+    data = tmp_path / "data.csv"
+    parts = ["train", "val", "train", "train"]
+    rows = [f"{'C' * n}{e},{0.1 * n},{parts[n % 4]}" for n in range(1, 41) for e in "ON"]
+    rows += [f"{'N' + 'C' * n}S,{50 + n},test" for n in range(1, 41)]
+    data.write_text("smiles,y,part\n" + "\n".join(rows) + "\n")
+    run = tmp_path / "run"
+    options = ("--target", "y", "--split", "column:part", *GP)
+    code, output = gattn("train", data, "--out", run, *options)
+    assert code == 0, output
+    report = json.loads((run / "report.json").read_text("utf-8"))
+    lines = [line for section in report["sections"] for line in section["text"]]
+    metrics = json.loads((run / "metrics.json").read_text())
+    missed, verdict = coverage_note(metrics, "molecules"), lines[0]
+    assert metrics["intervals"]["held"] == 0
+    assert metrics["intervals"]["rows"] == 40
+    assert missed[0] in lines
+    assert missed[0] in output
+    assert "baseline" in verdict
+    assert (verdict in output) == ("a baseline is" in verdict)
+    code, output = gattn("evaluate", run, data)
+    assert missed[0] in output

@@ -61,7 +61,7 @@ def repeats_report(
         (
             _means(results, summary, metrics),
             *_comparison(results, metrics[0]),
-            _single_runs(results, metrics, summary.get("intervals", {}).get("infinite", ())),
+            _single_runs(results, metrics, summary.get("intervals", {})),
         ),
         tuple(highlights),
     )
@@ -107,6 +107,7 @@ def _means(
         best.append(tuple(1 + i for i in best_of(means, metric)))
     columns = ("metric", *(name.replace("_", " ") for name in names))
     text = (
+        *summary["notes"],
         "The number after ± is the standard error of the mean: the standard deviation over the "
         "runs, divided by the square root of their number. The training parts of folds overlap, so "
         "that it is usually too small.",
@@ -137,7 +138,7 @@ def _comparison(results: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[
 
 
 def _single_runs(
-    results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str], infinite: Sequence[str]
+    results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str], intervals: Mapping[str, Any]
 ) -> Section:
     rows: list[tuple[Cell, ...]] = []
     with_intervals = all("intervals" in each for each in results.values())
@@ -149,7 +150,8 @@ def _single_runs(
         rows.append((link, each["molecules"]["test"], *cells, _weights(each)))
     columns = ["run", "test molecules", *(METRICS[metric] for metric in metrics)]
     columns += ["coverage"] * with_intervals + ["weights of the parts"]
-    text = ("The name of a run is a link to its report.", *(f"{line}." for line in infinite))
+    lines = (*intervals.get("missed", ()), *intervals.get("infinite", ()))
+    text = ("The name of a run is a link to its report.", *(f"{line}." for line in lines))
     return Section("Runs", text, (Table(tuple(columns), tuple(rows), "On the test parts"),))
 
 
