@@ -57,8 +57,10 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
     three standard errors below p.
 
     Args:
-        metrics: content of the ``metrics.json`` of a run or an evaluation.
-        item: plural noun of the rows: "molecules", "nodes".
+        metrics: content of the ``metrics.json`` of a run or an evaluation. Its entry ``item`` is
+            the plural noun of the rows.
+        item: name of the entry with the numbers of rows, and the noun if there is no ``item``:
+            "molecules", "nodes".
 
     References:
         Vovk, "Conditional Validity of Inductive Conformal Predictors" (ACML 2012).
@@ -88,11 +90,12 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
         return []
     numbers = metrics["task"] == "regression"
     what, small = ("intervals", "narrow") if numbers else ("sets of classes", "small")
-    rows = f"{test:,} test and {calibration:,} validation {item}"
+    noun = metrics.get("item", item)
+    rows = f"{test:,} test and {calibration:,} validation {noun}"
     return [
         f"The {what} contain {share:.1%} of the labels of the test part instead of {level:.0%}, "
-        f"and chance explains a minimum of {least:.0%} ({rows}): the test {item} differ from the "
-        f"validation {item}, and the {what} are too {small} for them."
+        f"and chance explains a minimum of {least:.0%} ({rows}): the test {noun} differ from the "
+        f"validation {noun}, and the {what} are too {small} for them."
     ]
 
 

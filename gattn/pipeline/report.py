@@ -35,7 +35,7 @@ def report_facts(
     values |= values.pop("model")
     values = {name: _cell(value) for name, value in values.items()}
     return RunFacts(
-        item=estimator.item,
+        item=metrics.get("item", estimator.item),
         task=estimator.task,
         metrics=metrics["test"],
         validation=metrics["val"],

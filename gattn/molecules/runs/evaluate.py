@@ -138,6 +138,7 @@ def evaluate_table(
     intervals = measure_intervals(estimator, test.y, predicted, coverage)
     metrics = {
         "task": estimator.task,
+        "item": estimator.row_format.rows_noun,
         "test": measure_part(estimator, test.y, predicted.mean),
         "targets": measure_targets(estimator, test.y, predicted.mean),
         "intervals": intervals,

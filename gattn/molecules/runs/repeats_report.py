@@ -148,7 +148,8 @@ def _single_runs(
             cells.append(each["intervals"]["held"])
         link = Link(name, str(Path(name, "report.html").as_posix()))
         rows.append((link, each["molecules"]["test"], *cells, _weights(each)))
-    columns = ["run", "test molecules", *(METRICS[metric] for metric in metrics)]
+    item = next(iter(results.values())).get("item", "molecules")
+    columns = ["run", f"test {item}", *(METRICS[metric] for metric in metrics)]
     columns += ["coverage"] * with_intervals + ["weights of the parts"]
     lines = (*intervals.get("missed", ()), *intervals.get("infinite", ()))
     text = ("The name of a run is a link to its report.", *(f"{line}." for line in lines))
