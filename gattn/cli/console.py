@@ -185,16 +185,16 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
 
 
 def show_repeats(metrics: Mapping[str, Any]) -> None:
-    """Print the mean and the standard deviation of each metric over several runs."""
+    """Print the mean of each metric over several runs, and the standard error of this mean."""
     summary = metrics["summary"]
-    table = Table(
-        title=f"{metrics['task']}, mean ± standard deviation of {len(metrics['runs'])} runs"
-    )
+    count = len(metrics["runs"])
+    table = Table(title=f"{metrics['task']}, mean ± standard error of the mean of {count} runs")
     for name in ("", *summary):
         table.add_column(name.replace("_", " "))
     for metric in summary["model"]:
-        cells = (scores[metric] for scores in summary.values())
-        table.add_row(metric, *(f"{_format(c['mean'])} ± {_format(c['std'])}" for c in cells))
+        moments = [scores[metric] for scores in summary.values()]
+        pairs = ((each["mean"], each["standard_error"]) for each in moments)
+        table.add_row(metric, *(f"{_format(mean)} ± {_format(error)}" for mean, error in pairs))
     RESULTS.print(table)
     _print_some(metrics["notes"])
     intervals = metrics.get("intervals")

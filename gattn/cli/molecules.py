@@ -66,7 +66,7 @@ def train(
         Option(
             help="Number of folds of a cross-validation. Each molecule is in the test part of one "
             "run. --out contains a folder for each run, and a table with the mean and the standard "
-            "deviation of each metric. 0 trains a single run."
+            "error of each metric. 0 trains a single run."
         ),
     ] = 0,
     replicates: Annotated[

@@ -75,9 +75,10 @@ def train_repeats(
 
     Returns:
         The content of ``metrics.json``: ``runs`` with the metrics of the test part of each run;
-        ``summary`` with the mean and the standard deviation (n - 1) of each metric of the model and
-        of each baseline, over the runs; ``notes`` with a sentence if a baseline is better on
-        average; and the numbers of ``folds`` and ``replicates``.
+        ``summary`` with the mean, the standard deviation (n - 1) and the standard error of the
+        mean of each metric of the model and of each baseline, over the runs; ``notes`` with a
+        sentence if a baseline is better on average; and the numbers of ``folds`` and
+        ``replicates``.
 
     Raises:
         RunError: the folder contains a single run, or runs with other settings.
@@ -303,25 +304,28 @@ def _missed(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _moments(values: Sequence[float]) -> dict[str, float]:
-    """Return the mean and the standard deviation of the defined values."""
-    defined = [value for value in values if not math.isnan(value)]
+def _moments(values: Sequence[float | None]) -> dict[str, float]:
+    """Return the mean of the defined values, their standard deviation (n - 1), and the standard
+    error of the mean.
+    """
+    defined = [value for value in values if value is not None and not math.isnan(value)]
     mean = statistics.fmean(defined) if defined else math.nan
-    return {"mean": mean, "std": statistics.stdev(defined) if len(defined) > 1 else math.nan}
+    std = statistics.stdev(defined) if len(defined) > 1 else math.nan
+    return {"mean": mean, "std": std, "standard_error": std / math.sqrt(max(len(defined), 1))}
 
 
 def _summary_rows(
     results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any]
 ) -> Iterator[Sequence[object]]:
-    """Yield the summary rows of the model and the baselines: each run, the mean, and the
-    standard deviation.
+    """Yield the summary rows of the model and the baselines: each run, the mean, the standard
+    deviation, and the standard error of the mean.
     """
     metrics = list(summary["model"])
     yield ["run", "model", *metrics]
     for run, each in results.items():
         for name, scores in scores_of(each).items():
             yield [run, name, *(scores[metric] for metric in metrics)]
-    for moment in ("mean", "std"):
+    for moment in ("mean", "std", "standard_error"):
         for name, scores in summary.items():
             yield [moment, name, *(scores[metric][moment] for metric in metrics)]
 

@@ -40,7 +40,7 @@ def repeats_report(
         Highlight(
             f"test {METRICS[metric]}",
             number(float(summary["summary"]["model"][metric]["mean"])),
-            f"standard error {number(_standard_error(results, 'model', metric))}",
+            f"standard error {number(summary['summary']['model'][metric]['standard_error'])}",
         )
         for metric in metrics[:2]
     ]
@@ -59,7 +59,7 @@ def repeats_report(
         f"{len(results)} runs of one training ({runs}). Each row of a test part was predicted by a "
         "model that was trained without it.",
         (
-            _means(results, summary, metrics),
+            _means(summary, metrics),
             *_comparison(results, metrics[0]),
             _single_runs(results, metrics, summary.get("intervals", {})),
         ),
@@ -73,36 +73,19 @@ def _runs_text(summary: Mapping[str, Any]) -> str:
     return " of ".join([*texts, *([f"{folds} folds"] if folds else [])]) or "1 run"
 
 
-def _values(results: Mapping[str, Mapping[str, Any]], name: str, metric: str) -> list[float]:
-    """Return the defined values of a model's metric over the runs."""
-    values = [scores_of(metrics)[name][metric] for metrics in results.values()]
-    return [value for value in values if value is not None and not math.isnan(value)]
-
-
 def _number(value: float | None) -> float:
     """Return NaN if the value is None, because a file of metrics contains null for NaN."""
     return math.nan if value is None else value
 
 
-def _standard_error(results: Mapping[str, Mapping[str, Any]], name: str, metric: str) -> float:
-    values = _values(results, name, metric)
-    if len(values) < 2:
-        return math.nan
-    return statistics.stdev(values) / math.sqrt(len(values))
-
-
-def _means(
-    results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any], metrics: Sequence[str]
-) -> Section:
+def _means(summary: Mapping[str, Any], metrics: Sequence[str]) -> Section:
     names = list(summary["summary"])
     rows: list[tuple[Cell, ...]] = []
     best = []
     for metric in metrics:
-        means = [float(summary["summary"][name][metric]["mean"]) for name in names]
-        cells = [
-            f"{number(mean)} ± {number(_standard_error(results, name, metric))}"
-            for name, mean in zip(names, means)
-        ]
+        moments = [summary["summary"][name][metric] for name in names]
+        means = [float(each["mean"]) for each in moments]
+        cells = [f"{number(c['mean'])} ± {number(c['standard_error'])}" for c in moments]
         rows.append((METRICS[metric], *cells))
         best.append(tuple(1 + i for i in best_of(means, metric)))
     columns = ("metric", *(name.replace("_", " ") for name in names))
