@@ -229,7 +229,12 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
     if run.intervals is None:
         return Section(title, figures=(calibration,))
     intervals, numbers = run.intervals, run.task == "regression"
-    text = (
+    values: dict[str, Cell] = {
+        "requested coverage": intervals.coverage,
+        "observed coverage": intervals.observed,
+        "mean width of the intervals" if numbers else "mean number of labels": intervals.width,
+    }
+    text: tuple[str, ...] = (
         f"{'Intervals' if numbers else 'Sets of labels'} with a requested coverage of "
         f"{_percent(intervals.coverage)} contain {_percent(intervals.observed)} of the "
         f"{'values' if numbers else 'labels'} of the test part.",
@@ -239,18 +244,30 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
     )
     if intervals.in_every_set:
         text += (too_few(intervals.in_every_set, intervals.coverage, run.item) + ".",)
-    values: dict[str, Cell] = {
-        "requested coverage": intervals.coverage,
-        "observed coverage": intervals.observed,
-        "mean width" if numbers else "mean number of labels": intervals.width,
-    }
     if intervals.constant_width is not None:
-        values["width of intervals of equal width"] = intervals.constant_width
+        values["for comparison: one width for all rows"] = intervals.constant_width
+        text += (_width_text(intervals.width, intervals.constant_width),)
     if intervals.quantiles is not None:
         values["mean quantile loss"] = intervals.quantiles["loss"]
         for level, share in intervals.quantiles["below"].items():
             values[f"share of values below quantile {level}"] = share
     return Section(title, text, (facts(values),), (calibration,))
+
+
+def _width_text(width: float, constant: float) -> str:
+    """Compare the mean width of the intervals with intervals of one width for all rows."""
+    if not (math.isfinite(width) and math.isfinite(constant)):
+        return "Infinite intervals have no width to compare."
+    if width == constant:
+        order = "as wide as"
+    else:
+        order = "narrower than" if width < constant else "wider than"
+    return (
+        f"On average, the intervals ({number(width)}) are {order} intervals of one width for all "
+        f"rows ({number(constant)}), which have the same coverage on the validation part. At equal "
+        "coverage, narrower intervals are better. The width of the intervals differs between "
+        "rows: it is larger where the model expects larger errors."
+    )
 
 
 def _percent(share: float) -> str:

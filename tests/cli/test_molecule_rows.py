@@ -43,6 +43,7 @@ def test_two_molecules_from_training_to_explanation(gattn, tmp_path, data):
     noun = "rows of 2 molecules"
     assert f"regression, {metrics['molecules']['test']} {noun}" in out
     report = json.loads((run / "report.json").read_text("utf-8"))
+    assert "8:1:1 (seed 0), with all equal rows in the same part." in report["summary"]
     assert [each["label"] for each in report["highlights"]][-1] == noun
     assert metrics["test"]["rmse"] < 0.5 * metrics["baselines"]["mean"]["rmse"]
     assert (run / "report.html").exists()
