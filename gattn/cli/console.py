@@ -180,7 +180,8 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
         shares = (f"{x:.1%} below quantile {level}" for level, x in quantiles["below"].items())
         _print_plain(f"labels of the test part: {', '.join(shares)}")
     if classes := intervals.get("in_every_set"):
-        RESULTS.print(too_few(classes, intervals["coverage"], noun))
+        least = intervals.get("least_class_rows")
+        _print_plain(too_few(classes, intervals["coverage"], noun, least))
     _print_some(infinite_intervals(metrics, item))
 
 

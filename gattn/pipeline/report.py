@@ -67,6 +67,7 @@ def _intervals(metrics: Mapping[str, Any], item: str) -> Intervals:
         width=values.get("mean_width", values.get("mean_size", float("nan"))),
         constant_width=values.get("constant_width"),
         in_every_set=values.get("in_every_set", 0),
+        least_class_rows=values.get("least_class_rows"),
         quantiles=values.get("quantiles"),
         missed=tuple(coverage_note(metrics, item)),
         infinite=tuple(f"{line}." for line in infinite_intervals(metrics, item)),

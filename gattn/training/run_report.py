@@ -49,6 +49,8 @@ class Intervals:
         constant_width: width of intervals that have the same width for all rows and the same
             coverage of the validation part; None if not computed.
         in_every_set: number of classes with too few validation rows for the coverage.
+        least_class_rows: number of validation rows of the class that has the fewest; None if it is
+            unknown.
         promise: sentences on the rows to which the coverage applies.
         infinite: sentences on targets with infinite intervals.
         missed: sentences on a coverage that is clearly below the requested coverage.
@@ -61,6 +63,7 @@ class Intervals:
     width: float
     constant_width: float | None = None
     in_every_set: int = 0
+    least_class_rows: int | None = None
     promise: str = (
         "The coverage holds on average over rows from the distribution of the validation rows, "
         "not for each single row or for rows of another kind."
@@ -243,7 +246,8 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
         *intervals.infinite,
     )
     if intervals.in_every_set:
-        text += (too_few(intervals.in_every_set, intervals.coverage, run.item) + ".",)
+        least = intervals.least_class_rows
+        text += (too_few(intervals.in_every_set, intervals.coverage, run.item, least) + ".",)
     if intervals.constant_width is not None:
         values["for comparison: one width for all rows"] = intervals.constant_width
         text += (_width_text(intervals.width, intervals.constant_width),)

@@ -80,6 +80,18 @@ def test_classes_in_every_set_are_told_with_the_reason(classes, note, capsys):
     output = capsys.readouterr().out
     assert note in output
     assert ("fewer than the 9 validation nodes" in output) == bool(classes)
+    assert ("or a lower --coverage" in output) == bool(classes)
+
+
+@pytest.mark.parametrize(("least", "advice"), [(3, ", or a --coverage of up to 0.75\n"), (0, "\n")])
+def test_classes_in_every_set_have_a_remedy(least, advice, capsys):
+    intervals = {"coverage": 0.9, "held": 1.0, "mean_size": 2.0, "in_every_set": 2,
+                 "least_class_rows": least}  # fmt: skip
+    metrics = {"task": "classification", "test": {"accuracy": 1.0}, "intervals": intervals,
+               "molecules": {"test": 6, "val": 6}}  # fmt: skip
+    show_metrics(metrics, "molecules")
+    output = capsys.readouterr().out
+    assert f"use more labelled molecules of these classes{advice}" in output
 
 
 @pytest.mark.slow
