@@ -48,6 +48,11 @@ def test_two_molecules_from_training_to_explanation(gattn, tmp_path, data):
     assert metrics["test"]["rmse"] < 0.5 * metrics["baselines"]["mean"]["rmse"]
     assert (run / "report.html").exists()
 
+    code, out = gattn("evaluate", run, data)
+    assert code == 0, out
+    assert "labelled rows of 2 molecules" in out
+    assert f"regression, {metrics['molecules']['test']} {noun}" in out
+
     new = tmp_path / "new.csv"
     new.write_text("solvent,solute\nO,CCO\nCC#N,CCO\nO,\n")
     assert gattn("predict", run, new, "--out", tmp_path / "p.csv")[0] == 0
