@@ -19,7 +19,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from gattn.pipeline.text import plural
+from gattn.pipeline.text import count_of
 from gattn.training.processes import is_first_process
 
 __all__ = ["counted", "rated", "say", "show_metrics", "show_repeats", "show_runs", "watched"]
@@ -141,20 +141,26 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
 
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
-    """Print a table of the metrics of a run or an evaluation and of the baselines."""
+    """Print a table of the metrics of a run or an evaluation and of the baselines.
+
+    Args:
+        metrics: content of ``metrics.json``. Its entry ``item`` is the plural noun of the rows.
+        item: name of the entry with the numbers of rows, and the noun if there is no ``item``.
+    """
     # The imports are inside the function, because the modules import torch, which is slow.
+    from gattn.pipeline.notes import baseline_note, coverage_note
     from gattn.pipeline.unbounded import infinite_intervals
     from gattn.training.conformal import too_few
 
     columns = {"test": metrics["test"], **metrics.get("baselines", {})}
-    table = Table(
-        title=f"{metrics['task']}, {plural(metrics[item]['test'], item.removesuffix('s'))}"
-    )
+    noun = metrics.get("item", item)
+    table = Table(title=f"{metrics['task']}, {count_of(metrics[item]['test'], noun)}")
     for name in ("", *columns):
         table.add_column(name.replace("_", " "))
     for metric in metrics["test"]:
         table.add_row(metric, *(_format(scores.get(metric)) for scores in columns.values()))
     RESULTS.print(table)
+    _print_some(baseline_note(metrics["test"], metrics.get("baselines", {})))
     if metrics.get("noise"):
         _print_plain(NOISE[item == "links"])
     for name, component in metrics.get("components", {}).items():
@@ -165,30 +171,33 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     intervals = metrics.get("intervals")
     if intervals is None:
         return
-    noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
+    kind = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(
-        f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
+        f"{kind} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
     )
+    _print_some(coverage_note(metrics, item))
     if quantiles := intervals.get("quantiles"):
         shares = (f"{x:.1%} below quantile {level}" for level, x in quantiles["below"].items())
         _print_plain(f"labels of the test part: {', '.join(shares)}")
     if classes := intervals.get("in_every_set"):
-        RESULTS.print(too_few(classes, intervals["coverage"], item))
+        least = intervals.get("least_class_rows")
+        _print_plain(too_few(classes, intervals["coverage"], noun, least))
     _print_some(infinite_intervals(metrics, item))
 
 
 def show_repeats(metrics: Mapping[str, Any]) -> None:
-    """Print the mean and the standard deviation of each metric over several runs."""
+    """Print the mean of each metric over several runs, and the standard error of this mean."""
     summary = metrics["summary"]
-    table = Table(
-        title=f"{metrics['task']}, mean ± standard deviation of {len(metrics['runs'])} runs"
-    )
+    count = len(metrics["runs"])
+    table = Table(title=f"{metrics['task']}, mean ± standard error of the mean of {count} runs")
     for name in ("", *summary):
         table.add_column(name.replace("_", " "))
     for metric in summary["model"]:
-        cells = (scores[metric] for scores in summary.values())
-        table.add_row(metric, *(f"{_format(c['mean'])} ± {_format(c['std'])}" for c in cells))
+        moments = [scores[metric] for scores in summary.values()]
+        pairs = ((each["mean"], each["standard_error"]) for each in moments)
+        table.add_row(metric, *(f"{_format(mean)} ± {_format(error)}" for mean, error in pairs))
     RESULTS.print(table)
+    _print_some(metrics["notes"])
     intervals = metrics.get("intervals")
     if intervals is None:
         return
@@ -197,7 +206,7 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
         f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']['mean']:.1%} of the "
         "labels"
     )
-    for line in intervals.get("infinite", ()):
+    for line in (*intervals["missed"], *intervals["infinite"]):
         _print_plain(line)
 
 

@@ -19,6 +19,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from gattn.files import replace_files
+from gattn.training.model_files import CARD, WEIGHTS, RunError, check_model_files
 
 __all__ = [
     "CARD", "Json", "RunError", "add_prefix", "package_versions", "read_json", "read_model",
@@ -27,13 +28,9 @@ __all__ = [
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
-WEIGHTS, CARD, FORMAT = "weights.safetensors", "model.json", 1
+FORMAT = 1
 REMEDY = "copy the run again, or train the model again"
 PACKAGES = ("gattn", "torch", "torch-geometric", "numpy")
-
-
-class RunError(ValueError):
-    """Raised if a folder contains no readable model or run; the message contains the reason."""
 
 
 def add_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -121,16 +118,7 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
             version of gattn.
     """
     folder = Path(folder)
-    for name in (CARD, WEIGHTS):
-        if not (folder / name).is_file():
-            runs = sorted(path.parent for path in folder.glob(f"*/{CARD}"))
-            advice = "if its training was interrupted, run the same train command again"
-            if runs:
-                advice = (
-                    f"it contains several runs: name one of them, such as {runs[0]}, or train a "
-                    "single run, without --folds and --replicates"
-                )
-            raise RunError(f"{folder} does not contain a trained model: it has no {name}; {advice}")
+    check_model_files(folder)
     card = read_json(folder / CARD, remedy=REMEDY)
     if not isinstance(card.get("sha256"), dict):
         raise RunError(f"{folder / CARD} is not the file of a model: {REMEDY}")
