@@ -17,9 +17,9 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
-from gattn.pipeline.text import count_of
+from gattn.cli.metrics_table import metrics_tables
+from gattn.pipeline.text import count_of, plural
 from gattn.training.processes import is_first_process
 
 __all__ = ["counted", "rated", "say", "show_metrics", "show_repeats", "show_runs", "watched"]
@@ -33,6 +33,8 @@ NOISE = (
     "not predict the links.",
 )
 """Messages for a model of node labels or of links that is not better than chance."""
+FACTORS = {"classification": "log probabilities", "regression": "predictions"}
+"""For each task of nodes, the values of a component that its weight multiplies."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which each target's metrics are printed on a separate line."""
 # If torchrun starts several processes, only the first process prints messages.
@@ -152,20 +154,30 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     from gattn.pipeline.unbounded import infinite_intervals
     from gattn.training.conformal import too_few
 
-    columns = {"test": metrics["test"], **metrics.get("baselines", {})}
+    columns = {"model": metrics["test"], **metrics.get("baselines", {})}
     noun = metrics.get("item", item)
-    table = Table(title=f"{metrics['task']}, {count_of(metrics[item]['test'], noun)}")
-    for name in ("", *columns):
-        table.add_column(name.replace("_", " "))
-    for metric in metrics["test"]:
-        table.add_row(metric, *(_format(scores.get(metric)) for scores in columns.values()))
-    RESULTS.print(table)
+    _print_metrics(
+        _caption(metrics, item, noun),
+        {
+            name: {metric: _format(scores.get(metric)) for metric in metrics["test"]}
+            for name, scores in columns.items()
+        },
+    )
     _print_some(baseline_note(metrics["test"], metrics.get("baselines", {})))
     if metrics.get("noise"):
         _print_plain(NOISE[item == "links"])
-    for name, component in metrics.get("components", {}).items():
-        scores = ", ".join(f"{k} {_format(v)}" for k, v in component["test"].items())
-        _print_plain(f"component {name}, weight {component['weight']:.2f}: {scores}")
+    factor = "scores" if item == "links" else FACTORS.get(metrics["task"], "predictions")
+    if components := metrics.get("components"):
+        _print_metrics(
+            f"components on the test part; weights multiply {factor}",
+            {
+                name: {
+                    "weight": f"{component['weight']:.3g}",
+                    **{metric: _format(value) for metric, value in component["test"].items()},
+                }
+                for name, component in components.items()
+            },
+        )
     for metric, reason in metrics.get("undefined", {}).get("test", {}).items():
         _print_plain(f"{metric} of the test part: {reason}")
     intervals = metrics.get("intervals")
@@ -189,14 +201,13 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
     """Print the mean of each metric over several runs, and the standard error of this mean."""
     summary = metrics["summary"]
     count = len(metrics["runs"])
-    table = Table(title=f"{metrics['task']}, mean ± standard error of the mean of {count} runs")
-    for name in ("", *summary):
-        table.add_column(name.replace("_", " "))
-    for metric in summary["model"]:
-        moments = [scores[metric] for scores in summary.values()]
-        pairs = ((each["mean"], each["standard_error"]) for each in moments)
-        table.add_row(metric, *(f"{_format(mean)} ± {_format(error)}" for mean, error in pairs))
-    RESULTS.print(table)
+    _print_metrics(
+        f"{metrics['task']}, mean ± standard error of the mean of {count} runs",
+        {
+            name: {metric: _mean_and_error(scores[metric]) for metric in summary["model"]}
+            for name, scores in summary.items()
+        },
+    )
     _print_some(metrics["notes"])
     intervals = metrics.get("intervals")
     if intervals is None:
@@ -208,6 +219,26 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
     )
     for line in (*intervals["missed"], *intervals["infinite"]):
         _print_plain(line)
+
+
+def _mean_and_error(moments: Mapping[str, float]) -> str:
+    return f"{_format(moments['mean'])} ± {_format(moments['standard_error'])}"
+
+
+def _caption(metrics: Mapping[str, Any], item: str, noun: str) -> str:
+    """Return the task and the number of rows of the test part. For a ranking, they are the links
+    that were ranked.
+    """
+    if item == "links":
+        ranked = plural(metrics[item]["ranked"], "test link")
+        return f"ranking, {ranked}, each among {plural(metrics['negatives'], 'negative')}"
+    return f"{metrics['task']}, {count_of(metrics[item]['test'], noun)}"
+
+
+def _print_metrics(title: str, scores: Mapping[str, Mapping[str, str]]) -> None:
+    """Print the formatted metrics of each method, without shortening any of them."""
+    for table in metrics_tables(title, scores, RESULTS):
+        RESULTS.print(table)
 
 
 def _print_some(lines: Sequence[str]) -> None:

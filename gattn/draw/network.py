@@ -7,7 +7,7 @@ drawn, and edges between two communities are curved towards the communities' cen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
 from typing import TYPE_CHECKING
@@ -50,6 +50,10 @@ LABEL = 20
 """Maximum number of characters in a text beside a node."""
 CHARACTER = 0.02, 0.04
 """Width and height of a character in such a text, as fractions of the picture."""
+RING, HOLLOW = "ring", "hollow"
+"""Marks of nodes that the legend explains."""
+HEIGHT, ROW = 4.2, 0.21
+"""Height of a picture without a legend, and of a row of the legend, in inches."""
 BESIDE = 16
 """The legend has two columns if no class name has more characters than this."""
 
@@ -107,8 +111,9 @@ def edge_limit(nodes: int) -> int:
 def draw_network(
     edge_index: Numbers, weights: Numbers | None = None, colour: Numbers | None = None,
     names: Sequence[str] = (), *, labels: Sequence[str] = (), top_labels: int | None = None,
-    wrong: Numbers | None = None, uncertain: Numbers | None = None, most: int = NODES,
-    max_edges: int | None = None, title: str = "", dark: bool = False,
+    wrong: Numbers | None = None, uncertain: Numbers | None = None, wrong_text: str = "",
+    uncertain_text: str = "", most: int = NODES, max_edges: int | None = None, title: str = "",
+    dark: bool = False,
 ) -> bytes:  # fmt: skip
     """Draw a network with separated communities; the line width of an edge shows its weight.
 
@@ -132,6 +137,9 @@ def draw_network(
         wrong: [n] booleans, True for nodes with a ring, for example wrong predictions.
         uncertain: [n] booleans, True for nodes that are drawn hollow, for example predictions with
             several possible classes.
+        wrong_text: meaning of the rings in the legend; empty for no entry. The entry is left out if
+            no drawn node has a ring.
+        uncertain_text: meaning of the hollow nodes in the legend, in the same way.
         most: maximum number of nodes to draw, which :func:`sample_network` chooses.
         max_edges: maximum number of edges to draw, those of largest weight, and at least the one of
             largest weight into each node; None for 1.5 per node, and at least 300.
@@ -153,7 +161,8 @@ def draw_network(
     """
     picture = network_picture(
         edge_index, weights, colour, names, labels=labels, top_labels=top_labels, wrong=wrong,
-        uncertain=uncertain, most=most, max_edges=max_edges, title=title,
+        uncertain=uncertain, wrong_text=wrong_text, uncertain_text=uncertain_text, most=most,
+        max_edges=max_edges, title=title,
     )  # fmt: skip
     return picture(dark=dark)
 
@@ -161,8 +170,8 @@ def draw_network(
 def network_picture(
     edge_index: Numbers, weights: Numbers | None = None, colour: Numbers | None = None,
     names: Sequence[str] = (), *, labels: Sequence[str] = (), top_labels: int | None = None,
-    wrong: Numbers | None = None, uncertain: Numbers | None = None, most: int = NODES,
-    max_edges: int | None = None, title: str = "",
+    wrong: Numbers | None = None, uncertain: Numbers | None = None, wrong_text: str = "",
+    uncertain_text: str = "", most: int = NODES, max_edges: int | None = None, title: str = "",
 ) -> Callable[..., bytes]:  # fmt: skip
     """Compute the layout of a network once, and return a function that draws it.
 
@@ -190,6 +199,10 @@ def network_picture(
         texts = _top_texts(texts, attention, layout.positions, top_labels)
     columns = 2 if max(map(len, names), default=0) <= BESIDE else 1
     rows = -(-len(np.unique(value)) // columns) if 0 < len(names) <= LOOKS else 0
+    marks = {
+        RING: wrong_text if ringed.any() else "", HOLLOW: uncertain_text if hollow.any() else "",
+    }  # fmt: skip
+    marks = {look: text for look, text in marks.items() if text}
 
     def draw(panels: list[Axes], theme: Theme) -> None:
         from matplotlib.patheffects import withStroke
@@ -218,10 +231,12 @@ def network_picture(
                 text, position, (4, 4), textcoords="offset points", fontsize=8,
                 path_effects=halo, zorder=4,
             )  # fmt: skip
+        if marks:
+            _explain_marks(axes, marks, size, theme)
         axes.set_axis_off()
         axes.set_title(line(title))
 
-    return partial(render, draw, height=4.2 + 0.21 * rows)
+    return partial(render, draw, height=HEIGHT + ROW * (rows + len(marks)))
 
 
 def _check_count(name: str, number: int | None) -> None:
@@ -347,3 +362,25 @@ def _draw_classes(
             )
     if len(names) <= LOOKS:
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=columns)
+
+
+def _explain_marks(axes: Axes, marks: Mapping[str, str], size: float, theme: Theme) -> None:
+    """Add a legend for rings and hollow nodes to the figure, below the legend of the classes."""
+    from matplotlib.lines import Line2D
+
+    # Area, fill, line colour and line width of each mark, as in the picture.
+    looks = {
+        RING: (3 * size, "none", theme.ink, 0.9),
+        HOLLOW: (size, theme.paper, theme.muted, 0.25 * size**0.5),
+    }
+    handles = []
+    for mark, text in marks.items():
+        area, fill, ink, width = looks[mark]
+        handles.append(
+            Line2D(
+                [], [], linestyle="none", marker="o", markersize=area**0.5, markerfacecolor=fill,
+                markeredgecolor=ink, markeredgewidth=width, label=line(text),
+            )
+        )  # fmt: skip
+    # The layout of the figure leaves room for a legend that is outside.
+    axes.figure.legend(handles=handles, loc="outside lower center", ncols=1)

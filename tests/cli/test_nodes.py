@@ -346,6 +346,11 @@ def test_explain_writes_tables_and_a_picture(folder, gattn, tmp_path):
             "neighbours.csv", "attributes.csv", "network.png",
         }  # fmt: skip
         rows = _rows(out / "neighbours.csv")
+        if run == "classes":  # The layers of the other network have no self-loops.
+            itself = rows.pop()
+            assert list(itself.values())[::2] == ["n3", ""]
+            assert itself["change"] == ""
+            assert f"{float(itself['attention']):.3f} to the node itself, " in output
         assert len(rows) == 2
         for row in rows:
             assert f"without neighbour {row['neighbour']}: " in output
@@ -361,6 +366,33 @@ def test_explain_writes_tables_and_a_picture(folder, gattn, tmp_path):
     assert code != 0
     assert "the graph has no node 'nobody'" in output
     assert not (tmp_path / "new").exists()
+
+
+def test_the_attention_of_an_explained_node_sums_to_one(folder, gattn, tmp_path, monkeypatch):
+    """The listed attention, with that to the node itself, sums to 1, and the line widths of the
+    picture are proportional to it.
+    """
+    pictures = []
+
+    def record(edges, weights, *arguments, labels, **options):
+        pictures.append((edges, weights, labels))
+        return b""
+
+    monkeypatch.setattr("gattn.nodes.runs.explain.draw_network", record)
+    tables = [folder / "edges.csv", "n3", "--nodes", folder / "nodes.csv"]
+    out = tmp_path / "n3"
+    code, output = gattn("explain", folder / "classes", *tables, "--out", out, "--neighbors", 99)
+    assert code == 0
+    rows = _rows(out / "neighbours.csv")
+    assert rows[-1]["neighbour"] == "n3"
+    assert sum(float(row["attention"]) for row in rows) == pytest.approx(1, abs=1e-4)
+    assert "to other neighbours" not in output
+    ((edges, weights, labels),) = pictures
+    attention = {row["neighbour"]: float(row["attention"]) for row in rows[:-1]}
+    widths = {labels[a]: w for (a, b), w in zip(edges.T, weights) if b == 0 and a != 0}
+    most = max(attention.values())
+    assert widths == pytest.approx({name: one / most for name, one in attention.items()}, rel=1e-4)
+    assert not weights[edges[1] != 0].any()
 
 
 def test_presets_are_the_papers():

@@ -141,6 +141,45 @@ def test_wrong_and_uncertain_nodes_are_marked(axes):
     assert np.array_equal(rings, dots[2:3])
 
 
+def _legends(panel):
+    """Return the legend of the classes and the legend of the marks, if there are any."""
+    legend = panel.get_legend()
+    return [*([] if legend is None else [legend]), *panel.figure.legends]
+
+
+@pytest.mark.parametrize("classes", [0, 2])
+def test_the_legend_explains_rings_and_hollow_nodes(axes, classes):
+    """The entries are in a second legend; a mark that no node has is not explained."""
+    wrong, hollow = np.arange(6) == 2, np.arange(6) > 3
+    colour = {"colour": [0, 1] * 3, "names": ["left", "right"]} if classes else {}
+    texts = {"wrong_text": "wrong prediction", "uncertain_text": "several classes"}
+    draw_network(RING, wrong=wrong, uncertain=hollow, **texts, **colour)
+    draw_network(RING, wrong=wrong & False, uncertain=hollow, **texts, **colour)
+    draw_network(RING, wrong=wrong & False, uncertain=hollow & False, **texts)
+    draw_network(RING, wrong=wrong, uncertain=hollow)
+    legends = [
+        [[text.get_text() for text in legend.get_texts()] for legend in _legends(panel)]
+        for panel in axes
+    ]
+    first = [["left", "right"]] if classes else []
+    assert legends == [
+        [*first, ["wrong prediction", "several classes"]],
+        [*first, ["several classes"]],
+        [],
+        [],
+    ]
+
+
+def test_the_legends_do_not_overlap(axes):
+    names = [f"a class with a long name {i}" for i in range(10)]
+    draw_network(
+        RING, colour=list(range(6)), names=names, wrong=np.ones(6, bool), wrong_text="wrong"
+    )
+    upper, lower = (legend.get_window_extent() for legend in _legends(axes[0]))
+    assert lower.y1 <= upper.y0 + 1
+    assert lower.y0 >= -1
+
+
 def test_only_the_most_attended_nodes_have_a_text(axes):
     star = np.stack(
         [np.r_[np.zeros(9, int), np.arange(1, 10)], np.r_[np.arange(1, 10), np.zeros(9, int)]]

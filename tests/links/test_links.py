@@ -70,6 +70,7 @@ def test_a_run_has_all_files_and_is_better_than_chance(folder):
     run = folder / "run"
     assert {path.name for path in run.iterdir()} == FILES
     metrics = metrics_of(run)
+    assert metrics["task"] == "ranking"
     assert metrics["test"]["mrr"] > 2 * metrics["baselines"]["random order"]["mrr"]
     assert not metrics["noise"]
     names = ["common_neighbours", "adamic_adar", "resource_allocation", "katz"]
@@ -114,6 +115,8 @@ def test_the_commands_train_by_time_and_finish_once(folder, gattn, monkeypatch, 
     code, text = gattn("train", *arguments, "--out", tmp_path / "run")
     assert code == 0, text
     assert "hits@10" in text
+    assert "resource allocation" in text
+    assert "test links, each among 30 negatives" in " ".join(text.split())
     metrics = metrics_of(tmp_path / "run")
     assert metrics["split"] == "by time, column year"
     assert list(metrics["components"]) == ["transformer"]

@@ -357,13 +357,28 @@ def _log_at_once(folder, edges, nodes, **options):
 
 
 @pytest.mark.parametrize("shuffled", [True, False])
-def test_prediction_without_training_reports_noise(tmp_path, shuffled):
+@pytest.mark.parametrize("split", ["auto", "random"])
+def test_prediction_without_training_reports_noise(tmp_path, shuffled, split):
     edges, nodes = class_network()
     if shuffled:
         nodes["label"] = np.random.default_rng(0).permutation(nodes["label"])
-    assert (
-        "not significantly better than a constant" in _log_at_once(tmp_path, edges, nodes)
-    ) == shuffled
+    text = _log_at_once(tmp_path, edges, nodes, split=split)
+    some = "leave-one-out predictions" if split == "auto" else "predictions of the test part"
+    note = f"The {some} are not significantly better than a constant (the most frequent class)"
+    assert (note in text) == shuffled
+    assert ("not significantly" in text) == shuffled
+    if split == "auto":
+        assert "test part" not in text
+
+
+def test_prediction_without_training_is_no_noise_if_its_order_is_better(tmp_path):
+    draw = np.random.default_rng(1)
+    ages = draw.normal(size=200)
+    kinds = np.where(draw.random(200) < 1 / (1 + np.exp(-0.55 * ages)), "north", "south")
+    nodes = pd.DataFrame({"id": range(200), "age": ages, "label": kinds})
+    edges = pd.DataFrame(draw.integers(200, size=(546, 2)), columns=["source", "target"])
+    text = _log_at_once(tmp_path, edges, nodes)
+    assert "not significantly" not in text
 
 
 def test_prediction_without_training_explains_undefined_metrics(tmp_path):

@@ -197,7 +197,7 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         test, chance = ranking_metrics(scores), chance_metrics(1 + settings.negatives)
         error = mrr_error(scores)
         metrics: dict[str, Any] = {
-            "task": "classification",
+            "task": "ranking",
             "test": test,
             "val": model.validation_["stack"],
             "baselines": {

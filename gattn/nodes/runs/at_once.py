@@ -98,13 +98,15 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
             spread = propagate_labels(graph.edge_index, one_hot, train, len(graph))
             _log_metrics(log, estimator, "test part, label propagation", y[test], spread[test])
         name = "the most frequent class" if is_class else "the mean"
-        base = _log_metrics(log, estimator, name, y[some], constant.expand(len(some), -1))
+        constant = constant.expand(len(some), -1)
+        _log_metrics(log, estimator, name, y[some], constant)
         for metric, reason in undefined(estimator, y[some]).items():
             log(f"{metric}: {reason}")
-        if is_noise(metrics, base, len(some)):
+        if is_noise(estimator.task, metrics, y[some], guess, constant):
+            which = "predictions of the test part" if len(test) else "leave-one-out predictions"
             log(
-                "On the test part, the model is not significantly better than a constant: the data "
-                "may not predict the labels."
+                f"The {which} are not significantly better than a constant ({name}): the data may "
+                "not predict the labels."
             )
         if Path(out).suffix.lower() == ".parquet":
             write_predictions(temporary, graph.names, estimator, predicted, settings.coverage)

@@ -25,6 +25,9 @@ __all__ = [
     "undefined_scores",
 ]
 
+SIGNIFICANT = 2.0
+"""Number of standard errors by which predictions must be better than a constant."""
+
 
 def measure(task: NodeTask, y: Tensor, predicted: Tensor) -> dict[str, float]:
     """Return a dictionary from the name of each metric to its value.
@@ -107,22 +110,49 @@ def undefined_scores(counts: Tensor, names: Sequence[str]) -> dict[str, dict[str
     return reasons
 
 
-def is_noise(metrics: Mapping[str, float], constant: Mapping[str, float], nodes: int) -> bool:
-    """Return True if a model is not significantly better than a constant prediction.
+def is_noise(
+    task: NodeTask, metrics: Mapping[str, float], y: Tensor, predicted: Tensor, constant: Tensor
+) -> bool:
+    """Return True if predictions are not significantly better than a constant prediction.
+
+    Classes are significantly better if the accuracy is higher than that of the constant by more
+    than two standard errors, or the area under the ROC curve is higher than 0.5 by more than two
+    standard errors of a random order (Mann and Whitney 1947). Numbers are significantly better if
+    the mean difference of the squared errors is more than two standard errors,
+    which cannot be computed for a single node.
 
     Args:
-        metrics: metrics of the model.
-        constant: metrics of the most frequent class, or of the mean.
-        nodes: number of nodes on which both were measured.
+        task: classification for classes, regression for numbers.
+        metrics: metrics of the predictions, from :func:`measure`.
+        y: [k] labels without NaN.
+        predicted: [k, classes] probabilities, or [k, 1] numbers.
+        constant: the same constant prediction for all nodes, of the same shape: the frequencies of
+            the classes, or the mean.
 
-    >>> is_noise({"accuracy": 0.52}, {"accuracy": 0.5}, 400)
+    >>> y, constant = torch.tensor([0.0, 1.0]).repeat(200), torch.full((400, 2), 0.5)
+    >>> is_noise("classification", {"accuracy": 0.52, "roc_auc": 0.51}, y, constant, constant)
     True
+    >>> is_noise("classification", {"accuracy": 0.52, "roc_auc": 0.64}, y, constant, constant)
+    False
     """
-    if "accuracy" in metrics:
-        share = constant["accuracy"]
-        error = (max(share * (1 - share), 1 / nodes) / nodes) ** 0.5
-        return metrics["accuracy"] <= share + 2 * error
-    return metrics["rmse"] >= constant["rmse"] * (1 - 1 / nodes**0.5)
+    count = len(y)
+    if task == "regression":
+        if count < 2:
+            return True
+        errors = torch.stack([y - constant[:, 0], y - predicted[:, 0]]).double()
+        # The division prevents an overflow of the squares of large labels.
+        squares = (errors / errors[0].abs().max()).square()
+        gain = squares[0] - squares[1]
+        return not float(gain.mean()) > SIGNIFICANT * float(gain.std()) / count**0.5
+    share = float((constant.argmax(1) == y).double().mean())
+    error = (max(share * (1 - share), 1 / count) / count) ** 0.5
+    sizes = y.long().bincount().double()
+    sizes = sizes[(sizes > 0) & (sizes < count)]
+    ordered = float(((count + 1) / (12 * sizes * (count - sizes))).sqrt().mean())
+    return not (
+        metrics["accuracy"] > share + SIGNIFICANT * error
+        or metrics["roc_auc"] > 0.5 + SIGNIFICANT * ordered
+    )
 
 
 def measure_intervals(

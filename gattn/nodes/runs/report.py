@@ -322,6 +322,8 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
     draw = network_picture(
         edges, alpha, colour, names, labels=labels,
         top_labels=TOP_LABELS, wrong=wrong, uncertain=uncertain,
+        wrong_text="wrong prediction (not in training)",
+        uncertain_text=f"several classes in the {run.settings.coverage:.0%} set",
     )  # fmt: skip
     return themed(draw, "The network, its nodes coloured by prediction", caption)
 

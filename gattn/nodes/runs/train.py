@@ -312,8 +312,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             metrics["relations"] = relation_metrics(
                 estimator.predictor_, encoded.graph, y, split.test, settings.model.seed
             )
-        constant = metrics["baselines"]["majority" if task == "classification" else "mean"]
-        metrics["noise"] = is_noise(best.test, constant, len(test))
+        constant = baselines["majority" if task == "classification" else "mean"]
+        metrics["noise"] = is_noise(task, best.test, y[test], predicted[test], constant[test])
         if isinstance(estimator, NodeClassifier):
             counts = confusion(y[test], predicted[test])
             names = [str(kind) for kind in estimator.classes_.tolist()]
