@@ -178,7 +178,7 @@ $(VENV)/dev.stamp: $(VENV)/gattn.stamp
 	touch $@
 
 # Tests of the C++ kernels with AddressSanitizer and UBSan: make sanitize TESTS=tests/ops/attention/test_gatv2.py
-TESTS ?= tests/ops tests/sampling/test_hop.py tests/sampling/test_neighbors.py
+TESTS ?= tests/ops tests/kernels/test_molecule_features.py tests/sampling/test_hop.py tests/sampling/test_neighbors.py
 sanitize: $(VENV)/dev.stamp
 	$(BIN)/python .ci/sanitize.py $(TESTS)
 

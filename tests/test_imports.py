@@ -153,3 +153,36 @@ def test_version_imports_no_other_package() -> None:
 )
 def test_help_and_errors_of_arguments_do_not_import_torch(arguments: str) -> None:
     assert imported(modules_after(RUN, *arguments.split()), HEAVY) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train none.csv --target y --out run", "none.csv: No such file or directory"),
+        ("train data.csv --target z --out run", "name the column of labels with --target"),
+        ("train data.csv --target y --smiles s --out run", "name the column of SMILES with --smi"),
+        ("train data.csv --target y --test none.csv --out run", "none.csv: No such file"),
+        ("predict none data.csv --out p.csv", "none does not contain a trained model"),
+        ("predict none data.csv more.csv --out p/", "none does not contain a trained model"),
+        ("predict bbb none.csv --out p.csv", "none.csv: No such file or directory"),
+        ("predict bbb data.csv --smiles s --out p.csv", "name the column of SMILES with --smiles"),
+        ("explain bbb none.csv --out why", "none.csv: No such file or directory"),
+        ("embed none data.csv --out e.npy", "none does not contain a trained model"),
+        ("evaluate bbb data.csv --target z", "name the column of labels with --target"),
+        ("check none.csv", "none.csv: No such file or directory"),
+        ("check data.csv --smiles s", "name the column of SMILES with --smiles"),
+        ("check data.csv --test none.csv", "none.csv: No such file or directory"),
+    ],
+)
+def test_errors_of_input_files_do_not_import_torch(
+    arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data.csv").write_text("smiles,y\nCCO,1\n")
+    command = [sys.executable, "-c", REPORT + RUN, "molecules", *arguments.split()]
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+    modules = set(json.loads(done.stdout.splitlines()[-1].removeprefix("modules: ")))
+    assert imported(modules, (*DATA, *PYG, "safetensors", "torch", "triton")) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]

@@ -80,3 +80,11 @@ def test_every_loss_of_chemprop_has_a_row(loss):
 def test_every_option_of_gattn_on_the_page_exists():
     named = {option for _, ours in rows() for option in OPTION.findall(ours)}
     assert named - options() == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [("--features_path", "--descriptors-path"), ("--features-columns", "--descriptors-columns")],
+)
+def test_other_names_of_descriptors_lead_to_the_option(name, option):
+    assert [option in ours for theirs, ours in rows() if f"`{name}`" in theirs] == [True]

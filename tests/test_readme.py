@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+import tomlkit
 
 ROOT = Path(__file__).parents[1]
+INSTALL = re.compile(r"pip install -e [\"']\.\[([a-z,]+)\]")
 LINK = re.compile(r"(?:\[[^\]]+\]\(|src=\")([^)#:\"]+)[)\"]")
 
 
@@ -30,3 +32,20 @@ def test_links_lead_somewhere(page: str) -> None:
     missing = [link for link in LINK.findall(path.read_text())
                if not (path.parent / link).exists()]  # fmt: skip
     assert missing == []
+
+
+def extras_of(name: str) -> set[str]:
+    """Return an extra and the extras that it contains."""
+    project = tomlkit.parse((ROOT / "pyproject.toml").read_text())["project"].unwrap()
+    needs = " ".join(project["optional-dependencies"][name])
+    inner = [
+        part for group in re.findall(r"gattn\[([a-z,]+)\]", needs) for part in group.split(",")
+    ]
+    return {name}.union(*map(extras_of, inner))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_one_line_installs_all_commands(page: str) -> None:
+    lines = INSTALL.findall((ROOT / page).read_text())
+    extras = [set().union(*map(extras_of, line.split(","))) for line in lines]
+    assert {"molecules", "nodes", "serve"} <= extras[0]

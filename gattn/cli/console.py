@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 from gattn.cli.metrics_table import metrics_tables
-from gattn.pipeline.text import plural
+from gattn.pipeline.text import count_of, plural
 from gattn.training.processes import is_first_process
 
 __all__ = ["counted", "rated", "say", "show_metrics", "show_repeats", "show_runs", "watched"]
@@ -143,19 +143,27 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
 
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
-    """Print a table of the metrics of a run or an evaluation and of the baselines."""
+    """Print a table of the metrics of a run or an evaluation and of the baselines.
+
+    Args:
+        metrics: content of ``metrics.json``. Its entry ``item`` is the plural noun of the rows.
+        item: name of the entry with the numbers of rows, and the noun if there is no ``item``.
+    """
     # The imports are inside the function, because the modules import torch, which is slow.
+    from gattn.pipeline.notes import baseline_note, coverage_note
     from gattn.pipeline.unbounded import infinite_intervals
     from gattn.training.conformal import too_few
 
     columns = {"model": metrics["test"], **metrics.get("baselines", {})}
+    noun = metrics.get("item", item)
     _print_metrics(
-        _caption(metrics, item),
+        _caption(metrics, item, noun),
         {
             name: {metric: _format(scores.get(metric)) for metric in metrics["test"]}
             for name, scores in columns.items()
         },
     )
+    _print_some(baseline_note(metrics["test"], metrics.get("baselines", {})))
     if metrics.get("noise"):
         _print_plain(NOISE[item == "links"])
     factor = "scores" if item == "links" else FACTORS.get(metrics["task"], "predictions")
@@ -175,31 +183,32 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     intervals = metrics.get("intervals")
     if intervals is None:
         return
-    noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
+    kind = "intervals" if metrics["task"] == "regression" else "sets of classes"
     RESULTS.print(
-        f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
+        f"{kind} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
     )
+    _print_some(coverage_note(metrics, item))
     if quantiles := intervals.get("quantiles"):
         shares = (f"{x:.1%} below quantile {level}" for level, x in quantiles["below"].items())
         _print_plain(f"labels of the test part: {', '.join(shares)}")
     if classes := intervals.get("in_every_set"):
-        RESULTS.print(too_few(classes, intervals["coverage"], item))
+        least = intervals.get("least_class_rows")
+        _print_plain(too_few(classes, intervals["coverage"], noun, least))
     _print_some(infinite_intervals(metrics, item))
 
 
 def show_repeats(metrics: Mapping[str, Any]) -> None:
-    """Print the mean and the standard deviation of each metric over several runs."""
+    """Print the mean of each metric over several runs, and the standard error of this mean."""
     summary = metrics["summary"]
+    count = len(metrics["runs"])
     _print_metrics(
-        f"{metrics['task']}, mean ± standard deviation of {len(metrics['runs'])} runs",
+        f"{metrics['task']}, mean ± standard error of the mean of {count} runs",
         {
-            name: {
-                metric: f"{_format(scores[metric]['mean'])} ± {_format(scores[metric]['std'])}"
-                for metric in summary["model"]
-            }
+            name: {metric: _mean_and_error(scores[metric]) for metric in summary["model"]}
             for name, scores in summary.items()
         },
     )
+    _print_some(metrics["notes"])
     intervals = metrics.get("intervals")
     if intervals is None:
         return
@@ -208,18 +217,22 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
         f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']['mean']:.1%} of the "
         "labels"
     )
-    for line in intervals.get("infinite", ()):
+    for line in (*intervals["missed"], *intervals["infinite"]):
         _print_plain(line)
 
 
-def _caption(metrics: Mapping[str, Any], item: str) -> str:
+def _mean_and_error(moments: Mapping[str, float]) -> str:
+    return f"{_format(moments['mean'])} ± {_format(moments['standard_error'])}"
+
+
+def _caption(metrics: Mapping[str, Any], item: str, noun: str) -> str:
     """Return the task and the number of rows of the test part. For a ranking, they are the links
     that were ranked.
     """
     if item == "links":
         ranked = plural(metrics[item]["ranked"], "test link")
         return f"ranking, {ranked}, each among {plural(metrics['negatives'], 'negative')}"
-    return f"{metrics['task']}, {plural(metrics[item]['test'], item.removesuffix('s'))}"
+    return f"{metrics['task']}, {count_of(metrics[item]['test'], noun)}"
 
 
 def _print_metrics(title: str, scores: Mapping[str, Mapping[str, str]]) -> None:

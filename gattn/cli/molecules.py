@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from gattn.cli.console import counted, rated, say, show_metrics, show_repeats
+from gattn.cli.inputs import check_run_inputs, check_table_inputs, check_training_inputs
 from gattn.cli.options import ConfigFile, Run, with_settings
 from gattn.molecules.runs.config import NumberSettings, RunSettings, override
 from gattn.molecules.screening.settings import ScreenSettings, is_screening
@@ -66,7 +67,7 @@ def train(
         Option(
             help="Number of folds of a cross-validation. Each molecule is in the test part of one "
             "run. --out contains a folder for each run, and a table with the mean and the standard "
-            "deviation of each metric. 0 trains a single run."
+            "error of each metric. 0 trains a single run."
         ),
     ] = 0,
     replicates: Annotated[
@@ -88,6 +89,7 @@ def train(
     if data:
         settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}
     run = override(config, settings)
+    check_training_inputs(run, out)
     if folds or replicates != 1:
         from gattn.molecules.runs.repeats import train_repeats
 
@@ -164,8 +166,10 @@ def predict(
             raise SettingsError("--neighbors needs one input and a CSV file as --out")
         if "descriptors_path" in settings:
             raise SettingsError("--descriptors-path needs one input and a CSV file as --out")
+        check_run_inputs(run, None, settings)
         _screen(run, inputs, out, settings)
         return
+    check_run_inputs(run, Path(inputs[0]), settings)
     from gattn.molecules.runs.predict import predict_table
 
     table, file = Path(inputs[0]), Path(out)
@@ -241,6 +245,7 @@ def explain(
     settings: dict[str, Any],
 ) -> None:
     """Draw the weight of every atom, and measure how faithful the weights are to the model."""
+    check_run_inputs(run, table, settings)
     from gattn.molecules.runs.explain import explain_table
 
     options = {
@@ -265,6 +270,7 @@ def embed(
     settings: dict[str, Any],
 ) -> None:
     """Write the hidden vector of every molecule; the vectors of an ensemble are concatenated."""
+    check_run_inputs(run, table, settings)
     from gattn.molecules.runs.embed import embed_table
 
     with counted("embedding") as on_progress:
@@ -304,6 +310,7 @@ def evaluate(
 
     Rows of molecules that were in the training or validation part are left out.
     """
+    check_run_inputs(run, table, settings, targets=settings.get("target", ()))
     from gattn.molecules.runs.evaluate import evaluate_table
 
     numbers = {name: settings.pop(name) for name in NUMBERS if name in settings}
@@ -388,6 +395,10 @@ def check(
 
     The exit code is 0 even if there are findings, unless --strict is set.
     """
+    columns = {"smiles": "smiles", **settings}
+    check_table_inputs(table, columns, targets=target or ())
+    if test is not None:
+        check_table_inputs(test, columns)
     from gattn.molecules.checks.run import check_table, summary
 
     names = ("decimal", "thousands", "unit")

@@ -70,7 +70,8 @@ class CountTable(NamedTuple):
         rows instead of 2048.
         """
         rows, columns = counts.nonzero().unbind(1)
-        if not len(rows):
+        # With several threads, embedding_bag fails for rows of width 0.
+        if not len(rows) or not len(self.totals):
             return torch.zeros(len(counts), len(self.totals))
         pairs, place = (columns * 256 + counts[rows, columns]).unique(return_inverse=True)
         count = (pairs % 256).to(torch.uint8)[:, None]
@@ -105,6 +106,9 @@ def tree_leaves(nodes: TreeNodes, x: Tensor) -> Tensor:
         x: [k, d] float32 features; NaN continues on the right.
     """
     trees = len(nodes.roots)
+    # Without features, every root is a leaf, and the kernel would read a feature of the rows.
+    if not x.shape[1]:
+        return nodes.roots.repeat(len(x), 1)
     if not cpu.serves(x.device):
         place = nodes.roots.repeat(len(x), 1).flatten()
         for active, node in tree_steps(nodes, x):

@@ -1,4 +1,6 @@
-"""Accumulation dtypes: fp32 for 16-bit floats, otherwise the dtype of the values."""
+"""Accumulation dtypes (fp32 for 16-bit floats, otherwise the dtype of the values), and infinite
+scores.
+"""
 
 from __future__ import annotations
 
@@ -24,3 +26,17 @@ def to_acc(*tensors: Tensor | None) -> tuple[Any, ...]:
 def is_rounded(dtype: torch.dtype) -> bool:
     """Return True if storing a sum in this dtype rounds it."""
     return dtype != acc_dtype(dtype)
+
+
+def infinite_as_nan(score: Tensor) -> Tensor:
+    """Replace infinite scores by NaN, in place, and return the tensor.
+
+    A score of -inf removes its edge from the softmax, which only a bias of the caller may do. A
+    score that is computed from features is infinite only if the features are infinite. PyG's layers
+    then return NaN, because they add infinite products of both signs. Here the products are summed
+    in another order, so that the sum may be infinite instead of NaN.
+    """
+    with torch.no_grad():
+        # The method add_ has the same result, but Inductor in PyTorch 2.13 ignores its argument
+        # alpha if the score is a matrix product.
+        return score.sub_(score, alpha=0)

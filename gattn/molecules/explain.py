@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from gattn.molecules.inputs import DescribedInputs
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 from gattn.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.molecules.row_format import drawn_smiles
+from gattn.molecules.target_transform import TargetTransform
 from gattn.training.threads import limited_threads
 
 if TYPE_CHECKING:
@@ -66,11 +68,11 @@ class Explanation:
             that the SMILES writes as atoms; 0..n-1 without such hydrogens.
         method: the method that computed the weights.
         target: index of the explained target.
-        prediction: output of ``predict``, in the target's unit; for classes a probability. With a
-            target transform, this and all weights are those of the transformed target.
-        std: the standard deviation of the prediction.
-        weights: [n] float64, signed, in the target's unit; the weights of ``"attention"`` have no
-            sign or unit.
+        prediction: output of ``predict``, in the target's unit; for classes a probability.
+        std: the standard deviation of the prediction, in the same unit.
+        weights: [n] float64, signed, in the target's unit, or contributions to the transformed
+            target if there is a target transform; the weights of ``"attention"`` have no sign or
+            unit.
         parts: [n] for each part of the model; they sum to the weights.
         spread: [n], the standard deviation of the weights over the ensemble's networks; NaN for
             fewer than two networks.
@@ -78,6 +80,11 @@ class Explanation:
         descriptors: [f] float64, the contribution of each descriptor column of the user: the
             prediction minus the prediction with the column's mean over the training part.
         molecules: [n], the molecule of each atom, from 0; empty for a row of one molecule.
+        transform: name of the target transform; ``"none"`` if there is none. With a transform, the
+            weights, parts, spread, faithfulness and descriptors are those of the transformed
+            target.
+        transformed: the prediction of the transformed target; equal to ``prediction`` if there is
+            no transform.
     """
 
     smiles: str
@@ -93,6 +100,8 @@ class Explanation:
     faithfulness: Faithfulness
     descriptors: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
     molecules: tuple[int, ...] = ()
+    transform: str = "none"
+    transformed: float = math.nan
 
     @property
     def drawn(self) -> str:
@@ -129,17 +138,35 @@ def explain(
         distinct = [mask.unique(dim=0, return_inverse=True) for mask in masks]
         predicted = predict_masked(predictor, inputs, [mask for mask, _ in distinct], target, atoms)
         contributions = _descriptors(predictor, inputs, target)
+    names = predictor.transform.names
+    transform = "none" if predictor.transform.is_identity else names[target]
+    first = [
+        (one.mean[places[:1]], one.std[places[:1]]) for one, (_, places) in zip(predicted, distinct)
+    ]
+    units = [_in_units(mean, std, transform) for mean, std in first]
     return [
         Explanation(
             smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
-            prediction=float(masked.mean[places[0]]), std=float(masked.std[places[0]]),
+            prediction=prediction, std=std, transform=transform, transformed=float(mean),
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
             faithfulness=_faithfulness(top, masked.mean[places]), descriptors=contribution,
             molecules=one.molecules,
         )
-        for smiles, one, weighed, top, masked, (_, places), contribution in
-        zip(inputs.molecules.smiles, atoms, results, tops, predicted, distinct, contributions)
+        for smiles, one, weighed, top, masked, (_, places), contribution, (mean, _),
+        (prediction, std) in zip(
+            inputs.molecules.smiles, atoms, results, tops, predicted, distinct, contributions,
+            first, units,
+        )
     ]  # fmt: skip
+
+
+def _in_units(mean: Tensor, std: Tensor, transform: str) -> tuple[float, float]:
+    """Convert a prediction [1] and its standard deviation [1] to the target's unit, as
+    :func:`gattn.molecules.prediction.in_target_units` does.
+    """
+    scale = TargetTransform((transform,))
+    value = scale.inverse(scale.clipped(mean))
+    return float(value), float(std / scale.slope(value))
 
 
 def _descriptors(predictor: MoleculePredictor, inputs: MoleculeInputs, target: int) -> Tensor:

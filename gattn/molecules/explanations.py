@@ -56,11 +56,18 @@ def write_explanations(
     columns, ``descriptors.csv`` has one line for each molecule and column: its contribution, the
     change of the prediction from the column's mean over the training part to its value.
 
+    ``prediction`` and ``std`` are in the unit of ``predict``. If the model is trained on a
+    transformed target, the weights, their spread, the drops and the contributions of descriptors
+    are those of the transformed target. All three tables then have the column ``explained`` with
+    its name, for example ``log10(IC50)``, and ``molecules.csv`` has ``explained_prediction``, the
+    prediction on that scale.
+
     Args:
         folder: created if it is missing; files of these names are replaced.
         rows: k row numbers that identify the molecules.
         explained: for each method the explanations of the same k molecules, in order.
-        name: name of the target in the pictures, with its unit if it is known.
+        name: name of the explained quantity in the pictures, and in the column ``explained``: the
+            target, with its transform.
         titles: names of the k molecules, written above their pictures. By default, and for an
             empty name, the picture shows the SMILES.
         pictures: number of molecules to draw, from the first; the tables contain all.
@@ -83,10 +90,10 @@ def write_explanations(
         raise ValueError(f"titles must name {len(rows)} molecules; got {len(titles)}")
     folder.mkdir(parents=True, exist_ok=True)
     atoms, molecules = folder / "atoms.csv", folder / "molecules.csv"
-    _write(atoms, _atom_lines(rows, explained))
-    _write(molecules, _molecule_lines(rows, explained))
+    _write(atoms, _atom_lines(rows, explained, name))
+    _write(molecules, _molecule_lines(rows, explained, name))
     if columns:
-        _write(folder / "descriptors.csv", _descriptor_lines(rows, explained, columns))
+        _write(folder / "descriptors.csv", _descriptor_lines(rows, explained, columns, name))
     drawn: list[Path] = []
     not_drawn: set[int] = set()
     for method, explanations in explained.items():
@@ -101,14 +108,23 @@ def write_explanations(
     return WrittenExplanations(atoms, molecules, tuple(drawn), tuple(sorted(not_drawn)))
 
 
-def describe(explanation: Explanation) -> list[str]:
-    """Return the caption of a picture: the prediction, and the faithfulness of the weights."""
+def describe(explanation: Explanation, name: str = "the target") -> list[str]:
+    """Return the caption of a picture: the prediction, and the faithfulness of the weights.
+
+    With a target transform, the second line names the scale of the weights.
+
+    Args:
+        explanation: the explanation.
+        name: name of the explained quantity, for example ``log10(IC50)``.
+    """
     faithfulness = explanation.faithfulness
     count = len(faithfulness.atoms)
     atoms = f"{count} atoms of highest weight" if count > 1 else "atom of highest weight"
     predicted = with_precision(explanation.prediction, explanation.std, digits=3, error_digits=2)
+    scale = f"weights and drops are in {name}, which is {explanation.transformed:.3g}"
     lines = [
         f"predicted {predicted} ± {explanation.std:.2g}",
+        *([scale] if _is_transformed(explanation) else []),
         f"without the {atoms}: drop {faithfulness.top:+.2g}; random: {faithfulness.random:+.2g} "
         f"± {faithfulness.random_std:.2g}",
     ]
@@ -120,6 +136,15 @@ def label_of(method: str, name: str) -> str:
     if method == "attention":
         return "attention: weights of the readout, not importance"
     return f"{method.replace('_', ' ')}: contribution to {name}"
+
+
+def _is_transformed(explanation: Explanation) -> bool:
+    return explanation.transform != "none"
+
+
+def _are_transformed(explained: Mapping[str, Sequence[Explanation]]) -> bool:
+    """Return True if the weights are those of a transformed target."""
+    return any(map(_is_transformed, next(iter(explained.values()), ())))
 
 
 def _scale(method: str, explained: Mapping[str, Sequence[Explanation]]) -> float:
@@ -135,7 +160,7 @@ def _draw(
         path.write_bytes(
             draw_molecule(
                 explanation.drawn, explanation.weights, scale=scale,
-                title=title, lines=describe(explanation),
+                title=title, lines=describe(explanation, name),
                 label=label_of(explanation.method, name), format=format,
                 signed=explanation.method != "attention",
             )
@@ -149,24 +174,29 @@ def _write(path: Path, lines: Iterator[Sequence[object]]) -> None:
 
 
 def _atom_lines(
-    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
+    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]], name: str
 ) -> Iterator[Sequence[object]]:
     several = any(one.molecules for one in next(iter(explained.values()), ()))
     weights = [f"{method}{end}" for method in explained for end in ("", "_spread")]
-    yield ["row", *(["molecule"] if several else []), "atom", "symbol", *weights]
+    scaled = _are_transformed(explained)
+    scale = [name] if scaled else []
+    header = ["row", *(["molecule"] if several else []), "atom", "symbol"]
+    yield [*header, *(["explained"] if scaled else []), *weights]
     for row, *of_row in zip(rows, *explained.values()):
         first = of_row[0]
         for atom, symbol in enumerate(first.symbols):
             numbers = (float(v[atom]) for one in of_row for v in (one.weights, one.spread))
             molecule = [first.molecules[atom] + 1] if several else []
-            yield [row, *molecule, first.atoms[atom], symbol, *map(_number, numbers)]
+            yield [row, *molecule, first.atoms[atom], symbol, *scale, *map(_number, numbers)]
 
 
 def _molecule_lines(
-    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
+    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]], name: str
 ) -> Iterator[Sequence[object]]:
+    scaled = _are_transformed(explained)
     yield [
         *("row", "smiles", "method", "prediction", "std"),
+        *(("explained", "explained_prediction") if scaled else ()),
         *("top_atoms", "top_drop", "random_drop", "random_drop_std"),
     ]
     for row, *of_row in zip(rows, *explained.values()):
@@ -175,7 +205,8 @@ def _molecule_lines(
             drops = (faithfulness.top, faithfulness.random, faithfulness.random_std)
             atoms = " ".join(_atom_text(one, place) for place in faithfulness.atoms)
             predicted = with_precision(one.prediction, one.std, digits=9, error_digits=4)
-            numbers = predicted, _number(one.std), atoms, *map(_number, drops)
+            scale = [name, _number(one.transformed)] if scaled else []
+            numbers = predicted, _number(one.std), *scale, atoms, *map(_number, drops)
             yield [row, one.smiles, one.method, *numbers]
 
 
@@ -188,14 +219,19 @@ def _atom_text(explanation: Explanation, place: int) -> str:
 
 
 def _descriptor_lines(
-    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]], columns: Sequence[str]
+    rows: Sequence[int],
+    explained: Mapping[str, Sequence[Explanation]],
+    columns: Sequence[str],
+    name: str,
 ) -> Iterator[Sequence[object]]:
-    yield ["row", "descriptor", "contribution"]
+    scaled = _are_transformed(explained)
+    scale = [name] if scaled else []
+    yield ["row", "descriptor", *(["explained"] if scaled else []), "contribution"]
     # The contributions of descriptors are the same for every method, so the first method is read.
     first = next(iter(explained.values()), ())
     for row, one in zip(rows, first):
-        for name, contribution in zip(columns, one.descriptors.tolist()):
-            yield [row, name, _number(contribution)]
+        for column, contribution in zip(columns, one.descriptors.tolist()):
+            yield [row, column, *scale, _number(contribution)]
 
 
 def _number(value: float) -> str:

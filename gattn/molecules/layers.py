@@ -20,6 +20,7 @@ from torch.nn import Parameter
 from gattn.functional import edge_softmax, gat_attention
 from gattn.graph import Graph, as_graph
 from gattn.graph.cache import cached
+from gattn.kernels.precision import infinite_as_nan
 from gattn.layout.layout import owners
 from gattn.nn.attention.learned_query import learned_query_pool, learned_query_score
 from gattn.ops import projection
@@ -119,10 +120,10 @@ class BondAttention(nn.Module):
         heads, channels = self.att_src.shape[1:]
         vectors = torch.cat([self.att_dst, self.att_src]).to(projected.dtype)
         scores = node_scores(for_scores.unflatten(1, (heads, channels)), vectors)
-        query, key = _infinite_as_nan(scores).unbind(0)
+        query, key = infinite_as_nan(scores).unbind(0)
         weight = self.lin_edge.weight.view(heads, channels, -1)
         folded = (self.att_edge.transpose(0, 1) @ weight).squeeze(1)
-        edge = _infinite_as_nan(F.linear(edge_attr, folded))
+        edge = infinite_as_nan(F.linear(edge_attr, folded))
         value = for_values.unflatten(1, (heads, channels))
         out = gat_attention(query, key, value, graph, edge_score=edge, negative_slope=SLOPE)
         out = out.flatten(1)
@@ -209,14 +210,6 @@ class _GlorotLinear(nn.Linear):
 def _draw_glorot(parameter: Tensor) -> None:
     bound = math.sqrt(6.0 / (parameter.shape[-2] + parameter.shape[-1]))
     nn.init.uniform_(parameter, -bound, bound)
-
-
-def _infinite_as_nan(score: Tensor) -> Tensor:
-    """Replace infinite scores by NaN in place, because a score of -inf would remove its edge
-    from the softmax.
-    """
-    with torch.no_grad():
-        return score.add_(score, alpha=0)
 
 
 def with_atom_loops(edge_index: Tensor, edge_attr: Tensor, atoms: int) -> tuple[Graph, Tensor]:

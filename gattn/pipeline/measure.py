@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ def measure(
     return (regression_metrics if task == "regression" else classification_metrics)(y, predicted)
 
 
-def interval_metrics(y: Tensor, lower: Tensor, upper: Tensor, coverage: float) -> dict[str, float]:
+def interval_metrics(y: Tensor, lower: Tensor, upper: Tensor, coverage: float) -> dict[str, Any]:
     """Compute the fraction of true values inside the prediction intervals, and the mean width of
     the intervals.
 
@@ -46,14 +46,14 @@ def interval_metrics(y: Tensor, lower: Tensor, upper: Tensor, coverage: float) -
 
     Returns:
         ``coverage``, the requested coverage; ``held``, the fraction of labels inside their
-        interval; and ``mean_width``, the mean width over the targets in their units. The last two
-        are NaN without labels.
+        interval; ``mean_width``, the mean width over the targets in their units; and ``rows``, the
+        number of rows with a label. ``held`` and ``mean_width`` are NaN without labels.
     """
     covered = (lower <= y) & (y <= upper)
     return _coverage_metrics(y, covered, upper - lower, coverage, "mean_width")
 
 
-def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) -> dict[str, float]:
+def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) -> dict[str, Any]:
     """Compute the fraction of true classes inside the predicted sets of classes, and the mean size
     of the sets.
 
@@ -65,8 +65,8 @@ def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) 
 
     Returns:
         ``coverage``, the requested coverage; ``held``, the fraction of labels inside their set;
-        ``mean_size``, the mean number of classes in a set; and ``in_every_set``. ``held`` and
-        ``mean_size`` are NaN without labels.
+        ``mean_size``, the mean number of classes in a set; ``rows``, the number of rows with a
+        label; and ``in_every_set``. ``held`` and ``mean_size`` are NaN without labels.
     """
     label = torch.where(y.isfinite(), y, 0).long()[..., None]
     covered = sets.gather(2, label)[..., 0]
@@ -76,10 +76,11 @@ def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) 
 
 def _coverage_metrics(
     y: Tensor, covered: Tensor, size: Tensor, coverage: float, name: str
-) -> dict[str, float]:
+) -> dict[str, Any]:
     has_label = y.isfinite()
     return {
         "coverage": coverage,
         "held": float(covered[has_label].double().mean()),
         name: float(size.where(has_label, torch.nan).nanmean(0).nanmean()),
+        "rows": int(has_label.any(1).sum()),
     }

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gattn.pipeline.measure import PARTS
+from gattn.pipeline.notes import coverage_note
 from gattn.pipeline.product import TrainedRun
 from gattn.pipeline.unbounded import infinite_intervals
 from gattn.training.model_io import package_versions
@@ -34,7 +35,7 @@ def report_facts(
     values |= values.pop("model")
     values = {name: _cell(value) for name, value in values.items()}
     return RunFacts(
-        item=estimator.item,
+        item=metrics.get("item", estimator.item),
         task=estimator.task,
         metrics=metrics["test"],
         validation=metrics["val"],
@@ -66,6 +67,8 @@ def _intervals(metrics: Mapping[str, Any], item: str) -> Intervals:
         width=values.get("mean_width", values.get("mean_size", float("nan"))),
         constant_width=values.get("constant_width"),
         in_every_set=values.get("in_every_set", 0),
+        least_class_rows=values.get("least_class_rows"),
         quantiles=values.get("quantiles"),
+        missed=tuple(coverage_note(metrics, item)),
         infinite=tuple(f"{line}." for line in infinite_intervals(metrics, item)),
     )

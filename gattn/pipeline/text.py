@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["plural", "with_precision"]
+__all__ = ["count_of", "plural", "with_precision"]
 
 
 def plural(count: int, noun: str) -> str:
@@ -14,6 +14,16 @@ def plural(count: int, noun: str) -> str:
     ('1 row', '1,200 rows')
     """
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def count_of(count: int, item: str) -> str:
+    """Format a count and a plural noun, which becomes singular for one.
+
+    >>> count_of(1, "nodes"), count_of(1, "rows of 2 molecules"), count_of(1200, "reactions")
+    ('1 node', '1 row of 2 molecules', '1,200 reactions')
+    """
+    noun, of, rest = item.partition(" of ")
+    return f"{plural(count, noun.removesuffix('s'))}{of}{rest}"
 
 
 def with_precision(value: float, error: float, *, digits: int, error_digits: int) -> str:

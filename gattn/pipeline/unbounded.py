@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gattn.pipeline.text import plural
-from gattn.training.conformal import least_rows
+from gattn.training.conformal import greatest_coverage, least_rows
 
 __all__ = ["infinite_intervals"]
 
@@ -52,5 +52,5 @@ def infinite_intervals(metrics: Mapping[str, Any], item: str) -> list[str]:
 
 
 def _advice(count: int) -> str:
-    most = math.floor(100 * count / (count + 1)) / 100
+    most = greatest_coverage(count)
     return f"; with a --coverage of up to {most}, they are finite" if count else ""

@@ -17,6 +17,7 @@ from gattn.serve.molecules import (
     similarity_of,
 )
 from gattn.serve.nodes import ServedNodes
+from gattn.serve.paths import run_paths, without_paths
 from gattn.serve.schemas import (
     Atom,
     Domain,
@@ -27,18 +28,18 @@ from gattn.serve.schemas import (
     Pictures,
 )
 from gattn.serve.values import json_value
-from gattn.training.model_io import read_json
+from gattn.training.model_io import CARD, read_json
 
-__all__ = ["FILES", "AnyRun", "describe_run", "explain_answer", "files_of", "visible"]
+__all__ = ["FILES", "AnyRun", "describe_run", "explain_answer", "files_of", "report_of", "visible"]
 
 AnyRun = ServedMolecules | ServedNodes | ServedLinks
 FILES = {
     "report": ("report.html", "text/html; charset=utf-8"),
-    "card": ("model.json", "application/json"),
+    "card": (CARD, "text/html; charset=utf-8"),
     "network": ("plots/network.png", "image/png"),
 }
 """Files of a run that the server sends, with their name in the URL, their path in the folder,
-and their media type.
+and their media type. The card is created from its file.
 """
 
 
@@ -52,15 +53,26 @@ def files_of(run: AnyRun) -> list[str]:
     return [name for name, (path, _) in FILES.items() if (run.folder / path).is_file()]
 
 
+def metrics_of(run: AnyRun) -> dict[str, Any]:
+    """Return the metrics that the training stored in the model card; they are empty for a model
+    that a program saved.
+    """
+    return read_json(run.folder / CARD, remedy="copy the run again").get("metrics") or {}
+
+
+def report_of(run: AnyRun) -> str:
+    """Return the report of a run, with the names of files instead of the paths of this machine."""
+    page = (run.folder / FILES["report"][0]).read_text("utf-8")
+    return without_paths(page, run_paths(run.folder))
+
+
 def describe_run(run: AnyRun) -> ModelDescription:
     """Return the entry for a run in the answer to GET /models."""
-    metrics: dict[str, Any] = {}
-    if (run.folder / "metrics.json").is_file():
-        metrics = read_json(run.folder / "metrics.json", remedy="train the model again")["test"]
+    metrics = metrics_of(run)
     common = {
         "name": run.name, "files": files_of(run), "columns": list(run.columns),
         "notes": list(run.notes),
-        "test": {name: json_value(value) for name, value in metrics.items()},
+        "test": {name: json_value(value) for name, value in metrics.get("test", {}).items()},
     }  # fmt: skip
     if isinstance(run, ServedNodes):
         label = str(run.estimator.label or "label")
@@ -85,7 +97,7 @@ def describe_run(run: AnyRun) -> ModelDescription:
         methods=[] if run.model.reaction else [
             method for method in METHODS if attends or method != "attention"
         ],
-        size=len(run.training.smiles) if run.training else 0,
+        size=metrics.get("molecules", {}).get("train", 0),
         domain_threshold=run.applicability.threshold if run.applicability else None, **common,
     )  # fmt: skip
 

@@ -41,6 +41,12 @@ KINDS: dict[type[AnyRun], str] = {
     ServedMolecules: "molecules", ServedNodes: "nodes", ServedLinks: "links",
 }  # fmt: skip
 """Objects that each type of run predicts, as words for messages."""
+REMEDIES: dict[type[AnyRun], str] = {
+    ServedMolecules: "start the server with the run of gattn molecules train, or with bbb",
+    ServedNodes: "start the server with the run of gattn nodes train",
+    ServedLinks: "start the server with the run of gattn links train",
+}
+"""Ways to serve a model of each type, as words for messages."""
 
 
 class Server:
@@ -77,13 +83,7 @@ class Server:
             RequestError: there is no such run (404).
         """
         runs = [run for run in self.runs.values() if isinstance(run, kind)]
-        chosen = next((run for run in runs if name in (None, run.name)), None)
-        if chosen is None:
-            what = KINDS[kind]
-            names = ", ".join(repr(run.name) for run in runs) or "none"
-            shown = "" if name is None else f" {name[:200]!r}"
-            raise RequestError(404, f"there is no model of {what}{shown}; there are: {names}")
-        return chosen
+        return _choose(runs, name, KINDS[kind], REMEDIES[kind])
 
     def network(self, name: str | None) -> ServedNodes | ServedLinks:
         """Return the run of nodes or links with a name; if the name is None, return the first one.
@@ -91,12 +91,9 @@ class Server:
         Raises:
             RequestError: there is no such run (404).
         """
-        if name is None:
-            networks = [run for run in self.runs.values() if not isinstance(run, ServedMolecules)]
-            if networks:
-                return networks[0]
-        named = self.runs.get(name or "")
-        return self.run(ServedLinks if isinstance(named, ServedLinks) else ServedNodes, name)
+        networks = [run for run in self.runs.values() if not isinstance(run, ServedMolecules)]
+        remedy = "start the server with the run of gattn nodes train or gattn links train"
+        return _choose(networks, name, "nodes or links", remedy)
 
     def check_text(self, text: str, what: str) -> str:
         """Return the text; raise an error if it is longer than the limit.
@@ -177,6 +174,23 @@ class Server:
         app.add_exception_handler(RequestValidationError, _on_invalid)
         app.add_exception_handler(HTTPException, _on_http_error)
         return Gate(app, self.settings)
+
+
+def _choose(runs: Sequence[Run], name: str | None, what: str, remedy: str) -> Run:
+    """Return the run with a name; if the name is None, return the first run.
+
+    Raises:
+        RequestError: there is no such run (404).
+    """
+    if not runs:
+        raise RequestError(404, f"no model of {what} is served; {remedy}")
+    chosen = next((run for run in runs if name in (None, run.name)), None)
+    if chosen is None:
+        names = ", ".join(repr(run.name) for run in runs)
+        raise RequestError(
+            404, f"there is no model of {what} {(name or '')[:200]!r}; there are: {names}"
+        )
+    return chosen
 
 
 def _on_request_error(request: Request, error: Exception) -> Response:

@@ -18,6 +18,7 @@ from gattn.nodes.files import GraphReading
 from gattn.serve.errors import RequestError
 from gattn.serve.names import NodeNames
 from gattn.serve.nodes import check_data
+from gattn.serve.paths import run_paths, without_paths
 from gattn.training.settings import read_toml
 
 __all__ = ["Proposal", "ServedLinks", "open_links"]
@@ -120,4 +121,6 @@ def open_links(name: str, folder: Path, threads: int) -> ServedLinks:
     attached, links = estimator.attach(graph)
     encoder = estimator.predictor_.encoder
     notes = (*graph.notes, *merged_edges_note(attached, encoder.edges), *encoder.unknown(graph))
-    return ServedLinks(name, folder, estimator, attached, links, notes)
+    paths = run_paths(folder)
+    plain = tuple(without_paths(note, paths) for note in notes)
+    return ServedLinks(name, folder, estimator, attached, links, plain)

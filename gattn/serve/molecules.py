@@ -21,6 +21,7 @@ from gattn.molecules.explanations import label_of
 from gattn.molecules.fitted import MoleculeModel, RegressionModel
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.molecules.loading import load_model, smiles_columns
+from gattn.molecules.pretrained import is_distributed
 from gattn.molecules.row_format import BETWEEN, drawn_smiles, join_smiles
 from gattn.molecules.runs.columns import prediction_columns, target_columns
 from gattn.molecules.runs.predict import OUTSIDE, output_cells, output_columns
@@ -31,6 +32,7 @@ from gattn.molecules.runs.training_set import (
     read_training_set,
 )
 from gattn.serve.errors import RequestError
+from gattn.serve.paths import fault_of, run_paths
 from gattn.serve.values import json_value
 
 __all__ = [
@@ -236,19 +238,31 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
     model, card = load_model(folder)
     model.workers, model.max_atoms = 1, min(model.max_atoms, max_atoms)
     model.predictor_.threads = threads
+    if is_distributed(folder):
+        note = (
+            f"{folder.name} is distributed without its training molecules, so the nearest measured "
+            "molecules, percentiles and the applicability domain are not available."
+        )
+        return ServedMolecules(name, folder, model, card, None, None, (note,))
     notes = []
     training = applicability = None
+    paths = run_paths(folder)
     try:
         training = read_training_set(folder)
         if len(training.index) != 8 * model.predictor_.fingerprint_bytes:
             training = None
             notes.append("The training molecules are not those of the model's fingerprints.")
     except ValueError as error:
-        notes.append(f"The nearest measured molecules and percentiles are not available: {error}.")
+        notes.append(
+            "The nearest measured molecules and percentiles are not available, because "
+            f"{fault_of(error, paths)}."
+        )
     try:
         applicability = read_applicability(folder)
     except ValueError as error:
-        notes.append(f"The applicability domain is not available: {error}.")
+        notes.append(
+            f"The applicability domain is not available, because {fault_of(error, paths)}."
+        )
     return ServedMolecules(name, folder, model, card, training, applicability, tuple(notes))
 
 

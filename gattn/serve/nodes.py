@@ -27,6 +27,7 @@ from gattn.nodes.runs.splits import data_hash
 from gattn.nodes.size.predictor import SampledPredictor
 from gattn.nodes.typed.report import node_titles
 from gattn.serve.names import NodeNames
+from gattn.serve.paths import run_paths, without_paths
 from gattn.serve.values import json_value
 from gattn.training.model_io import RunError, read_json
 from gattn.training.settings import read_toml
@@ -190,9 +191,9 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     attended = [str(one) for one in graph.names]
     if graph.network is not None:
         attended = node_titles(graph)[0]
-    return ServedNodes(
-        name, folder, estimator, graph, columns, rows, attended, attention, tuple(notes)
-    )
+    paths = run_paths(folder)
+    plain = tuple(without_paths(note, paths) for note in notes)
+    return ServedNodes(name, folder, estimator, graph, columns, rows, attended, attention, plain)
 
 
 def check_data(folder: Path, data: str, *tables: str) -> None:

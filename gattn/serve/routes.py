@@ -13,7 +13,8 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gattn import __version__
-from gattn.serve.answers import FILES, describe_run, files_of, visible
+from gattn.serve.answers import FILES, describe_run, files_of, report_of, visible
+from gattn.serve.card import card_page, model_card
 from gattn.serve.errors import RequestError
 from gattn.serve.gate import EDITOR_POLICY, REPORT_POLICY
 from gattn.serve.links import ServedLinks
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["add_api", "add_page", "invalid_request"]
 
 STATIC = Path(__file__).parent / "static"
-
+NO_FILE = "there is no such file of a model; GET /models lists them"
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorMessage, "description": description}
@@ -256,17 +257,38 @@ def add_page(app: FastAPI, server: Server) -> None:
             content = await anyio.to_thread.run_sync(run.draw, query.name, query.dark)
         return Response(content, media_type="image/png")
 
-    @app.get("/models/{name}/{file}", responses=ERRORS, response_class=FileResponse)
-    async def run_file(name: str, file: str) -> FileResponse:
-        """Return the report (``report``), the model card (``card``) or the picture of the
-        network (``network``) of a run.
+    @app.get(
+        "/models/{name}/card",
+        responses={**ERRORS, 200: {"content": {"text/html": {}, "text/markdown": {}}}},
+        response_class=Response,
+    )
+    async def card(name: str, request: Request) -> Response:
+        """Return the model card of a run: a page for a browser, which accepts text/html, and
+        otherwise Markdown.
         """
         run = server.runs.get(name)
+        if run is None:
+            raise RequestError(404, NO_FILE)
+        text = await anyio.to_thread.run_sync(model_card, run)
+        headers = {"content-security-policy": REPORT_POLICY, "vary": "accept"}
+        if "text/html" in request.headers.get("accept", ""):
+            page = card_page(f"Model card of {name}", text)
+            return Response(page, media_type="text/html; charset=utf-8", headers=headers)
+        return Response(text, media_type="text/markdown; charset=utf-8", headers=headers)
+
+    @app.get("/models/{name}/{file}", responses=ERRORS, response_class=FileResponse)
+    async def run_file(name: str, file: str) -> Response:
+        """Return the report (``report``) or the picture of the network (``network``) of a run."""
+        run = server.runs.get(name)
         if run is None or file not in files_of(run):
-            raise RequestError(404, "there is no such file of a model; GET /models lists them")
+            raise RequestError(404, NO_FILE)
         path, media = FILES[file]
-        headers = {"content-security-policy": REPORT_POLICY} if file == "report" else {}
-        return FileResponse(run.folder / path, media_type=media, headers=headers)
+        if file == "report":
+            page = await anyio.to_thread.run_sync(report_of, run)
+            return Response(
+                page, media_type=media, headers={"content-security-policy": REPORT_POLICY}
+            )
+        return FileResponse(run.folder / path, media_type=media)
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:

@@ -81,7 +81,13 @@ class ModelDescription(BaseModel):
     reaction: Annotated[bool, Field(description="Whether a row is a reaction A>>B.")]
     descriptors: Annotated[list[str], Field(description="Descriptor columns of the model.")]
     methods: Annotated[list[str], Field(description="Methods of POST /explain, best first.")]
-    size: Annotated[int, Field(description="Number of training molecules, of nodes or of links.")]
+    size: Annotated[
+        int,
+        Field(
+            description="Number of molecules or rows of the training part, 0 if it is not known; "
+            "number of all nodes or links."
+        ),
+    ]
     domain_threshold: Annotated[
         float | None,
         Field(

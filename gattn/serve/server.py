@@ -20,7 +20,7 @@ from gattn.serve.nodes import open_nodes
 from gattn.serve.settings import ServeSettings
 from gattn.training.model_io import read_model
 
-__all__ = ["open_runs", "serve"]
+__all__ = ["addresses", "open_runs", "serve"]
 
 NODES, LINKS = ("NodeClassifier", "NodeRegressor"), ("LinkPredictor",)
 """Names of the estimators of nodes and of links, as they occur in a model card."""
@@ -75,21 +75,44 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
         runs = open_runs(folders, settings)
         for run in runs:
             for note in run.notes:
-                log(f"{run.name}: {note}")
+                log(note if note.startswith(f"{run.name} ") else f"{run.name}: {note}")
         server = Server(runs, settings)
         server.pool.warm_up()
         listening.listen(BACKLOG)
         port = listening.getsockname()[1]
-        host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        log(f"http://{host}:{port}/ serves {', '.join(run.name for run in runs)}; Ctrl-C stops it")
+        here, others = addresses(settings, port)
+        log(f"{here} serves {', '.join(run.name for run in runs)}; Ctrl-C stops it")
         if settings.token:
-            log("Open the address with /?token= and the token; programs send Authorization: Bearer")
+            where = "On this machine" if settings.is_local else "On other machines"
+            log(
+                f"{where}, open {others}?token=TOKEN with the token instead of TOKEN; programs "
+                "send Authorization: Bearer TOKEN"
+            )
         config = uvicorn.Config(
             server.application(), log_level="warning", access_log=False, server_header=False,
             proxy_headers=False, ws="none", timeout_keep_alive=30, timeout_graceful_shutdown=5,
             backlog=BACKLOG,
         )  # fmt: skip
         uvicorn.Server(config).run(sockets=[listening])
+
+
+def addresses(settings: ServeSettings, port: int) -> tuple[str, str]:
+    """Return the address of the page for this machine, and the one for other machines.
+
+    If the server listens on all addresses of this machine, such as 0.0.0.0, other machines need its
+    host name.
+
+    Args:
+        settings: settings of the server.
+        port: the port on which it listens.
+
+    >>> addresses(ServeSettings(), 8000)
+    ('http://127.0.0.1:8000/', 'http://127.0.0.1:8000/')
+    """
+    here = others = f"[{settings.host}]" if ":" in settings.host else settings.host
+    if settings.is_every_address:
+        here, others = "[::1]" if ":" in settings.host else "127.0.0.1", socket.gethostname()
+    return f"http://{here}:{port}/", f"http://{others}:{port}/"
 
 
 def _listen(settings: ServeSettings) -> socket.socket:

@@ -138,6 +138,11 @@ class ServeSettings(Settings):
         return self.host == "localhost" or (self._ip is not None and self._ip.is_loopback)
 
     @property
+    def is_every_address(self) -> bool:
+        """True if the server listens on all addresses of this machine, as with 0.0.0.0."""
+        return self._ip is not None and self._ip.is_unspecified
+
+    @property
     def _ip(self) -> IPv4Address | IPv6Address | None:
         """The address as an object; None if it is no IP address."""
         # The import is inside the function, because every command imports this module.

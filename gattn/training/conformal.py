@@ -264,18 +264,41 @@ def least_rows(coverage: float) -> int:
     return max(math.ceil(coverage / (1 - coverage) - 1e-9), 1)
 
 
-def too_few(classes: int, coverage: float, item: str) -> str:
+def too_few(classes: int, coverage: float, item: str, least: int | None = None) -> str:
     """Return a sentence on the classes that are in every set because they have too few calibration
-    rows.
+    rows, and how to change that.
 
-    >>> too_few(1, 0.9, "nodes")
-    '1 class has fewer than the 9 validation nodes that this coverage needs, and is in every set'
+    Args:
+        classes: the number of such classes.
+        coverage: the requested coverage.
+        item: plural noun of the rows.
+        least: number of calibration rows of the class that has the fewest; None if it is unknown.
+
+    >>> too_few(1, 0.9, "nodes", 4)  # doctest: +NORMALIZE_WHITESPACE
+    '1 class has fewer than the 9 validation nodes that this coverage needs, and is in every set:
+    use more labelled nodes of this class, or a --coverage of up to 0.8'
     """
-    have, are = ("has", "is") if classes == 1 else ("have", "are")
+    have, are, these = ("has", "is", "this class") if classes == 1 else (
+        "have", "are", "these classes"
+    )  # fmt: skip
+    lower = ", or a lower --coverage" if least is None else ""
+    if least:
+        lower = f", or a --coverage of up to {greatest_coverage(least)}"
     return (
         f"{classes:,} class{'es' * (classes > 1)} {have} fewer than the {least_rows(coverage):,} "
-        f"validation {item} that this coverage needs, and {are} in every set"
+        f"validation {item} that this coverage needs, and {are} in every set: use more labelled "
+        f"{item} of {these}{lower}"
     )
+
+
+def greatest_coverage(rows: int) -> float:
+    """Return the greatest coverage, rounded down to a percentage, for which a number of calibration
+    rows is sufficient.
+
+    >>> greatest_coverage(9), greatest_coverage(6), least_rows(greatest_coverage(6))
+    (0.9, 0.85, 6)
+    """
+    return (100 * rows // (rows + 1)) / 100
 
 
 def _as_tuples(scores: Any) -> Any:

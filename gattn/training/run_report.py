@@ -49,8 +49,11 @@ class Intervals:
         constant_width: width of intervals that have the same width for all rows and the same
             coverage of the validation part; None if not computed.
         in_every_set: number of classes with too few validation rows for the coverage.
+        least_class_rows: number of validation rows of the class that has the fewest; None if it is
+            unknown.
         promise: sentences on the rows to which the coverage applies.
         infinite: sentences on targets with infinite intervals.
+        missed: sentences on a coverage that is clearly below the requested coverage.
         quantiles: metrics of predicted quantiles
             (:func:`gattn.molecules.quantiles.quantile_metrics`); None if none are predicted.
     """
@@ -60,11 +63,13 @@ class Intervals:
     width: float
     constant_width: float | None = None
     in_every_set: int = 0
+    least_class_rows: int | None = None
     promise: str = (
         "The coverage holds on average over rows from the distribution of the validation rows, "
         "not for each single row or for rows of another kind."
     )
     infinite: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
     quantiles: Mapping[str, Any] | None = None
 
 
@@ -227,27 +232,46 @@ def _certainty(run: RunFacts, calibration: Figure) -> Section:
     if run.intervals is None:
         return Section(title, figures=(calibration,))
     intervals, numbers = run.intervals, run.task == "regression"
-    text = (
+    values: dict[str, Cell] = {
+        "requested coverage": intervals.coverage,
+        "observed coverage": intervals.observed,
+        "mean width of the intervals" if numbers else "mean number of labels": intervals.width,
+    }
+    text: tuple[str, ...] = (
         f"{'Intervals' if numbers else 'Sets of labels'} with a requested coverage of "
         f"{_percent(intervals.coverage)} contain {_percent(intervals.observed)} of the "
         f"{'values' if numbers else 'labels'} of the test part.",
+        *intervals.missed,
         intervals.promise,
         *intervals.infinite,
     )
     if intervals.in_every_set:
-        text += (too_few(intervals.in_every_set, intervals.coverage, run.item) + ".",)
-    values: dict[str, Cell] = {
-        "requested coverage": intervals.coverage,
-        "observed coverage": intervals.observed,
-        "mean width" if numbers else "mean number of labels": intervals.width,
-    }
+        least = intervals.least_class_rows
+        text += (too_few(intervals.in_every_set, intervals.coverage, run.item, least) + ".",)
     if intervals.constant_width is not None:
-        values["width of intervals of equal width"] = intervals.constant_width
+        values["for comparison: one width for all rows"] = intervals.constant_width
+        text += (_width_text(intervals.width, intervals.constant_width),)
     if intervals.quantiles is not None:
         values["mean quantile loss"] = intervals.quantiles["loss"]
         for level, share in intervals.quantiles["below"].items():
             values[f"share of values below quantile {level}"] = share
     return Section(title, text, (facts(values),), (calibration,))
+
+
+def _width_text(width: float, constant: float) -> str:
+    """Compare the mean width of the intervals with intervals of one width for all rows."""
+    if not (math.isfinite(width) and math.isfinite(constant)):
+        return "Infinite intervals have no width to compare."
+    if width == constant:
+        order = "as wide as"
+    else:
+        order = "narrower than" if width < constant else "wider than"
+    return (
+        f"On average, the intervals ({number(width)}) are {order} intervals of one width for all "
+        f"rows ({number(constant)}), which have the same coverage on the validation part. At equal "
+        "coverage, narrower intervals are better. The width of the intervals differs between "
+        "rows: it is larger where the model expects larger errors."
+    )
 
 
 def _percent(share: float) -> str:
@@ -285,7 +309,10 @@ def _data(run: RunFacts) -> Section:
 
 
 def compare(
-    model: Mapping[str, float], baselines: Mapping[str, Mapping[str, float]]
+    model: Mapping[str, float],
+    baselines: Mapping[str, Mapping[str, float]],
+    *,
+    where: str = "On the test part",
 ) -> tuple[Table, str]:
     """Compare a model's metrics on the test part with the metrics of the baselines.
 
@@ -294,6 +321,7 @@ def compare(
             log_loss.
         baselines: values of each baseline by metric, by the baseline's name; the cell of a missing
             metric is empty.
+        where: beginning of the sentence, and caption of the table.
 
     Returns:
         A table with a row for each metric, or, if there are more baselines than metrics, with a row
@@ -337,7 +365,7 @@ def compare(
         best = [tuple(i for i, at in enumerate(best, 1) if j in at) for j in range(1, len(columns))]
         (_, *columns), *rows = zip(columns, *rows, strict=True)
         columns = ("method", *columns)
-    return Table(columns, tuple(rows), "On the test part", tuple(best)), _verdict(won, tied, lost)
+    return Table(columns, tuple(rows), where, tuple(best)), _verdict(won, tied, lost, where)
 
 
 def best_of(values: Sequence[float], metric: str) -> list[int]:
@@ -353,19 +381,19 @@ def best_of(values: Sequence[float], metric: str) -> list[int]:
     return [i for i, value in enumerate(values) if value == best]
 
 
-def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str]) -> str:
+def _verdict(won: Sequence[str], tied: Sequence[str], lost: Sequence[str], where: str) -> str:
     """Return a sentence that names the metrics by which the model is better than, equal to or
     worse than the baselines.
     """
     if not (won or tied or lost):
-        return "There is nothing to compare on the test part."
+        return f"{where}, there is nothing to compare."
     if won and not tied and not lost:
-        return "No baseline is better than the model on the test part."
+        return f"{where}, no baseline is better than the model."
     clauses = [f"the model is better than every baseline by {', '.join(won)}"] * bool(won)
     clauses += [f"a baseline is as good as the model: {', '.join(tied)}"] * bool(tied)
     another = " by another metric" * bool(won or tied)
     clauses += [f"a baseline is better{another}: {', '.join(lost)}"] * bool(lost)
-    return f"On the test part, {'; '.join(clauses)}."
+    return f"{where}, {'; '.join(clauses)}."
 
 
 def facts(values: Mapping[str, Cell]) -> Table:

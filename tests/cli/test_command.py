@@ -80,6 +80,18 @@ def test_classes_in_every_set_are_told_with_the_reason(classes, note, capsys):
     output = capsys.readouterr().out
     assert note in output
     assert ("fewer than the 9 validation nodes" in output) == bool(classes)
+    assert ("or a lower --coverage" in output) == bool(classes)
+
+
+@pytest.mark.parametrize(("least", "advice"), [(3, ", or a --coverage of up to 0.75\n"), (0, "\n")])
+def test_classes_in_every_set_have_a_remedy(least, advice, capsys):
+    intervals = {"coverage": 0.9, "held": 1.0, "mean_size": 2.0, "in_every_set": 2,
+                 "least_class_rows": least}  # fmt: skip
+    metrics = {"task": "classification", "test": {"accuracy": 1.0}, "intervals": intervals,
+               "molecules": {"test": 6, "val": 6}}  # fmt: skip
+    show_metrics(metrics, "molecules")
+    output = capsys.readouterr().out
+    assert f"use more labelled molecules of these classes{advice}" in output
 
 
 @pytest.mark.slow
@@ -92,7 +104,7 @@ def test_an_error_is_one_line(tmp_path):
 
 @pytest.mark.slow
 def test_without_the_extra_one_line_says_what_to_install():
-    for missing, command in (("typer", "--help"), ("torch", "molecules train a.csv --out c")):
+    for missing, command in (("typer", "--help"), ("torch", "molecules train --out c")):
         code = f"import sys; sys.modules[{missing!r}] = None; import gattn.cli; gattn.cli.main()"
         done = run(*command.split(), code=code)
         assert done.returncode == 2, done.stderr

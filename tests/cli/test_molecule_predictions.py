@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.pipeline.notes import coverage_note
 from tests.cli.molecule_table import GP, TABLE, read_rows
 
 HARD = '''id,smiles,note
@@ -191,6 +192,35 @@ def test_explanations(folder, tmp_path, gattn):
     assert not (tmp_path / "new").exists()
 
 
+def test_explanations_of_a_logarithm_name_their_scale(tmp_path, gattn):
+    data, new, out = tmp_path / "data.csv", tmp_path / "new.csv", tmp_path / "why"
+    rows = [
+        (f"{'C' * n}{e}", 10 ** (0.1 * n + i)) for n in range(1, 31) for i, e in enumerate("ON")
+    ]
+    data.write_text("smiles,IC50,w\n" + "".join(f"{s},{y},{len(s)}\n" for s, y in rows))
+    new.write_text("smiles,w\nCCCO,4\nCCCCCN,6\n")
+    options = ("--target", "IC50", "--target-transform", "log10", "--descriptors-columns", "w", *GP)
+    for command in (
+        ("train", data, "--out", tmp_path / "run", *options),
+        ("predict", tmp_path / "run", new, "--out", tmp_path / "out.csv"),
+        ("explain", tmp_path / "run", new, "--out", out, "--method", "masking"),
+    ):
+        code, output = gattn(*command)
+        assert code == 0, output
+    predicted, explained = read_rows(tmp_path / "out.csv"), read_rows(out / "molecules.csv")
+    for one, other in zip(predicted, explained, strict=True):
+        assert float(other["prediction"]) == pytest.approx(float(one["prediction"]), rel=1e-4)
+        assert float(other["std"]) == pytest.approx(float(one["std"]), rel=1e-3)
+        assert other["explained"] == "log10(IC50)"
+        exponent = np.log10(float(one["prediction"]))
+        assert float(other["explained_prediction"]) == pytest.approx(exponent, abs=1e-4)
+    for table in ("atoms.csv", "descriptors.csv"):
+        assert {row["explained"] for row in read_rows(out / table)} == {"log10(IC50)"}
+    page = (out / "row0-masking.svg").read_text("utf-8")
+    assert "weights and drops are in log10(IC50), which is" in page
+    assert "contribution to log10(IC50)" in page
+
+
 def test_a_run_that_was_tampered_with(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\nC\n")
     for name, change in {
@@ -212,3 +242,27 @@ def test_a_column_that_predictions_add(folder, tmp_path, gattn):
     )
     assert code == 2
     assert "already has a column 'error'" in output
+
+
+def test_a_test_part_of_another_kind_is_named_in_terminal_and_report(tmp_path, gattn):
+    data = tmp_path / "data.csv"
+    parts = ["train", "val", "train", "train"]
+    rows = [f"{'C' * n}{e},{0.1 * n},{parts[n % 4]}" for n in range(1, 41) for e in "ON"]
+    rows += [f"{'N' + 'C' * n}S,{50 + n},test" for n in range(1, 41)]
+    data.write_text("smiles,y,part\n" + "\n".join(rows) + "\n")
+    run = tmp_path / "run"
+    options = ("--target", "y", "--split", "column:part", *GP)
+    code, output = gattn("train", data, "--out", run, *options)
+    assert code == 0, output
+    report = json.loads((run / "report.json").read_text("utf-8"))
+    lines = [line for section in report["sections"] for line in section["text"]]
+    metrics = json.loads((run / "metrics.json").read_text())
+    missed, verdict = coverage_note(metrics, "molecules"), lines[0]
+    assert metrics["intervals"]["held"] == 0
+    assert metrics["intervals"]["rows"] == 40
+    assert missed[0] in lines
+    assert missed[0] in output
+    assert "baseline" in verdict
+    assert (verdict in output) == ("a baseline is" in verdict)
+    code, output = gattn("evaluate", run, data)
+    assert missed[0] in output

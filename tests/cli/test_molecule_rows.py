@@ -40,8 +40,18 @@ def test_two_molecules_from_training_to_explanation(gattn, tmp_path, data):
     assert left["CCO + "] == "molecule 2: the SMILES is empty"
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["conflicts"]["y"]["example"]["smiles"] == "CCO + O"
+    noun = "rows of 2 molecules"
+    assert f"regression, {metrics['molecules']['test']} {noun}" in out
+    report = json.loads((run / "report.json").read_text("utf-8"))
+    assert "8:1:1 (seed 0), with all equal rows in the same part." in report["summary"]
+    assert [each["label"] for each in report["highlights"]][-1] == noun
     assert metrics["test"]["rmse"] < 0.5 * metrics["baselines"]["mean"]["rmse"]
     assert (run / "report.html").exists()
+
+    code, out = gattn("evaluate", run, data)
+    assert code == 0, out
+    assert "labelled rows of 2 molecules" in out
+    assert f"regression, {metrics['molecules']['test']} {noun}" in out
 
     new = tmp_path / "new.csv"
     new.write_text("solvent,solute\nO,CCO\nCC#N,CCO\nO,\n")
@@ -119,6 +129,8 @@ def test_reactions(gattn, tmp_path):
     code, out = gattn("train", data, "--target", "y", "--out", run, *options)
     assert code == 0
     assert "36 reactions" in out
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert f"regression, {metrics['molecules']['test']} reactions" in out
     assert "add_h = true" in (run / "config.toml").read_text()
     page = (run / "report.html").read_text("utf-8")
     worst = page[page.index("<h2>Largest errors</h2>") :].partition("</section>")[0]

@@ -94,6 +94,20 @@ def test_leaves_are_those_of_the_reference(rows: int, monkeypatch: pytest.Monkey
 
 
 @needs_kernels
+def test_rows_without_features_are_in_the_roots(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = random_trees(3, 0, 1)
+    assert tree_leaves(nodes, torch.zeros(2, 0)).tolist() == [[0, 1, 2]] * 2
+    monkeypatch.setattr(cpu, "serves", lambda device: False)
+    assert tree_leaves(nodes, torch.zeros(2, 0)).tolist() == [[0, 1, 2]] * 2
+
+
+def test_the_reference_accepts_a_table_without_rows(own_threads: None) -> None:
+    torch.set_num_threads(2)
+    table = CountTable.of(torch.zeros(0, 3, dtype=torch.uint8))
+    assert table.tanimoto_reference(torch.ones(5, 3, dtype=torch.uint8)).shape == (5, 0)
+
+
+@needs_kernels
 def test_features_of_another_dtype_are_refused() -> None:
     nodes = random_trees(1, 2, 5)
     with pytest.raises(ValueError, match=r"x must be float32; got torch\.float64"):

@@ -22,7 +22,9 @@ PARTS = {
 """Selections of tests that pytest workers run at the same time, with the least number of tests."""
 
 
+# On a machine with other work, a part can take much longer than the usual limit of a test.
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("chosen", PARTS)
 def test_operators_in_the_interpreter(chosen):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "GATTN_"))}

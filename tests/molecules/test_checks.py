@@ -293,3 +293,12 @@ def test_similar_pairs_are_those_of_rdkit():
         if DataStructs.TanimotoSimilarity(bits[i], bits[j]) >= 0.6
     }  # fmt: skip
     assert {(i, j) for i, j, _ in pairs} == expected
+
+
+def test_the_title_of_repeated_molecules_holds_for_equal_smiles(tmp_path):
+    rows = [{"smiles": "C" * n + "O", "y": str(n)} for n in range(1, 31)]
+    rows += [{"smiles": "CCCO", "y": "3.1"}, {"smiles": "OCCCC", "y": "4.1"}]
+    result = check_table(write(tmp_path / "t.csv", rows), targets=["y"])
+    (finding,) = [each for each in result.findings if each.kind == "same_molecule"]
+    assert "2 molecules in 4 rows, 1 of them with different SMILES" in finding.message
+    assert KINDS["same_molecule"].title == "Several rows of one molecule"

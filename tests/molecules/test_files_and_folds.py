@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from gattn.cli.console import show_repeats
 from gattn.data import load_molecules
 from gattn.molecules.runs.config import override
 from gattn.molecules.runs.repeats import fold_splits, train_repeats
 from gattn.molecules.runs.source import read_source
 from gattn.molecules.runs.train import read_run_source, train_run
 from gattn.molecules.tables import FileLine, read_times
+from gattn.pipeline.notes import baseline_note
 
 GP: dict[str, Any] = {"model": "gp", "workers": 1, "target": ("y",)}
 ENDS = ("O", "N", "Cl", "c1ccccc1")
@@ -128,7 +130,7 @@ def test_every_item_is_tested_once_and_groups_stay_together(folds):
         fold_splits(["a", "b"], 5, seed=0, rule="scaffold")
 
 
-def test_cross_validation_and_its_summary(tmp_path, monkeypatch):
+def test_cross_validation_and_its_summary(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("gattn.molecules.runs.repeats.processor_count", lambda: 1)
     table = write(tmp_path / "all.csv", SMILES)
     settings = override(None, {**GP, "data": table})
@@ -154,6 +156,20 @@ def test_cross_validation_and_its_summary(tmp_path, monkeypatch):
     np.testing.assert_allclose(
         list(map(float, first)), [np.mean(errors), standard_error], rtol=0.01
     )
+    model = summary["summary"]["model"]["rmse"]
+    assert model["standard_error"] == pytest.approx(standard_error)
+    show_repeats(summary)
+    shown = capsys.readouterr().out
+    assert "mean ± standard error of the mean of 3 runs" in " ".join(shown.split())
+    assert f"{model['mean']:.4g} ± {standard_error:.4g}" in shown
+    scores = {
+        name: {metric: each["mean"] for metric, each in moments.items()}
+        for name, moments in summary["summary"].items()
+    }
+    notes = baseline_note(scores.pop("model"), scores, where="On average over the test parts")
+    assert summary["notes"] == notes
+    text = numbers["sections"][0]["text"]
+    assert text[: len(summary["notes"])] == summary["notes"]
     assert all(row[1].endswith(" of 3") for row in comparison["rows"])
     again = train_repeats(settings, tmp_path / "folds", folds=3)
     assert again == summary

@@ -83,7 +83,7 @@ MANY = [str(n + 0.5) for n in range(40)]
         (["1 008"], "--thousands ' ' reads it"),
         (
             [">10", "<0.5"],
-            "2 labels are censored values, for example '>10'.*--censored drop or --cens",
+            "for example '>10' in line 41. Use --loss-function bounded-mse, which trains on",
         ),
         (["~3"], "1 label is a censored value, for example '~3'"),
         (["ca. 3"], "1 label is a censored value"),
@@ -115,6 +115,28 @@ def test_a_loss_that_depends_on_the_value_is_an_error(extra, message):
     assert labels.counts["y"]["left_out"] == len(extra) == len(labels.lost)
     assert np.isnan(labels.y[40:]).all()
     assert np.isfinite(labels.y[:40]).all()
+
+
+def test_the_advice_on_censored_labels_names_each_option_once():
+    cells = [[cell] for cell in [*MANY, ">10"]]
+    with pytest.raises(ValueError, match="1 label is a censored value") as error:
+        read_labels(cells, ["y"])
+    text = str(error.value)
+    assert text.endswith(
+        "in line 41. Use --loss-function bounded-mse, which trains on them as limits. "
+        "Alternatives: --censored bound uses the bound as the value, although the real value is "
+        "beyond it; --censored drop (or --skip-bad-labels) leaves them out, so that the model does "
+        "not learn from these extreme values"
+    )
+    with pytest.raises(
+        ValueError, match="Use --censored drop, which computes the metrics"
+    ) as error:
+        read_labels(cells, ["y"], learnable=False)
+    assert "bounded-mse" not in str(error.value)
+    with pytest.raises(ValueError, match="No label is a measured value; --censored bound uses"):
+        read_labels([[">1"], ["<2"], [">3"]], ["y"], "regression")
+    with pytest.raises(ValueError, match=r"--unit nM reads it\)\. .*leave them out\. Use --loss"):
+        read_labels([*cells, ["3.2 nM"]], ["y"])
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from torch import nn
+from torch._dynamo.backends.common import aot_autograd
 
 from gattn import Graph
-from gattn.nn import GATConv, GATv2Conv, GPSConv, GraphAttention
+from gattn.nn import FAConv, GATConv, GATv2Conv, GPSConv, GraphAttention
 from tests.layers import BY_NAME
 
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 2], [1, 2, 3, 4, 5, 2]])
@@ -70,6 +72,19 @@ def _inputs(name, x, e):
     return (x, EDGES, e) if BY_NAME[name].edge_attr else (x, EDGES)
 
 
+def _without_alpha(module, inputs):
+    """Run a graph of aten's operators as it is, and check that no sum has the argument alpha.
+
+    Inductor in PyTorch 2.13 computes a sum with a matrix product by ``addmm`` and ignores alpha.
+    """
+    sums = [node for node in module.graph.nodes if node.target is torch.ops.aten.add.Tensor]
+    assert not [node for node in sums if "alpha" in node.kwargs]
+    return make_boxed_func(module.forward)
+
+
+CHECKED = aot_autograd(fw_compiler=_without_alpha, bw_compiler=_without_alpha)
+
+
 @pytest.fixture(autouse=True)
 def _fresh():
     torch.compiler.reset()
@@ -82,7 +97,7 @@ def _fresh():
 def test_from_plain_edges(name):
     layer, args = _layer(name), _inputs(name, *_features())
     expected = layer(*args)
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(layer, fullgraph=True, backend=CHECKED)
     got = compiled(*args)
     torch.testing.assert_close(got, expected)
     expected.square().sum().backward()
@@ -91,6 +106,29 @@ def test_from_plain_edges(name):
     got.square().sum().backward()
     for p, grad in zip(layer.parameters(), grads, strict=True):
         torch.testing.assert_close(p.grad, grad)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_inductor_gives_the_same_numbers():
+    """The scores of nodes, of edges and of FAConv's x_0 are matrix products, which Inductor fuses
+    with the operators that follow.
+    """
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lin = nn.Linear(8, 8)
+            self.first, self.second = GATConv(8, 4, 2, edge_dim=3), FAConv(8, eps=0.5)
+
+        def forward(self, x, edges, edge_attr):
+            return self.second(self.first(x, edges, edge_attr), self.lin(x), edges)
+
+    (x, e), model = _features(), Model()
+    compiled = torch.compile(model, fullgraph=True)
+    for features in (x, x.index_fill(0, torch.tensor([2]), torch.inf)):
+        expected = model(features, EDGES, e)
+        torch.testing.assert_close(compiled(features, EDGES, e), expected, equal_nan=True)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

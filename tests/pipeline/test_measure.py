@@ -14,7 +14,7 @@ def test_intervals_are_measured_on_known_labels_only():
     y = torch.tensor([[0.0, 5.0], [2.0, NAN], [9.0, NAN]])
     lower, upper = torch.zeros(3, 2), torch.tensor([[1.0, 4.0], [3.0, 100.0], [5.0, 100.0]])
     metrics = interval_metrics(y, lower, upper, 0.8)
-    assert metrics == {"coverage": 0.8, "held": 0.5, "mean_width": (9 / 3 + 4) / 2}
+    assert metrics == {"coverage": 0.8, "held": 0.5, "mean_width": (9 / 3 + 4) / 2, "rows": 3}
 
 
 def test_sets_are_measured_on_known_labels_only():
@@ -23,7 +23,7 @@ def test_sets_are_measured_on_known_labels_only():
     metrics = set_metrics(y, sets, 0.9, in_every_set=1)
     assert metrics == {
         "coverage": 0.9, "held": pytest.approx(2 / 3), "mean_size": pytest.approx(5 / 3),
-        "in_every_set": 1,
+        "in_every_set": 1, "rows": 3,
     }  # fmt: skip
 
 

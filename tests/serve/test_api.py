@@ -4,9 +4,11 @@ import csv
 import io
 import json
 import multiprocessing
+import re
 import threading
 import time
 from functools import partial
+from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
@@ -32,7 +34,8 @@ def test_the_state_and_the_models(client):
     assert client.get("/health").json()["models"] == 3
     models = {model["name"]: model for model in client.get("/models").json()}
     assert models["numbers"]["columns"] == ["prediction", "std", "lower", "upper", "similarity"]
-    assert models["numbers"]["size"] == 72
+    assert models["numbers"]["size"] == 64
+    assert set(models["numbers"]["test"]) == {"rmse", "mae", "r2"}
     assert models["classes"]["task"] == "classification"
     assert "attention" not in models["classes"]["methods"]
     assert models["graph"]["kind"] == "nodes"
@@ -206,11 +209,24 @@ def test_a_node(client, runs):
     assert picture.content[1:4] == b"PNG"
 
 
+def test_the_guide_lists_every_address_of_the_api(client):
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "serve.md").read_text("utf-8")
+    words = set(re.findall(r"(?:GET|POST) (/[\w./]*)", guide))
+    paths = set(client.get("/openapi.json").json()["paths"])
+    assert len(paths) >= 12
+    files = {
+        "/models/{name}/card": "/models/NAME/card",
+        "/models/{name}/{file}": "/models/NAME/report",
+    }
+    assert {files.get(path, path) for path in paths} <= words
+
+
 def test_files_of_a_run(client):
     report = client.get("/models/numbers/report")
     assert report.status_code == 200
     assert "sandbox" in report.headers["content-security-policy"]
-    assert client.get("/models/numbers/card").json()["targets"] == ["y"]
+    network = client.get("/models/graph/network")
+    assert (network.status_code, network.headers["content-type"]) == (200, "image/png")
     others = ["/models/numbers/weights", "/models/../../etc/passwd", "/models/x/report"]
     others += ["/static/../app.py", "/static/%2e%2e/app.py", "/models/numbers/..%2fmodel.json"]
     for path in others:

@@ -76,12 +76,23 @@ def test_proposed_links_are_those_of_the_command(client, folder, tmp_path, monke
         ("/link", {"source": "Marius", "target": "Marius"}, 422,
          "source and target must be different nodes"),
         ("/link", {"source": "Marius"}, 422, "target is missing"),
-        ("/node", {"name": "Marius"}, 404, "there is no model of nodes; there are: none"),
+        ("/link", {"source": "a", "target": "b", "model": "x"}, 404,
+         "there is no model of links 'x'; there are: 'novel'"),
+        ("/node", {"name": "Marius"}, 404, "no model of nodes is served; start the server with the "
+         "run of gattn nodes train"),
+        ("/predict", {"smiles": ["C"]}, 404, "no model of molecules is served; start the server "
+         "with the run of gattn molecules train, or with bbb"),
     ],
 )  # fmt: skip
 def test_wrong_requests_are_refused_with_a_sentence(client, path, body, status, sentence):
     answer = client.post(path, json=body)
     assert (answer.status_code, answer.json()["error"]) == (status, sentence)
+
+
+def test_an_unknown_network_is_answered_with_the_names_of_the_others(client):
+    answer = client.get("/nodes?model=x")
+    sentence = "there is no model of nodes or links 'x'; there are: 'novel'"
+    assert (answer.status_code, answer.json()["error"]) == (404, sentence)
 
 
 @pytest.mark.slow

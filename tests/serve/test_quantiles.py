@@ -112,6 +112,12 @@ def test_a_model_of_gattn_is_opened_by_its_name():
     assert run.name == "bbb"
     with serving(Server([run], ServeSettings(workers=1))) as client:
         answer = client.post("/explain", json={"smiles": "CCO"}).json()
+        (model,) = client.get("/models").json()
+    assert model["size"] == 6126
+    assert model["test"]["roc_auc"] == pytest.approx(0.8238, abs=1e-4)
     assert answer["explained"] == "the probability of BBB-"
     assert answer["nearest"] == []
-    assert "config.toml" in run.notes[0]
+    assert run.notes == (
+        "bbb is distributed without its training molecules, so the nearest measured molecules, "
+        "percentiles and the applicability domain are not available.",
+    )

@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from gattn.serve.server import serve
+from gattn.serve import server as module
+from gattn.serve.server import addresses, serve
 from gattn.serve.settings import ServeSettings
 from gattn.training.settings import SettingsError
 
@@ -82,3 +83,44 @@ def test_addresses_that_cannot_be_used(folders, tmp_path):
         port = used.getsockname()[1]
         with pytest.raises(OSError, match="is used by another program: choose another --port"):
             serve([folders["classes"]], ServeSettings(port=port))
+
+
+TOKEN = "secret-of-the-test"
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", ("http://localhost:80/", "http://localhost:80/")),
+        ("::1", ("http://[::1]:80/", "http://[::1]:80/")),
+        ("192.0.2.1", ("http://192.0.2.1:80/", "http://192.0.2.1:80/")),
+        ("0.0.0.0", ("http://127.0.0.1:80/", "http://lab7:80/")),
+        ("::", ("http://[::1]:80/", "http://lab7:80/")),
+    ],
+)
+def test_other_machines_get_an_address_that_they_can_open(monkeypatch, host, expected):
+    monkeypatch.setattr(socket, "gethostname", lambda: "lab7")
+    assert addresses(ServeSettings(host=host, token=TOKEN), 80) == expected
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+def test_the_command_prints_the_addresses_without_the_token(folders, monkeypatch, host):
+    monkeypatch.setattr(socket, "gethostname", lambda: "lab7")
+    monkeypatch.setattr(module.uvicorn.Server, "run", lambda self, sockets: None)
+    lines = []
+    settings = ServeSettings(host=host, port=0, token=TOKEN, workers=1)
+    serve([folders["classes"]], settings, lines.append)
+    first, second = lines
+    assert first.startswith("http://127.0.0.1:")
+    assert " serves classes; Ctrl-C stops it" in first
+    port = first.split("/ ")[0].rpartition(":")[2]
+    machine = (
+        "On other machines, open http://lab7"
+        if host == "0.0.0.0"
+        else ("On this machine, open http://127.0.0.1")
+    )
+    assert second == (
+        f"{machine}:{port}/?token=TOKEN with the token instead of TOKEN; programs send "
+        "Authorization: Bearer TOKEN"
+    )
+    assert TOKEN not in first + second

@@ -137,7 +137,7 @@ def test_the_best_of_a_row_is_marked(tmp_path: Path) -> None:
     assert marked == ["0.450", "0.400", "0.400", "0.800"]
 
 
-WINS = "No baseline is better than the model on the test part."
+WINS = "On the test part, no baseline is better than the model."
 TIES = "On the test part, a baseline is as good as the model: mean by RMSE (1.00)."
 LOSES = "On the test part, a baseline is better: mean by RMSE (0.500 against 1.00)."
 
@@ -161,7 +161,7 @@ def test_many_baselines_are_rows():
         ({"mean": {"rmse": 0.5}}, LOSES, (2,)),
         ({"mean": {"rmse": 1.0}}, TIES, (1, 2)),
         ({"mean": {"rmse": math.nan}}, WINS, (1,)),
-        ({}, "There is nothing to compare on the test part.", ()),
+        ({}, "On the test part, there is nothing to compare.", ()),
     ],
 )
 def test_who_wins_is_said(baselines: dict, sentence: str, best: tuple[int, ...]) -> None:
@@ -270,4 +270,27 @@ def test_a_run_without_baselines_intervals_and_networks(
     text = " ".join(_read(write_report(tmp_path, content)).texts)
     assert "epoch was chosen" not in text
     assert "Training" not in [section.title for section in content.sections]
-    assert "There is nothing to compare on the test part." in text
+    assert "On the test part, there is nothing to compare." in text
+
+
+@pytest.mark.parametrize(("width", "word"), [(1.2, "narrower than"), (1.8, "wider than")])
+def test_the_width_of_the_intervals_is_compared(
+    width: float, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_blank(monkeypatch)
+    content, _ = run_report(_run("regression", intervals=Intervals(0.9, 0.95, width, 1.5)))
+    (section,) = [each for each in content.sections if each.title == "Uncertainty"]
+    (text,) = [line for line in section.text if word in line]
+    assert f"the intervals ({width:.2f}) are {word} intervals of one width" in text
+    assert "narrower intervals are better" in text
+    rows = dict(section.tables[0].rows)
+    assert rows["mean width of the intervals"] == width
+    assert rows["for comparison: one width for all rows"] == 1.5
+
+
+def test_infinite_intervals_have_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_blank(monkeypatch)
+    intervals = Intervals(0.9, 1.0, math.inf, math.inf)
+    content, _ = run_report(_run("regression", intervals=intervals))
+    (section,) = [each for each in content.sections if each.title == "Uncertainty"]
+    assert "Infinite intervals have no width to compare." in section.text

@@ -71,7 +71,7 @@ KINDS: dict[str, Kind] = {
         "note", "Repeated rows", "They are used several times; leave them out if they are copies."
     ),
     "same_molecule": Kind(
-        "note", "One molecule with several SMILES",
+        "note", "Several rows of one molecule",
         "train keeps the rows of one molecule in one part; average their labels if they are "
         "replicates.",
     ),

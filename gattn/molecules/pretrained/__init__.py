@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["FILES", "encoder_folder", "encoder_names", "folder_of", "names", "resolve"]
+__all__ = [
+    "FILES", "encoder_folder", "encoder_names", "folder_of", "is_distributed", "names", "resolve",
+]  # fmt: skip
 
 FILES = ("model.json", "weights.safetensors")
 """Names of the files of a trained model."""
@@ -25,6 +27,15 @@ def names() -> list[str]:
 def folder_of(name: str) -> Path:
     """Return the folder of the model with this name; the folder may not exist."""
     return ROOT / name
+
+
+def is_distributed(folder: Path) -> bool:
+    """Return True if a folder is that of a model that is distributed with gattn.
+
+    >>> is_distributed(folder_of("bbb")), is_distributed(Path("runs/mine"))
+    (True, False)
+    """
+    return folder.resolve().parent == ROOT.resolve()
 
 
 def encoder_names() -> list[str]:

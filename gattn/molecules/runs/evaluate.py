@@ -31,7 +31,7 @@ from gattn.molecules.runs.overlaps import conflict_notes, conflicts, training_ov
 from gattn.molecules.runs.report import evaluation_figures
 from gattn.molecules.runs.source import Source, read_source
 from gattn.pipeline.product import Log, no_log
-from gattn.pipeline.text import plural
+from gattn.pipeline.text import count_of, plural
 from gattn.training.model_io import write_json
 from gattn.training.run_figures import write_plots
 
@@ -123,7 +123,7 @@ def evaluate_table(
     molecules = estimator.labelled(source.rows, source.labels.y)
     new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)
     repeats = training_overlap(molecules, new, source)
-    log(_summary(source, molecules, repeats))
+    log(_summary(source, molecules, repeats, estimator.row_format.rows_noun))
     if not new.any():
         raise ValueError(
             f"{path} has no labelled molecules other than those that the model was trained on"
@@ -138,6 +138,7 @@ def evaluate_table(
     intervals = measure_intervals(estimator, test.y, predicted, coverage)
     metrics = {
         "task": estimator.task,
+        "item": estimator.row_format.rows_noun,
         "test": measure_part(estimator, test.y, predicted.mean),
         "targets": measure_targets(estimator, test.y, predicted.mean),
         "intervals": intervals,
@@ -169,9 +170,14 @@ def evaluate_table(
     return metrics
 
 
-def _summary(source: Source, molecules: LabelledMolecules, repeats: Mapping[str, Any]) -> str:
-    """Return a line with the numbers of labelled molecules and of left-out rows."""
-    clauses = [f"{source.name}: {plural(len(molecules), 'labelled molecule')}"]
+def _summary(
+    source: Source, molecules: LabelledMolecules, repeats: Mapping[str, Any], noun: str
+) -> str:
+    """Return a line with the numbers of labelled molecules and of left-out rows.
+
+    ``noun`` is the plural noun of the content of rows.
+    """
+    clauses = [f"{source.name}: {count_of(len(molecules), f'labelled {noun}')}"]
     bad = sorted({row.row: row for row in (*molecules.bad, *source.bad)}.items())
     if bad:
         clauses.append(f"{plural(len(bad), 'row')} left out, the first: {bad[0][1]}")

@@ -249,11 +249,15 @@ def measure_intervals(
 
     Returns:
         The result of :func:`gattn.pipeline.measure.interval_metrics`, or of ``set_metrics`` for
-        classes. If the model predicts quantiles, ``quantiles`` is the result of
+        classes; and ``validation_rows``, the number of calibration labels of the target that has
+        the fewest. For classes ``least_class_rows`` is this number for the class that has the
+        fewest. If the model predicts quantiles, ``quantiles`` is the result of
         :func:`gattn.molecules.quantiles.quantile_metrics`.
     """
     if isinstance(estimator, RegressionModel):
+        scores = [len(each) for each in estimator.calibrator_.scores]
         measured = interval_metrics(y, *estimator.intervals(predicted, coverage), coverage)
+        measured["validation_rows"] = min(scores)
         if predicted.quantiles is None:
             return measured
         levels = estimator.quantile_levels
@@ -261,7 +265,10 @@ def measure_intervals(
     if isinstance(estimator, ClassificationModel):
         sets = label_sets(estimator, predicted, coverage)
         always = estimator.calibrator_.in_every_set(coverage)
-        return set_metrics(y, sets, coverage, in_every_set=always)
+        measured = set_metrics(y, sets, coverage, in_every_set=always)
+        scores = [sum(map(len, by_class)) for by_class in estimator.calibrator_.scores]
+        least = min(len(each) for by_class in estimator.calibrator_.scores for each in by_class)
+        return {**measured, "validation_rows": min(scores), "least_class_rows": least}
     raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")
 
 

@@ -57,10 +57,11 @@ def number_labels(
     large = np.flatnonzero(np.abs(np.nan_to_num(values)) > LARGEST)
     patterns = [pattern for pattern in read.recognised() if pattern.kind != "infinite"]
     if patterns and not skip_bad:
-        shown = "; ".join(p.sentence(_at(lines), command_option, "label") for p in patterns)
-        limits = any(pattern.kind == "censored" for pattern in patterns)
-        loss = "; --loss-function bounded-mse reads censored labels as limits" * limits
-        raise ValueError(f"column {target!r}: {shown}. {_advice(patterns, read)}{loss}")
+        # The options for censored labels have different effects, which the advice describes.
+        options = {p.kind: None if p.kind == "censored" else command_option for p in patterns}
+        shown = "; ".join(p.sentence(_at(lines), options[p.kind], "label") for p in patterns)
+        advice = _advice(patterns, read, learnable=learnable)
+        raise ValueError(f"column {target!r}: {shown}. {advice}")
     infinite = [row for row in unread if classify(column[row]).kind == "infinite"]
     if (beyond := sorted({*infinite, *large.tolist()})) and not skip_bad:
         row = beyond[0]
@@ -77,10 +78,37 @@ def number_labels(
     return LabelColumn(values.tolist(), sorted(unread), read.missing, read.dropped, notes)
 
 
-def _advice(patterns: Sequence[Pattern], read: NumberColumn) -> str:
+def _advice(patterns: Sequence[Pattern], read: NumberColumn, *, learnable: bool) -> str:
     """Return advice for labels such as ``>10`` that cannot be parsed with the current options."""
+    others = [pattern for pattern in patterns if pattern.kind != "censored"]
+    measured = bool(np.isfinite(read.values).any())
+    advice = [_format_advice(others, is_measured=measured)] if others else []
+    if len(others) < len(patterns):
+        advice.append(_censored_advice(is_measured=measured or bool(others), learnable=learnable))
+    return ". ".join(advice)
+
+
+def _censored_advice(*, is_measured: bool, learnable: bool) -> str:
+    """Return the recommended option for censored labels, and the effects of the other options."""
+    bound = "--censored bound uses the bound as the value"
+    if not is_measured:
+        return f"No label is a measured value; {bound}"
+    if not learnable:
+        return (
+            "Use --censored drop, which computes the metrics from the other labels; "
+            f"{bound}, so that the errors of these labels are only estimates"
+        )
+    return (
+        "Use --loss-function bounded-mse, which trains on them as limits. Alternatives: "
+        f"{bound}, although the real value is beyond it; --censored drop (or {SKIP}) leaves them "
+        "out, so that the model does not learn from these extreme values"
+    )
+
+
+def _format_advice(patterns: Sequence[Pattern], *, is_measured: bool) -> str:
+    """Return advice for labels in a format that cannot be parsed with the current options."""
     readable = all(pattern.settings for pattern in patterns)
-    if np.isfinite(read.values).any():
+    if is_measured:
         selected = "Leaving out labels because of their format would bias the model"
         if readable:
             return f"{selected}: use the option that reads them, or {SKIP} to leave them out"

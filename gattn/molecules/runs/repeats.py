@@ -25,6 +25,7 @@ from gattn.molecules.runs.train import (
     atom_product,
     train_run,
 )
+from gattn.pipeline.notes import baseline_note, coverage_note
 from gattn.pipeline.product import Log, no_log
 from gattn.pipeline.text import plural
 from gattn.pipeline.unbounded import infinite_intervals
@@ -74,8 +75,10 @@ def train_repeats(
 
     Returns:
         The content of ``metrics.json``: ``runs`` with the metrics of the test part of each run;
-        ``summary`` with the mean and the standard deviation (n - 1) of each metric of the model and
-        of each baseline, over the runs; and the numbers of ``folds`` and ``replicates``.
+        ``summary`` with the mean, the standard deviation (n - 1) and the standard error of the
+        mean of each metric of the model and of each baseline, over the runs; ``notes`` with a
+        sentence if a baseline is better on average; and the numbers of ``folds`` and
+        ``replicates``.
 
     Raises:
         RunError: the folder contains a single run, or runs with other settings.
@@ -243,6 +246,11 @@ def _summary(
         }
         for name, scores in scores_of(first).items()
     }
+    means = {
+        name: {metric: each["mean"] for metric, each in moments.items()}
+        for name, moments in spread.items()
+    }
+    others = {name: scores for name, scores in means.items() if name != "model"}
     intervals = [metrics["intervals"] for metrics in results.values() if "intervals" in metrics]
     coverage = _moments([each["held"] for each in intervals])
     return {
@@ -250,11 +258,13 @@ def _summary(
         "folds": folds,
         "replicates": replicates,
         "summary": spread,
+        "notes": baseline_note(means["model"], others, where="On average over the test parts"),
         **(
             {
                 "intervals": {
                     "coverage": intervals[0]["coverage"],
                     "held": coverage,
+                    "missed": _missed(results),
                     "infinite": _infinite(results),
                 }
             }
@@ -281,25 +291,41 @@ def _infinite(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _moments(values: Sequence[float]) -> dict[str, float]:
-    """Return the mean and the standard deviation of the defined values."""
-    defined = [value for value in values if not math.isnan(value)]
+def _missed(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a sentence, without its period, on the runs whose coverage is below its level."""
+    lines = {name: coverage_note(each, "molecules") for name, each in results.items()}
+    lines = {name: each for name, each in lines.items() if each}
+    if not lines:
+        return []
+    name = next(iter(lines))
+    return [
+        f"In {len(lines)} of {plural(len(results), 'run')} the coverage of the test part is below "
+        f"the requested coverage; the first is {name}: {lines[name][0].removesuffix('.')}"
+    ]
+
+
+def _moments(values: Sequence[float | None]) -> dict[str, float]:
+    """Return the mean of the defined values, their standard deviation (n - 1), and the standard
+    error of the mean.
+    """
+    defined = [value for value in values if value is not None and not math.isnan(value)]
     mean = statistics.fmean(defined) if defined else math.nan
-    return {"mean": mean, "std": statistics.stdev(defined) if len(defined) > 1 else math.nan}
+    std = statistics.stdev(defined) if len(defined) > 1 else math.nan
+    return {"mean": mean, "std": std, "standard_error": std / math.sqrt(max(len(defined), 1))}
 
 
 def _summary_rows(
     results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any]
 ) -> Iterator[Sequence[object]]:
-    """Yield the summary rows of the model and the baselines: each run, the mean, and the
-    standard deviation.
+    """Yield the summary rows of the model and the baselines: each run, the mean, the standard
+    deviation, and the standard error of the mean.
     """
     metrics = list(summary["model"])
     yield ["run", "model", *metrics]
     for run, each in results.items():
         for name, scores in scores_of(each).items():
             yield [run, name, *(scores[metric] for metric in metrics)]
-    for moment in ("mean", "std"):
+    for moment in ("mean", "std", "standard_error"):
         for name, scores in summary.items():
             yield [moment, name, *(scores[metric][moment] for metric in metrics)]
 

@@ -40,7 +40,7 @@ def repeats_report(
         Highlight(
             f"test {METRICS[metric]}",
             number(float(summary["summary"]["model"][metric]["mean"])),
-            f"standard error {number(_standard_error(results, 'model', metric))}",
+            f"standard error {number(summary['summary']['model'][metric]['standard_error'])}",
         )
         for metric in metrics[:2]
     ]
@@ -59,9 +59,9 @@ def repeats_report(
         f"{len(results)} runs of one training ({runs}). Each row of a test part was predicted by a "
         "model that was trained without it.",
         (
-            _means(results, summary, metrics),
+            _means(summary, metrics),
             *_comparison(results, metrics[0]),
-            _single_runs(results, metrics, summary.get("intervals", {}).get("infinite", ())),
+            _single_runs(results, metrics, summary.get("intervals", {})),
         ),
         tuple(highlights),
     )
@@ -73,40 +73,24 @@ def _runs_text(summary: Mapping[str, Any]) -> str:
     return " of ".join([*texts, *([f"{folds} folds"] if folds else [])]) or "1 run"
 
 
-def _values(results: Mapping[str, Mapping[str, Any]], name: str, metric: str) -> list[float]:
-    """Return the defined values of a model's metric over the runs."""
-    values = [scores_of(metrics)[name][metric] for metrics in results.values()]
-    return [value for value in values if value is not None and not math.isnan(value)]
-
-
 def _number(value: float | None) -> float:
     """Return NaN if the value is None, because a file of metrics contains null for NaN."""
     return math.nan if value is None else value
 
 
-def _standard_error(results: Mapping[str, Mapping[str, Any]], name: str, metric: str) -> float:
-    values = _values(results, name, metric)
-    if len(values) < 2:
-        return math.nan
-    return statistics.stdev(values) / math.sqrt(len(values))
-
-
-def _means(
-    results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any], metrics: Sequence[str]
-) -> Section:
+def _means(summary: Mapping[str, Any], metrics: Sequence[str]) -> Section:
     names = list(summary["summary"])
     rows: list[tuple[Cell, ...]] = []
     best = []
     for metric in metrics:
-        means = [float(summary["summary"][name][metric]["mean"]) for name in names]
-        cells = [
-            f"{number(mean)} ± {number(_standard_error(results, name, metric))}"
-            for name, mean in zip(names, means)
-        ]
+        moments = [summary["summary"][name][metric] for name in names]
+        means = [float(each["mean"]) for each in moments]
+        cells = [f"{number(c['mean'])} ± {number(c['standard_error'])}" for c in moments]
         rows.append((METRICS[metric], *cells))
         best.append(tuple(1 + i for i in best_of(means, metric)))
     columns = ("metric", *(name.replace("_", " ") for name in names))
     text = (
+        *summary["notes"],
         "The number after ± is the standard error of the mean: the standard deviation over the "
         "runs, divided by the square root of their number. The training parts of folds overlap, so "
         "that it is usually too small.",
@@ -137,7 +121,7 @@ def _comparison(results: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[
 
 
 def _single_runs(
-    results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str], infinite: Sequence[str]
+    results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str], intervals: Mapping[str, Any]
 ) -> Section:
     rows: list[tuple[Cell, ...]] = []
     with_intervals = all("intervals" in each for each in results.values())
@@ -147,9 +131,11 @@ def _single_runs(
             cells.append(each["intervals"]["held"])
         link = Link(name, str(Path(name, "report.html").as_posix()))
         rows.append((link, each["molecules"]["test"], *cells, _weights(each)))
-    columns = ["run", "test molecules", *(METRICS[metric] for metric in metrics)]
+    item = next(iter(results.values())).get("item", "molecules")
+    columns = ["run", f"test {item}", *(METRICS[metric] for metric in metrics)]
     columns += ["coverage"] * with_intervals + ["weights of the parts"]
-    text = ("The name of a run is a link to its report.", *(f"{line}." for line in infinite))
+    lines = (*intervals.get("missed", ()), *intervals.get("infinite", ()))
+    text = ("The name of a run is a link to its report.", *(f"{line}." for line in lines))
     return Section("Runs", text, (Table(tuple(columns), tuple(rows), "On the test parts"),))
 
 

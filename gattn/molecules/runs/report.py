@@ -18,6 +18,7 @@ from gattn.molecules.members import batch_elements
 from gattn.molecules.prediction import Prediction
 from gattn.molecules.row_format import drawn_smiles
 from gattn.molecules.rows import LabelledMolecules
+from gattn.molecules.runs.splits import split_text
 from gattn.pipeline.product import Report
 from gattn.pipeline.report import report_facts
 from gattn.training import plots
@@ -89,7 +90,7 @@ def run_facts(run: MoleculeRun) -> RunFacts:
         summary=(
             f"A {run.settings.model.model} model of {names}, trained on "
             f"{estimator.row_format.count(metrics['molecules']['train'])}; split: "
-            f"{run.split.protocol}."
+            f"{split_text(run.split.protocol, run.estimator.row_format)}."
         ),
         targets=tuple(columns),
         y=estimator.outputs_of(test.y),

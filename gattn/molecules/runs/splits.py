@@ -31,7 +31,7 @@ from gattn.pipeline.split_rule import read_rule
 from gattn.pipeline.text import plural
 from gattn.training.model_io import Json
 
-__all__ = ["check_train", "choose_parts", "splits_record", "validation_groups"]
+__all__ = ["check_train", "choose_parts", "split_text", "splits_record", "validation_groups"]
 
 LEAST = 10
 """Minimum number of molecules for which an 8:1:1 split puts a molecule into each part."""
@@ -105,6 +105,21 @@ def choose_parts(
         if not len(getattr(split, part)):
             raise ValueError(f"split {spec} leaves no molecule in the {part} part")
     return split, notes
+
+
+def split_text(protocol: str, row_format: RowFormat) -> str:
+    """Describe a split in words, for the report.
+
+    >>> split_text("random 8:1:1 by group (seed 0)", RowFormat())
+    'random 8:1:1 (seed 0), with all rows of one molecule in the same part'
+    >>> split_text("scaffold 8:1:1", RowFormat())
+    'scaffold 8:1:1'
+    """
+    if " by group" not in protocol:
+        return protocol
+    group = "row" if row_format.molecules > 1 else row_format.rows_noun.removesuffix("s")
+    same = "all equal rows" if group == "row" else f"all rows of one {group}"
+    return f"{protocol.replace(' by group', '')}, with {same} in the same part"
 
 
 def _named_split(parts: Sequence[str], spec: str) -> tuple[Split, int]:

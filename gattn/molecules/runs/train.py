@@ -247,6 +247,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         label_counts = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
         metrics = {
             "task": task,
+            "item": model.row_format.rows_noun,
             "test": measure_part(model, test.y, predicted.mean),
             "val": measure_part(model, y_val, validation.mean),
             "baselines": measure_baselines(model, train, test, settings.model.seed),

@@ -14,6 +14,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
 from gattn.compat import torch as torch_internals
+from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_features, is_autocast, is_lazy, readable_weight
 from gattn.ops import projection
 from gattn.ops.nodes import node_scores
@@ -191,18 +192,6 @@ def head_scores(value: Tensor, *att: Tensor) -> tuple[Tensor, ...]:
     """
     vectors = tile_heads(torch.cat(att), 1, value.shape[1])
     return infinite_as_nan(node_scores(value, vectors.to(value.dtype))).unbind(0)
-
-
-def infinite_as_nan(score: Tensor) -> Tensor:
-    """Replace infinite scores by NaN, in place, and return the tensor.
-
-    A score of -inf removes its edge from the softmax, which only a bias of the caller may do. A
-    score that is computed from features is infinite only if the features are infinite. PyG's layers
-    then return NaN, because they add infinite products of both signs. Here the products are summed
-    in another order, so that the sum may be infinite instead of NaN.
-    """
-    with torch.no_grad():
-        return score.add_(score, alpha=0)
 
 
 def folded_score(lin: Any, x: Tensor, att: Tensor, name: str = "x") -> Tensor:

@@ -151,7 +151,8 @@ class FAConv(AttentionConv):
             alpha, self._alpha = self._alpha, None
         if is_recording() and alpha is not None:
             record(alpha if alpha.dim() > 1 else alpha.unsqueeze(1), graph)
-        out = out.add(x_0, alpha=self.eps) if self.eps != 0 else out
+        # Inductor in PyTorch 2.13 ignores the argument alpha of add if x_0 is a matrix product.
+        out = out.sub(x_0, alpha=-self.eps) if self.eps != 0 else out
         if alpha is None or not isinstance(return_attention_weights, bool):
             return out
         return out, with_weights(edge_index, graph, alpha, x, self_loops=loops)

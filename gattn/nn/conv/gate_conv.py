@@ -10,10 +10,11 @@ from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptTensor
 
 from gattn.graph import Graph
+from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_at_least, check_features, check_tensor, readable_weight
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
-from gattn.nn.common.features import add_bias, as_heads, infinite_as_nan, is_plain, redraw
+from gattn.nn.common.features import add_bias, as_heads, is_plain, redraw
 from gattn.nn.common.scores import attend_with_score, gat_score
 from gattn.nn.conv.base import AttentionConv
 

@@ -12,10 +12,11 @@ from torch_geometric.nn.dense.linear import HeteroLinear, Linear
 from torch_geometric.typing import Adj, OptTensor
 
 from gattn.graph import Graph
+from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_at_least, check_input_of, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_rows, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
-from gattn.nn.common.features import as_columns, as_heads, infinite_as_nan
+from gattn.nn.common.features import as_columns, as_heads
 from gattn.nn.common.scores import WithEdgeValues, attend_with_score, gat_score
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import checked_types, map_by_type

@@ -16,8 +16,9 @@ from torch_geometric.nn.dense.linear import Linear
 
 from gattn.functional import edge_dot
 from gattn.graph import Graph
+from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.edge_terms import EdgeTerms
-from gattn.nn.common.features import features_and_weight, head_scores, infinite_as_nan
+from gattn.nn.common.features import features_and_weight, head_scores
 from gattn.nn.common.scores import (
     FusedScore,
     Score,

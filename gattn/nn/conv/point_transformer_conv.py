@@ -15,11 +15,11 @@ from torch_geometric.typing import Adj, OptTensor, PairTensor
 
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph
-from gattn.kernels.precision import acc_dtype
+from gattn.kernels.precision import acc_dtype, infinite_as_nan
 from gattn.nn.common.checks import check_features, check_tensor, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_sum, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
-from gattn.nn.common.features import channel_pair, infinite_as_nan, is_plain, project
+from gattn.nn.common.features import channel_pair, is_plain, project
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.scores import attend_with_score, gat_score
 from gattn.nn.conv.base import AttentionConv

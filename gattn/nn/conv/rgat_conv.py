@@ -13,6 +13,7 @@ from torch_geometric.typing import Adj, OptTensor, Size
 
 from gattn.functional import aggregate, edge_dot, edge_softmax
 from gattn.graph import Graph
+from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_at_least, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_rows, edge_sum, read_edges, sparse_values, with_weights
 from gattn.nn.common.edge_terms import EdgeTerms, read_terms
@@ -21,7 +22,6 @@ from gattn.nn.common.features import (
     as_columns,
     features_and_weight,
     glorot_linear,
-    infinite_as_nan,
 )
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv

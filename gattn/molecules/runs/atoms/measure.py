@@ -65,11 +65,12 @@ def measure_coverage(
     Returns:
         ``coverage``, the requested coverage; ``held``, the fraction of the atoms of a molecule
         whose value is inside the interval, as a mean over molecules and then over targets;
-        ``mean_width``; and ``calibration``, for each target the number of validation molecules with
-        a label.
+        ``mean_width``; ``rows``, the number of molecules with a label; ``calibration``, for each
+        target the number of validation molecules with a label; and ``validation_rows``, the least
+        of these numbers.
     """
     lower, upper = model.predictor_.interval(predicted, coverage)
-    shares, widths = [], []
+    shares, widths, rows = [], [], 0
     for kind, column, _ in model.targets_:
         label = y.rows[kind][:, column]
         low, high = lower.rows[kind][:, column], upper.rows[kind][:, column]
@@ -77,6 +78,7 @@ def measure_coverage(
         inside = ((low <= label) & (label <= high))[labelled].double()
         owner = y.owners(kind)[labelled]
         _, place, sizes = owner.unique(return_inverse=True, return_counts=True)
+        rows = max(rows, len(sizes))
         shares.append(float((inside / sizes[place]).sum() / max(len(sizes), 1)) if len(sizes) else
                     math.nan)  # fmt: skip
         widths.append(float((high - low)[labelled].mean()) if len(sizes) else math.nan)
@@ -85,6 +87,8 @@ def measure_coverage(
         "coverage": coverage,
         "held": _mean(shares),
         "mean_width": _mean(widths),
+        "rows": rows,
+        "validation_rows": min(counts),
         "calibration": dict(zip(model.targets_.names, counts)),
     }
 

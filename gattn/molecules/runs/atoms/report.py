@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gattn.draw import draw_molecule, shared_scale
 from gattn.molecules.runs.atoms.measure import side_by_side
+from gattn.molecules.runs.splits import split_text
 from gattn.pipeline.product import Report
 from gattn.pipeline.report import report_facts
 from gattn.pipeline.text import plural
@@ -52,7 +53,8 @@ def atom_report(run: AtomRun) -> Report:
         title=f"{names} of {Path(run.data.source.name).name}",
         summary=(
             f"A {run.settings.model.model} model of {names}, trained on "
-            f"{plural(metrics['molecules']['train'], 'molecule')}; split: {run.split.protocol}."
+            f"{plural(metrics['molecules']['train'], 'molecule')}; split: "
+            f"{split_text(run.split.protocol, run.estimator.row_format)}."
         ),
         targets=tuple(_columns(run)),
         y=y,
