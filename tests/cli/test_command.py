@@ -47,8 +47,10 @@ def test_an_interruption_of_a_command_is_one_line_too(monkeypatch, capsys, tmp_p
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gattn.nodes.runs.predict.predict_graph", interrupt)
+    for name in ("model.json", "weights.safetensors", "edges.csv"):
+        (tmp_path / name).touch()
     run = runner(monkeypatch, capsys, "nodes", "predict")
-    result = run(tmp_path, "edges.csv", "--out", tmp_path / "out.csv")
+    result = run(tmp_path, tmp_path / "edges.csv", "--out", tmp_path / "out.csv")
     assert result == (130, "gattn: interrupted\n")
 
 

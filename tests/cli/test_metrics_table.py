@@ -69,9 +69,9 @@ def test_the_metrics_of_links_are_those_of_a_ranking(capsys, monkeypatch):
 
 
 def test_the_means_of_several_runs_are_complete(capsys):
-    cell = {"mean": 0.12345, "std": 0.045678}
+    cell = {"mean": 0.12345, "standard_error": 0.045678}
     names = ["model", "mean", "nearest_neighbour", "random_forest", "gaussian_process"]
-    metrics = {"task": "regression", "runs": [1, 2],
+    metrics = {"task": "regression", "runs": [1, 2], "notes": [],
                "summary": {name: {"rmse": cell, "r2": cell} for name in names}}  # fmt: skip
     show_repeats(metrics)
     output = capsys.readouterr().out
