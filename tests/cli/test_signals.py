@@ -88,8 +88,16 @@ def content(pid, name):
 COMMANDS = {"nodes": nodes, "read": read, "network": network, "tune": tune}
 
 
+@pytest.fixture
+def predict_words(tmp_path):
+    """Words of a command that predicts a table with a model that is distributed with gattn."""
+    table = tmp_path / "in.csv"
+    table.write_text("smiles\nCCO\n")
+    return "molecules", "predict", "bbb", str(table), "--out", str(tmp_path / "out.csv")
+
+
 @pytest.mark.parametrize("number", CODES)
-def test_the_code_of_a_signal_is_that_of_the_shell(monkeypatch, capsys, number):
+def test_the_code_of_a_signal_is_that_of_the_shell(monkeypatch, capsys, predict_words, number):
     """The signal is sent while the command reads a table."""
     code, word = CODES[number]
 
@@ -99,15 +107,16 @@ def test_the_code_of_a_signal_is_that_of_the_shell(monkeypatch, capsys, number):
 
     monkeypatch.setattr("gattn.molecules.runs.predict.predict_table", interrupted)
     before = signal.getsignal(signal.SIGTERM)
-    arguments = ("molecules", "predict", "run", "in.csv", "--out", "out.csv")
-    assert run_command(monkeypatch, *arguments) == code
+    assert run_command(monkeypatch, *predict_words) == code
     assert capsys.readouterr().err.splitlines()[-1] == f"gattn: {word}"
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize("error", [RuntimeError("no such lock"), KeyError("state")])
-def test_an_error_of_the_cleaning_up_is_still_the_signal(monkeypatch, capsys, number, error):
+def test_an_error_of_the_cleaning_up_is_still_the_signal(
+    monkeypatch, capsys, predict_words, number, error
+):
     """Optuna's journal raises such errors when it is interrupted while releasing its lock."""
     code, word = CODES[number]
 
@@ -119,8 +128,7 @@ def test_an_error_of_the_cleaning_up_is_still_the_signal(monkeypatch, capsys, nu
             raise error from None
 
     monkeypatch.setattr("gattn.molecules.runs.predict.predict_table", interrupted)
-    arguments = ("molecules", "predict", "run", "in.csv", "--out", "out.csv")
-    assert run_command(monkeypatch, *arguments) == code
+    assert run_command(monkeypatch, *predict_words) == code
     assert capsys.readouterr().err.splitlines()[-1] == f"gattn: {word}"
 
 
