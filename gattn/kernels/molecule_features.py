@@ -49,6 +49,11 @@ class CountTable(NamedTuple):
 
         Reference: Ralaivola et al., "Graph kernels for chemical informatics" (Neural Networks
         2005), where it is called the MinMax kernel.
+
+        Example:
+            >>> table = CountTable.of(torch.tensor([[1, 1, 0], [0, 0, 3]], dtype=torch.uint8))
+            >>> table.tanimoto(torch.tensor([[2, 1, 0]], dtype=torch.uint8))
+            tensor([[0.6667, 0.0000]])
         """
         size = len(self.by_column)
         if counts.dim() != 2 or counts.shape[1] != size or counts.dtype != torch.uint8:

@@ -17,7 +17,7 @@ from gattn.kernels.molecule_features import CountTable
 
 __all__ = [
     "FARTHEST", "JITTER", "START", "START_OF_GROUP", "cholesky", "compare", "compare_descriptors",
-    "count_kinds", "count_tanimoto", "descriptor_groups", "kernel_matrix", "negative_log_posterior",
+    "count_kinds", "descriptor_groups", "kernel_matrix", "negative_log_posterior",
     "noise_variance", "search_hyperparameters", "self_similarity", "standardise", "start_of",
 ]  # fmt: skip
 
@@ -49,31 +49,6 @@ outliers.
 """
 
 
-def count_tanimoto(a: Tensor, b: Tensor) -> Tensor:
-    r"""Compute the Tanimoto similarity of count vectors, for every pair of a row of ``a`` and a row
-    of ``b``.
-
-    .. math:: T_{ij} = \frac{\sum_d \min(a_{id}, b_{jd})}{\sum_d \max(a_{id}, b_{jd})}
-
-    Args:
-        a: [n, d] uint8.
-        b: [m, d] uint8.
-
-    Returns:
-        [n, m] float32 in 0..1; two vectors of zeros have similarity 0.
-
-    Reference: Ralaivola et al., "Graph kernels for chemical informatics" (Neural Networks 2005),
-    where it is called the MinMax kernel.
-
-    Example:
-        >>> a = torch.tensor([[2, 1, 0]], dtype=torch.uint8)
-        >>> b = torch.tensor([[1, 1, 0], [0, 0, 3]], dtype=torch.uint8)
-        >>> count_tanimoto(a, b)
-        tensor([[0.6667, 0.0000]])
-    """
-    return CountTable.of(b).tanimoto(a)
-
-
 def standardise(raw: Tensor, center: Tensor, width: Tensor) -> Tensor:
     """Subtract the mean from each descriptor of [k, d], divide by the standard deviation, and clip
     to plus or minus ``FARTHEST``.
@@ -88,7 +63,8 @@ def compare(
     """Return the Tanimoto similarities [k, n] of each kind of counts, followed by the results of
     :func:`compare_descriptors`.
     """
-    alike = [count_tanimoto(a, b).double() for a, b in zip(counts, other_counts, strict=True)]
+    pairs = zip(counts, other_counts, strict=True)
+    alike = [CountTable.of(others).tanimoto(some).double() for some, others in pairs]
     return [*alike, *compare_descriptors(z, other_z, blocks)]
 
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from gattn.kernels.molecule_features import CountTable
 from gattn.molecules import gaussian_process, kernel_function
 from gattn.molecules.gaussian_process import GaussianProcess
-from gattn.molecules.kernel_function import compare, count_tanimoto, kernel_matrix, noise_variance
+from gattn.molecules.kernel_function import compare, kernel_matrix, noise_variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ def random_molecules(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
     return Inputs(counts, pairs, descriptors), y.double()
 
 
-def test_count_tanimoto_is_rdkits() -> None:
+def test_tanimoto_of_counts_is_rdkits() -> None:
     pytest.importorskip("rdkit")
     from rdkit import Chem, DataStructs
     from rdkit.Chem import rdFingerprintGenerator
@@ -51,13 +52,13 @@ def test_count_tanimoto_is_rdkits() -> None:
     arrays = [generator.GetCountFingerprintAsNumPy(Chem.MolFromSmiles(text)) for text in texts]
     counts = torch.stack([torch.from_numpy(array).to(torch.uint8) for array in arrays])
     expected = [[DataStructs.TanimotoSimilarity(a, b) for b in sparse] for a in sparse]
-    torch.testing.assert_close(count_tanimoto(counts, counts), torch.tensor(expected))
+    torch.testing.assert_close(CountTable.of(counts).tanimoto(counts), torch.tensor(expected))
 
 
 def test_nothing_in_common_and_nothing_at_all() -> None:
     counts = torch.zeros(2, 3, dtype=torch.uint8)
-    assert count_tanimoto(counts, counts).tolist() == [[0.0, 0.0], [0.0, 0.0]]
-    assert count_tanimoto(counts[:0], counts).shape == (0, 2)
+    assert CountTable.of(counts).tanimoto(counts).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert CountTable.of(counts).tanimoto(counts[:0]).shape == (0, 2)
 
 
 @pytest.mark.parametrize("count", [1, 2])

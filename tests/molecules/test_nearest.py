@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from gattn.kernels.molecule_features import CountTable
 from gattn.molecules import nearest
-from gattn.molecules.kernel_function import count_tanimoto
 from gattn.molecules.nearest import NearestMolecules, pack_bits
 
 
@@ -18,7 +18,7 @@ def test_it_is_the_largest_of_all_similarities(
     generator = torch.Generator().manual_seed(0)
     bits = (torch.rand(count, 2048, generator=generator) < density for count in (70, 30))
     train, queries = (some.to(torch.uint8) for some in bits)
-    expected = count_tanimoto(queries, train).amax(1)
+    expected = CountTable.of(train).tanimoto(queries).amax(1)
     # 21 is no multiple of 8, so the last byte of each batch is padded.
     packed = pack_bits(train.split(21))
     assert packed.shape == (2048, 3 + 3 + 3 + 1)
@@ -36,7 +36,7 @@ def test_similarities_are_in_the_order_of_the_columns(
     packed = pack_bits(train.split(40))
     similarities = NearestMolecules(packed).similarities(queries)
     assert similarities.shape == (30, 72)
-    expected = count_tanimoto(queries, train)
+    expected = CountTable.of(train).tanimoto(queries)
     assert torch.equal(similarities[:, :70], expected)
     assert (similarities[:, 70:] == 0).all()
 
