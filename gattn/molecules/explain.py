@@ -165,7 +165,7 @@ def _in_units(mean: Tensor, std: Tensor, transform: str) -> tuple[float, float]:
     :func:`gattn.molecules.prediction.in_target_units` does.
     """
     scale = TargetTransform((transform,))
-    value = scale.inverse(scale.clipped(mean))
+    value = scale.restored(mean)
     return float(value), float(std / scale.slope(value))
 
 

@@ -74,9 +74,7 @@ def in_target_units(predicted: Prediction, transform: TargetTransform) -> Predic
     if transform.is_identity:
         return predicted
 
-    def inverse(values: Tensor) -> Tensor:
-        return transform.inverse(transform.clipped(values))
-
+    inverse = transform.restored
     mean, quantiles = inverse(predicted.mean), predicted.quantiles
     if quantiles is not None:
         quantiles = inverse(quantiles.transpose(1, 2)).transpose(1, 2)

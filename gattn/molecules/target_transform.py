@@ -93,6 +93,12 @@ class TargetTransform:
         limits = {name: (lambda v, far=far: v.clamp(-far, far)) for name, far in FARTHEST.items()}
         return self._each(z, limits)
 
+    def restored(self, z: Tensor) -> Tensor:
+        """Convert predictions to the targets' units, clipped to the values that have a finite
+        result.
+        """
+        return self.inverse(self.clipped(z))
+
     def slope(self, y: Tensor) -> Tensor:
         """Return the derivative g'(y) of the transform at predictions [..., t] in the target's
         unit.

@@ -154,7 +154,7 @@ def measure_baselines(
         seed=seed, classes=estimator.class_counts, weights=train.weights,
     )  # fmt: skip
     return {
-        name: measure_part(estimator, test.y, transform.inverse(transform.clipped(mean)))
+        name: measure_part(estimator, test.y, transform.restored(mean))
         for name, mean in predicted.items()
     }
 
