@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -278,29 +278,32 @@ def _summary(
     }
 
 
+def _first_sentences(
+    results: Mapping[str, Mapping[str, Any]],
+    sentences: Callable[[Mapping[str, Any], str], list[str]],
+) -> dict[str, str]:
+    """Return the first sentence on the metrics of each run for which there is a sentence."""
+    lines = {name: sentences(each, "molecules") for name, each in results.items()}
+    return {name: each[0] for name, each in lines.items() if each}
+
+
 def _infinite(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a sentence, without its period, on the runs with infinite intervals."""
-    lines = {name: infinite_intervals(each, "molecules") for name, each in results.items()}
-    lines = {name: each for name, each in lines.items() if each}
-    if not lines:
-        return []
-    name = next(iter(lines))
+    lines = _first_sentences(results, infinite_intervals)
     return [
         f"{len(lines)} of {plural(len(results), 'run')} {'has' if len(lines) == 1 else 'have'} "
-        f"infinite intervals, the first is {name}: {lines[name][0]}"
+        f"infinite intervals, the first is {name}: {line}"
+        for name, line in [*lines.items()][:1]
     ]
 
 
 def _missed(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a sentence, without its period, on the runs whose coverage is below its level."""
-    lines = {name: coverage_note(each, "molecules") for name, each in results.items()}
-    lines = {name: each for name, each in lines.items() if each}
-    if not lines:
-        return []
-    name = next(iter(lines))
+    lines = _first_sentences(results, coverage_note)
     return [
         f"In {len(lines)} of {plural(len(results), 'run')} the coverage of the test part is below "
-        f"the requested coverage; the first is {name}: {lines[name][0].removesuffix('.')}"
+        f"the requested coverage; the first is {name}: {line.removesuffix('.')}"
+        for name, line in [*lines.items()][:1]
     ]
 
 
