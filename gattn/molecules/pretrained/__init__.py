@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gattn.training.model_files import CARD, WEIGHTS
+
 __all__ = [
     "FILES", "encoder_folder", "encoder_names", "folder_of", "is_distributed", "names", "resolve",
 ]  # fmt: skip
 
-FILES = ("model.json", "weights.safetensors")
+FILES = (CARD, WEIGHTS)
 """Names of the files of a trained model."""
 ROOT = Path(__file__).parent
 ENCODERS = ROOT / "encoders"
@@ -21,7 +23,7 @@ ENCODERS = ROOT / "encoders"
 
 def names() -> list[str]:
     """Return the sorted names of the models that are distributed with gattn."""
-    return sorted(path.parent.name for path in ROOT.glob(f"*/{FILES[0]}"))
+    return sorted(path.parent.name for path in ROOT.glob(f"*/{CARD}"))
 
 
 def folder_of(name: str) -> Path:
@@ -40,7 +42,7 @@ def is_distributed(folder: Path) -> bool:
 
 def encoder_names() -> list[str]:
     """Return the sorted names of the pretrained encoders that are distributed with gattn."""
-    return sorted(path.parent.name for path in ENCODERS.glob(f"*/{FILES[0]}"))
+    return sorted(path.parent.name for path in ENCODERS.glob(f"*/{CARD}"))
 
 
 def encoder_folder(name: str) -> Path:
