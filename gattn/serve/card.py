@@ -12,7 +12,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 from gattn.serve.answers import AnyRun, describe_run
-from gattn.serve.paths import run_paths, without_paths
+from gattn.serve.paths import data_files, run_paths, without_paths
 from gattn.serve.schemas import ModelDescription
 from gattn.training.model_io import CARD, read_json
 from gattn.training.plots.style import METRICS, number
@@ -109,9 +109,7 @@ def _facts(
         yield "input", several if len(described.smiles_columns) > 1 else one
     if described.descriptors:
         yield "descriptor columns", ", ".join(map(_code, described.descriptors))
-    data = card.get("data", "")
-    names = str(data.get("name", "") if isinstance(data, Mapping) else data)
-    files = [Path(name).name for name in names.split(", ") if name]
+    files = [Path(name).name for name in data_files(card)]
     if files:
         yield "data", ", ".join(map(_code, files))
     sizes = metrics.get(described.kind, {})

@@ -6,11 +6,12 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from gattn.files import reason
 from gattn.training.model_io import CARD, read_json
 
-__all__ = ["fault_of", "run_paths", "without_paths"]
+__all__ = ["data_files", "fault_of", "run_paths", "without_paths"]
 
 FILES = ("data", "more_data", "validation", "test", "descriptors_path", "nodes", "edges")
 """Settings of a training run that are files or lists of files, possibly after ``NAME=``."""
@@ -67,14 +68,24 @@ def fault_of(error: Exception, paths: tuple[Path, ...]) -> str:
     return f"the file {name} cannot be read ({cause.strerror})"
 
 
+def data_files(card: Mapping[str, Any]) -> list[str]:
+    """Return the data set or the files that a model card names; a run of several files joins them
+    by a comma.
+
+    >>> data_files({"data": {"name": "a.csv, b.csv"}}), data_files({"data": "cora"}), data_files({})
+    (['a.csv', 'b.csv'], ['cora'], [])
+    """
+    data = card.get("data", "")
+    names = str(data.get("name", "") if isinstance(data, Mapping) else data)
+    return [name for name in names.split(", ") if name]
+
+
 def _files(folder: Path) -> Iterator[str]:
     """Yield the files that the model card and the settings of a run name."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    data = read_json(folder / CARD).get("data", "")
-    names = str(data.get("name", "") if isinstance(data, Mapping) else data)
-    yield from filter(None, names.split(", "))  # the format of a run that joins several files
+    yield from data_files(read_json(folder / CARD))
     try:
         settings = tomlkit.parse((folder / "config.toml").read_text("utf-8")).unwrap()
     except (OSError, TOMLKitError, UnicodeDecodeError):
