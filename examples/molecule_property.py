@@ -7,6 +7,7 @@ Default data: 1,017 measured compounds (CHEMBL2321810, inside rdkit). The last l
 """
 
 import argparse
+import csv
 import json
 import sys
 import time
@@ -102,7 +103,12 @@ def main() -> None:
         if args.csv is None:
             mols = gd.load_molecules("chembl2321810")
         else:
-            mols = gd.read_csv(args.csv, smiles=args.smiles, targets=[args.target], on_error="skip")
+            with open(args.csv, newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            smiles, labels = ([row[name] for row in rows] for name in (args.smiles, args.target))
+            mols = gd.read_smiles(smiles, [label or None for label in labels], on_error="skip")
+    except KeyError as column:
+        parser.error(f"{args.csv} has no column {column}; its columns are {', '.join(rows[0])}")
     except (OSError, ValueError) as error:
         parser.error(str(error))
     sys.stderr.writelines(f"left out: {row}\n" for row in mols.bad)

@@ -17,10 +17,10 @@ PUBLIC = {
         register_readouts transforms""",
     "gattn.data": """
         ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile DatasetRecord MoleculeError
-        Molecules NeighborLoader ReportedScore Split Table TableRow atom_features batch_molecules
+        Molecules NeighborLoader ReportedScore Split atom_features batch_molecules
         bond_features data_root dataset_names get_dataset load_citation load_molecules
         open_edges smiles_to_data molecule_descriptors molecule_identities morgan_fingerprints
-        open_table random_split read_csv read_smiles scaffold_split split_by_names
+        random_split read_smiles scaffold_split split_by_names
         split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
     "gattn.distributed": """
         DistributedGraph Partition ProcessFailure Processes CommStats init_processes

@@ -24,7 +24,7 @@ from gattn.data.molecules.fingerprints import (
     tanimoto_ridge,
 )
 from gattn.data.molecules.identity import molecule_identities
-from gattn.data.molecules.reading import load_molecules, read_csv, read_smiles
+from gattn.data.molecules.reading import load_molecules, read_smiles
 from gattn.data.molecules.scaffolds import scaffold_split
 from gattn.data.molecules.smiles import smiles_to_data
 from gattn.data.splits import (
@@ -33,7 +33,6 @@ from gattn.data.splits import (
     split_by_names,
     split_from_file,
 )
-from gattn.data.tables.csv_table import Table, TableRow, open_table
 
 __all__ = [
     "ATOM_FEATURES",
@@ -47,8 +46,6 @@ __all__ = [
     "NeighborLoader",
     "ReportedScore",
     "Split",
-    "Table",
-    "TableRow",
     "atom_features",
     "batch_molecules",
     "bond_features",
@@ -61,9 +58,7 @@ __all__ = [
     "molecule_identities",
     "morgan_fingerprints",
     "open_edges",
-    "open_table",
     "random_split",
-    "read_csv",
     "read_smiles",
     "scaffold_split",
     "smiles_to_data",

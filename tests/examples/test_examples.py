@@ -146,10 +146,10 @@ def test_imports_need_a_package(run, tmp_path):
 
 @pytest.fixture
 def table(tmp_path):
-    """Table of thirty alkanes and alcohols, with two unreadable rows and one unlabelled row."""
+    """Table of thirty alkanes and alcohols, with an unreadable row and an unlabelled row."""
     rows = [f"{'C' * n}{end},{n}.5" for n in range(1, 16) for end in ("", "O")]
     path = tmp_path / "mine.csv"
-    path.write_text("\n".join(["structure,value", *rows, "C1CC,1", "CC,high", "CCC,"]) + "\n")
+    path.write_text("\n".join(["structure,value", *rows, "C1CC,1", "CCC,"]) + "\n")
     return path
 
 
@@ -170,8 +170,7 @@ def test_molecule_property_on_a_table_of_the_user(run, table):
     assert result["kernel_ridge_rmse"] < result["mean_rmse"]
     assert math.isfinite(result["test_rmse"])
     assert "random 8:1:1 (seed 0)" in out
-    assert "left out: row 30 (line 32): 'C1CC'" in err
-    assert "left out: row 31 (line 33): 'CC': value must be a finite number" in err
+    assert "left out: row 30: 'C1CC'" in err
     assert "2/2" in err
 
 
@@ -300,7 +299,7 @@ def test_bad_arguments_get_one_clear_error(run, capsys, name, arguments, message
 def test_a_missing_column_is_named_with_those_there(run, capsys):
     sample = EXAMPLES.parent / "datasets" / "boiling_points.csv"
     message = refusal(run, capsys, "molecule_property", "--csv", sample, "--target", "kelvin")
-    assert "has no column 'kelvin'; its columns are 'name', 'smiles', 'celsius'" in message
+    assert "has no column 'kelvin'; its columns are name, smiles, celsius" in message
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

@@ -8,7 +8,8 @@ import torch
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdMolDescriptors
 
-from gattn.data import get_dataset, open_table
+from gattn.data import get_dataset
+from gattn.data.tables.csv_table import open_table
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import explain
 from gattn.molecules.fitting import FitPart

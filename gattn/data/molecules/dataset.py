@@ -1,8 +1,7 @@
-"""The class ``Molecules``: a data set of PyG ``Data`` objects that can be saved and batched."""
+"""The class ``Molecules``: a data set of PyG ``Data`` objects that can be batched."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, overload
@@ -13,7 +12,6 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from gattn.data.molecules.arrays import MoleculeArrays, join
-from gattn.data.molecules.store import Lists, read_store, write_store
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -160,45 +158,6 @@ class Molecules(Dataset["Data"]):
         ['C']
         """
         return self[self.mask.any(1)]
-
-    def save(self, path: str | os.PathLike[str], *, made_from: str = "") -> None:
-        """Write the data set to one compact safetensors file.
-
-        Args:
-            path: the file; an existing file is replaced atomically.
-            made_from: a name or checksum of the source, which :meth:`load` can compare.
-
-        >>> import tempfile, pathlib
-        >>> from gattn.data import read_smiles
-        >>> path = pathlib.Path(tempfile.mkdtemp()) / "two.npz"
-        >>> read_smiles(["C", "CC"], [1.5, None]).save(path)
-        >>> Molecules.load(path)
-        Molecules(2 molecules, 3 atoms, 1 bonds, 1 target (y), 0 bad rows)
-        """
-        bad = [(row.row, row.text, row.reason, row.line) for row in self.bad]
-        lists = Lists(smiles=self.smiles, targets=list(self.targets), rows=list(self.rows), bad=bad)
-        write_store(path, made_from, lists, self.arrays, self.y)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], *, made_from: str | None = None) -> Molecules:
-        """Read a data set that :meth:`save` wrote; RDKit is not needed.
-
-        Args:
-            path: the file.
-            made_from: if not None, raise an error for a file that was saved with another value.
-
-        Returns:
-            The molecules, equal to the saved ones.
-
-        Raises:
-            ValueError: the file is damaged or is not a file of molecules, its atom and bond
-                features are from another version of gattn, or it has another ``made_from``.
-            FileNotFoundError: the file does not exist.
-        """
-        lists, arrays, y = read_store(path, made_from)
-        bad = tuple(BadRow(*row) for row in lists["bad"])
-        targets, rows = tuple(lists["targets"]), tuple(lists["rows"])
-        return cls(lists["smiles"], arrays, y, targets, rows, bad)
 
 
 def indices_of(index: int | Positions, count: int) -> Tensor:

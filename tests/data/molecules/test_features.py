@@ -1,5 +1,9 @@
 """Features of atoms and bonds."""
 
+import hashlib
+import subprocess
+import sys
+
 import pytest
 import torch
 from rdkit import Chem, rdBase
@@ -10,10 +14,12 @@ from gattn.data import (
     atom_features,
     bond_features,
     get_dataset,
-    open_table,
     smiles_to_data,
 )
+from gattn.data.molecules import features
+from gattn.data.molecules.features import FEATURISER
 from gattn.data.molecules.plain import plain
+from gattn.data.tables.csv_table import open_table
 
 
 def _hot(values, names):
@@ -109,3 +115,29 @@ def test_looking_kinds_up_gives_the_same_numbers_for_real_data_sets(real_data, n
         texts = [text for text in rows[:: max(1, len(rows) // 1150)] if Chem.MolFromSmiles(text)]
     assert len(texts) >= least
     assert [text for text in texts if not _same(text)] == []
+
+
+def test_features_that_change_get_a_new_version():
+    """If the atom or bond features change, FEATURISER and the pair of values in this test must be
+    updated.
+    """
+    digest = hashlib.sha256()
+    for text in ("C[C@H](N)C(=O)[O-]", "F/C=C/F", "c1cc[nH]c1", "C#N", "[Na+].[Cl-]"):
+        graph = smiles_to_data(text)
+        for part in (graph.x, graph.edge_index, graph.edge_attr):
+            digest.update(part.numpy().tobytes())
+    digest.update(repr((features.ATOM_FEATURES, features.BOND_FEATURES)).encode())
+    assert (FEATURISER, digest.hexdigest()[:16]) == ("2", "bb725ebd4893990f")
+
+
+def test_missing_rdkit_is_named_with_its_extra():
+    code = (
+        "import sys; sys.modules['rdkit'] = None\n"
+        "from gattn.data import molecule_identities, smiles_to_data\n"
+        "for need in (lambda: smiles_to_data('C'), lambda: molecule_identities(['C'])):\n"
+        "    try: need()\n"
+        "    except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    message = 'molecules need RDKit: pip install "gattn[molecules]"'
+    assert done.stdout.splitlines() == [message] * 2

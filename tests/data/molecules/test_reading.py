@@ -1,7 +1,8 @@
-"""Molecules from lists, CSV files and registered data sets."""
+"""Molecules from lists and from registered data sets."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,7 +11,6 @@ from gattn.data import (
     MoleculeError,
     batch_molecules,
     load_molecules,
-    read_csv,
     read_smiles,
 )
 
@@ -43,22 +43,37 @@ def test_skipped_rows_leave_targets_in_step():
 def test_options_are_checked():
     with pytest.raises(ValueError, match='"raise" or "skip"; got'):
         read_smiles(["C"], on_error="ignore")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="y must have 2 numbers"):
+    with pytest.raises(ValueError, match="y must have 2 rows"):
         read_smiles(["C", "N"], [1.0])
     with pytest.raises(ValueError, match="list of strings"):
         read_smiles("CCO")
 
 
-def test_targets_that_are_texts_are_read_as_cells_are(tmp_path):
-    molecules = read_smiles(["C", "CC", "CCC"], ["1.5", "−2", "NA"])  # type: ignore[list-item]
+def test_numbers_written_as_texts_are_targets_and_other_texts_are_refused():
+    molecules = read_smiles(["C", "CC", "CCC"], ["1.5", "-2", "nan"])  # type: ignore[list-item]
     assert molecules.y[:2, 0].tolist() == [1.5, -2]
-    for text in ("1,008", "1_000", ">10"):
+    for text in ("1,008", ">10", "high"):
         with pytest.raises(ValueError, match=f"None or NaN; row 1 is {text!r}"):
             read_smiles(["C", "CC"], ["1", text])  # type: ignore[list-item]
-    path = tmp_path / "a.csv"
-    path.write_text("smiles,y\nC,>10\n")
-    with pytest.raises(MoleculeError, match="it is '>10', which is a censored value"):
-        read_csv(path, smiles="smiles", targets=["y"])
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_rows_of_targets_have_their_names(kind):
+    rows = kind([[1.5, math.nan], [-2000.0, 0.0], [3.0, 4.0]])
+    molecules = read_smiles(["C", "C1", "CC"], rows, targets=["a", "b"], on_error="skip")
+    assert molecules.targets == ("a", "b")
+    expected = torch.tensor([[1.5, math.nan], [3.0, 4.0]])
+    torch.testing.assert_close(molecules.y, expected, equal_nan=True)
+    assert read_smiles(["C"], [[1.0, 2.0]]).targets == ("y0", "y1")
+
+
+def test_rows_of_targets_of_other_lengths_are_refused():
+    with pytest.raises(ValueError, match="2 numbers in each row; row 1 has 1"):
+        read_smiles(["C", "CC"], [[1.0, 2.0], [1.0]])
+    with pytest.raises(ValueError, match="1 numbers in each row; row 0 has 2"):
+        read_smiles(["C"], [[1.0, 2.0]], targets=["a"])
+    with pytest.raises(ValueError, match="list of names"):
+        read_smiles(["C"], [1.0], targets="a")
 
 
 def test_an_empty_list_is_ordinary():
@@ -69,105 +84,6 @@ def test_an_empty_list_is_ordinary():
     assert batch.x.shape == (0, len(ATOM_FEATURES))
     assert batch.edge_index.shape == (2, 0)
     assert batch.ptr.tolist() == [0]
-
-
-CSV = "id,smiles,a,b\n1,CCO,1.5,\n\n2, CC ,NaN,-2e3\n3,C,na,0\n"
-
-
-def test_reads_a_csv(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"\xef\xbb\xbf" + CSV.replace("\n", "\r\n").encode())
-    molecules = read_csv(path, smiles="smiles", targets=["b", "a"])
-    assert molecules.smiles == ["CCO", "CC", "C"]
-    assert molecules.targets == ("b", "a")
-    expected = torch.tensor([[math.nan, 1.5], [-2000, math.nan], [0, math.nan]])
-    torch.testing.assert_close(molecules.y, expected, equal_nan=True)
-
-
-@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-def test_recognises_what_separates_the_columns(tmp_path, separator):
-    path = tmp_path / "a.csv"
-    path.write_text(CSV.replace(",", separator))
-    molecules = read_csv(path, smiles="smiles", targets=["b"])
-    assert molecules.smiles == ["CCO", "CC", "C"]
-    assert molecules.y[1:].flatten().tolist() == [-2000, 0]
-
-
-def test_a_quoted_header_and_separators_inside_cells_are_read(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text('"name, long";"smiles"\n"a;b";C\n"c,d";CC\n')
-    assert read_csv(path, smiles="smiles").smiles == ["C", "CC"]
-
-
-def test_a_header_over_two_lines_is_read(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_bytes(b'\xef\xbb\xbf"y,\nin mol";smiles\n1;C\n')
-    assert read_csv(path, smiles="smiles", targets=["y,\nin mol"]).y.tolist() == [[1]]
-
-
-def test_a_decimal_comma_is_a_bad_row(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("smiles;y\nC;1,5\n")
-    with pytest.raises(MoleculeError, match="finite number or empty; it is '1,5'"):
-        read_csv(path, smiles="smiles", targets=["y"])
-
-
-@pytest.mark.parametrize(
-    ("text", "row", "line", "says"),
-    [
-        ("smiles,y\nC,1\nCC\n", 1, 3, "1 cell but the header has 2"),
-        ("smiles,y\nC,1,2\n", 0, 2, "3 cells but the header has 2"),
-        ("smiles,y\n\nC,1\nCC,high\n", 1, 4, "y must be a finite number or empty; it is 'high'"),
-        ("smiles,y\nC,inf\n", 0, 2, "finite"),
-        ("smiles,y\nC,1\nC1,1\n", 1, 3, "not valid SMILES"),
-        ("smiles,y\n,1\n", 0, 2, "empty"),
-    ],
-)
-def test_a_broken_row_is_named_with_its_line(tmp_path, text, row, line, says):
-    path = tmp_path / "broken.csv"
-    path.write_text(text)
-    with pytest.raises(MoleculeError, match=says) as caught:
-        read_csv(path, smiles="smiles", targets=["y"])
-    assert "broken.csv" in str(caught.value)
-    (bad,) = caught.value.bad
-    assert (bad.row, bad.line) == (row, line)
-    molecules = read_csv(path, smiles="smiles", targets=["y"], on_error="skip")
-    assert [bad.row for bad in molecules.bad] == [row]
-    assert row not in molecules.rows
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "is empty; expected a header line"),
-        (b"\n\n", "is empty; expected a header line"),
-        (b"id;SMILES;y\n1;C;1\n", "no column 'smiles'; its columns are 'id', 'SMILES', 'y'"),
-        (b"smiles\tlogS\nC\t1\n", r"no column 'y'; .*'logS' \(separated by tab\)"),
-        (
-            b"SMILES,y\nC,1\n",
-            r"no column 'smiles'; .*\(separated by comma\); did you mean 'SMILES'",
-        ),
-        (b"smiles,logS\nC,1\n", "no column 'y'; its columns are 'smiles', 'logS'"),
-        (b"smiles,y,y\nC,1,2\n", "2 columns 'y'"),
-        (b'smiles,y\n"C,1\nCC,2\n', "not a CSV file: line 2: unexpected end of data"),
-        (b'smiles,y\n"C"C,1\n', "not a CSV file: line 2: ',' expected after"),
-        (b"smiles,y\nC,1\n\xff\xfe,1\n", "not UTF-8 text: byte 0xff in line 3"),
-        ("smiles,y\nC,1\n".encode("utf-16-le"), "a NUL byte in its header; set its encoding"),
-    ],
-)
-def test_a_file_that_is_no_such_table_is_refused(tmp_path, content, says):
-    path = tmp_path / "broken.csv"
-    path.write_bytes(content)
-    for policy in ("raise", "skip"):
-        with pytest.raises(ValueError, match=says):
-            read_csv(path, smiles="smiles", targets=["y"], on_error=policy)
-
-
-def test_csv_options_are_checked(tmp_path):
-    with pytest.raises(ValueError, match="list of columns"):
-        read_csv(tmp_path / "a.csv", smiles="smiles", targets="y")
-    with pytest.raises(FileNotFoundError):
-        read_csv(tmp_path / "a.csv", smiles="smiles")
 
 
 def test_chembl2321810_is_whole():
@@ -191,6 +107,12 @@ def test_moleculenet(real_data, name, count, bad, tasks):
     assert molecules.y.isfinite().all()
     if name == "esol":
         assert [g.smiles for g in molecules.graphs if g.edge_index.shape == (2, 0)] == ["C"]
+
+
+def test_an_empty_cell_of_a_registered_table_is_a_missing_target(real_data):
+    molecules = load_molecules("tox21", real_data, download=False, on_error="skip")
+    assert molecules.y.shape[1] == 12
+    assert 0 < molecules.mask.float().mean() < 1
 
 
 def test_moleculenet_with_molecules_that_rdkit_refuses(real_data):

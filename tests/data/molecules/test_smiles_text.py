@@ -1,8 +1,5 @@
 """Tests with cells that contain a name, a CXSMILES extension, a second molecule or no SMILES."""
 
-import csv
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -10,7 +7,6 @@ from gattn.data import (
     molecule_descriptors,
     molecule_identities,
     morgan_fingerprints,
-    read_csv,
     read_smiles,
     scaffold_split,
     smiles_to_data,
@@ -146,11 +142,6 @@ def test_atoms_are_in_the_order_of_the_text():
     assert symbols == ["O", "C", "N"]
 
 
-def test_a_table_of_cxsmiles_loses_no_row(tmp_path):
-    rows = [("CO", 1.0), ("CN |$_R1$|", 2.0), ("CCl chloromethane", 3.0)]
-    path = Path(tmp_path) / "table.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("smiles", "y"), *rows])
-    read = read_csv(path, smiles="smiles", targets=["y"])
-    assert read.y[:, 0].tolist() == [1, 2, 3]
-    assert read.smiles == [text for text, _ in rows]
+def test_cxsmiles_in_a_list_are_read():
+    texts = ["CO", "CN |$_R1$|", "CCl chloromethane"]
+    assert read_smiles(texts).smiles == texts

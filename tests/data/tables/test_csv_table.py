@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gattn.data import open_table
+from gattn.data.tables.csv_table import open_table
 
 CELLS = st.text(
     st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from(',;\t|"\n\r '),
