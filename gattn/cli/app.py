@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from gattn import __version__
+from gattn.cli.help import CommandGroup
 from gattn.cli.links import app as links
 from gattn.cli.molecules import app as molecules
 from gattn.cli.nodes import app as nodes
@@ -16,7 +17,7 @@ from gattn.cli.serve import serve
 
 __all__ = ["app"]
 
-app = typer.Typer(
+app = CommandGroup(
     help="Train graph attention models on tables of molecules or networks, and use them.",
     no_args_is_help=True,
     add_completion=False,

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from gattn.cli.console import say, show_metrics, watched
+from gattn.cli.help import CommandGroup
 from gattn.cli.one_process import check_one_process
 from gattn.cli.options import ConfigFile, Run, with_settings
 from gattn.cli.reading import READING, check_inputs, check_unless_finished, with_reading
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
+app = CommandGroup(
     help="Predict missing or future links between the nodes of a network.", no_args_is_help=True
 )
 
@@ -35,8 +36,12 @@ def _check_processes(context: typer.Context) -> None:
     check_one_process(context)
 
 
+COMMON = ("nodes", "split", "model", "epochs", "seed")
+"""Settings that the help of ``train`` shows first."""
+
+
 @app.command()
-@with_settings(LinkRunSettings, LinkSettings)
+@with_settings(LinkRunSettings, LinkSettings, common=COMMON)
 def train(
     out: Annotated[Path, Option(help="New folder for the model, metrics and report.")],
     data: Annotated[str | None, GRAPH] = None,

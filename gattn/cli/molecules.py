@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 from gattn.cli.console import counted, rated, say, show_metrics, show_repeats
+from gattn.cli.help import CommandGroup
 from gattn.cli.inputs import check_run_inputs, check_table_inputs, check_training_inputs
 from gattn.cli.options import ConfigFile, Run, with_settings
 from gattn.molecules.runs.config import NumberSettings, RunSettings, override
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Predict properties of molecules from their SMILES.", no_args_is_help=True)
+app = CommandGroup(help="Predict properties of molecules from their SMILES.", no_args_is_help=True)
 
 Table = Annotated[Path, Argument(metavar="IN.csv", help="CSV file with a header line and SMILES.")]
 Neighbors = Annotated[
@@ -39,12 +40,14 @@ Neighbors = Annotated[
     ),
 ]
 NUMBERS = tuple(declared(NumberSettings))
+COMMON = ("smiles", "target", "task", "split", "model", "ensemble", "epochs", "seed", "workers")
+"""Settings that the help of ``train`` shows first."""
 SCREENING = tuple(declared(ScreenSettings))
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".smi", ".gz")
 
 
 @app.command(no_args_is_help=False)
-@with_settings(RunSettings, MoleculeSettings, without=("more_data",))
+@with_settings(RunSettings, MoleculeSettings, without=("more_data",), common=COMMON)
 def train(
     out: Annotated[
         Path,
@@ -214,7 +217,7 @@ def explain(
         Option(
             help="Method that computes the weights of atoms: integrated_gradients, masking, "
             "gradient_x_input or attention. Repeat the option to use several methods. "
-            "[dim]\\[default: all][/dim]",
+            "[default: all]",
             show_default=False,
         ),
     ] = None,
@@ -360,7 +363,7 @@ def check(
         list[str] | None,
         Option(
             help="Name of a column of labels to check. Repeat the option for several columns. "
-            "[dim]\\[default: the columns of numbers][/dim]",
+            "[default: the columns of numbers]",
             show_default=False,
         ),
     ] = None,
@@ -369,7 +372,7 @@ def check(
         Option(
             help="Training, validation and test part of each row. The check reports molecules that "
             "are in two parts. The value is column:NAME for a column of the table, or the file "
-            "splits.json of a run. [dim]\\[default: none][/dim]",
+            "splits.json of a run. [default: none]",
             show_default=False,
         ),
     ] = "",

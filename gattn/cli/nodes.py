@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 from gattn.cli.console import say, show_metrics, show_runs, watched
+from gattn.cli.help import CommandGroup
 from gattn.cli.one_process import check_one_process
 from gattn.cli.options import ConfigFile, Run, with_settings
 from gattn.cli.reading import (
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(
+app = CommandGroup(
     help="Predict a class or a number for each node of a network.", no_args_is_help=True
 )
 
@@ -49,8 +50,12 @@ def _check_processes(context: typer.Context) -> None:
     check_one_process(context, "train")
 
 
+COMMON = ("nodes", "label", "task", "split", "runs", "model", "epochs", "seed")
+"""Settings that the help of ``train`` shows first."""
+
+
 @app.command()
-@with_settings(NodeRunSettings, NodeSettings)
+@with_settings(NodeRunSettings, NodeSettings, common=COMMON)
 def train(
     out: Annotated[Path, Option(help="New folder for the model, metrics and report.")],
     data: Annotated[str | None, GRAPH] = None,
@@ -58,7 +63,7 @@ def train(
         Preset | None,
         Option(
             help="Data set for which the GAT paper's settings are used. Other options override "
-            "these settings. [dim]\\[default: DATA, if it is one of these data sets][/dim]",
+            "these settings. [default: DATA, if it is one of these data sets]",
             show_default=False,
         ),
     ] = None,

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from gattn.cli.help import HelpAll
 from gattn.training.settings import Setting, check_value, declared
 
 __all__ = ["ConfigFile", "Run", "with_settings"]
@@ -30,6 +31,7 @@ def with_settings(
     only: Collection[str] = (),
     without: Collection[str] = (),
     as_trained: Collection[str] = (),
+    common: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds options to a command, one for each setting of the given
     dataclasses.
@@ -44,6 +46,8 @@ def with_settings(
         without: names of settings that have no option.
         as_trained: names of the settings whose default is the value with which the model was
             trained.
+        common: names of the settings that ``--help`` shows; all if empty. ``--help-all`` shows the
+            others, too.
     """
     owners = {
         name: kind
@@ -61,7 +65,12 @@ def with_settings(
             if name != "settings"
         ]
         names = [name for name in owners if name not in signature.parameters]
-        options = [_option(declared(owners[name])[name], name in as_trained) for name in names]
+        options = [
+            _option(declared(owners[name])[name], name in as_trained, not common or name in common)
+            for name in names
+        ]
+        if common:
+            options.append(_keyword("help_all", False, HelpAll))
         parameters = [*fixed, *options]
 
         @functools.wraps(command)
@@ -82,7 +91,7 @@ def with_settings(
     return decorate
 
 
-def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
+def _option(setting: Setting, as_trained: bool, common: bool) -> inspect.Parameter:
     """Create the parameter of one option. Its default is None; the help text contains the
     setting's default.
     """
@@ -94,15 +103,17 @@ def _option(setting: Setting, as_trained: bool) -> inspect.Parameter:
             hint = list[str] if typing.get_origin(element) is typing.Literal else list[element]
             break
     default = "as in training" if as_trained else setting.default_text
+    kinds = [kind for kind in (hint, *typing.get_args(hint)) if typing.get_args(kind)]
+    choices = [str(c) for kind in kinds for c in typing.get_args(kind) if isinstance(c, str)]
     option = Option(
         *([setting.flag] if setting.flag else []),
-        help=rf"{setting.description} [dim]\[default: {default}][/dim]",
+        help=f"{setting.description} [default: {default}]",
         show_default=False,
-        rich_help_panel=setting.panel,
+        metavar=f"[{'|'.join(choices)}]" if choices else None,
+        rich_help_panel=None if common else setting.panel,
     )
-    return inspect.Parameter(
-        setting.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[hint | None, option],
-    )
+    return _keyword(setting.name, None, Annotated[hint | None, option])
+
+
+def _keyword(name: str, default: object, hint: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)

@@ -91,7 +91,7 @@ class Setting:
 class Settings:
     """Base class of frozen dataclasses that check their values when they are created."""
 
-    panel: ClassVar[str] = "Options"
+    panel: ClassVar[str] = "Data and run"
 
     def __post_init__(self) -> None:
         for name, hint in field_types(type(self)).items():

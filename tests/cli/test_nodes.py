@@ -329,7 +329,7 @@ def test_a_class_that_drawn_parts_lack_is_told_once(folder, gattn, tmp_path, spl
 def test_the_help_names_what_is_missing_without_an_option(gattn, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     for command in ("train", "predict", "embed"):
-        code, output = gattn(command, "--help")
+        code, output = gattn(command, "--help-all" if command == "train" else "--help")
         assert code == 0
         words = " ".join(output.replace("│", " ").split())
         assert "default: empty cells; in columns of numbers also NA and similar texts" in words

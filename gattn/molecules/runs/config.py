@@ -114,7 +114,7 @@ class RunSettings(NumberSettings):
         ValueError: a value out of its range; the message names the setting.
     """
 
-    panel: ClassVar[str] = "Options"
+    panel: ClassVar[str] = "Data and run"
 
     data: Annotated[
         str,

@@ -1,0 +1,112 @@
+"""Help of the commands: each option with its description below it, the common options first."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from shutil import get_terminal_size
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+__all__ = ["CommandGroup", "HelpAll"]
+
+WIDTH = 100
+"""Maximum width of the help; longer lines are harder to read."""
+ALL = "--help-all"
+
+
+class _Command(TyperCommand):
+    """Command whose ``--help`` shows the common options, and ``--help-all`` every option.
+
+    An option is common if it belongs to no panel (``rich_help_panel``).
+    """
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:
+        """Write the common options, each with the first sentence of its description."""
+        formatter.write("\n".join(_lines(self, ctx, every=False)) + "\n")
+
+
+class CommandGroup(typer.Typer):
+    """Group of commands with this help; ``-h`` is the short form of ``--help``."""
+
+    def command(
+        self, name: str | None = None, **options: Any
+    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Return the decorator of a command, as ``Typer.command`` does."""
+        names = {"help_option_names": ["-h", "--help"]}
+        return super().command(name, cls=_Command, context_settings=names, **options)
+
+
+def _show_all(ctx: typer.Context, value: bool) -> None:
+    if value:
+        print("\n".join(_lines(ctx.command, ctx, every=True)))
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        ALL, callback=_show_all, is_eager=True, help="Show all options in full, and exit."
+    ),
+]
+
+
+def _lines(command: Any, ctx: typer.Context, *, every: bool) -> Iterator[str]:
+    """Yield the lines of a command's help, with all options or the common ones."""
+    params = command.get_params(ctx)
+    yield command.get_usage(ctx)
+    yield ""
+    for paragraph in (command.help or "").split("\n\n"):
+        yield from _wrapped(paragraph, 0)
+    panels = dict.fromkeys(["Arguments", "Options", *map(_panel, params)])
+    short = not every and len(panels) > 2
+    for panel in ("Arguments", "Options") if short else panels:
+        rows = [param for param in params if _panel(param) == panel]
+        if rows:
+            yield from ("", f"{panel}:")
+        for param in rows:
+            yield f"  {_title(param)}"
+            yield from _wrapped(_description(param, short=short), 6)
+    if short:
+        yield from ("", f"{ALL} shows all {len(params)} arguments and options in full.")
+
+
+def _is_argument(param: Any) -> bool:
+    return param.param_type_name == "argument"
+
+
+def _panel(param: Any) -> str:
+    return param.rich_help_panel or ("Arguments" if _is_argument(param) else "Options")
+
+
+def _title(param: Any) -> str:
+    """Return the names of an option and the type of its value, as they are typed."""
+    value = param.metavar or param.name.upper()
+    if _is_argument(param):
+        return value
+    names = ", ".join(sorted(param.opts, key=len))
+    if getattr(param, "is_flag", False):
+        return " / ".join([names, *param.secondary_opts])
+    return f"{names} {value}"
+
+
+def _description(param: Any, *, short: bool) -> str:
+    text, default = re.fullmatch(r"(.*?)( \[default: .*\])?", param.help or "", re.DOTALL).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    if short:
+        # A sentence ends at a period before a capital letter.
+        text = re.split(r"(?<=[a-z)])\. (?=[A-Z])", text)[0].rstrip(".") + "."
+    value = param.default
+    if not default and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        default = f" [default: {value}]"
+    return text + (default or "") + (" [required]" if param.required else "")
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    return textwrap.wrap(
+        " ".join(text.split()), min(get_terminal_size().columns, WIDTH),
+        initial_indent=" " * indent, subsequent_indent=" " * indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
