@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric import EdgeIndex
 
 import gattn.nn
@@ -77,6 +78,32 @@ def own_threads(as_many_threads_as_before: None) -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def uneven_products() -> Iterator[None]:
+    """Round the dense products of PyTorch differently in each row, as they may on some processor.
+
+    A row also gets other last bits if the number of rows or threads changes.
+    """
+    aten = torch.ops.aten
+    products = {
+        aten.mm.default, aten.addmm.default, aten._addmm_activation.default, aten.bmm.default,
+        aten.baddbmm.default, aten.mv.default, aten.addmv.default,
+    }  # fmt: skip
+
+    class Uneven(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            if func in products and out.is_floating_point() and not out.is_sparse:
+                rows = out if out.dim() > 1 else out[:, None]
+                place = torch.arange(rows.shape[-2]) * 40503 // 256
+                step = (place + len(place) + torch.get_num_threads()) % 2
+                rows.mul_(1 + 2 * torch.finfo(out.dtype).eps * step.to(out.dtype)[:, None])
+            return out
+
+    with Uneven():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +42,7 @@ __all__ = [
     "Piece",
     "cache_path",
     "check_is_list",
+    "distinct_inputs",
     "featurise",
     "in_pieces",
     "make_pieces",
@@ -201,6 +204,49 @@ def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
         return
     for begin in range(0, len(inputs), size):
         yield inputs[begin : begin + size]
+
+
+def distinct_inputs(inputs: Inputs) -> tuple[Inputs, Tensor]:
+    """Remove repeated molecules from the inputs, such as two salts of one acid that are
+    standardised.
+
+    Dense products of PyTorch may round the rows of a batch differently. If each distinct molecule
+    is predicted once, equal molecules have equal predictions.
+
+    Args:
+        inputs: k molecules.
+
+    Returns:
+        The first of each group of equal molecules, in order, and the index [k] int64 of each
+        molecule's group.
+    """
+    rows = (row for piece in in_pieces(inputs, PIECE) for row in piece.descriptors.numpy())
+    keys: list[object] = [hash(row.tobytes()) for row in rows]
+    counts = Counter(keys)
+    # Few molecules have the same descriptors as another one, and the rest of these is compared.
+    alike = [i for i, key in enumerate(keys) if counts[key] > 1]
+    contents = (one for piece in in_pieces(inputs[alike], PIECE) for one in _contents(piece))
+    for i, content in zip(alike, contents, strict=True):
+        keys[i] = content
+    first: dict[object, int] = {}
+    for i, key in enumerate(keys):
+        first.setdefault(key, i)
+    number = dict(zip(first, range(len(first))))
+    index = torch.tensor([number[key] for key in keys], dtype=torch.int64)
+    return inputs[[*first.values()]] if len(first) < len(keys) else inputs, index
+
+
+def _contents(inputs: MoleculeInputs) -> Iterator[bytes]:
+    """Yield a hash of the inputs of each molecule. Its atom pairs are counted from its graph."""
+    arrays, sizes = inputs.molecules.arrays, inputs.molecule_sizes
+    rows = [inputs.counts, inputs.descriptors, inputs.extra_descriptors]
+    rows += [] if sizes is None else [sizes]
+    for i in range(len(inputs)):
+        content = hashlib.sha256()
+        for part in (*arrays.one(i), *(each[i] for each in rows)):
+            content.update(repr(part.shape).encode())
+            content.update(part.contiguous().numpy())
+        yield content.digest()
 
 
 @dataclass(frozen=True, eq=False)

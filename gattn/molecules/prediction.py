@@ -46,6 +46,16 @@ class Prediction:
     nearest_similarity: Tensor | None = None
     quantiles: Tensor | None = None
 
+    def take(self, index: Tensor) -> Prediction:
+        """Return the predictions of the molecules at these indices."""
+        optional = (self.nearest_index, self.nearest_similarity, self.quantiles)
+        return Prediction(
+            self.mean[index], self.std[index],
+            {name: mean[index] for name, mean in self.component_means.items()},
+            self.member_predictions[:, index], self.max_train_similarity[index],
+            *(None if each is None else each[index] for each in optional),
+        )  # fmt: skip
+
 
 def empty_prediction(targets: int) -> Prediction:
     """Return the prediction for no molecules.

@@ -14,7 +14,7 @@ from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.components import Components, combined_quantiles, disagreement
 from gattn.molecules.descriptor_scaling import RANGE, SCALE, outside_range, with_standard_columns
 from gattn.molecules.fitting import MOLECULES, PIECE, TRANSFORM, FitPart, fit_model
-from gattn.molecules.inputs import in_pieces
+from gattn.molecules.inputs import distinct_inputs, in_pieces
 from gattn.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.molecules.nearest import NearestMolecules
 from gattn.molecules.network import batch_inputs
@@ -140,6 +140,8 @@ class MoleculePredictor:
     def predict(self, inputs: MoleculeInputs, neighbors: int = 0) -> Prediction:
         """Predict the targets of molecules and the expected errors, in the targets' units.
 
+        Equal molecules are predicted once, so that their predictions are equal.
+
         With a target transform, the means are medians, and the standard deviations are multiplied
         by the derivative of the inverse transform.
 
@@ -150,11 +152,12 @@ class MoleculePredictor:
         Returns:
             Means, expected errors, and their components; empty tensors for no molecules.
         """
+        inputs, place = distinct_inputs(inputs)
         predicted = in_target_units(self.predict_transformed(inputs), self.transform)
-        if not neighbors:
-            return predicted
-        index, similarity = self.nearest(inputs, neighbors)
-        return replace(predicted, nearest_index=index, nearest_similarity=similarity)
+        if neighbors:
+            index, similarity = self.nearest(inputs, neighbors)
+            predicted = replace(predicted, nearest_index=index, nearest_similarity=similarity)
+        return predicted.take(place)
 
     def predict_transformed(self, inputs: MoleculeInputs) -> Prediction:
         """Predict the transformed targets, on the scale on which the model is trained.
@@ -285,13 +288,14 @@ class MoleculePredictor:
         """
         if not self.networks:
             raise ValueError('embed needs a network; this model is "gp", which has none')
+        inputs, place = distinct_inputs(inputs)
         vectors = []
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with torch.inference_mode(), limited_threads(elements, self.threads):
             for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
                 batch = batch_inputs(inputs[positions])
                 vectors.append(torch.cat([network.embed(batch) for network in self.networks], 1))
-        return torch.cat(vectors)
+        return torch.cat(vectors)[place]
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, object]]:
         """Return the state of the model, from which :meth:`from_state` restores it.
