@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 from gattn.files import write_rows
-from gattn.training.model_io import Json, RunError, read_json, write_json
+from gattn.training.model_io import Json, RunError, read_card, read_json, write_json
 from gattn.training.processes import is_first_process
 from gattn.training.settings import SettingsError, read_toml, to_table, write_toml
 
@@ -17,15 +18,15 @@ __all__ = [
     "CHECKPOINTS",
     "METRICS",
     "AnyRunSettings",
-    "check_writable",
     "file_hash",
     "finish_run",
     "finished_metrics",
+    "lock_folder",
     "start_run",
 ]
 
 CONFIG, METRICS, SPLITS, CHECKPOINTS = "config.toml", "metrics.json", "splits.json", "checkpoints"
-LEFT_OUT = "left_out.csv"
+LEFT_OUT, LOCK = "left_out.csv", ".lock"
 NO_DIFFERENCE = ("workers", "threads", "cache")
 """Names of the settings that do not change the results of a run."""
 
@@ -58,8 +59,6 @@ def finished_metrics(
     Raises:
         RunError: the folder contains another run, or other files.
     """
-    if out.exists() and not out.is_dir():
-        raise RunError(f"{out} is a file; expected the folder of a run")
     if (out / CONFIG).exists():
         try:
             before = read_toml(type(settings), out / CONFIG)
@@ -78,22 +77,39 @@ def finished_metrics(
     return None
 
 
-def check_writable(out: Path) -> None:
-    """Check that the folder of a run can be created; this is done before the data are read.
+@contextmanager
+def lock_folder(out: Path) -> Iterator[None]:
+    """Lock the folder of a run inside the ``with`` block, so that no other training writes to it.
 
-    The folder is removed again, because the run may fail before it writes a file.
+    The folder is created, which also checks that it can be written; an empty one is removed at
+    the end. The lock is released if its process dies. Other processes of the same run do nothing.
 
     Raises:
+        RunError: another training uses the folder, or it is a file.
         OSError: the folder cannot be created.
     """
-    if is_first_process() and not out.exists():
-        out.mkdir(parents=True)
-        try:
+    if not is_first_process():
+        yield
+        return
+    from filelock import FileLock, Timeout
+
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file; expected the folder of a run")
+    out.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(out / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunError(
+            f"{out} is in use by another training: wait for its end, or choose another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        (out / LOCK).unlink(missing_ok=True)
+        lock.release()
+        if not any(out.iterdir()):
             out.rmdir()
-        except OSError:
-            # Another process of the same run may already have created its checkpoint folder here.
-            if not any(out.iterdir()):
-                raise
 
 
 def start_run(
@@ -155,13 +171,13 @@ def _has_results(out: Path) -> bool:
 
     Empty folders of checkpoints do not count, because any process of a run may create them.
     """
-    results = ("tuning.log", "model.json", METRICS)
+    results = ("tuning.json", "model.json", METRICS)
     return any((out / name).exists() for name in results) or _has_files(out / CHECKPOINTS)
 
 
 def _has_files(folder: Path) -> bool:
     """Return True if a folder or one of its subfolders contains a file."""
-    return any(not path.is_dir() for path in folder.rglob("*"))
+    return any(not path.is_dir() and path.name != LOCK for path in folder.rglob("*"))
 
 
 def _metrics(out: Path, inputs: Sequence[Path]) -> dict[str, Any] | None:
@@ -176,7 +192,11 @@ def _metrics(out: Path, inputs: Sequence[Path]) -> dict[str, Any] | None:
         raise RunError(
             f"{out} contains a run with another content of {names}: choose another folder"
         )
-    return read_json(out / METRICS, "task", "test", remedy="remove it to start the run again")
+    remedy = "remove it to start the run again"
+    metrics = read_json(out / METRICS, "task", "test", remedy=remedy)
+    if metrics != read_card(out).get("metrics"):
+        raise RunError(f"{out / METRICS} was changed after the training wrote it: {remedy}")
+    return metrics
 
 
 def _splits(out: Path) -> dict[str, Any]:

@@ -8,7 +8,14 @@ from typing import Any, TypeVar
 
 from gattn.files import write_rows
 from gattn.pipeline.product import Parts, Product, Report, TrainedRun
-from gattn.pipeline.run_folder import check_writable, finish_run, finished_metrics, start_run
+from gattn.pipeline.run_folder import (
+    CHECKPOINTS,
+    file_hash,
+    finish_run,
+    finished_metrics,
+    lock_folder,
+    start_run,
+)
 from gattn.training.model_io import write_model
 from gattn.training.processes import is_first_process
 from gattn.training.report import write_report
@@ -39,6 +46,11 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
         ValueError: the settings or the data are not suitable for training.
         OSError: a file cannot be read or written.
     """
+    with lock_folder(product.out):
+        return _train(product)
+
+
+def _train(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     out = product.out
     metrics = None
     if not product.is_helper:
@@ -47,7 +59,6 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     if metrics is not None:
         product.log(f"{out} already contains this run, and it is finished: nothing to do")
         return metrics
-    check_writable(out)
     data = product.load()
     parts = product.split(data)
     if is_first_process():
@@ -69,11 +80,16 @@ def _write_run(product: Product[Data, AnyParts, Model, Run], run: Run, report: R
     out = product.out
     tensors, card = run.estimator.state()
     card |= {**product.card(run), "split": run.split.protocol, "metrics": run.metrics}
-    write_model(out, tensors, card)
     for name, rows in product.tables(run).items():
         write_rows(out / name, rows)
     product.write_files(run)
     content, figures = report
     write_plots(out / "plots", figures)
     write_report(out, content)
+    files = {
+        path.relative_to(out).as_posix(): file_hash(path)
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and CHECKPOINTS not in path.parts
+    }
+    write_model(out, tensors, card, files)
     finish_run(out, run.metrics)

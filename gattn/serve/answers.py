@@ -28,15 +28,25 @@ from gattn.serve.schemas import (
     Pictures,
 )
 from gattn.serve.values import json_value
-from gattn.training.model_io import CARD, read_json
+from gattn.training.model_io import CARD, read_card
 
-__all__ = ["FILES", "AnyRun", "describe_run", "explain_answer", "files_of", "report_of", "visible"]
+__all__ = [
+    "FILES",
+    "PLAIN_FILES",
+    "AnyRun",
+    "describe_run",
+    "explain_answer",
+    "files_of",
+    "report_of",
+    "visible",
+]
 
 AnyRun = ServedMolecules | ServedNodes | ServedLinks
+REPORT, NETWORK = PLAIN_FILES = ("report.html", "plots/network.png")
 FILES = {
-    "report": ("report.html", "text/html; charset=utf-8"),
+    "report": (REPORT, "text/html; charset=utf-8"),
     "card": (CARD, "text/html; charset=utf-8"),
-    "network": ("plots/network.png", "image/png"),
+    "network": (NETWORK, "image/png"),
 }
 """Files of a run that the server sends, with their name in the URL, their path in the folder,
 and their media type. The card is created from its file.
@@ -57,12 +67,12 @@ def metrics_of(run: AnyRun) -> dict[str, Any]:
     """Return the metrics that the training stored in the model card; they are empty for a model
     that a program saved.
     """
-    return read_json(run.folder / CARD, remedy="copy the run again").get("metrics") or {}
+    return read_card(run.folder).get("metrics") or {}
 
 
 def report_of(run: AnyRun) -> str:
     """Return the report of a run, with the names of files instead of the paths of this machine."""
-    page = (run.folder / FILES["report"][0]).read_text("utf-8")
+    page = (run.folder / REPORT).read_text("utf-8")
     return without_paths(page, run_paths(run.folder))
 
 

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from gattn.serve.answers import AnyRun, describe_run
 from gattn.serve.paths import data_files, run_paths, without_paths
 from gattn.serve.schemas import ModelDescription
-from gattn.training.model_io import CARD, read_json
+from gattn.training.model_io import CARD, read_card
 from gattn.training.plots.style import METRICS, number
 
 __all__ = ["card_page", "model_card"]
@@ -56,7 +56,7 @@ def model_card(run: AnyRun) -> str:
     if replacement.is_file():
         text = RELATIVE.sub(r"\1", replacement.read_text("utf-8", errors="replace"))
     else:
-        text = _created(run, read_json(run.folder / CARD, remedy="copy the run again"))
+        text = _created(run, read_card(run.folder))
     return without_paths(text, run_paths(run.folder))
 
 

@@ -19,6 +19,7 @@ from gattn.serve.errors import RequestError
 from gattn.serve.names import NodeNames
 from gattn.serve.nodes import check_data
 from gattn.serve.paths import run_paths, without_paths
+from gattn.training.model_io import check_files
 from gattn.training.settings import read_toml
 
 __all__ = ["Proposal", "ServedLinks", "open_links"]
@@ -115,6 +116,7 @@ def open_links(name: str, folder: Path, threads: int) -> ServedLinks:
         FileNotFoundError: a file of the graph is missing.
     """
     estimator = LinkPredictor.load(folder).set_params(threads=threads)
+    check_files(folder, "config.toml")
     settings = read_toml(LinkRunSettings, folder / "config.toml")
     check_data(folder, settings.data, settings.nodes)
     graph = GraphReading.of(settings).read(settings.data, directed=False)

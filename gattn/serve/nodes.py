@@ -29,7 +29,7 @@ from gattn.nodes.typed.report import node_titles
 from gattn.serve.names import NodeNames
 from gattn.serve.paths import run_paths, without_paths
 from gattn.serve.values import json_value
-from gattn.training.model_io import RunError, read_json
+from gattn.training.model_io import RunError, check_files, read_json
 from gattn.training.settings import read_toml
 
 __all__ = ["NodePrediction", "ServedNodes", "check_data", "open_nodes"]
@@ -178,6 +178,7 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
         FileNotFoundError: a file of the graph is missing.
     """
     estimator = load_estimator(folder).set_params(threads=threads)
+    check_files(folder, "config.toml")
     settings = read_toml(NodeRunSettings, folder / "config.toml")
     check_data(folder, settings.data, *settings.tables)
     notes: list[str] = []
@@ -208,6 +209,7 @@ def check_data(folder: Path, data: str, *tables: str) -> None:
         RunError: a file has changed since the model was trained.
         FileNotFoundError: a file is missing.
     """
+    check_files(folder, "splits.json")
     splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
     try:
         digest = data_hash(data, *tables)

@@ -12,13 +12,13 @@ import uvicorn
 from gattn.files import reason
 from gattn.molecules.pretrained import resolve
 from gattn.pipeline.product import Log, no_log
-from gattn.serve.answers import AnyRun
+from gattn.serve.answers import PLAIN_FILES, AnyRun
 from gattn.serve.app import Server
 from gattn.serve.links import open_links
 from gattn.serve.molecules import open_molecules
 from gattn.serve.nodes import open_nodes
 from gattn.serve.settings import ServeSettings
-from gattn.training.model_io import read_model
+from gattn.training.model_io import check_files, read_model
 
 __all__ = ["addresses", "open_runs", "serve"]
 
@@ -50,6 +50,7 @@ def open_runs(folders: Sequence[Path], settings: ServeSettings) -> list[AnyRun]:
         while name in {run.name for run in runs}:
             name, number = f"{base}-{number}", number + 1
         _, card = read_model(folder)
+        check_files(folder, *(file for file in PLAIN_FILES if (folder / file).is_file()))
         if card.get("estimator") in NODES:
             runs.append(open_nodes(name, folder, COVERAGE, settings.threads))
         elif card.get("estimator") in LINKS:

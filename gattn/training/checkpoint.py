@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from gattn.training.types import TrainingError
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
+DIGEST = hashlib.sha256().digest_size
+
 
 def save_checkpoint(
     path: str | os.PathLike[str], checkpoint: dict[str, Any], *, check: bool = True
 ) -> None:
-    """Write a checkpoint in torch's format; an existing file is replaced.
+    """Write a checkpoint in torch's format, after its SHA-256; an existing file is replaced.
 
     Args:
         path: the file.
@@ -45,7 +47,8 @@ def save_checkpoint(
     buffer.seek(0)
     if check and (unsafe := get_unsafe_globals_in_checkpoint(buffer)):
         raise TypeError(f"a checkpoint cannot contain {', '.join(sorted(unsafe))}")
-    replace_files({Path(path): buffer.getvalue()})
+    archive = buffer.getvalue()
+    replace_files({Path(path): hashlib.sha256(archive).digest() + archive})
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -58,15 +61,15 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
         The dict that :func:`save_checkpoint` wrote.
 
     Raises:
-        TrainingError: the file is truncated, or is not a checkpoint.
+        TrainingError: the file is truncated or changed, or is not a checkpoint.
         FileNotFoundError: the file does not exist.
     """
+    content = Path(path).read_bytes()
+    digest, archive = content[:DIGEST], content[DIGEST:]
+    if hashlib.sha256(archive).digest() != digest:
+        raise TrainingError(_damaged(path, "its checksum is wrong"))
     try:
-        with open(path, "rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise ValueError("it is not a complete archive")
-            file.seek(0)
-            checkpoint = torch.load(file, map_location="cpu", weights_only=True)
+        checkpoint = torch.load(io.BytesIO(archive), map_location="cpu", weights_only=True)
     except (RuntimeError, ValueError, LookupError, pickle.UnpicklingError) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise TrainingError(_damaged(path, reason)) from None

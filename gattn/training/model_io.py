@@ -22,8 +22,9 @@ from gattn.files import replace_files
 from gattn.training.model_files import CARD, WEIGHTS, RunError, check_model_files
 
 __all__ = [
-    "CARD", "Json", "RunError", "add_prefix", "package_versions", "read_json", "read_model",
-    "remove_prefix", "write_json", "write_model",
+    "CARD", "Json", "RunError", "add_prefix", "check_files", "package_versions", "read_card",
+    "read_json", "read_model", "read_sealed", "remove_prefix", "write_json", "write_model",
+    "write_sealed",
 ]  # fmt: skip
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -58,8 +59,9 @@ def remove_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tenso
 
 
 def write_model(
-    folder: str | os.PathLike[str], tensors: Mapping[str, Tensor], card: Mapping[str, Json]
-) -> None:
+    folder: str | os.PathLike[str], tensors: Mapping[str, Tensor], card: Mapping[str, Json],
+    files: Mapping[str, str] | None = None,
+) -> None:  # fmt: skip
     """Write a model to a folder: its tensors, and a JSON file (the card) with all other values.
 
     Both files are first written under temporary names and then renamed. If the disk is full, the
@@ -68,8 +70,9 @@ def write_model(
     Args:
         folder: the folder, which is created if it is missing.
         tensors: the tensors by name, of any dtypes and shapes.
-        card: all other values, as JSON values; NaN becomes null. The keys ``format``, ``versions``
-            and ``sha256`` are added, which :func:`read_model` checks.
+        card: all other values, as JSON values; NaN becomes null. The keys ``format``,
+            ``versions``, ``files`` and ``sha256`` are added, which :func:`read_model` checks.
+        files: the SHA-256 of other files of the folder, by name, for :func:`check_files`.
 
     Raises:
         ValueError: the card contains a value that JSON does not support, or one of the added keys.
@@ -83,7 +86,7 @@ def write_model(
         >>> tensors["weight"], card["unit"]
         (tensor([1., 1.]), 'log mol/L')
     """
-    reserved = {"format", "versions", "sha256"} & set(card)
+    reserved = {"format", "versions", "files", "sha256"} & set(card)
     if reserved:
         raise ValueError(
             f"{', '.join(sorted(reserved))} must not be in the card, because they are added "
@@ -91,7 +94,12 @@ def write_model(
         )
     weights = save({name: _plain(tensor) for name, tensor in tensors.items()})
     versions: dict[str, Json] = {**package_versions()}
-    full: dict[str, Json] = {**card, "format": FORMAT, "versions": versions}
+    full: dict[str, Json] = {
+        **card,
+        "format": FORMAT,
+        "versions": versions,
+        "files": {**(files or {})},
+    }
     checked = {**full, "sha256": {"weights": _sha256(weights), "card": _card_hash(full)}}
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -118,6 +126,26 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
             version of gattn.
     """
     folder = Path(folder)
+    card = read_card(folder)
+    weights = (folder / WEIGHTS).read_bytes()
+    if _sha256(weights) != card["sha256"].get("weights"):
+        raise RunError(
+            f"{folder / WEIGHTS} is damaged, or belongs to another model: its checksum is not the "
+            f"one in {CARD}; {REMEDY}"
+        )
+    try:
+        return load(weights), card
+    except SafetensorError as error:
+        raise RunError(f"{folder / WEIGHTS} is damaged ({error}): {REMEDY}") from None
+
+
+def read_card(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the card of a model that :func:`write_model` wrote, without its tensors.
+
+    Raises:
+        RunError: a file is missing, or the card was changed or written by a newer version of gattn.
+    """
+    folder = Path(folder)
     check_model_files(folder)
     card = read_json(folder / CARD, remedy=REMEDY)
     if not isinstance(card.get("sha256"), dict):
@@ -130,16 +158,24 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[
     hashes = card.pop("sha256")
     if _card_hash(card) != hashes.get("card"):
         raise RunError(f"{folder / CARD} was changed after it was written: {REMEDY}")
-    weights = (folder / WEIGHTS).read_bytes()
-    if _sha256(weights) != hashes.get("weights"):
-        raise RunError(
-            f"{folder / WEIGHTS} is damaged, or belongs to another model: its checksum is not the "
-            f"one in {CARD}; {REMEDY}"
-        )
-    try:
-        return load(weights), {**card, "sha256": hashes}
-    except SafetensorError as error:
-        raise RunError(f"{folder / WEIGHTS} is damaged ({error}): {REMEDY}") from None
+    return {**card, "sha256": hashes}
+
+
+def check_files(folder: str | os.PathLike[str], *names: str) -> None:
+    """Check that files in the folder of a model are those that its training wrote.
+
+    Args:
+        folder: the folder.
+        *names: the files.
+
+    Raises:
+        RunError: a file was changed, or was not written by the training.
+        FileNotFoundError: a file does not exist.
+    """
+    hashes = read_card(folder).get("files", {})
+    for path in (Path(folder, name) for name in names):
+        if _sha256(path.read_bytes()) != hashes.get(path.relative_to(folder).as_posix()):
+            raise RunError(f"{path} was changed after the training wrote it: {REMEDY}")
 
 
 def read_json(
@@ -189,6 +225,24 @@ def write_json(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:
         {'test': {'rmse': 0.5, 'r2': None}}
     """
     replace_files({Path(path): _json(value)})
+
+
+def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:
+    """Write a JSON file with its own checksum, for :func:`read_sealed`."""
+    write_json(path, {**value, "sha256": _card_hash(value)})
+
+
+def read_sealed(path: str | os.PathLike[str], remedy: str) -> dict[str, Any]:
+    """Read a JSON object that :func:`write_sealed` wrote.
+
+    Raises:
+        RunError: the file is damaged or was changed; the message ends with the remedy.
+        FileNotFoundError: the file does not exist.
+    """
+    value = read_json(path, "sha256", remedy=remedy)
+    if value.pop("sha256") != _card_hash(value):
+        raise RunError(f"{path} was changed after it was written: {remedy}")
+    return value
 
 
 def _json(value: Mapping[str, Json]) -> bytes:

@@ -220,7 +220,7 @@ def test_an_ignored_interrupt_remains_so(monkeypatch):
     [
         ("nodes", signal.SIGINT, "worker"),
         ("read", signal.SIGTERM, "worker"),
-        ("tune", signal.SIGINT, "tuning.log"),
+        ("tune", signal.SIGINT, "tuning.json"),
         ("network", signal.SIGTERM, "checkpoint.pt"),
     ],
 )

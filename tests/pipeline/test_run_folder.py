@@ -1,10 +1,13 @@
 """Folders that a run may use, and folders that it rejects."""
 
+import subprocess
+import sys
+
 import pytest
 
 from gattn.molecules.runs.config import RunSettings
 from gattn.nodes.runs.config import NodeRunSettings
-from gattn.pipeline.run_folder import CHECKPOINTS, check_writable, finished_metrics, start_run
+from gattn.pipeline.run_folder import CHECKPOINTS, finished_metrics, lock_folder, start_run
 from gattn.training.model_io import RunError
 from gattn.training.settings import write_toml
 
@@ -28,20 +31,52 @@ def test_a_run_of_the_other_product_is_no_run_to_go_on_with(tmp_path):
         finished_metrics(tmp_path, NodeRunSettings("cora"), [])
 
 
-def test_a_process_that_makes_its_folders_first_does_not_keep_a_run_from_beginning(
-    tmp_path, monkeypatch
-):
+def test_folders_of_another_process_of_the_run_are_no_results(tmp_path):
     out = tmp_path / "run"
-    rmdir = type(out).rmdir
-
-    def slow_rmdir(path):
-        (path / CHECKPOINTS / "0").mkdir(parents=True)
-        rmdir(path)
-
-    monkeypatch.setattr(type(out), "rmdir", slow_rmdir)
-    check_writable(out)
-    start_run(out, RunSettings(), {"sha256": "a", "train": [0]}, [("row",)])
-    start_run(out, RunSettings(), {"sha256": "b", "train": [0]}, [("row",)])
-    (out / CHECKPOINTS / "0" / "last.ckpt").touch()
-    with pytest.raises(RunError, match="other data"):
+    with lock_folder(out):
+        (out / CHECKPOINTS / "0").mkdir(parents=True)
         start_run(out, RunSettings(), {"sha256": "a", "train": [0]}, [("row",)])
+        start_run(out, RunSettings(), {"sha256": "b", "train": [0]}, [("row",)])
+        (out / CHECKPOINTS / "0" / "last.ckpt").touch()
+        with pytest.raises(RunError, match="other data"):
+            start_run(out, RunSettings(), {"sha256": "a", "train": [0]}, [("row",)])
+
+
+def test_an_empty_folder_is_removed_and_other_files_remain(tmp_path):
+    with lock_folder(tmp_path / "a" / "run"):
+        assert (tmp_path / "a" / "run").is_dir()
+    assert not (tmp_path / "a" / "run").exists()
+    (tmp_path / "a" / "file").touch()
+    with lock_folder(tmp_path / "a"):
+        pass
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["file"]
+    with (
+        pytest.raises(RunError, match="is a file; expected the folder of a run"),
+        lock_folder(tmp_path / "a" / "file"),
+    ):
+        pass
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from gattn.pipeline.run_folder import lock_folder
+with lock_folder(Path(sys.argv[1])):
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_folder_in_use_is_refused_until_its_training_is_killed(tmp_path):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"locked\n"
+        with (
+            pytest.raises(RunError, match="is in use by another training"),
+            lock_folder(tmp_path),
+        ):
+            pass
+        holder.kill()
+    with lock_folder(tmp_path):
+        assert finished_metrics(tmp_path, RunSettings(), []) is None

@@ -10,7 +10,7 @@ from gattn.data import Split
 from gattn.molecules.runs.config import RunSettings
 from gattn.pipeline.product import Parts, Product, TrainedRun
 from gattn.pipeline.train import train_run
-from gattn.training.model_io import RunError, read_model
+from gattn.training.model_io import RunError, check_files, read_model
 from gattn.training.report import ReportContent
 
 METRICS = {"task": "regression", "test": {"rmse": 1.0}, "intervals": {}}
@@ -66,20 +66,26 @@ def test_the_stages_run_in_order_and_the_metrics_are_written_last(tmp_path):
     out = tmp_path / "run"
     product = Recorder(out)
     assert train_run(product) == METRICS
-    begun = {"config.toml", "splits.json", "left_out.csv"}
+    lock = {".lock"}
+    begun = lock | {"config.toml", "splits.json", "left_out.csv"}
     assert list(product.stages.items()) == [
-        ("load", set()),
-        ("split", set()),
+        ("load", lock),
+        ("split", lock),
         ("fit", begun),
         ("evaluate", begun),
         ("report", begun),
-        ("tables", begun | {"model.json", "weights.safetensors"}),
+        ("tables", begun),
     ]
+    assert not (out / ".lock").exists()
     assert json.loads((out / "metrics.json").read_text()) == METRICS
     assert (out / "left_out.csv").read_text() == "row,reason\n3,unreadable\n"
     assert (out / "predictions.csv").read_text() == "row\n0\n"
     card = read_model(out)[1]
     assert [card[name] for name in ("data", "split", "metrics")] == ["table", "all alike", METRICS]
+    check_files(out, "config.toml", "splits.json", "predictions.csv", "report.html")
+    (out / "predictions.csv").write_text("row\n1\n")
+    with pytest.raises(RunError, match=r"predictions\.csv was changed"):
+        check_files(out, "predictions.csv")
 
 
 def test_a_finished_run_is_not_repeated(tmp_path):

@@ -11,6 +11,7 @@ from gattn.serve.app import Server
 from gattn.serve.card import card_page, model_card
 from gattn.serve.server import open_runs
 from gattn.serve.settings import ServeSettings
+from tests.sealing import seal
 from tests.serve.clients import serving
 
 
@@ -87,8 +88,7 @@ def test_the_card_of_a_model_of_gattn_is_its_own():
 def test_missing_metrics_are_named(folders, tmp_path, metrics):
     folder = shutil.copytree(folders["numbers"], tmp_path / "copy")
     (run,) = open_runs([folder], ServeSettings())
-    stored = json.loads((folder / "model.json").read_text())
-    (folder / "model.json").write_text(json.dumps({**stored, "metrics": metrics}))
+    seal(folder, metrics=metrics)
     text = model_card(run)
     if metrics is None:
         assert "The errors of this model were not measured in its training." in text

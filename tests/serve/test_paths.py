@@ -10,6 +10,7 @@ from gattn.serve.app import Server
 from gattn.serve.paths import fault_of, run_paths, without_paths
 from gattn.serve.server import open_runs
 from gattn.serve.settings import ServeSettings
+from tests.sealing import seal
 from tests.serve.clients import serving
 
 MISSING = "The nearest measured molecules and percentiles are not available, because"
@@ -38,6 +39,7 @@ def test_a_missing_table_is_named_without_its_path(copy, folders):
     text = settings.read_text()
     assert old in text
     settings.write_text(text.replace(old, str(copy.parent / "secret" / "data.csv")))
+    seal(copy)
     assert notes_of(copy) == [f"{MISSING} the file data.csv does not exist."]
 
 
@@ -47,17 +49,18 @@ def test_other_faults_of_the_files_are_described_without_a_path(copy, folders):
     settings = copy / "config.toml"
     good = settings.read_text().replace(str(folders["classes"].parent / "data.csv"), str(table))
     settings.write_text(good)
+    seal(copy)
     assert notes_of(copy) == [f"{MISSING} data.csv has changed since the model was trained."]
     (copy / "splits.json").write_text("{")
     (copy / "predictions.csv").unlink()
     damaged, domain = notes_of(copy)
-    assert "splits.json is damaged" in damaged
+    assert "splits.json was changed" in damaged
     assert domain == (
         "The applicability domain is not available, because the file predictions.csv does not "
         "exist."
     )
     settings.write_text("data = ")
-    assert "config.toml is not a TOML file" in notes_of(copy)[0]
+    assert "config.toml was changed" in notes_of(copy)[0]
     settings.unlink()
     assert notes_of(copy)[0] == f"{MISSING} the file config.toml does not exist."
 

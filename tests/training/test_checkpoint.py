@@ -1,6 +1,8 @@
 """A checkpoint is one file, and loading it executes no code from it."""
 
 import collections
+import hashlib
+import io
 import math
 import pickle
 
@@ -64,6 +66,13 @@ class Payload:
         return open, (str(self.path), "w")
 
 
+def write_sealed(path, value) -> None:
+    """Write an archive after its right checksum."""
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    path.write_bytes(hashlib.sha256(buffer.getvalue()).digest() + buffer.getvalue())
+
+
 def test_other_files_are_refused_and_never_executed(tmp_path) -> None:
     path, created = tmp_path / "c.pt", tmp_path / "created"
     pickled = pickle.dumps({"a": Payload(created)})
@@ -79,12 +88,22 @@ def test_other_files_are_refused_and_never_executed(tmp_path) -> None:
         path.write_bytes(content)
         with pytest.raises(TrainingError, match=r"c\.pt is damaged .*: remove it"):
             load_checkpoint(path)
-    torch.save({"a": Payload(created)}, path)
+    write_sealed(path, {"a": Payload(created)})
     with pytest.raises(TrainingError, match=r"c\.pt is damaged .*: remove it"):
         load_checkpoint(path)
     assert not created.exists()
-    torch.save([1, 2], path)
+    write_sealed(path, [1, 2])
     with pytest.raises(TrainingError, match="it contains a list, not a dict"):
         load_checkpoint(path)
     with pytest.raises(FileNotFoundError):
         load_checkpoint(tmp_path / "absent.pt")
+
+
+def test_a_bit_that_changed_is_reported(tmp_path) -> None:
+    path = tmp_path / "c.pt"
+    save_checkpoint(path, {"weights": torch.zeros(1000), "epoch": 2})
+    content = path.read_bytes()
+    for place in range(0, len(content), len(content) // 50):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(TrainingError, match=r"c\.pt is damaged .*checksum"):
+            load_checkpoint(path)

@@ -29,7 +29,7 @@ from gattn.pipeline.notes import baseline_note, coverage_note
 from gattn.pipeline.product import Log, no_log
 from gattn.pipeline.text import plural
 from gattn.pipeline.unbounded import infinite_intervals
-from gattn.training.model_io import RunError, write_json
+from gattn.training.model_io import RunError, check_files, write_json
 from gattn.training.processes import in_order, processor_count
 from gattn.training.report import write_report
 from gattn.training.settings import SettingsError, updated
@@ -337,6 +337,7 @@ def _predictions(folder: Path, results: Iterable[str]) -> Iterator[Sequence[obje
     """Yield the test predictions of all runs, with the name of each run."""
     header: list[str] = []
     for run in results:
+        check_files(folder / run, "predictions.csv")
         with (folder / run / "predictions.csv").open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file)
             columns = next(rows)

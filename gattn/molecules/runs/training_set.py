@@ -12,7 +12,7 @@ import numpy as np
 from gattn.files import reason
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.train import read_run_source
-from gattn.training.model_io import RunError, read_json
+from gattn.training.model_io import RunError, check_files, read_json
 from gattn.training.settings import SettingsError, read_toml
 
 __all__ = ["Applicability", "TrainingSet", "read_applicability", "read_training_set"]
@@ -70,6 +70,7 @@ def read_training_set(folder: Path) -> TrainingSet:
             changed or cannot be read.
     """
     try:
+        check_files(folder, "config.toml", "splits.json")
         settings = read_toml(RunSettings, folder / "config.toml")
         splits = read_json(folder / "splits.json", "train", "val", "sha256", remedy="train again")
         source = read_run_source(settings)
@@ -122,6 +123,7 @@ def read_applicability(folder: Path) -> Applicability:
     """
     path = folder / "predictions.csv"
     try:
+        check_files(folder, path.name)
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file)
             similarities = [float(row["similarity"]) for row in rows if row["part"] == "test"]
