@@ -406,6 +406,8 @@ def check(
 
     names = ("decimal", "thousands", "unit")
     numbers = {name: settings.pop(name) for name in names if name in settings}
+    if "smiles" in settings:
+        (settings["smiles"],) = settings["smiles"]
     result = check_table(
         table, out, targets=target or (), split=split, test=test, numbers=numbers, **settings
     )
