@@ -38,7 +38,10 @@ QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.p
   tests/ops/registration/test_errors.py \
   tests/data/molecules/test_dataset.py tests/data/datasets/test_pickle.py tests/data/test_splits.py
 
-.PHONY: help demo quick test slow check coverage threads versions sanitize lint format bench docs sdist wheels tagged clean
+# Test files that ask for equal bits.
+BITS = $(shell grep -rl --include=test_*.py mark.bits tests)
+
+.PHONY: help demo quick test slow check bits coverage threads versions sanitize lint format bench docs sdist wheels tagged clean
 
 help:
 	@echo "make demo    install, and train attention on the imports between SymPy's modules"
@@ -47,6 +50,7 @@ help:
 	@echo "make slow    run the tests that take more than ten seconds: Triton's interpreter, builds, exports"
 	@echo "make check   run all tests, including the slow ones"
 	@echo "make coverage  run the tests, and list the lines of gattn/ that they do not reach"
+	@echo "make bits    run the tests of equal bits without the vector instructions of PyTorch"
 	@echo "make threads run the kernels' tests with two threads, then make sanitize"
 	@echo "make versions TORCH=2.10.0  run the tests with another PyTorch and its Triton;"
 	@echo "             PYG=2.7.0 also selects the version of PyTorch Geometric"
@@ -91,6 +95,9 @@ check: $(VENV)/dev.stamp
 
 coverage: $(VENV)/dev.stamp
 	$(PYTEST) --cov --cov-report=term-missing:skip-covered
+
+bits: $(VENV)/dev.stamp
+	ATEN_CPU_CAPABILITY=default $(PYTEST) -m "bits and not slow" $(BITS)
 
 threads: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) $(SLEEP) $(BIN)/python -m pytest -q $(KERNEL_TESTS)

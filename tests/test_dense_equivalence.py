@@ -108,6 +108,7 @@ def test_weights_are_the_dense_softmax(name):
     torch.testing.assert_close(got, alpha[destination, source], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal, lambda s: graphs.band(s, 2)])
 def test_a_batch_equals_its_members_alone(build):
     """For each graph of a batch with different sizes, the result has the same bits as for the graph

@@ -174,6 +174,7 @@ def test_added_hydrogens_change_the_graph_alone():
     assert one.symbols == ("C", "C", "O")
 
 
+@pytest.mark.bits
 @pytest.mark.usefixtures("uneven_products")
 def test_ignored_stereo_gives_stereoisomers_one_prediction_if_the_rows_of_products_differ():
     texts = ["C[C@H](N)O", "C[C@@H](N)O", "CC(N)O"]

@@ -46,6 +46,7 @@ def test_the_same_seed_gives_the_same_parameters(makers) -> None:
         assert torch.equal(parameter, other)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("edges", ["molecules", "no bonds", "gradient of bonds"])
 def test_bond_attention_equals_gat_conv(edges, autocast) -> None:
@@ -67,6 +68,7 @@ def test_bond_attention_equals_gat_conv(edges, autocast) -> None:
         assert torch.equal(result[name], gradient), name
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("autocast", [False, True])
 def test_query_readout_equals_learned_query_readout(autocast) -> None:
     ours, theirs = both(READOUT)

@@ -58,6 +58,7 @@ def same(one, other) -> bool:
     )
 
 
+@pytest.mark.bits
 @pytest.mark.slow
 def test_networks_do_not_depend_on_the_number_of_processes(batches, monkeypatch, tmp_path) -> None:
     settings = replace(SETTINGS, ensemble=3)

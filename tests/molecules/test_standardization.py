@@ -23,6 +23,7 @@ def model() -> MoleculeEstimator:
     return model.fit(ACIDS + AMINES, [*range(24), *range(10, 34)])
 
 
+@pytest.mark.bits
 @pytest.mark.usefixtures("uneven_products")
 def test_a_salt_and_its_parent_have_one_prediction_if_the_rows_of_products_differ(model):
     mean, std = model.predict(FORMS, return_std=True)

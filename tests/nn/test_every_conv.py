@@ -66,12 +66,14 @@ def test_edges_in_another_order(layer_and_width):
     assert_edge_order_independent(layer, 6, edge_dim=edge_dim, tolerance=1e-10)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("layer_and_width", WITH_FEATURES, indirect=True)
 def test_alone_and_in_a_batch(layer_and_width):
     layer, edge_dim = layer_and_width
     assert_batch_independent(layer, 6, edge_dim=edge_dim)
 
 
+@pytest.mark.bits
 def test_two_runs_give_the_same_bits(layer_and_width):
     layer, edge_dim = layer_and_width
     inputs = _inputs(edge_dim, nodes=50, edges=900)
@@ -83,6 +85,7 @@ def test_two_runs_give_the_same_bits(layer_and_width):
     assert all(torch.equal(a, b) for a, b in zip(*runs))
 
 
+@pytest.mark.bits
 def test_checkpointed_it_gives_the_same_bits(layer_and_width):
     layer, edge_dim = layer_and_width
     layer.train()

@@ -31,6 +31,7 @@ def _same(actual, expected):
         assert torch.equal(actual[name], value), name
 
 
+@pytest.mark.bits
 def test_over_runs_and_threads(operator, large, restore_threads):
     inputs = operator.inputs(large, 3, 8, dtype=torch.float32)
     torch.set_num_threads(1)
@@ -40,6 +41,7 @@ def test_over_runs_and_threads(operator, large, restore_threads):
         _same(operator.gradients(inputs, large), expected)
 
 
+@pytest.mark.bits
 def test_over_the_order_of_edges(operator, large):
     order = torch.randperm(large.num_edges, generator=torch.Generator().manual_seed(1))
     shuffled = Graph(large.edge_index[:, order], large.size)
@@ -58,6 +60,7 @@ def test_over_the_order_of_edges(operator, large):
         assert torch.equal(actual[name], value[order] if edges else value), name
 
 
+@pytest.mark.bits
 def test_alone_and_in_a_batch(operator):
     """The results of a graph do not depend on the other graphs of its batch.
 

@@ -101,6 +101,7 @@ def test_hubs_need_a_room():
         add_rows(torch.ones(1, 1), torch.tensor([~0]), torch.zeros(2, 1), torch.tensor([1]))
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("is_sorted", [False, True])
 def test_sums_of_hubs_have_the_same_bits_with_any_number_of_threads(is_sorted):
     torch.manual_seed(0)

@@ -78,6 +78,7 @@ def test_the_kernel_equals_the_layers(
         torch.testing.assert_close(one, other, rtol=near, atol=near * float(other.abs().max()))
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_threads_and_saved_states_do_not_change_bits(dtype: torch.dtype) -> None:
     network, batch = network_of(dtype), batch_of(dtype, SMILES * 8)

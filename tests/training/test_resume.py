@@ -65,6 +65,7 @@ def test_killed_in_the_middle_of_an_epoch(toy, whole, tmp_path) -> None:
     assert history.chosen == whole[1].chosen
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("interval", [0.0, 1e6])
 @pytest.mark.parametrize("batches", [0, 3, 5, 6, 20, 24])
 def test_stopped_anywhere(toy, whole, tmp_path, monkeypatch, batches, interval) -> None:

@@ -80,6 +80,7 @@ def test_edges_are_never_laid_out(calls):
     torch.testing.assert_close(out[-1, 0], last, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal])
 def test_same_bits_alone_and_in_any_batch(build, calls):
     sizes = [70, 3, 80, 70, 90, 1, 64]
@@ -91,6 +92,7 @@ def test_same_bits_alone_and_in_any_batch(build, calls):
         assert torch.equal(dot_product_attention(*parts, build([size])), together[number]), size
 
 
+@pytest.mark.bits
 def test_two_runs_give_the_same_bits(calls):
     graph = graphs.causal([300, 70, 300, 5])
     tensors = inputs(graph, torch.float32, channels=16)

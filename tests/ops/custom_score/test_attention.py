@@ -86,6 +86,7 @@ def test_two_runs_give_the_same_bits(hub, tensors, monkeypatch) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*runs))
 
 
+@pytest.mark.bits
 @pytest.mark.parametrize("size", [7, 8192])
 def test_backward_runs_twice_and_under_checkpointing(size, hub, tensors, monkeypatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", size)

@@ -181,7 +181,9 @@ def test_threads_that_share_a_module_do_not_change_it(hub, tensors):
             outputs = list(threads.map(run, range(100)))
     finally:
         sys.setswitchinterval(interval)
-    assert all(torch.equal(one, expected) for one in outputs)
+    # Other threads may have another number of threads inside a product of PyTorch.
+    for one in outputs:
+        torch.testing.assert_close(one, expected)
     assert all(now is before for now, before in zip(score.parameters(), parameters, strict=True))
 
 
