@@ -72,7 +72,7 @@ def train(
 
 
 @app.command()
-@with_settings(LinkRunSettings, only=(*READING, "threads"))
+@with_settings(LinkRunSettings, only=(*READING, "bipartite", "threads"))
 def predict(
     run: Run,
     graph: Annotated[str, GRAPH],

@@ -14,9 +14,9 @@ __all__ = [
     "with_tables",
 ]  # fmt: skip
 
-READING = ("nodes", "encoding", "decimal", "thousands", "missing")
+READING = ("nodes", "source", "target", "encoding", "decimal", "thousands", "missing")
 """Names of the settings for reading graph files."""
-TYPED_READING = ("nodes", "edges", *READING[1:])
+TYPED_READING = (*READING, "edges")
 """Names of the settings for reading graph files, for commands that also read networks with several
 tables of nodes.
 """
@@ -35,8 +35,9 @@ def with_reading(settings: dict[str, Any]) -> dict[str, Any]:
     from gattn.nodes.files import GraphReading
 
     settings = with_tables(settings)
-    rules = {name: settings[name] for name in TYPED_READING if name in settings}
-    others = {name: value for name, value in settings.items() if name not in TYPED_READING}
+    names = (*TYPED_READING, "bipartite")
+    rules = {name: settings[name] for name in names if name in settings}
+    others = {name: value for name, value in settings.items() if name not in names}
     return {**others, "reading": GraphReading(**rules)}
 
 

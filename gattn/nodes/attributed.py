@@ -32,7 +32,6 @@ __all__ = [
     "compact_edges",
     "compacted",
     "doubled_note",
-    "edges_by_name",
     "left_out_edge",
     "with_gaps",
 ]
@@ -304,40 +303,6 @@ def doubled_note(count: int, same: str = "") -> list[str]:
     if not count:
         return []
     return [f"{_many(count, 'edge')} repeated{same}: each is used once."]
-
-
-def edges_by_name(
-    names: Sequence[Hashable],
-    source: Sequence[Hashable],
-    destination: Sequence[Hashable],
-    lines: Sequence[int] | None = None,
-) -> tuple[Tensor, NDArray[np.int64], list[LeftOut]]:
-    """Convert edges between node names to edges between node indices.
-
-    An edge whose source or destination is not among ``names`` is left out.
-
-    Args:
-        names: n different names of nodes.
-        source: names of the sources of e edges.
-        destination: names of the destinations of the e edges.
-        lines: lines of the edges in their file.
-
-    Returns:
-        [2, k] int64 edges, the indices [k] of these edges among the e edges, and the edges that
-        were left out.
-    """
-    place = pd.Index(list(names), dtype=object)
-    ends = np.stack(
-        [place.get_indexer(pd.Index(list(one), dtype=object)) for one in (source, destination)]
-    )
-    is_known = (ends >= 0).all(0)
-    left_out = []
-    for edge in np.flatnonzero(~is_known).tolist():
-        pair = source[edge], destination[edge]
-        missing = pair[0] if ends[0, edge] < 0 else pair[1]
-        left_out.append(left_out_edge(pair, missing, 0 if lines is None else lines[edge]))
-    rows = np.flatnonzero(is_known)
-    return torch.from_numpy(ends[:, rows].astype(np.int64)), rows, left_out
 
 
 def left_out_edge(

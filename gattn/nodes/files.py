@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from gattn.data import load_citation
 from gattn.data.tables.numbers import NumberFormat
 from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
-from gattn.nodes.edge_ends import NamedEnds
+from gattn.nodes.edge_ends import named_ends
 from gattn.nodes.lists import read_list
+from gattn.nodes.matrix import matrix_edges, matrix_note
 from gattn.nodes.notation import with_numbers
 from gattn.nodes.reading import from_data, from_networkx
 from gattn.nodes.size.edge_file import read_ends
 from gattn.nodes.sources import CITATION, check_graph_file
 from gattn.nodes.table_file import read_table
-from gattn.nodes.tables import from_tables, graph_of_ends
+from gattn.nodes.tables import graph_of_ends
 from gattn.nodes.typed.files import converted, read_typed_files
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ __all__ = ["DEFAULT_READING", "GraphReading", "read_graph_file"]
 MARKUP = (".graphml", ".gml", ".gexf")
 TABLES = (".csv", ".tsv", ".parquet")
 LISTS = (".edgelist", ".edges", ".txt")
+
+
+ONE_TABLE = "--source, --target and --bipartite are for a single table or list of edges"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,10 @@ class GraphReading:
         decimal: decimal sign; None to detect it.
         thousands: separator between groups of three digits; empty if there is none.
         missing: words that stand for a missing attribute.
+        source: column of the edges with the source nodes; empty to choose it.
+        target: column of the edges with the destination nodes; empty to choose it.
+        bipartite: True if equal names of a source and a destination are different nodes; None to
+            refuse numbers that both have in columns that may name nodes of two kinds.
     """
 
     nodes: str | Path | Sequence[str] | None = None
@@ -55,6 +62,9 @@ class GraphReading:
     decimal: str | None = None
     thousands: str = ""
     missing: Sequence[str] = ()
+    source: str = ""
+    target: str = ""
+    bipartite: bool | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> GraphReading:
@@ -95,7 +105,7 @@ class GraphReading:
         return read_graph_file(
             path, nodes, directed=directed, encoding=self.encoding,
             decimal=self.decimal, thousands=self.thousands, missing=self.missing,
-            compact=compact,
+            compact=compact, ends=(self.source, self.target), bipartite=self.bipartite,
         )  # fmt: skip
 
     def _read_typed(
@@ -107,6 +117,8 @@ class GraphReading:
                 f"a network with several tables of nodes needs no GRAPH; got {path}. Pass its "
                 "edges with --edges"
             )
+        if self.source or self.target or self.bipartite is not None:
+            raise GraphError(ONE_TABLE)
         nodes = [self.nodes] if isinstance(self.nodes, str | Path) else self.nodes
         graph, separators = read_typed_files(
             [str(one) for one in nodes or () if one], self.edges, encoding=self.encoding,
@@ -132,6 +144,8 @@ def read_graph_file(
     thousands: str = "",
     missing: Sequence[str] = (),
     compact: bool = False,
+    ends: tuple[str, str] = ("", ""),
+    bipartite: bool | None = None,
 ) -> AttributedGraph:
     """Read a graph from a file, or a citation network by its name.
 
@@ -154,6 +168,9 @@ def read_graph_file(
         missing: words that stand for a missing attribute in every column, besides empty cells.
         compact: True for compact edges (see :class:`gattn.nodes.attributed.AttributedGraph`), which
             are read from Parquet with less memory.
+        ends: names of the columns of edges with the sources and the destinations; empty texts to
+            choose them by :func:`gattn.nodes.edge_ends.choose_ends`.
+        bipartite: see :class:`GraphReading`.
 
     Returns:
         The graph.
@@ -167,6 +184,9 @@ def read_graph_file(
     style = None
     if decimal is not None or thousands:
         style = NumberFormat(decimal=decimal or ".", thousands=thousands)
+    is_table = Path(path).suffix.lower() in TABLES + LISTS
+    if not is_table and (any(ends) or bipartite is not None):
+        raise GraphError(f"{ONE_TABLE}; got {path}")
     if str(path).lower() in CITATION:
         data = load_citation(str(path), normalize_features=True)
         graph = from_data(data, directed=bool(directed))
@@ -176,7 +196,7 @@ def read_graph_file(
     if not path.stat().st_size:
         raise GraphError(f"{path} is empty; expected a graph")
     try:
-        graph, separators = _read(path, nodes, directed, encoding, compact)
+        graph, separators = _read(path, nodes, directed, encoding, compact, ends, bipartite)
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
     graph = compacted(graph) if compact else graph
@@ -190,6 +210,8 @@ def _read(
     directed: bool | None,
     encoding: str | None,
     compact: bool,
+    ends: tuple[str, str],
+    bipartite: bool | None,
 ) -> tuple[AttributedGraph, tuple[str, str]]:
     """Read a graph; return it with the separators of its node table and its edge table."""
     ending = path.suffix.lower()
@@ -200,20 +222,27 @@ def _read(
             )
         return from_networkx(_marked_up(path), directed=directed), ("", "")
     if ending not in TABLES + LISTS:
-        ends = ", ".join([*MARKUP, *TABLES, *LISTS])
-        raise GraphError(f"{path.name} must end in {ends}; it ends in {ending or 'nothing'}")
+        endings = ", ".join([*MARKUP, *TABLES, *LISTS])
+        raise GraphError(f"{path.name} must end in {endings}; it ends in {ending or 'nothing'}")
     table, separator, edge_separator = None, "", ""
     node_lines: list[int] = []
     notes: list[str] = []
-    lines: Sequence[int]
-    edges: pd.DataFrame | NamedEnds
-    if ending in LISTS:
-        edges, lines, notes = read_list(path, encoding)
-    elif compact and ending == ".parquet":
-        edges = read_ends(path)
-        lines = range(1, len(edges) + 1)
+    if compact and ending == ".parquet":
+        edges = read_ends(path, ends)
+        lines: Sequence[int] = range(1, len(edges) + 1)
     else:
-        edges, lines, edge_separator = read_table(path, encoding)
+        if ending in LISTS:
+            frame, lines, notes, edge_separator = read_list(path, encoding, ends)
+        else:
+            frame, lines, edge_separator = read_table(path, encoding)
+            if frame.shape[1] - len(frame) in (0, 1) and not any(ends):
+                rows = [list(frame.columns), *frame.to_numpy(dtype=object).tolist()]
+                if (matrix := matrix_edges(rows)) is not None:
+                    frame, places = matrix
+                    # The header is the row 0.
+                    lines = [lines[max(place - 1, 0)] for place in places]
+                    notes = [matrix_note(len(frame))]
+        edges = named_ends(frame, ends=ends)
     if not len(edges):
         if nodes is None:
             raise GraphError("it has no edges")
@@ -223,14 +252,11 @@ def _read(
         table, node_lines, separator = read_table(Path(nodes), encoding)
         if table.empty:
             raise GraphError(f"{nodes} has no nodes")
-    options: dict[str, Any] = {
-        "directed": bool(directed), "lines": lines, "notes": notes,
-        "node_lines": node_lines if separator else (),
-    }  # fmt: skip
-    if isinstance(edges, NamedEnds):
-        graph = graph_of_ends(edges, table, compact=True, **options)
-    else:
-        graph = from_tables(edges, table, **options)
+    graph = graph_of_ends(
+        edges, table, directed=bool(directed), lines=lines, notes=notes, bipartite=bipartite,
+        node_lines=node_lines if separator else (), compact=compact,
+        header=ending not in LISTS,
+    )  # fmt: skip
     if len(edges) and not graph.edge_index.shape[1]:
         raise GraphError(f"no edge remains: each of {len(edges):,} joins a node to itself")
     return graph, (separator, edge_separator)
@@ -246,7 +272,15 @@ def _marked_up(path: Path) -> networkx.Graph:
             text = path.read_text("utf-8-sig")
             # networkx accepts None, but its type annotation does not.
             label: Any = None
-            return _named_by_label(networkx.parse_gml(text, label=label))
+            try:
+                graph = networkx.parse_gml(text, label=label)
+            except networkx.NetworkXError as error:
+                if "edge" not in str(error) or "duplicated" not in str(error):
+                    raise
+                # Many programs write an edge twice without the mark of a multigraph.
+                text = re.sub(r"\bgraph\s*\[", r"\g<0> multigraph 1 ", text, count=1)
+                graph = networkx.parse_gml(text, label=label)
+            return _named_by_label(graph)
         if path.suffix.lower() == ".gexf":
             return _without_names(networkx.read_gexf(path))
         return networkx.read_graphml(path)

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta
 
 __all__ = [
+    "Bipartite",
     "Decimal",
     "EdgeFeatureNames",
     "EdgeFeatureOptions",
@@ -27,6 +28,8 @@ __all__ = [
     "NodeNamesParameter",
     "NodeTable",
     "NodeTables",
+    "SourceColumn",
+    "TargetColumn",
     "Thousands",
     "check_number_format",
     "edge_feature_columns",
@@ -133,6 +136,36 @@ MissingTexts: TypeAlias = Annotated[
         description="Text that marks a missing value, for example NA. Repeat the option for "
         "several texts.",
         extra={"default": "empty cells; in columns of numbers also NA and similar texts"},
+    ),
+]
+SourceColumn: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="Name of the column of the edges with the source nodes. In a list of edges "
+        "without a header, it is the number of the field, from 1. Set it with --target if the "
+        "columns have other names than source and target.",
+        extra={"default": "chosen by the names of the columns"},
+    ),
+]
+TargetColumn: TypeAlias = Annotated[
+    str,
+    Meta(
+        description="Name of the column of the edges with the destination nodes, or the number of "
+        "the field.",
+        extra={"default": "chosen by the names of the columns"},
+    ),
+]
+Bipartite: TypeAlias = Annotated[
+    bool | None,
+    Meta(
+        description="Treat equal names in the two columns of the edges as different nodes, for "
+        "example if users and items are both numbered from 0. The names in the outputs then begin "
+        "with the name of the column, such as user_id 7. With --no-bipartite, equal names are the "
+        "same node.",
+        extra={
+            "default": "the same node; numbers in columns of different nouns are refused",
+            "flag": "--bipartite/--no-bipartite",
+        },
     ),
 ]
 FeatureNames: TypeAlias = Annotated[

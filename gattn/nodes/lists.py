@@ -1,4 +1,4 @@
-"""Reader of edge lists: text files with two node names in each line."""
+"""Reader of edge lists: text files with an edge in each line."""
 
 from __future__ import annotations
 
@@ -13,18 +13,34 @@ import pandas as pd
 from gattn.data.tables.encoding import read_text
 from gattn.data.tables.numbers import NumberFormat, classify
 from gattn.nodes.attributed import GraphError
-from gattn.nodes.edge_ends import DESTINATIONS, SOURCES
+from gattn.nodes.edge_ends import are_ends
+from gattn.nodes.matrix import matrix_edges, matrix_note
 
 __all__ = ["read_list"]
 
-COMMENT = re.compile(r"(#+|%+)(\s|$)")
+COMMENT = re.compile(r"(#+|%+)(\s|$)|#[^\s,;|]*$")
+"""Pattern of a comment; a single word after ``#`` is one, too: networkx writes the name of the
+program that way.
+"""
 MATRIX_MARKET = "%%matrixmarket"
 ATTRIBUTES = re.compile(r"(?<=[\s,;|])\{.*\}\s*$")
 """Pattern for the attributes in braces that networkx writes after the node names of an edge."""
-WORDS = re.compile(r'\s*("(?:[^"]|"")*"(?=\s|$)|\S+)')
+WORDS = re.compile(r'\s*("(?:[^"]|"")*"\S*|\S+)')
 SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars", "": "spaces"}
 """Separators in the order in which they are tried, with their names; "" stands for white space."""
 DECIMALS = NumberFormat(decimal=",")
+NUMBER = re.compile(r"[-+\d.,:/%eETZ]*|nan|NaN|NA")
+"""Pattern of numbers, dates and empty fields, which name no node."""
+FORMATS = {
+    "Pajek's format": re.compile(r"\*(vertices|network|arcs|edges)\b", re.IGNORECASE),
+    "UCINET's format": re.compile(r"dl\b.*\bn\s*=", re.IGNORECASE),
+    "the DIMACS format": re.compile(r"p\s+\w+\s+\d+\s+\d+$"),
+    "GML or DOT": re.compile(r"(strict\s+)?(di)?graph\b.*[\[{]", re.IGNORECASE),
+    "Turtle": re.compile(r"@(prefix|base)\b"),
+    "XML": re.compile(r"<(\?xml|!DOCTYPE|graphml|gexf)\b"),
+    "JSON": re.compile(r"[\[{]\s*([\[{\"]|$)"),
+}
+"""Patterns for the first lines of other formats of networks."""
 
 
 class _Line(NamedTuple):
@@ -41,26 +57,33 @@ class _Line(NamedTuple):
     attributed: bool
 
 
-def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], list[str]]:
-    """Read an edge list. The first two names in each line are the nodes of an edge.
+def read_list(
+    path: Path, encoding: str | None, ends: tuple[str, str] = ("", "")
+) -> tuple[pd.DataFrame, list[int], list[str], str]:
+    """Read an edge list.
 
     The separator is the first of tab, semicolon, comma and bar that separates two names in every
     line, else white space. A decimal comma is not a separator. Names in double quotes may contain
     separators. Lines that begin with ``#`` or ``%`` and white space are comments, and so is the
-    header of a MatrixMarket file. The first line may be a header with the names of the columns.
+    header of a MatrixMarket file. If the first line is a header, the table has its columns.
+    Otherwise, the first two names in each line are the nodes of an edge, and numbers may follow. A
+    square of numbers is an adjacency matrix.
 
     Args:
         path: the file.
         encoding: encoding of the file; None for the encoding of the byte order mark, or UTF-8 if
             there is none.
+        ends: names of the columns with the nodes, if the user chose them; a file without a header
+            then has the columns 1, 2, ...
 
     Returns:
-        A table of the columns source and target; the line of each row, from 1; and sentences about
-        the decisions that were made.
+        The table; the line of each row, from 1; sentences about the decisions that were made; and
+        the separator.
 
     Raises:
-        GraphError: the file is not a text in that encoding, a line names fewer than two nodes, or
-            lines have different separators.
+        GraphError: the file is not a text in that encoding, a line names fewer than two nodes,
+            lines have different separators, or the file has another format: for example lines of
+            three names, or an adjacency list.
     """
     try:
         text = read_text(path, encoding)
@@ -71,30 +94,48 @@ def read_list(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int]
         raise GraphError(f"it has no edges{'; ' + notes[0][:-1] if notes else ''}")
     separator = _separator(lines)
     rows = [_split(line, separator) for line in lines]
+    numbered = any(ends)
+    matrix = None if numbered else matrix_edges(rows)
+    if matrix is not None:
+        table, places = matrix
+        numbers = [lines[place].number for place in places]
+        return table, numbers, [*notes, matrix_note(len(table))], separator
     for line, words in zip(lines, rows):
         _check(line, words, separator)
-    if _is_header(rows):
+    header: list[str] = []
+    if _is_header(rows) or not {*ends, *rows[0]}.difference(rows[0]):
         notes.append(f"Line {lines[0].number} is read as a header: {lines[0].text!r}.")
-        lines, rows = lines[1:], rows[1:]
-    first = " - ".join(map(repr, rows[0][:2]))
-    notes.append(f"Names are separated by {SEPARATORS[separator]}; the first edge is {first}.")
+        header, lines, rows = rows[0], lines[1:], rows[1:]
+    elif not numbered:
+        _check_pairs(lines, rows, separator)
+    note = f"Names are separated by {SEPARATORS[separator]}"
+    if not header and not numbered:
+        note += f"; the first edge is {rows[0][0]!r} - {rows[0][1]!r}"
+    notes.append(f"{note}.")
     marked = next((name for words in rows for name in words[:2] if " #" in name), None)
     if marked is not None:
         notes.append(
             f"Some names contain '#', for example {marked!r}: it marks a comment only at "
             "the start of a line."
         )
-    rest = next((words[2] for words in rows if len(words) > 2), None)
-    if rest is not None:
-        notes.append(f"Not used: the text after the two names of an edge, for example {rest!r}.")
+    width = max(map(len, rows)) if numbered else len(header) or 2
+    if not numbered and (rest := next((row[width] for row in rows if len(row) > width), None)):
+        notes.append(f"Not used: the text after the fields of an edge, for example {rest!r}.")
     if any(line.attributed for line in lines):
         notes.append("Not used: the attributes of the edges, in braces.")
-    table = pd.DataFrame([words[:2] for words in rows], columns=["source", "target"], dtype=object)
-    return table, [line.number for line in lines], notes
+    usual = map(str, range(1, width + 1)) if numbered else ("source", "target")
+    columns = header + list(usual)[len(header) :]
+    cells = [[word or None for word in (words + [""] * width)[:width]] for words in rows]
+    table = pd.DataFrame(cells, columns=columns, dtype=object)
+    return table, [line.number for line in lines], notes, separator
 
 
 def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
-    """Return the lines that contain edges, and a note on the number of comment lines."""
+    """Return the lines that contain edges, and a note on the number of comment lines.
+
+    Raises:
+        GraphError: the lines have another format.
+    """
     lines: list[_Line] = []
     comments, size = 0, False
     for number, text in enumerate(map(str.strip, texts), 1):
@@ -102,12 +143,24 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
             continue
         if not lines and text.lower().startswith(MATRIX_MARKET):
             comments, size = comments + 1, True
+        elif text == "#" and lines and any(map(str.strip, texts[number:])):
+            raise GraphError(
+                f"line {number} is '#' alone, which separates nodes from edges in the Trivial "
+                "Graph Format: write the lines after it to a file of edges, and the lines before "
+                "it to a table of nodes (--nodes)"
+            )
         elif text[0] in "#%" and COMMENT.match(text):
             comments += 1
         elif size:
             # In a MatrixMarket file, the first line contains the size of the matrix.
             comments, size = comments + 1, False
         else:
+            if not lines and (name := next((n for n in FORMATS if FORMATS[n].match(text)), None)):
+                raise GraphError(
+                    f"line {number}, {text[:60]!r}, is {name}, not an edge list: convert it, for "
+                    "example to GraphML with networkx, or write a table with the columns source "
+                    "and target"
+                )
             match = ATTRIBUTES.search(text) if "{" in text else None
             names = text[: match.start()] if match else text
             lines.append(_Line(number, names.strip(), match is not None))
@@ -201,7 +254,8 @@ def _words(line: _Line) -> list[str]:
 def _check(line: _Line, words: Sequence[str], separator: str) -> None:
     """Raise a GraphError if a line does not contain two names."""
     if len(words) < 2 or not all(words[:2]):
-        raise GraphError(f"line {line.number} must have two node names; got {line.text!r}")
+        hint = "" if separator else ". (In an adjacency list, write one edge in each line.)"
+        raise GraphError(f"line {line.number} must have two node names; got {line.text!r}{hint}")
     if separator:
         return
     if line.attributed and len(words) > 2:
@@ -217,17 +271,46 @@ def _check(line: _Line, words: Sequence[str], separator: str) -> None:
         raise GraphError(f"line {line.number} has a quote that is not closed: {opened!r}")
 
 
+def _check_pairs(lines: Sequence[_Line], rows: Sequence[Sequence[str]], separator: str) -> None:
+    """Raise a GraphError if lines without a header may contain more than two names.
+
+    These are triples, such as ``ann knows bob``, and adjacency lists: ``0 1 36`` are the two edges
+    from 0 to 1 and from 0 to 36.
+    """
+    for line, words in zip(lines, rows):
+        if len(words) > 2 and not NUMBER.fullmatch(words[2]):
+            raise GraphError(
+                f"line {line.number}, {line.text!r}, has {len(words)} fields: number the fields "
+                "with the two nodes, for example --source 1 --target 3 --edge-type 2 for head, "
+                "relation and tail, or write a header such as source, target, weight"
+            )
+    firsts, names = [words[0] for words in rows], {name for words in rows for name in words[:2]}
+    third = [words[2] for words in rows if len(words) > 2]
+    is_ragged = not separator and len({len(words) for words in rows}) > 1
+    # In an adjacency list, each node begins one line, and its neighbours have names like its own.
+    if (is_ragged and max(map(len, rows)) > 3) or (
+        len(set(firsts)) == len(firsts)
+        and all(map(str.isdecimal, (*names, *third)))
+        and ((is_ragged and third) or (len(set(third)) > 1 and not names.isdisjoint(third)))
+    ):
+        line = next(line for line, words in zip(lines, rows) if len(words) > 2)
+        raise GraphError(
+            f"line {line.number}, {line.text!r}, may be an edge with a weight or a node with its "
+            "neighbours (an adjacency list). Write an edge in each line, for example with "
+            "networkx.write_edgelist; if it is one, add a header such as source, target, weight"
+        )
+
+
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:
     """Return True if the first row is a header, which names the columns."""
     if len(rows) < 2:
         return False
     first, others = rows[0], rows[1:]
-    ends = [name.lstrip("#%").strip().lower() for name in first[:2]]
     used = {name for words in others for name in words[:2]}
-    if ends[0] in SOURCES and ends[1] in DESTINATIONS and not used & set(first[:2]):
-        return True
     if used & set(first[:2]):
         return False
+    if any(are_ends(a, b, weak=False) for a in first for b in first):
+        return True
     is_number = [classify(name).kind == "plain" for name in first[:3]]
     if not any(is_number[:2]) and all(name.isdigit() for name in used):
         return True

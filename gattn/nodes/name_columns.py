@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 import numpy as np
 import pandas as pd
@@ -13,17 +13,20 @@ from gattn.nodes.values import are_distinct_integers, as_numbers
 
 __all__ = [
     "as_names",
+    "column_title",
     "counts_rows",
     "is_moved_index",
     "may_count_rows",
     "row_number_notes",
-    "usual_column",
 ]
 
 UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
 """Pattern for the names of row number columns. pandas and R write such a column without a name,
 and pandas reads it as ``Unnamed: 0``.
 """
+GROUP = re.compile(r"\([^()]*\)$")
+ROLES = ("id", "start_id", "end_id", "type", "label")
+"""Ends of names of columns with which Neo4j marks names, types and labels."""
 RESET = ("index", "level_0")
 """Names that pandas' ``reset_index`` gives to row number columns."""
 
@@ -76,15 +79,17 @@ def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
     }
 
 
-def usual_column(
-    names: Sequence[Hashable], places: Sequence[int], usual: Sequence[str], otherwise: int | None
-) -> int:
-    """Return the first of the column indices ``places`` whose name is in ``usual``.
+def column_title(name: Hashable) -> str:
+    """Return the name of a column in lower case, as the reader compares it with usual names.
 
-    If there is no such column, return ``otherwise``.
+    The type that Neo4j writes after a colon, and the group in parentheses, are left out.
+
+    >>> column_title(":START_ID(Person)"), column_title("personId:ID"), column_title("age:int")
+    ('start_id', 'id', 'age')
     """
-    lower = {str(names[i]).strip().lower(): i for i in reversed(places)}
-    return next((lower[name] for name in usual if name in lower), otherwise)  # pyright: ignore[reportReturnType]
+    title = GROUP.sub("", str(name).strip().lower()).lstrip("#% ")
+    head, _, tail = title.rpartition(":")
+    return tail if tail in ROLES or not head else head
 
 
 def as_names(column: pd.Series) -> pd.Series:

@@ -10,12 +10,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gattn.nodes.attributed import GraphError, at_row, check_names
-from gattn.nodes.name_columns import as_names, counts_rows, is_moved_index, usual_column
+from gattn.nodes.name_columns import as_names, column_title, counts_rows, is_moved_index
 from gattn.nodes.values import flat_table
 
 __all__ = ["NameColumn", "named_nodes"]
 
-IDS = ("id", "node", "node_id", "name", "paper", "paper_id")
+IDS = ("id", "_id", "node", "node_id", "name", "paper", "paper_id")
 
 
 def named_nodes(
@@ -37,7 +37,8 @@ def named_nodes(
     columns, places = list(nodes.columns), list(range(nodes.shape[1]))
     numbering = [i for i in places if counts_rows(columns[i], nodes.iloc[:, i])]
     others = [i for i in places if i not in numbering]
-    place = usual_column(columns, others, IDS, None)
+    titles = {column_title(columns[i]): i for i in reversed(others)}
+    place = next((titles[name] for name in IDS if name in titles), None)
     if place is None:
         moved = [i for i in others if is_moved_index(columns[i], nodes.iloc[:, i])]
         rest = [i for i in others if i not in moved]

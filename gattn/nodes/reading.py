@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from gattn.nodes.attributed import AttributedGraph, GraphError, attributed_graph, edges_by_name
+from gattn.nodes.attributed import AttributedGraph, GraphError, attributed_graph
 from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.splits import MASKS
 from gattn.nodes.tables import from_tables
@@ -137,7 +137,9 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
         [dict(attributes) for _, attributes in graph.nodes(data=True)], index=range(len(names))
     )
     ends = list(graph.edges(data=True))
-    pairs, *_ = edges_by_name(names, [a for a, *_ in ends], [b for _, b, _ in ends])
+    place = {name: i for i, name in enumerate(names)}
+    pairs = torch.tensor([[place[a], place[b]] for a, b, _ in ends], dtype=torch.int64)
+    pairs = pairs.reshape(-1, 2).T
     table, notes, unreadable = flat_table(table, names)
     edges = [dict(attributes) for *_, attributes in ends]
     edge_table = None

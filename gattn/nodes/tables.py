@@ -34,8 +34,8 @@ def from_tables(
 ) -> AttributedGraph:
     """Build a graph from a table of edges and, optionally, a table of nodes.
 
-    The two nodes of an edge are in the columns ``source`` and ``target`` (or ``src`` and ``dst``,
-    ``from`` and ``to``), else in the first two columns. The name of a node is in the column ``id``
+    The two nodes of an edge are in the columns that
+    :func:`gattn.nodes.edge_ends.choose_ends` chooses. The name of a node is in the column ``id``
     (or ``node``, ``name``), else in the table's index if the index has a name, else in the first
     column.
 
@@ -58,8 +58,9 @@ def from_tables(
         The graph.
 
     Raises:
-        GraphError: the table of edges has fewer than two columns, its header is an edge, the name
-            of a node is missing or occurs twice, or no edge joins two nodes of the table.
+        GraphError: the columns of the nodes cannot be chosen, the header of the table of edges is
+            an edge, the name of a node is missing or occurs twice, no edge joins two nodes of the
+            table, or nodes of two kinds may have equal names.
     """
     return graph_of_ends(
         named_ends(edges), nodes, directed=directed, lines=lines, node_lines=node_lines, notes=notes
@@ -75,11 +76,23 @@ def graph_of_ends(
     node_lines: Sequence[int] = (),
     notes: Sequence[str] = (),
     compact: bool = False,
+    bipartite: bool | None = None,
+    header: bool = True,
 ) -> AttributedGraph:
     """Return the graph, given the chosen columns of its edges. See :func:`from_tables`.
 
-    With ``compact``, the graph has compact edges.
+    With ``compact``, the graph has compact edges. With ``header``, the names of the columns must
+    not look like an edge. If ``bipartite`` is True, equal names of a source
+    and a destination are different nodes.
     """
+    if nodes is not None and bipartite:
+        raise GraphError(
+            "--bipartite is for edges without a table of nodes, because names of a table differ"
+        )
+    if bipartite:
+        edges = edges.of_two_kinds()
+    elif nodes is None and bipartite is None:
+        edges.check_kinds()
     way = "follow this direction" if directed else "are sent in both directions"
     first, second = edges.columns
     notes = [*notes, f"Edges point from column {first!r} to column {second!r}; messages {way}."]
@@ -91,8 +104,9 @@ def graph_of_ends(
     else:
         names, table, decisions, unreadable = named_nodes(nodes, named, node_lines)
         notes += decisions
-    check_header(first, second, names)
-    pairs, rows, left_out = edges.join(names, lines)
+    if header:
+        check_header(first, second, names)
+    pairs, rows, left_out = edges.join(names, names, lines)
     if left_out:
         absent = "" if nodes is None else _absent(named, names)
         if nodes is not None and not pairs.shape[1]:

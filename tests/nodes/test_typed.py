@@ -232,7 +232,7 @@ def test_settings_of_several_tables_are_checked_together():
     edges = ("authors-writes-papers=w.csv",)
     good = NodeRunSettings("", nodes=nodes, edges=edges)
     assert good.tables == ["p.csv", "a.csv", "w.csv"]
-    assert good.source == "authors-writes-papers"
+    assert good.title == "authors-writes-papers"
     for changes, message in (
         ({"data": "edges.csv", "nodes": nodes, "edges": edges}, "needs no graph"),
         ({"data": "", "nodes": nodes}, "need tables of edges"),

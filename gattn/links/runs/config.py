@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from gattn.links.settings import NAMES, LinkSettings, Negatives
 from gattn.nodes.graph_settings import (
+    Bipartite,
     Decimal,
     EdgeFeatureOptions,
     EdgeType,
@@ -20,6 +21,8 @@ from gattn.nodes.graph_settings import (
     GraphSource,
     MissingTexts,
     NodeTable,
+    SourceColumn,
+    TargetColumn,
     Thousands,
     check_number_format,
 )
@@ -110,6 +113,9 @@ less than 1; got 0.6 and 0.5
             "training links, and a link is predicted from older edges."
         ),
     ] = ""
+    source: SourceColumn = ""
+    target: TargetColumn = ""
+    bipartite: Bipartite = None
     encoding: Encoding = None
     decimal: Decimal = None
     thousands: Thousands = ""

@@ -21,6 +21,8 @@ from gattn.nodes.graph_settings import (
     MissingTexts,
     NodeNames,
     NodeTables,
+    SourceColumn,
+    TargetColumn,
     Thousands,
     check_number_format,
 )
@@ -126,6 +128,8 @@ class NodeRunSettings(Settings):
             extra={"default": "half of the free memory"},
         ),
     ] = ""
+    source: SourceColumn = ""
+    target: TargetColumn = ""
     encoding: Encoding = None
     decimal: Decimal = None
     thousands: Thousands = ""
@@ -178,7 +182,7 @@ class NodeRunSettings(Settings):
         return typed_files([*nodes, *self.edges])
 
     @property
-    def source(self) -> str:
+    def title(self) -> str:
         """Name of the graph in reports: its file, or the names of its relations."""
         return self.data or ", ".join(edges.partition("=")[0] for edges in self.edges)
 

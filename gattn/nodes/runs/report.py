@@ -73,7 +73,7 @@ def _facts(run: NodeRun) -> RunFacts:
     """Return the results of a run that the report page shows: metrics, settings and predictions."""
     estimator, settings, test = run.estimator, run.settings, run.split.test
     y, predicted, counts = run.y[test], run.predicted[test], run.metrics["nodes"]
-    data = Path(settings.source).name
+    data = Path(settings.title).name
     if isinstance(estimator, NodeClassifier):
         targets = tuple(str(kind) for kind in estimator.classes_.tolist())
         truth = torch.nn.functional.one_hot(y.long(), len(targets)).double()

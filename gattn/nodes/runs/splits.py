@@ -97,7 +97,7 @@ def splits_record(
         for split in splits
     ]
     return {
-        "data": settings.source,
+        "data": settings.title,
         "sha256": data_hash(settings.data, *settings.tables),
         "nodes": len(graph),
         "splits": parts,

@@ -333,7 +333,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 
     def card(self, run: NodeRun) -> Mapping[str, Any]:
         """Return the entry of the model card that names the file or data set of the graph."""
-        return {"data": self.settings.source}
+        return {"data": self.settings.title}
 
     def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
         """Return the tables to write: predictions for all nodes, and metrics of all trials."""
@@ -384,7 +384,7 @@ def _summary(
     is_class = isinstance(estimator, NodeClassifier)
     features = plural(encoded.x.shape[1], "feature")
     labels = f"one of {len(estimator.classes_)} classes" if is_class else "a number"
-    title = settings.source
+    title = settings.title
     counts = f"{graph.edge_index.shape[1]:,} {edges}, {features}"
     if graph.network is not None:
         title, counts = graph.network.target, describe_network(graph.network, encoded.encoder)

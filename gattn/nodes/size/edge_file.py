@@ -42,16 +42,17 @@ def column_names(file: pyarrow.parquet.ParquetFile) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-def read_ends(path: Path) -> NamedEnds:
+def read_ends(path: Path, ends: tuple[str, str] = ("", "")) -> NamedEnds:
     """Read a Parquet table of edges.
 
-    The two columns with node names are chosen like those of
-    :func:`gattn.nodes.tables.from_tables`. Each of them is encoded as int32 indices of its
+    The two columns with node names are chosen by
+    :func:`gattn.nodes.edge_ends.choose_ends`. Each of them is encoded as int32 indices of its
     different values while it is read, so that a table of many edges needs 8 bytes per edge, and no
     Python object for an edge. Other columns of texts become categories of pandas.
 
     Args:
         path: the Parquet file.
+        ends: names of the columns with the node names; empty texts to choose them.
 
     Returns:
         The names, and the other columns.
@@ -66,12 +67,11 @@ def read_ends(path: Path) -> NamedEnds:
             and counts_rows(name, file.read([name], use_pandas_metadata=False).to_pandas()[name])
             for name in columns
         ]
-        first, second, rest, notes = choose_ends(columns, is_index)
-        pairs = [_read_column(file, columns[place]) for place in (first, second)]
-        attributes = _read_attributes(file, [columns[place] for place in rest])
+        choice = choose_ends(columns, is_index, ends)
+        pairs = [_read_column(file, columns[i]) for i in (choice.source, choice.destination)]
+        attributes = _read_attributes(file, [columns[place] for place in choice.rest])
     values, codes = zip(*pairs)
-    names = columns[first], columns[second]
-    return NamedEnds.of_codes(names, values, codes, attributes, notes)
+    return NamedEnds.of(columns, choice, values, attributes, codes)
 
 
 def _read_attributes(file: pyarrow.parquet.ParquetFile, names: Sequence[str]) -> pd.DataFrame:

@@ -12,8 +12,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from gattn.nodes.attributed import AttributedGraph, GraphError, LeftOut, left_out_edge
-from gattn.nodes.edge_ends import NamedEnds, check_header, named_ends
+from gattn.nodes.attributed import AttributedGraph, GraphError, LeftOut
+from gattn.nodes.edge_ends import EndColumns, NamedEnds, check_header, named_ends
 from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.node_names import named_nodes
 from gattn.nodes.typed.network import Messages, TypedNetwork, projected_edges, projection
@@ -93,7 +93,7 @@ def typed_graph(
     The names of nodes must be different within a type; nodes of two types may have the same name.
     The columns with the names at the two ends of an edge are those that are called like the types,
     for example ``author`` and ``paper_id``, else those of
-    :func:`gattn.nodes.tables.from_tables`.
+    :func:`gattn.nodes.edge_ends.choose_ends`.
 
     Args:
         tables: the tables of nodes and edges.
@@ -213,7 +213,7 @@ def _used(ends: Mapping[Relation, NamedEnds], kind: str) -> np.ndarray:
     return pd.unique(np.concatenate([np.zeros(0, dtype=object), *parts]))
 
 
-def _by_type(table: pd.DataFrame, relation: Relation) -> tuple[int, int] | None:
+def _by_type(table: pd.DataFrame, relation: Relation) -> EndColumns | None:
     """Return the columns of a table of edges that are called like the two types; None if there
     are no such columns.
     """
@@ -221,7 +221,8 @@ def _by_type(table: pd.DataFrame, relation: Relation) -> tuple[int, int] | None:
     stems = [_stem(str(name)) for name in table.columns]
     if source == destination or stems.count(source) != 1 or stems.count(destination) != 1:
         return None
-    return stems.index(source), stems.index(destination)
+    pair = stems.index(source), stems.index(destination)
+    return EndColumns(*pair, [i for i in range(len(stems)) if i not in pair])
 
 
 def _stem(name: str) -> str:
@@ -245,23 +246,16 @@ def _edges(
     first, second = named.columns
     notes = [f"Edges point from column {first!r} to column {second!r}.", *named.decisions]
     check_header(first, second, [*sources, *destinations])
-    index = [pd.Index(list(names), dtype=object) for names in (sources, destinations)]
-    ends = np.stack([named.source.places(index[0]), named.destination.places(index[1])])
-    unknown = (ends < 0).any(0)
-    gone = []
-    for edge in np.flatnonzero(unknown).tolist():
-        pair = named.source[edge], named.destination[edge]
-        place = int(ends[0, edge] >= 0)
-        kind = (relation.source, relation.destination)[place]
-        line = 0 if lines is None else lines[edge]
-        gone.append(left_out_edge(pair, pair[place], line, kind))
+    ends, rows, gone = named.join(
+        sources, destinations, lines, (relation.source, relation.destination)
+    )
     if len(gone) == len(named):
         if not gone:
             raise GraphError(f"relation {relation} has no edges")
         raise GraphError(
             f"relation {relation}: no edge connects two nodes of the tables. The first edge, "
             f"{gone[0].text}, does not, because {gone[0].reason}"
-            f"{_swapped(relation, named, *index)}"
+            f"{_swapped(relation, named, sources, destinations)}"
         )
     if gone:
         plural = "s" * (len(gone) > 1)
@@ -269,9 +263,8 @@ def _edges(
             f"{len(gone):,} edge{plural} left out of {len(named):,}, because a node is missing in "
             f"its table; the first: {gone[0].text} ({gone[0].reason})."
         )
-    rows = np.flatnonzero(~unknown)
     table, more, unreadable = flat_table(named.attributes.iloc[rows].reset_index(drop=True))
-    pairs = ends[:, rows].astype(np.int64)
+    pairs = ends.astype(np.int64)
     numbers = () if lines is None else np.asarray(lines)[rows].tolist()
     if relation.source == relation.destination:
         loop = pairs[0] == pairs[1]
@@ -285,11 +278,15 @@ def _edges(
 
 
 def _swapped(
-    relation: Relation, named: NamedEnds, sources: pd.Index, destinations: pd.Index
+    relation: Relation,
+    named: NamedEnds,
+    sources: Sequence[Hashable],
+    destinations: Sequence[Hashable],
 ) -> str:
     """Return a hint if the two columns of a table of edges seem to be exchanged."""
-    ends = named.source.places(destinations), named.destination.places(sources)
-    if relation.source == relation.destination or not (np.stack(ends) >= 0).all(0).any():
+    if relation.source == relation.destination or not len(
+        named.join(destinations, sources, None)[1]
+    ):
         return ""
     first, second = named.columns
     turned = Relation(relation.destination, relation.name, relation.source)
