@@ -9,6 +9,7 @@ country code of Namibia is ``NA``.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from datetime import date, time, timedelta
@@ -43,6 +44,12 @@ NUMERIC = "iufb"
 LISTS = (list, tuple, set, np.ndarray)
 
 PLAIN = NumberFormat()
+BRACKETS = re.compile(r"\s*(?:(?:array|tensor)\()?\[([^\[\]]*)\](?:, dtype=\S+)?\)?\s*")
+"""Pattern of a list as pandas, NumPy and PyTorch write it into a text."""
+BETWEEN = re.compile(r"\s*([,;|])\s*|\s+")
+NUMBERS = re.compile(r"\[\s*[-+.\d]")
+CODE = re.compile(r"\d{1,3}([ ,]\d{3})+|(.*\D)?0\d.*", re.DOTALL)
+"""Pattern of texts that are no list without brackets: thousands, dates and telephone numbers."""
 
 
 def is_empty(values: pd.Series) -> NDArray[np.bool_]:
@@ -229,7 +236,8 @@ def flat_table(
 ) -> tuple[pd.DataFrame, list[str], dict[Hashable, str]]:
     """Convert attributes that have several values per node to columns with one value per node.
 
-    Lists of numbers of equal length become columns ``x.0``, ``x.1``, ... A list of texts becomes
+    Lists of numbers of equal length become columns ``x.0``, ``x.1``, ..., also if they are written
+    as texts, such as ``[0.5, 2]`` or ``0,1,0,0``. A list of texts becomes
     one text. Dictionaries, such as the positions and colours of a GEXF file, are left out.
 
     Args:
@@ -252,7 +260,8 @@ def flat_table(
     parts: list[pd.DataFrame] = []
     notes: list[str] = []
     for name in table.columns:
-        values = table[name]
+        values, note = _parsed_lists(table[name])
+        notes += note
         kinds = {type(value) for value in values} if values.dtype == object else set()
         if dict in kinds:
             notes.append(f"Attribute {name!r} contains dictionaries: it is not used.")
@@ -274,6 +283,47 @@ def flat_table(
     again = flat.columns.duplicated(keep=False)
     unreadable |= {name: _several(name) for name in flat.columns[again]}
     return flat.loc[:, ~again], notes, unreadable
+
+
+def _parsed_lists(values: pd.Series) -> tuple[pd.Series, list[str]]:
+    """Return a column in which texts that are lists of numbers are lists, and a note on them."""
+    first = next((value for value in values if isinstance(value, str) and value.strip()), "")
+    if _parsed_list(first) is None and not BRACKETS.match(first):
+        return values, []
+    gone = is_missing(values, numbers=True).tolist()
+    texts = ["" if missing else str(value) for value, missing in zip(values.tolist(), gone)]
+    lists = [_parsed_list(text) if text else None for text in texts]
+    bad = next((text for text, one in zip(texts, lists) if text and one is None), None)
+    lengths = {len(one) for one in lists if one is not None}
+    if bad is not None or (len(lengths) > 1 and not BRACKETS.match(first)):
+        if not BRACKETS.match(first) or not NUMBERS.search(first):
+            return values, []
+        return values, [
+            f"Column {values.name!r} is read as texts, although it contains lists such as "
+            f"{first[:40]!r}: {(bad or '')[:40]!r} is no list of numbers."
+        ]
+    note = f"Column {values.name!r} contains lists of numbers: each position is read as a column."
+    return pd.Series(lists, values.index, dtype=object, name=values.name), [note]
+
+
+def _parsed_list(text: str) -> list[float] | None:
+    """Return the numbers in a text that is a list; None for other texts.
+
+    A list without brackets has at least three numbers, because ``0,5`` may be a number.
+
+    >>> _parsed_list("[0.5 -2.]"), _parsed_list("0,1,0"), _parsed_list("1,008,000")
+    ([0.5, -2.0], [0.0, 1.0, 0.0], None)
+    """
+    match = BRACKETS.fullmatch(text)
+    body = (match[1] if match else text).strip()
+    marks = {mark[1] for mark in BETWEEN.finditer(body)}
+    parts = BETWEEN.sub(" ", body).split(" ")
+    if len(marks) > 1 or (not match and (len(parts) < 3 or CODE.fullmatch(body))):
+        return None
+    try:
+        return [float(part) for part in parts]
+    except ValueError:
+        return None
 
 
 def _several(name: Hashable) -> str:

@@ -160,6 +160,26 @@ def test_bad_tables_give_one_clear_error(folder, gattn, tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
+def test_two_kinds_of_nodes_in_unusual_columns_are_chosen_by_options(folder, gattn, tmp_path):
+    table = tmp_path / "edges.csv"
+    rows = [f"d{i},{i % 12},{j % 12}" for i in range(12) for j in (i, i + 1, i + 3)]
+    table.write_text("\n".join(["when,user_id,item_id", *rows, ""]))
+    ends = ["--source", "user_id", "--target", "item_id"]
+    train = ["train", table, *OPTIONS, "--model", "transformer", "--out", tmp_path / "run"]
+    for options, message in (([], "set --source COL --target COL"), (ends, "set --bipartite")):
+        code, text = gattn(*train, *options, "--edge-features", "")
+        assert code == 2
+        assert message in " ".join(text.split())
+    code, text = gattn(*train, *ends, "--bipartite", "--edge-features", "")
+    assert code == 0, text
+    out = tmp_path / "out.csv"
+    code, text = gattn("predict", tmp_path / "run", table, *ends, "--bipartite", "--out", out)
+    assert code == 0, text
+    proposed = pd.read_csv(out)
+    assert proposed["source"].str.startswith("user_id ").all()
+    assert proposed["target"].str.startswith("item_id ").all()
+
+
 def test_config_and_command_line_give_the_same_settings(folder):
     settings = override(folder / "run" / "config.toml", {"epochs": 3})
     assert settings.model.epochs == 3
