@@ -39,17 +39,20 @@ ONE_TABLE = "--source, --target and --bipartite are for a single table or list o
 
 @dataclass(frozen=True, kw_only=True)
 class GraphReading:
-    """Rules for reading a graph from files; they are the arguments of :func:`read_graph_file`.
+    """Rules for reading a graph from files.
 
     Attributes:
         nodes: a table of nodes; None or empty if there is none. For a network with several tables:
             values ``TYPE=FILE``.
         edges: values ``SOURCE-RELATION-DESTINATION=FILE`` for a network with several tables of
             nodes; otherwise empty.
-        encoding: encoding of tables and lists of edges; None to detect it.
-        decimal: decimal sign; None to detect it.
-        thousands: separator between groups of three digits; empty if there is none.
-        missing: words that stand for a missing attribute.
+        encoding: encoding of tables and lists; None for the encoding of the byte order mark, or
+            UTF-8 if there is none.
+        decimal: decimal sign of numbers in texts, ``"."`` or ``","``. None for a point, or for a
+            comma in columns of decimal commas of a table that is separated by semicolons.
+        thousands: separator between groups of three digits, ``","``, ``"."``, ``" "`` or ``"'"``;
+            empty if there is none.
+        missing: words that stand for a missing attribute in every column, besides empty cells.
         source: column of the edges with the source nodes; empty to choose it.
         target: column of the edges with the destination nodes; empty to choose it.
         bipartite: True if equal names of a source and a destination are different nodes; None to
@@ -86,14 +89,29 @@ class GraphReading:
         label: str | None = None,
         label_type: str | None = None,
     ) -> AttributedGraph:
-        """Read a graph; see :func:`read_graph_file` for the arguments and the errors.
+        """Read a graph.
 
         Args:
-            path: the graph; empty for a network with several tables of nodes.
-            directed: see :func:`read_graph_file`.
-            compact: see :func:`read_graph_file`.
+            path: ``cora``, ``citeseer`` or ``pubmed``; a file that ends in ``.graphml``, ``.gml``
+                or ``.gexf``; a table of edges, ``.csv``, ``.tsv`` or ``.parquet``; or a list of
+                edges, ``.edgelist``, ``.edges`` or ``.txt`` (see
+                :func:`gattn.nodes.lists.read_list`). The nodes of a GML file are named by their
+                labels, or by their ids if two labels are equal. Empty for a network with several
+                tables of nodes.
+            directed: see :func:`gattn.nodes.reading.read_graph`.
+            compact: True for compact edges (see :class:`gattn.nodes.attributed.AttributedGraph`),
+                which are read from Parquet with less memory.
             label: see :func:`gattn.nodes.typed.tables.choose_target`.
             label_type: see :func:`gattn.nodes.typed.tables.choose_target`.
+
+        Returns:
+            The graph.
+
+        Raises:
+            FileNotFoundError: the file does not exist.
+            ImportError: the file requires networkx, which is not installed.
+            GraphError: the file has another extension, is empty, or cannot be read.
+            ValueError: the decimal sign or the separator has no allowed value.
         """
         if self.typed:
             return self._read_typed(path, directed=directed, label=label, label_type=label_type)
@@ -101,12 +119,32 @@ class GraphReading:
             raise GraphError(
                 f"--label-type {label_type} is for several tables of nodes (--nodes TYPE=FILE)"
             )
-        nodes: Any = self.nodes or None
-        return read_graph_file(
-            path, nodes, directed=directed, encoding=self.encoding,
-            decimal=self.decimal, thousands=self.thousands, missing=self.missing,
-            compact=compact, ends=(self.source, self.target), bipartite=self.bipartite,
-        )  # fmt: skip
+        is_table = Path(path).suffix.lower() in TABLES + LISTS
+        if not is_table and (self.source or self.target or self.bipartite is not None):
+            raise GraphError(f"{ONE_TABLE}; got {path}")
+        style = self._style()
+        if str(path).lower() in CITATION:
+            data = load_citation(str(path), normalize_features=True)
+            graph = from_data(data, directed=bool(directed))
+            return compacted(graph) if compact else graph
+        path = Path(path)
+        check_graph_file(path)
+        if not path.stat().st_size:
+            raise GraphError(f"{path} is empty; expected a graph")
+        try:
+            graph, separators = _read(path, self, directed, compact)
+        except GraphError as error:
+            raise GraphError(f"{path}: {error}") from None
+        graph = compacted(graph) if compact else graph
+        commas, edge_commas = (separator == ";" for separator in separators)
+        graph = graph.with_gaps(self.missing)
+        return with_numbers(graph, style, commas=commas, edge_commas=edge_commas)
+
+    def _style(self) -> NumberFormat | None:
+        """Return the format of numbers in texts; None to detect it."""
+        if self.decimal is None and not self.thousands:
+            return None
+        return NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
 
     def _read_typed(
         self, path: str | Path, *, directed: bool | None, label: str | None, label_type: str | None
@@ -124,10 +162,7 @@ class GraphReading:
             [str(one) for one in nodes or () if one], self.edges, encoding=self.encoding,
             directed=bool(directed), label=label, label_type=label_type,
         )  # fmt: skip
-        style = None
-        if self.decimal is not None or self.thousands:
-            style = NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
-        return converted(graph, self.missing, style, separators)
+        return converted(graph, self.missing, self._style(), separators)
 
 
 DEFAULT_READING = GraphReading()
@@ -139,81 +174,31 @@ def read_graph_file(
     nodes: str | Path | None = None,
     *,
     directed: bool | None = None,
-    encoding: str | None = None,
-    decimal: str | None = None,
-    thousands: str = "",
-    missing: Sequence[str] = (),
     compact: bool = False,
-    ends: tuple[str, str] = ("", ""),
-    bipartite: bool | None = None,
+    **rules: Any,
 ) -> AttributedGraph:
     """Read a graph from a file, or a citation network by its name.
 
     Args:
-        path: ``cora``, ``citeseer`` or ``pubmed``; a file that ends in ``.graphml``, ``.gml`` or
-            ``.gexf``; a table of edges, ``.csv``, ``.tsv`` or ``.parquet``; or a list of edges,
-            ``.edgelist``, ``.edges`` or ``.txt``, with two names in each line, one separator in the
-            whole file, and comments in lines that begin with ``#`` or ``%`` and a space (see
-            :func:`gattn.nodes.lists.read_list`). The nodes of a GML file are named by their
-            labels, or by their ids if two labels are equal.
+        path: see :meth:`GraphReading.read`.
         nodes: a table of nodes, ``.csv``, ``.tsv`` or ``.parquet``, if ``path`` is a table or list
             of edges.
-        directed: see :func:`gattn.nodes.reading.read_graph`.
-        encoding: encoding of tables and lists; None for the encoding of the byte order mark, or
-            UTF-8 if there is none.
-        decimal: decimal sign of numbers in texts, ``"."`` or ``","``. None for a point, or for a
-            comma in columns of decimal commas of a table that is separated by semicolons.
-        thousands: separator between groups of three digits, ``","``, ``"."``, ``" "`` or ``"'"``;
-            empty if there is none.
-        missing: words that stand for a missing attribute in every column, besides empty cells.
-        compact: True for compact edges (see :class:`gattn.nodes.attributed.AttributedGraph`), which
-            are read from Parquet with less memory.
-        ends: names of the columns of edges with the sources and the destinations; empty texts to
-            choose them by :func:`gattn.nodes.edge_ends.choose_ends`.
-        bipartite: see :class:`GraphReading`.
+        directed: see :meth:`GraphReading.read`.
+        compact: see :meth:`GraphReading.read`.
+        rules: other attributes of :class:`GraphReading`.
 
     Returns:
         The graph.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ImportError: the file requires networkx, which is not installed.
-        GraphError: the file has another extension, is empty, or cannot be read.
-        ValueError: the decimal sign or the separator is not one of the values above.
     """
-    style = None
-    if decimal is not None or thousands:
-        style = NumberFormat(decimal=decimal or ".", thousands=thousands)
-    is_table = Path(path).suffix.lower() in TABLES + LISTS
-    if not is_table and (any(ends) or bipartite is not None):
-        raise GraphError(f"{ONE_TABLE}; got {path}")
-    if str(path).lower() in CITATION:
-        data = load_citation(str(path), normalize_features=True)
-        graph = from_data(data, directed=bool(directed))
-        return compacted(graph) if compact else graph
-    path = Path(path)
-    check_graph_file(path)
-    if not path.stat().st_size:
-        raise GraphError(f"{path} is empty; expected a graph")
-    try:
-        graph, separators = _read(path, nodes, directed, encoding, compact, ends, bipartite)
-    except GraphError as error:
-        raise GraphError(f"{path}: {error}") from None
-    graph = compacted(graph) if compact else graph
-    commas, edge_commas = (separator == ";" for separator in separators)
-    return with_numbers(graph.with_gaps(missing), style, commas=commas, edge_commas=edge_commas)
+    return GraphReading(nodes=nodes, **rules).read(path, directed=directed, compact=compact)
 
 
 def _read(
-    path: Path,
-    nodes: str | Path | None,
-    directed: bool | None,
-    encoding: str | None,
-    compact: bool,
-    ends: tuple[str, str],
-    bipartite: bool | None,
+    path: Path, rules: GraphReading, directed: bool | None, compact: bool
 ) -> tuple[AttributedGraph, tuple[str, str]]:
     """Read a graph; return it with the separators of its node table and its edge table."""
+    nodes: Any = rules.nodes or None
+    encoding, ends = rules.encoding, (rules.source, rules.target)
     ending = path.suffix.lower()
     if ending in MARKUP:
         if nodes is not None:
@@ -253,7 +238,7 @@ def _read(
         if table.empty:
             raise GraphError(f"{nodes} has no nodes")
     graph = graph_of_ends(
-        edges, table, directed=bool(directed), lines=lines, notes=notes, bipartite=bipartite,
+        edges, table, directed=bool(directed), lines=lines, notes=notes, bipartite=rules.bipartite,
         node_lines=node_lines if separator else (), compact=compact,
         header=ending not in LISTS,
     )  # fmt: skip

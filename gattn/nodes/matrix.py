@@ -61,8 +61,8 @@ def matrix_edges(rows: Sequence[Sequence[Any]]) -> tuple[pd.DataFrame, NDArray[n
     sources, targets = values.nonzero()
     table = pd.DataFrame(
         {
-            "source": [names[place] for place in sources],
-            "target": [names[place] for place in targets],
+            "source": [names[place] for place in sources.tolist()],
+            "target": [names[place] for place in targets.tolist()],
             "weight": values[sources, targets],
         }
     )

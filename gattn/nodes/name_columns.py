@@ -40,7 +40,7 @@ def may_count_rows(name: Hashable) -> bool:
 def counts_rows(name: Hashable, column: pd.Series) -> bool:
     """Return True if a column contains the row numbers of its table.
 
-    See :func:`gattn.nodes.tables.from_tables`.
+    See :func:`gattn.nodes.tables.graph_of_ends`.
     """
     if not may_count_rows(name) or not len(column):
         return False

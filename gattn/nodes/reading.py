@@ -13,9 +13,10 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, attributed_graph
+from gattn.nodes.edge_ends import named_ends
 from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.splits import MASKS
-from gattn.nodes.tables import from_tables
+from gattn.nodes.tables import graph_of_ends
 from gattn.nodes.typed.relations import by_relation
 from gattn.nodes.typed.tables import (
     TypedTables,
@@ -91,12 +92,12 @@ def read_graph(
     if isinstance(graph, Data):
         return from_data(graph, directed=directed is not False)
     if isinstance(graph, pd.DataFrame):
-        return from_tables(graph, None, directed=bool(directed))
+        return graph_of_ends(named_ends(graph), None, directed=bool(directed))
     if isinstance(graph, tuple):
         if [isinstance(one, pd.DataFrame) for one in graph] != [True, True]:
             raise TypeError("tables of a graph must be a pair (edges, nodes) of data frames")
         edges, nodes = cast("tuple[pd.DataFrame, pd.DataFrame]", graph)
-        return from_tables(edges, nodes, directed=bool(directed))
+        return graph_of_ends(named_ends(edges), nodes, directed=bool(directed))
     if hasattr(graph, "nodes") and hasattr(graph, "is_multigraph"):
         return from_networkx(graph, directed=directed)
     raise TypeError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
-from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pandas as pd
@@ -12,59 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.nodes.attributed import AttributedGraph, GraphError, LeftOut, attributed_graph
-from gattn.nodes.edge_ends import NamedEnds, check_header, named_ends
+from gattn.nodes.edge_ends import NamedEnds, check_header
 from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.name_columns import as_names
 from gattn.nodes.node_names import NameColumn, named_nodes
 from gattn.nodes.values import flat_table
 
-__all__ = ["from_tables", "graph_of_ends"]
+__all__ = ["graph_of_ends"]
 
 EXAMPLES = 3
-
-
-def from_tables(
-    edges: pd.DataFrame,
-    nodes: pd.DataFrame | None,
-    *,
-    directed: bool = False,
-    lines: Sequence[int] | None = None,
-    node_lines: Sequence[int] = (),
-    notes: Sequence[str] = (),
-) -> AttributedGraph:
-    """Build a graph from a table of edges and, optionally, a table of nodes.
-
-    The two nodes of an edge are in the columns that
-    :func:`gattn.nodes.edge_ends.choose_ends` chooses. The name of a node is in the column ``id``
-    (or ``node``, ``name``), else in the table's index if the index has a name, else in the first
-    column.
-
-    A column of row numbers, which ``to_csv`` of pandas writes first, is skipped: a column of
-    different whole numbers without a name (or called ``Unnamed: 0``), or a column called ``index``
-    or ``level_0`` that counts 0, 1, 2, ... Such a column contains the names of the nodes only if
-    more of the names in the table of edges occur in it than in the next column.
-
-    Edges to nodes that are not in the table of nodes are left out.
-
-    Args:
-        edges: table with a row for each edge.
-        nodes: table with a row for each node, in order; None if the nodes are the ends of edges.
-        directed: True if messages follow the direction of edges only.
-        lines: lines of the edges in their file.
-        node_lines: lines of the nodes in their file; empty if they were not read from a file.
-        notes: sentences about earlier decisions of the readers.
-
-    Returns:
-        The graph.
-
-    Raises:
-        GraphError: the columns of the nodes cannot be chosen, the header of the table of edges is
-            an edge, the name of a node is missing or occurs twice, no edge joins two nodes of the
-            table, or nodes of two kinds may have equal names.
-    """
-    return graph_of_ends(
-        named_ends(edges), nodes, directed=directed, lines=lines, node_lines=node_lines, notes=notes
-    )
 
 
 def graph_of_ends(
@@ -79,11 +35,34 @@ def graph_of_ends(
     bipartite: bool | None = None,
     header: bool = True,
 ) -> AttributedGraph:
-    """Return the graph, given the chosen columns of its edges. See :func:`from_tables`.
+    """Build a graph from edges and, optionally, a table of nodes.
 
-    With ``compact``, the graph has compact edges. With ``header``, the names of the columns must
-    not look like an edge. If ``bipartite`` is True, equal names of a source
-    and a destination are different nodes.
+    The name of a node is in the column ``id`` (or ``node``, ``name``), else in the table's index if
+    the index has a name, else in the first column that does not contain row numbers. Such a column,
+    which ``to_csv`` of pandas writes first, contains the names of the nodes only if more of the
+    names in the edges occur in it than in the next column. It has different whole numbers and no
+    name (or ``Unnamed: 0``), or is called ``index`` or ``level_0`` and counts 0, 1, 2, ...
+
+    Edges to nodes that are not in the table of nodes are left out.
+
+    Args:
+        edges: the edges, as names of nodes.
+        nodes: table with a row for each node, in order; None if the nodes are the ends of edges.
+        directed: True if messages follow the direction of edges only.
+        lines: lines of the edges in their file.
+        node_lines: lines of the nodes in their file; empty if they were not read from a file.
+        notes: sentences about earlier decisions of the readers.
+        compact: True for compact edges.
+        bipartite: True if equal names of a source and a destination are different nodes.
+        header: True if the names of the columns of edges must not look like an edge.
+
+    Returns:
+        The graph.
+
+    Raises:
+        GraphError: the header of the table of edges is an edge, the name of a node is missing or
+            occurs twice, no edge joins two nodes of the table, or nodes of two kinds may have
+            equal names.
     """
     if nodes is not None and bipartite:
         raise GraphError(
@@ -218,16 +197,11 @@ def _number_form(name: str) -> str:
     other names.
     """
     try:
-        number = Decimal(name)
-    except InvalidOperation:
+        number = float(name)
+    except ValueError:
         return ""
-    if not number.is_finite() or "_" in name:
-        return ""
-    # Decimal.normalize is not used: it rounds to 28 digits, which could make two long names equal.
-    sign, digits, exponent = number.as_tuple()
-    whole = "".join(map(str, digits)).lstrip("0")
-    short = whole.rstrip("0")
-    return f"{sign}:{short}:{int(exponent) + len(whole) - len(short)}" if short else "0"
+    # Longer numbers are rounded, which could make two names equal.
+    return repr(number) if math.isfinite(number) and len(name) < 16 and "_" not in name else ""
 
 
 def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:

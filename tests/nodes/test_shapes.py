@@ -107,9 +107,9 @@ def test_columns_that_may_not_be_nodes_are_refused_and_chosen_by_options(tmp_pat
     with pytest.raises(GraphError, match=r"cannot choose .* set --source COL --target COL"):
         _read(tmp_path, "e.csv", text)
     ends = tuple(header.split(",")[1:3])
-    assert _pairs(_read(tmp_path, "e.csv", text, ends=ends)) == [("q", "r")]
+    assert _pairs(_read(tmp_path, "e.csv", text, source=ends[0], target=ends[1])) == [("q", "r")]
     with pytest.raises(GraphError, match="--source must name a column of the edges; got 'x'"):
-        _read(tmp_path, "e.csv", text, ends=("x", ends[1]))
+        _read(tmp_path, "e.csv", text, source="x", target=ends[1])
 
 
 def test_export_of_nodes_and_edges_in_one_table_is_refused(tmp_path):
@@ -169,7 +169,7 @@ def test_adjacency_list_of_networkx_is_refused(tmp_path):
     ],
 )
 def test_fields_of_a_list_are_columns_of_its_edges(tmp_path, text, ends, pairs, columns):
-    graph = _read(tmp_path, "e.txt", text, ends=ends)
+    graph = _read(tmp_path, "e.txt", text, source=ends[0], target=ends[1])
     assert _pairs(graph) == pairs
     assert (None if graph.edge_table is None else list(graph.edge_table.table)) == columns
 
@@ -200,7 +200,7 @@ def test_numbers_of_two_kinds_of_nodes_are_refused_or_separated(tmp_path):
 def test_options_of_columns_are_refused_for_files_with_nodes(tmp_path):
     networkx.write_graphml(networkx.path_graph(2), tmp_path / "g.graphml")
     with pytest.raises(GraphError, match="are for a single table or list of edges"):
-        read_graph_file(tmp_path / "g.graphml", ends=("a", "b"))
+        read_graph_file(tmp_path / "g.graphml", source="a", target="b")
 
 
 def test_gml_with_a_repeated_edge_is_read(tmp_path):

@@ -174,7 +174,7 @@ def test_edges_to_unknown_nodes_are_left_out_with_their_type():
     [
         (
             {"writes": pd.DataFrame({"from": ["p", "q"], "to": ["a", "b"]})},
-            "write the relation as papers-writes-authors, or exchange the columns",
+            "there is no node 'p' of type 'authors'",
         ),
         (
             {"writes": pd.DataFrame({"author": ["z"], "paper": ["p"]})},

@@ -95,13 +95,6 @@ def _read_column(
     column: Any = file.read([name], use_pandas_metadata=False).column(0)
     if not pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    column = column.unify_dictionaries()
-    codes, start = np.empty(len(column), np.int32), 0
-    for chunk in column.chunks:
-        codes[start : start + len(chunk)] = chunk.indices.fill_null(-1).to_numpy(
-            zero_copy_only=False
-        )
-        start += len(chunk)
-    empty = pyarrow.array([], column.type.value_type)
-    values = column.chunk(0).dictionary if column.num_chunks else empty
-    return values.to_pandas(), codes
+    array = column.unify_dictionaries().combine_chunks()
+    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return array.dictionary.to_pandas(), codes.astype(np.int32, copy=False)

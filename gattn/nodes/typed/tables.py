@@ -255,7 +255,6 @@ def _edges(
         raise GraphError(
             f"relation {relation}: no edge connects two nodes of the tables. The first edge, "
             f"{gone[0].text}, does not, because {gone[0].reason}"
-            f"{_swapped(relation, named, sources, destinations)}"
         )
     if gone:
         plural = "s" * (len(gone) > 1)
@@ -275,26 +274,6 @@ def _edges(
         loop = np.zeros(pairs.shape[1], bool)
     edges = EdgeTable(torch.from_numpy(pairs), table, False, numbers, unreadable, (first, second))
     return edges.select(~loop), gone, [*notes, *more]
-
-
-def _swapped(
-    relation: Relation,
-    named: NamedEnds,
-    sources: Sequence[Hashable],
-    destinations: Sequence[Hashable],
-) -> str:
-    """Return a hint if the two columns of a table of edges seem to be exchanged."""
-    if relation.source == relation.destination or not len(
-        named.join(destinations, sources, None)[1]
-    ):
-        return ""
-    first, second = named.columns
-    turned = Relation(relation.destination, relation.name, relation.source)
-    return (
-        f". Column {first!r} contains names of type {relation.destination!r}, and column "
-        f"{second!r} names of type {relation.source!r}: write the relation as {turned}, or "
-        "exchange the columns"
-    )
 
 
 def _isolated(graph: AttributedGraph, network: TypedNetwork) -> list[str]:
