@@ -28,11 +28,9 @@ PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
 NOISE = (
     "On the test part, the model is not significantly better than a constant: the data may not "
-    "predict the labels.",
-    "On the test part, the model is not significantly better than a random order: the data may "
-    "not predict the links.",
+    "predict the labels."
 )
-"""Messages for a model of node labels or of links that is not better than chance."""
+"""Message for a model of node labels that is not better than chance."""
 FACTORS = {"classification": "log probabilities", "regression": "predictions"}
 """For each task of nodes, the values of a component that its weight multiplies."""
 MAX_TARGET_LINES = 5
@@ -150,6 +148,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
         item: name of the entry with the numbers of rows, and the noun if there is no ``item``.
     """
     # The imports are inside the function, because the modules import torch, which is slow.
+    from gattn.links import metrics as links
     from gattn.pipeline.notes import baseline_note, coverage_note
     from gattn.pipeline.unbounded import infinite_intervals
     from gattn.training.conformal import too_few
@@ -163,9 +162,10 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
             for name, scores in columns.items()
         },
     )
-    _print_some(baseline_note(metrics["test"], metrics.get("baselines", {})))
     if metrics.get("noise"):
-        _print_plain(NOISE[item == "links"])
+        _print_plain(links.NOISE if item == "links" else NOISE)
+    else:
+        _print_some(baseline_note(metrics["test"], metrics.get("baselines", {})))
     factor = "scores" if item == "links" else FACTORS.get(metrics["task"], "predictions")
     if components := metrics.get("components"):
         _print_metrics(
@@ -230,8 +230,11 @@ def _caption(metrics: Mapping[str, Any], item: str, noun: str) -> str:
     that were ranked.
     """
     if item == "links":
+        from gattn.links.metrics import negatives_text
+
         ranked = plural(metrics[item]["ranked"], "test link")
-        return f"ranking, {ranked}, each among {plural(metrics['negatives'], 'negative')}"
+        noun = "negative" if metrics["negatives"] == 1 else "negatives"
+        return f"ranking, {ranked}, each among {negatives_text(metrics)} {noun}"
     return f"{metrics['task']}, {count_of(metrics[item]['test'], noun)}"
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gattn.data import Split
+from gattn.links.metrics import NOISE
 from gattn.links.model import LinkModel, LinkProblem
 from gattn.links.pairs import Links, read_links, restrict
 from gattn.links.parts import link_times, random_parts, time_parts
@@ -53,7 +54,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
         notes_: sentences about the choices of the reader of the graph, for example the columns of
             sources and targets.
         validation_: metrics of each component on the validation links.
-        predictor_: the fitted model.
+        predictor_: the fitted model. Its attribute ``noise`` is True if it does not rank links
+            better than a random order.
         history_: the training history.
 
     Example:
@@ -104,6 +106,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
         encoded = self.encode(read.with_notes(*notes), links, split)
         self.fit_parts(encoded, links, split, times, on_epoch=on_epoch)
         self.graph_ = self.predictor_.encoder.attach_edges(read)
+        if self.predictor_.noise:
+            warnings.warn(NOISE, stacklevel=2)
         return self
 
     def parts(

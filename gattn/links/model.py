@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.data import Split
-from gattn.links.metrics import ranking_metrics
+from gattn.links.metrics import is_noise, ranking_metrics
 from gattn.links.network import LinkNetwork, fit_network, pair_scores
 from gattn.links.pairs import Links, Ranking, make_ranking, restrict
 from gattn.links.parts import make_folds
@@ -101,6 +101,8 @@ class LinkModel:
         perceptron: the perceptron of pairs; None for a single attention network.
         weights: weight of each component of the score by name.
         calibration: factor and constant of the score in the logit of a probability.
+        noise: True if the model does not rank links better than a random order: the test links of
+            a run, the validation links without a test part.
         directed: True if links have a direction.
         bipartite: True if sources and targets are disjoint.
         history: records of the training of the network; empty after :meth:`from_state`.
@@ -124,6 +126,7 @@ class LinkModel:
         self.perceptron: PairPerceptron | None = None
         self.weights: dict[str, float] = {self._network_name: 1.0}
         self.calibration = 1.0, 0.0
+        self.noise = False
         self.history: list[History] = []
         self._last: tuple[AttributedGraph, View] | None = None
 
@@ -214,7 +217,9 @@ class LinkModel:
         model._last = graph, view
         parts = model._parts(view, ranking.sources, ranking.candidates, pairs)
         model._weigh(parts)
-        return model, model._measured(parts)
+        measured = model._measured(parts)
+        model.noise = is_noise(measured["scores"])
+        return model, measured
 
     def _weigh(self, parts: Mapping[str, NDArray]) -> None:
         """Fit the weights of the components and the calibration to scores [m, 1 + k] of the
@@ -226,12 +231,13 @@ class LinkModel:
             rows, count = WEIGHT_FIT
             weights = fit_weights([part[:rows, :count] for part in parts.values()])
             self.weights = dict(zip(parts, weights.tolist()))
-        score = self._combine(parts)
-        is_link = np.zeros(score.shape, int)
+        scores = self._combine(parts)
+        is_link = np.zeros(scores.shape, int)
         is_link[:, 0] = 1
+        valid = np.isfinite(scores)
         model = LogisticRegression(class_weight="balanced", C=1e4)
-        spread = float(score.std()) or 1.0
-        model.fit(score.reshape(-1, 1) / spread, is_link.ravel())
+        spread = float(scores[valid].std()) or 1.0
+        model.fit(scores[valid].reshape(-1, 1) / spread, is_link[valid])
         slope: Any = model.coef_
         constant: Any = model.intercept_
         self.calibration = float(slope[0, 0]) / spread, float(constant[0])
@@ -244,8 +250,11 @@ class LinkModel:
     def _parts(
         self, view: View, sources: NDArray, targets: NDArray, pairs: NDArray
     ) -> dict[str, NDArray]:
-        """Return the scores [m, c] of each component, computed from the features of the pairs."""
+        """Return the scores [m, c] of each component, computed from the features of the pairs;
+        minus infinity for a target of -1.
+        """
         scores = {name: pairs[:, :, FEATURES.index(name)] for name in HEURISTICS}
+        scores = {name: np.where(targets < 0, -np.inf, part) for name, part in scores.items()}
         if self._is_structural:
             del scores["propagated_features"]
         with torch.no_grad(), limited_threads(view.inputs.x.shape[0], self.threads):
@@ -384,7 +393,7 @@ class LinkModel:
         return tensors, {
             "settings": to_table(self.settings), "encoder": self.encoder.state(),
             "directed": self.directed, "bipartite": self.bipartite, "weights": self.weights,
-            "calibration": list(self.calibration),
+            "calibration": list(self.calibration), "noise": self.noise,
         }  # fmt: skip
 
     @classmethod
@@ -410,6 +419,7 @@ class LinkModel:
         model.weights = dict(state["weights"])
         slope, constant = state["calibration"]
         model.calibration = slope, constant
+        model.noise = state["noise"]
         return model
 
 
@@ -419,7 +429,7 @@ def _shortlist(
     """Return, for each source and each score, the unlinked targets with the highest scores.
 
     Args:
-        lists: scores [n, b].
+        lists: scores [n, b]; those of linked targets are overwritten.
         links: all links.
         sources: [b].
         length: number of targets from each score.
@@ -427,15 +437,19 @@ def _shortlist(
     Returns:
         [k] positions of the sources, sorted, and [k] targets.
     """
-    pool = links.targets
-    # Linked targets are removed below, so additional targets are listed for them.
-    counts = np.bincount(links.keys // links.nodes, minlength=links.nodes)[sources]
-    size = int(min(len(pool), length + 1 + np.quantile(counts, 0.9)))
+    pool, row = links.targets, np.arange(len(sources))
+    # Linked targets are removed before the selection, so that it does not depend on the other
+    # sources.
+    start, end = (np.searchsorted(links.keys, (sources + i) * links.nodes) for i in (0, 1))
+    linked = np.concatenate([links.keys[a:b] % links.nodes for a, b in zip(start, end)])
+    taken = np.append(linked, sources), np.append(np.repeat(row, end - start), row)
+    size = min(len(pool), length)
     keys = []
     for scores in lists:
+        scores[taken] = -np.inf
         some = scores[pool] if len(pool) < len(scores) else scores
         top = np.argpartition(-some, size - 1, axis=0)[:size]
-        keys.append((np.arange(len(sources)) * links.nodes + pool[top]).ravel())
+        keys.append((row * links.nodes + pool[top]).ravel())
     key = np.unique(np.concatenate(keys))
     place, target = key // links.nodes, key % links.nodes
     free = ~links.are_links(sources[place], target)

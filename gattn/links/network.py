@@ -41,7 +41,7 @@ class RankedBatch:
     Attributes:
         inputs: features of all nodes, and the edges that send messages.
         sources: [m] int64 sources.
-        candidates: [m, 1 + k] int64 targets, the true one first.
+        candidates: [m, 1 + k] int64 targets, the true one first; -1 for no target.
     """
 
     inputs: FieldInput
@@ -131,18 +131,19 @@ class LinkNetwork(nn.Module):
 
 
 def pair_scores(left: Tensor, right: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-    """Return the dot products [m, c] of m sources with their c targets each; the targets are
-    processed in chunks.
+    """Return the dot products [m, c] of m sources with their c targets each; minus infinity for a
+    target of -1. The targets are processed in chunks.
     """
     start = left[sources]
     chunk = 32
-    return torch.cat(
+    scores = torch.cat(
         [
             torch.einsum("md,mcd->mc", start, right[targets[:, i : i + chunk]])
             for i in range(0, targets.shape[1], chunk)
         ],
         1,
     )
+    return scores.masked_fill(targets < 0, -math.inf)
 
 
 def listwise(output: Tensor, target: Tensor) -> Tensor:

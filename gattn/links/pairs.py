@@ -21,8 +21,8 @@ __all__ = [
 ]
 
 ROUNDS = 30
-"""Number of attempts to replace a random target that is linked. After these attempts, all
-unlinked targets are listed.
+"""Number of attempts to replace a random target that is linked or repeated. After these attempts,
+all unlinked targets are listed.
 """
 
 
@@ -56,6 +56,16 @@ class Links:
         """Number of each link, [m]. Both directions of a link have the same number."""
         return unordered_keys(self.pairs, self.nodes)
 
+    def in_data(self, graph: AttributedGraph) -> NDArray[np.int64]:
+        """Return the source and the target of each link, [m, 2], in the order in which the data
+        list them. A link that they list in both orders keeps its order.
+        """
+        source, target = graph.arcs.numpy()
+        listed = _contains(
+            np.unique(source * self.nodes + target), self.pairs[0] * self.nodes + self.pairs[1]
+        )
+        return np.where(listed, self.pairs, self.pairs[::-1]).T
+
     def are_links(self, sources: NDArray, targets: NDArray) -> NDArray[np.bool_]:
         """Return a mask that is True for linked pairs of nodes, and for pairs of a node with
         itself.
@@ -70,7 +80,8 @@ class Ranking:
     Attributes:
         links: [m] int64, the position of each link among the links of the graph.
         sources: [m] int64 sources.
-        candidates: [m, 1 + k] int64: the true target, then k targets without a link.
+        candidates: [m, 1 + k] int64: the true target, then up to k different targets without a
+            link, then -1.
     """
 
     links: NDArray[np.int64]
@@ -92,7 +103,8 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
     Args:
         graph: the graph.
         directed: True if (a, b) and (b, a) are different links. With None, links have a direction
-            unless every edge of the graph has an opposite edge or the graph is bipartite.
+            if the data declare it, or if some edges have an opposite edge and others have none.
+            The links of a bipartite graph have no direction.
 
     Returns:
         The links and notes. If no node is both a source and a target of edges, the graph is
@@ -117,7 +129,6 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
     starts, ends = np.unique(source), np.unique(target)
     bipartite = not len(np.intersect1d(starts, ends))
     opposite = np.unique(target * nodes + source)
-    symmetric = np.array_equal(keys, opposite)
     if bipartite:
         rest = nodes - len(starts) - len(ends)
         notes = [
@@ -130,8 +141,16 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
         pairs = np.stack([source, target])
         return Links(pairs, nodes, False, True, starts, ends, both), notes
     every = np.arange(nodes)
+    notes = []
     if directed is None:
-        directed = not symmetric
+        one_way = not len(np.intersect1d(keys, opposite))
+        directed = graph.has_direction or not one_way
+        directed &= not np.array_equal(keys, opposite)
+        if one_way and not directed:
+            notes = [
+                "No edge has an opposite edge, which is no evidence of a direction: links have "
+                "none (--directed makes (a, b) and (b, a) different links)."
+            ]
     if directed:
         note = "Links have a direction: (a, b) and (b, a) are different links (--undirected "
         note += "ignores the direction)."
@@ -140,7 +159,7 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
     both = np.union1d(keys, opposite)
     source, target = both // nodes, both % nodes
     pairs = np.stack([source, target])[:, source < target]
-    return Links(pairs, nodes, False, False, every, every, both), []
+    return Links(pairs, nodes, False, False, every, every, both), notes
 
 
 def restrict(graph: AttributedGraph, keys: NDArray) -> AttributedGraph:
@@ -171,35 +190,48 @@ def restrict(graph: AttributedGraph, keys: NDArray) -> AttributedGraph:
 def draw_negatives(
     links: Links, sources: NDArray, count: int, draw: np.random.Generator
 ) -> NDArray[np.int64]:
-    """Draw unlinked targets for each source, uniformly and with replacement.
+    """Draw different unlinked targets for each source, uniformly.
 
     Args:
         links: all links of the graph, of every part.
         sources: [m] sources.
-        count: number k of targets for each source.
+        count: maximum number k of targets for each source.
         draw: random numbers.
 
     Returns:
-        [m, k] targets; -1 in the rows of sources that are linked to every possible target.
+        [m, k] targets. The row of a source with fewer unlinked targets contains all of them, and
+        ends with -1.
     """
     pool = links.targets
-    targets = pool[draw.integers(len(pool), size=(len(sources), count))]
-    starts = np.broadcast_to(sources[:, None], targets.shape)
-    bad = links.are_links(starts, targets)
-    for _ in range(ROUNDS):
-        if not bad.any():
-            return targets
-        again = pool[draw.integers(len(pool), size=int(bad.sum()))]
-        targets[bad] = again
-        bad[bad] = links.are_links(starts[bad], again)
-    # If a source is linked to almost every target, list the remaining targets.
-    for row in np.flatnonzero(bad.any(1)):
+    targets = np.full((len(sources), min(count, len(pool))), -1, np.int64)
+    rows = np.arange(len(sources))
+    if 2 * count < len(pool):
+        targets[:] = pool[draw.integers(len(pool), size=targets.shape)]
+        for _ in range(ROUNDS):
+            bad = _unusable(links, sources[rows], targets[rows])
+            rows, bad = rows[bad.any(1)], bad[bad.any(1)]
+            if not len(rows):
+                return targets
+            again = targets[rows]
+            again[bad] = pool[draw.integers(len(pool), size=int(bad.sum()))]
+            targets[rows] = again
+    for row in rows:
         free = pool[~links.are_links(np.full(len(pool), sources[row]), pool)]
-        places = np.flatnonzero(bad[row])
-        targets[row, places] = draw.choice(free, len(places)) if len(free) else -1
-        if not len(free):
-            targets[row] = -1
+        some = draw.permutation(free)[: targets.shape[1]]
+        targets[row] = -1
+        targets[row, : len(some)] = some
     return targets
+
+
+def _unusable(links: Links, sources: NDArray, targets: NDArray) -> NDArray[np.bool_]:
+    """Return a mask [m, k] of the targets that are linked to their source or repeat another target
+    of their row.
+    """
+    order = np.argsort(targets, 1, kind="stable")
+    ordered = np.take_along_axis(targets, order, 1)
+    repeated = np.zeros(targets.shape, bool)
+    np.put_along_axis(repeated, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], 1)
+    return repeated | links.are_links(sources[:, None], targets)
 
 
 def make_ranking(
@@ -211,7 +243,7 @@ def make_ranking(
     Args:
         links: all links of the graph, of every part.
         rows: positions of the links to rank.
-        count: number of negatives for each link.
+        count: maximum number of negatives for each link; at least 1.
         draw: random numbers.
         most: maximum number of links, which are drawn from ``rows``; None for all.
 
@@ -225,7 +257,7 @@ def make_ranking(
         flip = draw.random(len(rows)) < 0.5
         source, target = np.where(flip, target, source), np.where(flip, source, target)
     negatives = draw_negatives(links, source, count, draw)
-    usable = (negatives >= 0).all(1) if count else np.ones(len(rows), bool)
+    usable = negatives[:, 0] >= 0
     candidates = np.hstack([target[:, None], negatives])
     return Ranking(rows[usable], source[usable], candidates[usable])
 

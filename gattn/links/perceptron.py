@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 
 import torch
@@ -41,8 +42,11 @@ class PairPerceptron(nn.Module):
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scores [...] of pairs, given their features [..., f]."""
-        return self.layers((x - self.mean) / self.std)[..., 0]
+        """Return the scores [...] of pairs, given their features [..., f]; minus infinity for a
+        candidate whose features are NaN.
+        """
+        scores = self.layers(((x - self.mean) / self.std).nan_to_num())[..., 0]
+        return scores.masked_fill(x[..., 0].isnan(), -math.inf)
 
     @classmethod
     def from_state(cls, tensors: Mapping[str, Tensor]) -> PairPerceptron:
@@ -61,11 +65,12 @@ def fit_perceptron(train: Tensor, val: Tensor, seed: int) -> PairPerceptron:
     """Train a perceptron so that the first candidate in each row gets the highest score.
 
     Args:
-        train: [m, c, f] features of the candidates of training links, the true target first.
+        train: [m, c, f] features of the candidates of training links, the true target first; NaN
+            for a missing candidate.
         val: [k, c', f] features of the candidates of validation links, by which the step is chosen.
         seed: seed of the initial weights, dropout and batches.
     """
-    flat = train.flatten(0, 1)
+    flat = train[~train[..., 0].isnan()]
     std = flat.std(0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

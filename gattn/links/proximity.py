@@ -139,10 +139,11 @@ class Proximity:
 
         Args:
             sources: [m].
-            targets: [m, c].
+            targets: [m, c]; -1 for no target.
 
         Returns:
-            [m, c, features] in the order of :data:`FEATURES`. Counts are logarithmic.
+            [m, c, features] in the order of :data:`FEATURES`; NaN without a target. Counts are
+            logarithmic.
         """
         out = np.empty((*targets.shape, len(FEATURES)), np.float32)
         different, place = np.unique(sources, return_inverse=True)
@@ -152,6 +153,7 @@ class Proximity:
             rows = self.rows(different[part])
             some = order[ends[part.start] : ends[part.stop]]
             out[some] = rows.measure(place[some] - part.start, targets[some])
+        out[targets < 0] = np.nan
         return out
 
 

@@ -33,7 +33,7 @@ def fit_scale(scores: NDArray) -> float:
     """Return the factor of the scores [m, 1 + k] for which the mean listwise loss is lowest."""
     from scipy.optimize import minimize_scalar
 
-    spread = float(scores.std()) or 1.0
+    spread = float(scores[np.isfinite(scores)].std()) or 1.0
 
     def loss(log_factor: float) -> float:
         return float(listwise_loss(scores * (np.exp(log_factor) / spread)).mean())
@@ -59,7 +59,8 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
     prior weights.
 
     Args:
-        parts: K arrays [m, 1 + k] of scores, the true target first.
+        parts: K arrays [m, 1 + k] of scores, the true target first; minus infinity for a missing
+            candidate.
 
     Returns:
         [K] weights.
@@ -78,9 +79,14 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
     prior = _prior(np.stack([listwise_loss(scores[..., k]) for k in range(len(parts))]))
     # The loss depends only on the differences from the score of the true target.
     scores -= scores[:, :1]
+    missing = np.isinf(scores[..., 0])
+    scores[missing] = 0
+
+    def total_of(weights: NDArray) -> NDArray[np.float64]:
+        return np.where(missing, -np.inf, scores @ weights)
 
     def loss(weights: NDArray) -> tuple[float, NDArray]:
-        total = scores @ weights
+        total = total_of(weights)
         top = total.max(1, keepdims=True)
         odds = np.exp(total - top)
         norm = odds.sum(1, keepdims=True)
@@ -92,7 +98,7 @@ def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
     bounds = [(0, None)] * len(parts)
     result = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds)
     weights = np.where(result.x < 1e-3, 0.0, result.x)
-    apart = 1 / ranks(scores @ weights) - inverse[best]
+    apart = 1 / ranks(total_of(weights)) - inverse[best]
     if apart.mean() < -apart.std() / len(apart) ** 0.5:
         weights = np.eye(len(parts))[best]
     return weights * factors

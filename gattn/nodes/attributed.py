@@ -95,6 +95,8 @@ class AttributedGraph:
             attributes.
         compact: True if ``edge_index`` and ``arcs`` are int32, as
             :class:`gattn.nodes.size.predictor.SampledPredictor` expects.
+        has_direction: True if the data declare that their edges have a direction, as a directed
+            networkx graph or PyG's ``Data`` do and a table of edges does not.
         network: nodes of other types and the edges between all types; None for a graph of one
             type. The edges of the graph are then those of
             :func:`gattn.nodes.typed.network.projection`.
@@ -114,6 +116,7 @@ class AttributedGraph:
     edge_table: EdgeTable | None = None
     edge_inputs: EdgeInputs | None = None
     compact: bool = False
+    has_direction: bool = False
     network: TypedNetwork | None = None
 
     def __len__(self) -> int:

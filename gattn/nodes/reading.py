@@ -158,7 +158,9 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
         names, pairs, table, directed=bool(directed) and graph.is_directed(), notes=notes,
         unreadable=unreadable, edge_table=edge_table,
     )  # fmt: skip
-    return read if graph.is_directed() else replace(read, arcs=read.edge_index)
+    if graph.is_directed():
+        return replace(read, has_direction=True)
+    return replace(read, arcs=read.edge_index)
 
 
 def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
@@ -206,11 +208,12 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
         if not (x if x.layout == torch.strided else x.values()).isfinite().all():
             raise GraphError("x must be finite; it has NaN or an infinite number")
     edge_index = data.edge_index.cpu().long()
-    return attributed_graph(
+    read = attributed_graph(
         range(nodes), edge_index, pd.DataFrame(columns, index=range(nodes)),
         directed=directed, x=x, unreadable=unreadable, tensor_labels=isinstance(data.y, Tensor),
         edge_table=_edge_tensors(data, edge_index),
     )  # fmt: skip
+    return replace(read, has_direction=True)
 
 
 def from_hetero_data(

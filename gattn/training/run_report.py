@@ -101,6 +101,8 @@ class RunFacts:
         by_target: metrics of the test part for each target, if there are several.
         undefined: for each part the reasons why metrics are undefined for some or all targets, by
             the name of the metric.
+        noise: sentence on a model that is not better than chance, instead of the comparison with
+            the baselines; "" for other models.
         notes: additional sentences after the comparison with the baselines.
         decided: sentences about decisions of the reader of the data.
         words: words for several targets and for the event of a probability.
@@ -128,6 +130,7 @@ class RunFacts:
     settings: Mapping[str, Cell] = field(default_factory=dict)
     versions: Mapping[str, Cell] = field(default_factory=dict)
     by_target: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    noise: str = ""
     undefined: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
@@ -164,7 +167,7 @@ def run_report(
         (
             Section(
                 "Metrics",
-                (verdict, *_undefined(run), *run.notes),
+                (run.noise or verdict, *_undefined(run), *run.notes),
                 (table, _validation(run), *_targets(run)),
             ),
             Section("Predictions of the test part", (), (), predictions),

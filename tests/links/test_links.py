@@ -212,7 +212,7 @@ def test_a_network_of_noise_gives_chance_level():
     model.fit_parts(encoded, links, split, times)
     ranking = make_ranking(links, split.test.numpy(), 50, np.random.default_rng(0))
     measured = model.predictor_.measure(encoded.graph, ranking)
-    chance = chance_metrics(51)["mrr"]
+    chance = chance_metrics(np.array([51]))["mrr"]
     assert abs(measured["metrics"]["stack"]["mrr"] - chance) < 4 * mrr_error(measured["scores"])
     # As a control, the same model ranks the test links high if its graph contains the test edges.
     leaky = model.predictor_.encoder.attach_edges(read)
@@ -248,12 +248,3 @@ def test_estimator_proposes_links_of_a_bipartite_network(tmp_path):
         loaded.predict_proba([("nobody", "i1")], table)
     with pytest.raises(GraphError, match="trained on a graph that is bipartite"):
         loaded.predict(networkx.cycle_graph(12))
-
-
-def test_repeated_training_gives_the_same_model():
-    graph = communities(60, seed=3)
-    first, second = (
-        LinkPredictor(epochs=6, width=8, heads=2, negatives=20).fit(graph).predict(top=20)
-        for _ in range(2)
-    )
-    pd.testing.assert_frame_equal(first, second)

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import random as random_matrix
 
-from gattn.links.metrics import chance_metrics, ranking_metrics, ranks
+from gattn.links.metrics import ranking_metrics, ranks
 from gattn.links.pairs import draw_negatives, make_ranking, read_links, restrict, unordered_keys
 from gattn.links.parts import link_times, make_folds, random_parts, time_parts
 from gattn.links.proximity import DAMPING, FEATURES, Proximity
@@ -48,9 +48,10 @@ def test_ends_that_never_mix_make_a_bipartite_network():
     assert set(names[links.sources]) == {"ann", "ben"}
     assert set(names[links.targets]) == {"tea", "milk"}
     ranking = make_ranking(links, np.arange(3), 4, np.random.default_rng(0))
+    assert (ranking.candidates[:, 2:] == -1).all()
     # Ben buys everything, so only Ann's link can be ranked, and only against milk.
     assert names[ranking.sources].tolist() == ["ann"]
-    assert names[ranking.candidates].tolist() == [["tea", "milk", "milk", "milk", "milk"]]
+    assert names[ranking.candidates[:, :2]].tolist() == [["tea", "milk"]]
 
 
 def test_a_graph_without_edges_has_no_links():
@@ -178,9 +179,6 @@ def test_ranks_and_metrics():
     metrics = ranking_metrics(scores)
     assert metrics["mrr"] == pytest.approx((1 + 1 / 3 + 2 / 3) / 3)
     assert metrics["hits@1"] == pytest.approx(1 / 3)
-    draw = np.random.default_rng(0).normal(size=(20000, 101))
-    chance, measured = chance_metrics(101), ranking_metrics(draw)
-    assert measured == pytest.approx(chance, abs=0.01)
 
 
 def test_weights_prefer_the_best_score_and_use_a_second_one():

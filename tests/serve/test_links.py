@@ -56,7 +56,8 @@ def test_proposed_links_are_those_of_the_command(client, folder, tmp_path, monke
     with out.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["source"] == "Marius"]
     answer = client.post("/links", json={"name": "Marius"}).json()
-    assert [each["name"] for each in answer["links"]] == [row["target"] for row in rows]
+    # Further nodes have equal scores, whose order depends on rounding.
+    assert [each["name"] for each in answer["links"][:10]] == [row["target"] for row in rows[:10]]
     for each, row in zip(answer["links"], rows, strict=True):
         assert each["score"] == pytest.approx(float(row["score"]), rel=1e-4)
         assert each["probability"] == pytest.approx(float(row["probability"]), rel=1e-4)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gattn.files import new_file, write_rows
 from gattn.links.estimator import LinkPredictor
+from gattn.links.metrics import NOISE
 from gattn.nodes.edges import merged_edges_note
 from gattn.nodes.files import DEFAULT_READING, GraphReading
 from gattn.pipeline.product import Log, no_log
@@ -51,7 +52,8 @@ def predict_links(
         encoder = estimator.predictor_.encoder
         attached, links = estimator.attach(graph)
         edge_notes = merged_edges_note(attached, encoder.edges)
-        for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):
+        chance_notes = [NOISE] * estimator.predictor_.noise
+        for note in (*graph.notes, *edge_notes, *encoder.unknown(graph), *chance_notes):
             log(note)
         estimator.graph_, estimator.links_ = attached, links
         table = estimator.predict(top=top, per_node=per_node)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from gattn.links.metrics import ranks
+from gattn.links.metrics import NOISE, negatives_text, ranks
 from gattn.pipeline.product import Report
 from gattn.pipeline.report import report_facts
 from gattn.training.calibration import probability_reliability
@@ -66,9 +66,10 @@ def link_report(run: LinkRun) -> Report:
         rows=counts["all"],
         decided=run.encoded.notes,
         words=WORDS,
+        noise=NOISE if metrics["noise"] else "",
         notes=(
             f"For each of {counts['ranked']:,} test links, the true target is ranked among "
-            f"{metrics['negatives']:,} random nodes that have no link with the source. Messages "
+            f"{negatives_text(metrics)} random nodes that have no link with the source. Messages "
             "are sent along the edges of training links only. Heuristics read the same edges.",
         ),
     )
@@ -87,11 +88,6 @@ def _components(run: LinkRun) -> Section:
         "The score of a pair is the sum of these scores with weights that were fitted on the "
         "validation part. The weights depend on the units of the scores.",
     )
-    if run.metrics["noise"]:
-        text += (
-            "On the test part, it is not significantly better than a random order: the data may "
-            "not predict the links.",
-        )
     columns = "component", "weight", *(METRICS[metric] for metric in names)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
 

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from gattn.data import Split
 from gattn.links.estimator import LinkPredictor
-from gattn.links.metrics import chance_metrics, mrr_error, ranking_metrics, ranks
+from gattn.links.metrics import (
+    candidate_counts,
+    chance_metrics,
+    is_noise,
+    mrr_error,
+    ranking_metrics,
+    ranks,
+)
 from gattn.links.model import RANKED_LINKS
 from gattn.links.pairs import Links, Ranking, make_ranking, read_links
 from gattn.links.proximity import HEURISTICS
@@ -95,7 +102,8 @@ def train_run(
     """Train a model of links and write all results to a folder; this is the command ``gattn links
     train``.
 
-    The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
+    The folder contains ``config.toml``, ``splits.json`` with the names of the nodes of each link,
+    ``weights.safetensors`` and ``model.json``
     (which :meth:`gattn.links.LinkPredictor.load` reads), ``metrics.json``, ``test_links.csv`` with
     the rank of each test link, ``left_out.csv``, ``plots`` and ``report.html``. If the folder
     contains the finished run, nothing is done.
@@ -167,11 +175,15 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         )
         for note in encoded.notes:
             self.log(note)
+        pairs = links.in_data(graph)
         record: dict[str, Any] = {
             "data": settings.data,
             "sha256": data_hash(settings.data, settings.nodes),
             "protocol": split.protocol,
-            **{part: getattr(split, part).tolist() for part in PARTS},
+            **{
+                part: [[graph.names[end] for end in pair] for pair in pairs[getattr(split, part)]]
+                for part in PARTS
+            },
         }
         left_out = [(row.line, row.text, row.reason) for row in graph.left_out]
         return LinkParts(record, [("line", "edge", "reason"), *left_out], split, times, encoded)
@@ -194,15 +206,15 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         predictor = model.predictor_
         measured = predictor.measure(parts.encoded.graph, ranking)
         scores, components = measured["scores"], measured["metrics"]
-        test, chance = ranking_metrics(scores), chance_metrics(1 + settings.negatives)
-        error = mrr_error(scores)
+        counts = candidate_counts(scores)
+        predictor.noise = is_noise(scores)
         metrics: dict[str, Any] = {
             "task": "ranking",
-            "test": test,
+            "test": ranking_metrics(scores),
             "val": model.validation_["stack"],
             "baselines": {
                 **{name: components[name] for name in HEURISTICS if name in components},
-                CHANCE: chance,
+                CHANCE: chance_metrics(counts),
             },
             "components": {
                 name: {
@@ -212,9 +224,10 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
                 }
                 for name, weight in predictor.weights.items()
             },
-            "error": {"mrr": error},
-            "noise": test["mrr"] <= chance["mrr"] + 2 * error,
-            "negatives": settings.negatives,
+            "error": {"mrr": mrr_error(scores)},
+            "noise": predictor.noise,
+            "negatives": int(counts.max()) - 1,
+            "fewest_negatives": int(counts.min()) - 1,
             "split": split.protocol,
             "undefined": {},
             "links": {
