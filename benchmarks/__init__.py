@@ -5,7 +5,7 @@ one process.
     data/     graphs
     sides/    implementations that are compared: gattn, PyG, FlexAttention, padded attention, anemoi
     suites/   cases for a CPU, for a GPU, and for the comparison of two commits
-    tools/    report, ahead-of-time compilation of kernels, host times of launches
+    tools/    tables of the reports
 
 Imports go from the commands down this list to ``core``. The modules beside these folders are the
 commands, each ``python -m benchmarks.NAME``; ``python -m benchmarks`` itself runs the CPU's cases.

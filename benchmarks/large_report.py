@@ -2,7 +2,7 @@
 
 python -m benchmarks.large_report
 
-The tables show the results of ``benchmarks.full_graph``, ``.layerwise``, ``.edge_tables``,
+The tables show the results of ``benchmarks.full_graph``, ``.edge_tables``,
 ``.distributed``, ``.huge`` and ``.sampling.measure``. A table without new results does not change.
 """
 
@@ -20,9 +20,6 @@ GUIDE = Path(__file__).parents[1] / "docs/guide"
 TABLES: dict[tuple[str, str, str], Callable[[Path], str]] = {
     ("full_graph", "large_graphs.md", "full-graph training"): lambda path: large_tables.training(
         record.newest(path)
-    ),
-    ("layerwise", "inference.md", "layer by layer"): lambda path: large_tables.inference(
-        record.every(path)[-1]
     ),
     ("sampling", "large_graphs.md", "samplers"): lambda path: large_tables.sampling(
         record.every(path)

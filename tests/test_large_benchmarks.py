@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import full_graph, large_report, layerwise
+from benchmarks import full_graph, large_report
 from benchmarks.data.large_graph import mapped_features, pairs
 from benchmarks.sampling import make
 from benchmarks.tools import edge_tables, large_tables
@@ -51,14 +51,6 @@ def test_demand_is_a_straight_line():
     assert line(peers, 1000) == 3100
 
 
-def test_layer_by_layer_gives_what_the_model_gives_at_once(folder, tmp_path, capsys):
-    out = tmp_path / "found.jsonl"
-    options = ["--batch-edges", "5000", "--threads", "1", "--out", str(out)]
-    layerwise.main([str(folder), *options])
-    assert "layerwise: peak" in capsys.readouterr().out
-    assert json.loads(out.read_text())["edges"] == 31000
-
-
 def test_tables_of_edges_are_read_laid_out_and_sampled(tmp_path):
     paths = edge_tables.write(tmp_path, 5000, 3000)
     results = [edge_tables.steps(path, 3000) for path in paths]
@@ -71,11 +63,11 @@ def test_the_guide_gets_its_tables(tmp_path, capsys):
     results, guide = tmp_path / "results", tmp_path / "guide"
     results.mkdir()
     guide.mkdir()
-    for name in ("large_graphs.md", "inference.md", "distributed.md"):
+    for name in ("large_graphs.md", "distributed.md"):
         (guide / name).write_text((large_report.GUIDE / name).read_text())
     options = ["--results", str(results), "--guide", str(guide)]
     large_report.main(options)
-    assert capsys.readouterr().out.count("not measured") == 6
+    assert capsys.readouterr().out.count("not measured") == 5
     for name, row in ROWS.items():
         (results / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in row))
     large_report.main(options)
@@ -87,7 +79,6 @@ def test_the_guide_gets_its_tables(tmp_path, capsys):
     assert "| 90 | 800 | 24 | 1 | whole graph | 1.5 GiB | 62.0 %" in text
     assert "2,400,000" not in text
     assert "| csv, 2.00 MB | read | 2.00 s | 3.00 MB |" in text
-    assert "| layer by layer | 1.00 s | 2.0 GiB |" in (guide / "inference.md").read_text()
     assert "| GATConv | 2 | 20.0 MB | 20.0 MB |" in (guide / "distributed.md").read_text()
 
 
@@ -101,7 +92,6 @@ ROWS = {
     "full_graph": [
         {"case": "full-graph/linear/float32", "gattn": PEAK, "pyg": [PEAK], "pyg_bytes": 2**37}
     ],
-    "layerwise": [{"case": "layerwise/products", "layerwise": {"seconds": 1.0, "bytes": 2**31}}],
     "sampling": [
         *({"side": "gattn", **SPEED, "edges_per_second": speed} for speed in (3e6, 4e6, 9e6)),
         {"side": "pyg", **SPEED, "edges_per_second": 1e6},

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-import gattn
+import gattn.functional
+import gattn.graphs
 from benchmarks.core.case import Function, Topology
-from benchmarks.sides import internals
 from benchmarks.sides.families import FAMILIES
 
 
@@ -16,19 +16,17 @@ def graph_of(topology: Topology) -> gattn.Graph:
     if topology.batch is None:
         return gattn.Graph(topology.edge_index, topology.num_nodes)
     ptr = torch.nn.functional.pad(torch.bincount(topology.batch).cumsum(0), (1, 0))
-    from_batch = internals.public("gattn.graphs", "from_batch", "batched")
-    return from_batch(topology.edge_index, ptr)
+    return gattn.graphs.from_batch(topology.edge_index, ptr)
 
 
 def operator(family: str, graph: gattn.Graph, backend: str | None = None) -> Function:
     """Return a function that computes attention on a graph from projected inputs, by name."""
     entry = FAMILIES[family]
-    attention, shared = internals.functional(entry.attention), entry.shared
-    options = {internals.keyword(attention, "backend", "impl"): backend}
+    attention, shared = getattr(gattn.functional, entry.attention), entry.shared
 
     def attend(**inputs: Tensor) -> Tensor:
         for name, other in shared.items():
             inputs.setdefault(name, inputs[other])
-        return attention(**inputs, graph=graph, **options)
+        return attention(**inputs, graph=graph, backend=backend)
 
     return attend

@@ -12,7 +12,6 @@ from torch_geometric.utils import softmax
 import gattn
 from benchmarks.core.case import Contender, Topology
 from benchmarks.core.seeds import leaf
-from benchmarks.sides import internals
 from benchmarks.sides.inputs import CHANNELS, HEADS
 
 
@@ -68,14 +67,13 @@ def attention(side: str, topology: Topology, dtype: torch.dtype, *, name: str) -
     )
     graph = gattn.Graph(topology.edge_index, topology.num_nodes)
     messages = _Messages(score)
-    fused = internals.functional("gatv2_attention")
 
     def forward() -> Tensor:
         if side == "pyg":
             return messages(query, key, value, topology.edge_index)
         if side == "gattn_fused":
             weight = score.get_parameter("weight")
-            return fused(query, key, value, weight, graph)
+            return gattn.functional.gatv2_attention(query, key, value, weight, graph)
         return gattn.functional.attention(score, query, key, value, graph)
 
     leaves = {"query": query, "key": key, "value": value}

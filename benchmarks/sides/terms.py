@@ -8,7 +8,6 @@ from torch import Tensor
 import gattn
 from benchmarks.core.case import Contender, Topology
 from benchmarks.core.seeds import leaf, normal
-from benchmarks.sides import internals
 from benchmarks.sides.inputs import CHANNELS, HEADS, WIDTH
 
 PLAIN = "gattn"
@@ -31,8 +30,6 @@ def layer(side: str, topology: Topology, dtype: torch.dtype, *, name: str) -> Co
     terms: dict[str, Tensor] = {}
     if side != PLAIN:
         argument, per_head = TERMS[side.removesuffix(LEARNT)]
-        if argument == "attn_bias":
-            argument = internals.keyword(module.forward, argument, "score_bias")
         shape = (topology.num_edges, HEADS) if per_head else (topology.num_edges,)
         term = normal(*shape, seed=2, dtype=dtype)
         terms[argument] = term

@@ -36,19 +36,6 @@ def training(records: dict[str, Record]) -> str:
     return "\n\n".join([markdown(head, rows), *lines])
 
 
-def inference(entry: Record) -> str:
-    """Return the table of the memory of layer-by-layer inference, compared with the whole model
-    at once.
-    """
-    ways = {"layerwise": "layer by layer", "once": "the model at once"}
-    rows = [
-        [name, seconds(entry[way]["seconds"]), _gib(entry[way]["bytes"])]
-        for way, name in ways.items()
-        if way in entry
-    ]
-    return markdown(["inference", "time", "peak memory above the graph"], rows)
-
-
 def sampled_and_whole(records: Iterable[Record]) -> str:
     """Return the table of the memory and the accuracy of training on samples and on the whole
     graph, for networks that were trained in both ways.

@@ -33,8 +33,7 @@ from gattn.ops.registration import path_trace
 from gattn.ops.registration.derivatives import reference_gradients
 from gattn.ops.registration.operator import WriteGuard, is_transformed, wants_grad
 
-# For blocks with fewer query-key pairs, the operator on edges is faster. The benchmark
-# benchmarks/dense_rule.py measures this limit.
+# For blocks with fewer query-key pairs, the operator on edges is faster.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}
 """Dense attention is used only for blocks with at least this number of (query, key) pairs."""
 FEWEST_ROWS = 16
