@@ -3,7 +3,7 @@ one process.
 
     core/     timer, peak memory, processes, records, checks and tables, which all measurements use
     data/     graphs
-    sides/    implementations that are compared: gattn, PyG, FlexAttention, padded attention, anemoi
+    sides/    implementations that are compared: gattn, PyG, FlexAttention, padded attention
     suites/   cases for a CPU, for a GPU, and for the comparison of two commits
     tools/    tables of the reports
 

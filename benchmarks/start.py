@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from benchmarks.core import record, tables
 from benchmarks.core.isolate import ROOT
-from benchmarks.nodes import make_text_network
+from benchmarks.data.text_network import write_text_network
 
 COMMAND = ("-c", "import sys; sys.argv[0] = 'gattn'; from gattn.cli import main; main()")
 CODE = (
@@ -88,7 +88,7 @@ class Side(NamedTuple):
         nodes.mkdir(parents=True)
         molecules.mkdir()
         (molecules / "three.csv").write_text("smiles\nCCO\nc1ccccc1\nCC(=O)O\n")
-        make_text_network(nodes, 60)
+        write_text_network(nodes, 60, 150, 2000)
         run = "molecules train --epochs 1 --out MOLECULES/run"
         self.run(*COMMAND, *self.arguments(run, 0))
         run = "nodes train NODES/edges.csv --nodes NODES/nodes.csv --label field --epochs 1"

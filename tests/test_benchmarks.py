@@ -226,20 +226,17 @@ def test_report_fills_the_readme_from_the_newest_full_runs(tmp_path: Path) -> No
         in section
     )
     text = "before\n<!-- benchmark table -->\nold\n<!-- end of benchmark table -->\nafter\n"
-    filled = tables.fill(text, report_command.TABLES, section)
+    filled = tables.fill(text, "benchmark table", section)
     assert filled.startswith("before\n")
     assert filled.endswith("after\n")
     assert "old" not in filled
-    assert tables.fill(filled, report_command.TABLES, section) == filled
+    assert tables.fill(filled, "benchmark table", section) == filled
 
 
 def test_pages_hold_what_was_recorded() -> None:
-    records = record.newest(record.RESULTS / "cpu.jsonl")
-    for page, name, section in (
-        (report_command.README, report_command.ROWS, report.chosen(records)),
-        (report_command.PAGE, report_command.TABLES, report.report(records)),
-    ):
-        assert tables.fill(page.read_text(), name, section) == page.read_text()
+    for (results, page, name), table in report_command.TABLES.items():
+        section, text = table(record.RESULTS / f"{results}.jsonl"), (ROOT / page).read_text()
+        assert tables.fill(text, name, section) == text, page
 
 
 def test_numbers_are_written_with_three_digits() -> None:

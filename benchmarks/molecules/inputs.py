@@ -41,10 +41,6 @@ needed. Each case measures the default model on a test part that is drawn by mol
     ridge regression on the features of the atom or bond (no attention), the means of equal
     environments (no attention), attention alone, and the model, the weighted mean of the last two.
     The share of the labels inside the intervals for 90 % is a mean over molecules.
-``auxiliary``
-    The labels are those of FreeSolv, ESOL (if their files are present) and CHEMBL2321810. Compared:
-    weights of RDKit's descriptors as additional targets of the network, for the network alone and
-    for the default model.
 ``standardize``
     The labels are the measured pIC50. A random half of the molecules is written as sodium salts of
     an acidic NH or OH group, or as hydrochlorides, as tables from several sources write them.
@@ -303,26 +299,6 @@ def atoms(model: Model, count: int, seed: int) -> dict[str, float]:
     return dict(sorted(errors.items())) | {"share inside the intervals for 90 %": held_share}
 
 
-def auxiliary(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return the test RMSE for several weights of the descriptors as additional targets."""
-    errors = {}
-    for name in ("freesolv", "esol", "chembl2321810"):
-        try:
-            molecules = load_molecules(name)[:count]
-        except FileNotFoundError:
-            continue
-        smiles, y = np.array(molecules.smiles), molecules.y[:, 0].double().numpy()
-        train, test = _parts(molecules.smiles, seed)
-        for weight in (0.0, 0.3, 1.0):
-            fitted = model(seed=seed, auxiliary_weight=weight).fit(smiles[train], y[train])
-            predicted = fitted.predictor_.predict(fitted.featurise(smiles[test].tolist()).inputs)
-            parts = {"network": predicted.component_means["attention"], "model": predicted.mean}
-            for part, mean in parts.items():
-                error = (mean[:, 0].numpy() - y[test]) ** 2
-                errors[f"{name}, {part}, weight {weight:g}"] = float(np.sqrt(error.mean()))
-    return errors
-
-
 def _computed_lists(smiles: Sequence[str]) -> dict[str, dict[str, list[list[float]]]]:
     """Return lists of charges, contributions to logP and polarities of the bonds."""
     from rdkit import Chem
@@ -433,7 +409,6 @@ def _substitution(smiles: str, generator: np.random.Generator) -> tuple[str, flo
 
 CASES: dict[str, Callable[[Model, int, int], dict[str, float]]] = {
     "atoms": atoms,
-    "auxiliary": auxiliary,
     "descriptors": descriptors,
     "bounded": bounded,
     "weights": weights,

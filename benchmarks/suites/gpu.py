@@ -28,7 +28,7 @@ from benchmarks.core import memory, record, timing
 from benchmarks.core.case import CannotRun, Contender, Function, Topology
 from benchmarks.core.record import Record
 from benchmarks.data import graphs
-from benchmarks.sides import anemoi, flex, internals, ours, pyg, sdpa
+from benchmarks.sides import flex, internals, ours, pyg, sdpa
 from benchmarks.sides.families import FAMILIES
 from benchmarks.sides.inputs import EDGE_DIM, Shape, operator_inputs
 from benchmarks.suites.gpu_check import Ground, check
@@ -54,7 +54,6 @@ PEERS: dict[str, Callable[[Shape, Topology], Function]] = {
     "pyg_compiled": pyg_compiled,
     "flex_attention": flex.operator,
     "padded_sdpa": sdpa.operator,
-    "anemoi": anemoi.operator,
 }
 
 

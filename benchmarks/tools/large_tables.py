@@ -8,33 +8,6 @@ from statistics import median
 from benchmarks.core.record import Record
 from benchmarks.core.tables import markdown, seconds, size
 
-MODELS = {
-    "linear": "two layers of 4 x 16, and a linear map to 47 classes",
-    "average": "4 x 16, then 4 x 47 whose heads are averaged",
-}
-
-STEPS = {"read": "read", "laid out": "create Graph", "sampled": "sample batches"}
-"""Names of the measured steps in the table."""
-
-
-def training(records: dict[str, Record]) -> str:
-    """Return the table of the memory of a training step on the whole graph, compared with PyG."""
-    rows, lines = [], []
-    for entry in records.values():
-        _, head, dtype = entry["case"].split("/")
-        ours = entry["gattn"]
-        pyg = _gib(entry["pyg_bytes"]) if entry["pyg"] else ""
-        name = f"{MODELS[head]}, {dtype}"
-        rows.append([name, seconds(ours["seconds"]), _gib(ours["peak_bytes"]), pyg])
-        if entry["pyg"]:
-            small = [f"{_gib(p['peak_bytes'])} at {p['edges']:,} edges" for p in entry["pyg"]]
-            lines.append(
-                f"The {pyg} for PyG are an estimate: a straight line through the measured memory "
-                f"of two smaller graphs ({' and '.join(small)})."
-            )
-    head = ["a step of training", "time", "peak memory", "PyG, float32"]
-    return "\n\n".join([markdown(head, rows), *lines])
-
 
 def sampled_and_whole(records: Iterable[Record]) -> str:
     """Return the table of the memory and the accuracy of training on samples and on the whole
@@ -82,17 +55,6 @@ def sampling(records: Iterable[Record]) -> str:
     return markdown(head, rows)
 
 
-def edge_tables(records: dict[str, Record]) -> str:
-    """Return the table of the seconds and memory of each step from a table of edges to batches."""
-    rows = []
-    for entry in records.values():
-        kind = entry["case"].rpartition("/")[2]
-        for name, step in entry["steps"].items():
-            cells = seconds(step["seconds"]), size(step["bytes"])
-            rows.append([f"{kind}, {size(entry['file_bytes'])}", STEPS[name], *cells])
-    return markdown(["file", "step", "time", "peak memory"], rows, text=2)
-
-
 def distributed(records: Iterable[Record]) -> str:
     """Return the table of bytes by the formula, bytes passed to all_to_all, bytes sent by the
     network device, time, and memory.
@@ -114,7 +76,3 @@ def distributed(records: Iterable[Record]) -> str:
         "sent by the network device", "time", "memory of a process",
     ]  # fmt: skip
     return markdown(head, rows)
-
-
-def _gib(value: float) -> str:
-    return f"{value / 2**30:.1f} GiB"

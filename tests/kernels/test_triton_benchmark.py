@@ -46,7 +46,7 @@ def test_dry_run(tmp_path):
     for case in cases:
         assert case["check"]["passed"]
         sides = case["sides"]
-        assert {"gattn", "gattn_general", "pyg", "padded_sdpa", "anemoi"} <= sides.keys()
+        assert {"gattn", "gattn_general", "pyg", "padded_sdpa"} <= sides.keys()
         assert sides["gattn"]["both"]["warm"] > 0
     assert "molecules-1024/dot_product" in benchmark("--table", "--out", str(out))
 
