@@ -25,7 +25,7 @@ from gattn.nn.common.features import (
 )
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
-from gattn.nn.conv.typed import TypedGraph, checked_types, typed_graph
+from gattn.nn.conv.typed import TypedGraph, checked_types, project_pairs, typed_graph
 
 MECHANISMS = ("within-relation", "across-relation")
 MODES = ("additive-self-attention", "multiplicative-self-attention")
@@ -43,7 +43,7 @@ class RGATConv(AttentionConv):
     their product (``"multiplicative-self-attention"``). The softmax runs over all edges into i
     (``"across-relation"``) or over the edges of one relation (``"within-relation"``). Has the
     arguments and the parameters of ``torch_geometric.nn.RGATConv`` and returns the same outputs. A
-    node is projected once per relation, not once per edge.
+    node is projected once for each relation of its outgoing edges, not once per edge.
 
     Args:
         in_channels: number of node features, d.
@@ -234,39 +234,32 @@ class RGATConv(AttentionConv):
         self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
         typed = typed_graph(graph, edge_type, self.num_relations)
-        projected = self._project(x)
-        score = terms.biased(self._score(projected, edge_attr, typed))
+        weight = self._weight()
+        value = project_pairs(x, weight, typed.sources)
+        # The small matrices W_r q are formed first, so that the query needs no projection W_r x_i.
+        vectors = weight @ self.q.unflatten(0, (weight.shape[1], -1))
+        query = project_pairs(x, vectors.flatten(1, 2).unsqueeze(1), typed.destinations)
+        score = terms.biased(self._score(query, value @ self.k, edge_attr, typed.between_pairs))
         within = self.attention_mechanism == "within-relation"
         alpha = edge_softmax(score, typed.between_pairs if within else typed.from_pairs)
-        value = projected.unflatten(-1, (self.heads, -1)).flatten(0, 1)
+        value = value.unflatten(-1, (self.heads, -1))
         out = self._sum(self._keep_cardinality(alpha), value, typed, graph, terms)
         return self.update(out), alpha
 
-    def _project(self, x: Tensor) -> Tensor:
-        """Return the projections W_r x_i of every node by every relation, [n, r, h * c]."""
-        if self.num_blocks is not None:
-            blocks = x.unflatten(-1, (self.num_blocks, -1))
-            return torch.einsum("nbd,rbde->nrbe", blocks, self.weight).flatten(2)
-        weight = self._weight().transpose(0, 1)
-        return (x @ weight.flatten(1)).unflatten(-1, weight.shape[1:])
-
     def _weight(self) -> Tensor:
-        """Return the matrices W_r of all relations, [r, d, h * c]."""
-        if self.num_bases is None:
-            return self.weight
-        return torch.einsum("rb,bde->rde", self.att, self.basis)
+        """Return the b blocks of the matrices W_r of all relations, [r, b, d / b, h * c / b]."""
+        if self.num_bases is not None:
+            return torch.einsum("rb,bde->rde", self.att, self.basis).unsqueeze(1)
+        return self.weight if self.num_blocks is not None else self.weight.unsqueeze(1)
 
-    def _score(self, projected: Tensor, edge_attr: OptTensor, typed: TypedGraph) -> Tensor:
+    def _score(self, query: Tensor, key: Tensor, edge_attr: OptTensor, pairs: Graph) -> Tensor:
         """Return the score s of every edge, [e, h * dim]."""
-        width = self.heads * self.dim
-        scores = infinite_as_nan(projected @ torch.cat([self.q, self.k], dim=1))
-        query, key = scores.split(width, dim=-1)
-        query, key = query.flatten(0, 1), key.flatten(0, 1)
+        query, key = infinite_as_nan(query), infinite_as_nan(key)
         edge = None if edge_attr is None else self._edge_term(edge_attr)
         if self.attention_mode == "additive-self-attention":
-            score = edge_sum(query, key, typed.between_pairs)
+            score = edge_sum(query, key, pairs)
             return F.leaky_relu(score if edge is None else score + edge, self.negative_slope)
-        score = edge_dot(query.unsqueeze(-1), key.unsqueeze(-1), typed.between_pairs)
+        score = edge_dot(query.unsqueeze(-1), key.unsqueeze(-1), pairs)
         return score if edge is None else score * edge
 
     def _edge_term(self, edge_attr: Tensor) -> Tensor:
@@ -341,8 +334,11 @@ class RGATConv(AttentionConv):
 
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
-        edges = torch.arange(edge_type.shape[0], device=edge_type.device)
-        projected_i, value = (self._project(x)[edges, edge_type] for x in (x_i, x_j))
+        weight = self._weight()[edge_type]
+        projected_i, value = (
+            torch.einsum("ebd,ebdc->ebc", x.unflatten(1, weight.shape[1:3]), weight).flatten(1)
+            for x in (x_i, x_j)
+        )
         query, key = projected_i @ self.q, value @ self.k
         edge = None if edge_attr is None else self._edge_term(edge_attr)
         if self.attention_mode == "additive-self-attention":

@@ -13,13 +13,39 @@ from gattn.graph.cache import cached, cached_last
 from gattn.nn.common.checks import check_tensor
 from gattn.nn.common.features import is_untouched
 from gattn.nn.common.segments import lay_out
+from gattn.ops.edges import sum_sources
+
+MIN_SPARSITY = 2
+"""All pairs of nodes and edge types are projected unless they are more than this number of times
+as many as the pairs that occur in the edges.
+"""
+SMALL_PRODUCTS = 20_000
+"""If the products of each type have fewer multiplications on average than this number, one product
+for each pair is faster than one for each type.
+"""
+
+
+class Pairs(NamedTuple):
+    """Pairs (node, type) that occur in the edges, ordered by type."""
+
+    nodes: Graph
+    """Graph with one edge from each node to each of its pairs."""
+    types: Graph
+    """Graph with one edge from each type to each of its pairs."""
+    counts: list[int]
+    """Number of pairs of each type."""
 
 
 class TypedGraph(NamedTuple):
-    """Two graphs whose nodes are pairs (i, t) of a node i and an edge type t. A pair has the
-    number i * types + t.
+    """Graphs whose nodes are pairs (i, t) of a node i and an edge type t.
+
+    The pairs are those that occur in the edges. If most pairs occur, all pairs are used instead,
+    numbered i * types + t, because one large matrix product then projects the nodes faster than one
+    product for each type. In this case ``sources`` or ``destinations`` is None.
     """
 
+    sources: Pairs | None
+    destinations: Pairs | None
     from_pairs: Graph
     """Graph with edges from pairs (source, edge type) to destinations."""
     between_pairs: Graph
@@ -27,8 +53,7 @@ class TypedGraph(NamedTuple):
 
 
 def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
-    """Return graphs that contain one copy of each node for every edge type. Edges are in the
-    caller's order.
+    """Return graphs of the pairs of nodes and edge types. Edges are in the caller's order.
 
     The result for the last tensor of edge types is cached with the graph.
     """
@@ -37,13 +62,59 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
     def build() -> TypedGraph:
         type_index = checked_types("edge_type", edge_type, graph.num_edges, types)
         source, destination = graph.edge_index
-        pairs, m, n = source * types + type_index, graph.num_src * types, graph.num_dst * types
+        sources, source_pair, m = _number_pairs(source, type_index, graph.num_src, types)
+        destinations, destination_pair, n = _number_pairs(
+            destination, type_index, graph.num_dst, types
+        )
         return TypedGraph(
-            lay_out(pairs, destination, (m, graph.num_dst)),
-            lay_out(pairs, destination * types + type_index, (m, n)),
+            sources,
+            destinations,
+            lay_out(source_pair, destination, (m, graph.num_dst)),
+            lay_out(source_pair, destination_pair, (m, n)),
         )
 
     return cached_last(graph, "typed", (edge_type, types), build)
+
+
+def _number_pairs(
+    node: Tensor, type_index: Tensor, nodes: int, types: int
+) -> tuple[Pairs | None, Tensor, int]:
+    """Return the pairs, the number of each edge's pair, and the number of pairs.
+
+    Compiled code cannot read the number of pairs that occur, so it uses all pairs.
+    """
+    if not (torch.compiler.is_compiling() or node.is_meta):
+        unique, number = torch.unique(type_index * nodes + node, return_inverse=True)
+        if MIN_SPARSITY * unique.shape[0] < nodes * types:
+            pairs = torch.arange(unique.shape[0], device=node.device)
+            of_nodes = lay_out(unique % nodes, pairs, (nodes, unique.shape[0]))
+            of_types = lay_out(unique // nodes, pairs, (types, unique.shape[0]))
+            counts = torch.bincount(unique // nodes, minlength=types).tolist()
+            return Pairs(of_nodes, of_types, counts), number, unique.shape[0]
+    return None, node * types + type_index, nodes * types
+
+
+def project_pairs(x: Tensor, weight: Tensor, pairs: Pairs | None) -> Tensor:
+    """Project the rows x_i of all pairs (i, t) by the block-diagonal matrices W_t.
+
+    Args:
+        x: [n, b * d].
+        weight: b blocks of each W_t, [types, b, d, c].
+        pairs: the pairs; None for all pairs (i, t), ordered by i.
+
+    Returns:
+        One row for each pair, [p, b * c].
+    """
+    blocks = weight.shape[1]
+    if pairs is None:
+        product = torch.einsum("nbd,tbdc->ntbc", x.unflatten(1, (blocks, -1)), weight)
+        return product.flatten(2).flatten(0, 1)
+    rows = sum_sources(x, pairs.nodes).unflatten(1, (blocks, -1))
+    if rows.shape[0] * weight[0].numel() < SMALL_PRODUCTS * weight.shape[0]:
+        matrices = sum_sources(weight.flatten(1), pairs.types).unflatten(1, weight.shape[1:])
+        return torch.einsum("pbd,pbdc->pbc", rows, matrices).flatten(1)
+    products = map(torch.matmul, rows.transpose(0, 1).split(pairs.counts, dim=1), weight)
+    return torch.cat(list(products), dim=1).transpose(0, 1).flatten(1)
 
 
 def join_graphs(graphs: list[Graph], offsets: list[int], num_dst: int, like: Tensor) -> Graph:

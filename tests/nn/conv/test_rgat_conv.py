@@ -3,6 +3,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 
+from gattn import Graph
 from gattn.nn import RGATConv
 from gattn.nn.conv import typed
 from gattn.nn.conv.rgat_conv import MECHANISMS, MODES, MODS
@@ -44,6 +45,20 @@ def test_is_pyg_on_every_graph(beside_pyg, dtype, mechanism, mode, options):
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("small", [0, 10**9], ids=["product per type", "product per pair"])
+@pytest.mark.parametrize("options", [{}, {"num_blocks": 2}, {"num_bases": 3}], ids=str)
+def test_many_relations_project_only_the_pairs_that_occur(beside_pyg, monkeypatch, small, options):
+    monkeypatch.setattr(typed, "SMALL_PRODUCTS", small)
+    nodes, edges, relations = 300, 100, 40
+    pair = beside_pyg.pair("RGATConv", 6, 4, relations, theirs=_theirs, heads=2, **options)
+    x, edge_index = beside_pyg.draw(nodes, 6), torch.randint(nodes, (2, edges))
+    beside_pyg.check(*pair, x, edge_index, torch.arange(edges) % (relations - 1))
+    graph = Graph(edge_index, nodes)
+    pairs = typed.typed_graph(graph, torch.arange(edges) % relations, relations)
+    assert pairs.between_pairs.num_src <= edges
+    assert pairs.between_pairs.num_dst <= edges
+
+
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", ["coo", "csr"])
 def test_the_numbers_in_an_adjacency_are_relations(beside_pyg, layout):
@@ -63,14 +78,14 @@ def test_typed_edges_are_laid_out_once_for_the_same_types(monkeypatch):
     monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
     layer, x = RGATConv(3, 2, 2), torch.randn(3, 3)
     edge_index, kinds = torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1])
-    for _ in range(3):
-        first = layer(x, edge_index, kinds)
-    assert len(built) == 2
+    first, count = layer(x, edge_index, kinds), len(built)
+    layer(x, edge_index, kinds)
+    assert len(built) == count
     kinds[0] = 1  # After an in-place change of the edge types, the cached layout must not be used.
     assert not torch.equal(layer(x, edge_index, kinds), first)
-    assert len(built) == 4
+    assert len(built) == 2 * count
     layer(x, edge_index, kinds.clone())
-    assert len(built) == 6
+    assert len(built) == 3 * count
 
 
 def test_types_made_in_inference_mode(monkeypatch):
@@ -80,12 +95,14 @@ def test_types_made_in_inference_mode(monkeypatch):
     layer, x, edge_index = RGATConv(3, 2, 2), torch.randn(3, 3), torch.tensor([[0, 1], [1, 2]])
     with torch.inference_mode():
         kinds = torch.tensor([0, 1])
-        expected = layer(x, edge_index, torch.tensor([1, 1]))
+        expected, count = layer(x, edge_index, torch.tensor([1, 1])), len(built)
         layer(x, edge_index, kinds)
         kinds[0] = 1  # in inference mode, torch does not count in-place changes
         assert torch.equal(layer(x, edge_index, kinds), expected)
     layer(x, edge_index, kinds).sum().backward()
-    assert len(built) == 6  # the last call uses the layout that the previous call has cached
+    assert (
+        len(built) == 3 * count
+    )  # the last call uses the layout that the previous call has cached
 
 
 def test_types_of_a_networkx_graph_are_those_of_both_directions():
