@@ -8,8 +8,8 @@ from torch import Tensor
 from gattn.graph import Graph
 from gattn.kernels import reference
 from gattn.ops.registration import checks
-from gattn.ops.registration.backend import select
-from gattn.ops.registration.operator import Gradients, Operator, SavedValues, is_transformed
+from gattn.ops.registration.backend import is_transformed, select
+from gattn.ops.registration.operator import Gradients, Operator, SavedValues
 from gattn.ops.registration.shapes import Out
 
 

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from gattn.kernels import cpu
 from gattn.ops.registration import path_trace
-from gattn.ops.registration.operator import is_transformed
+from gattn.ops.registration.backend import is_transformed
 
 __all__ = ["LANES", "NetworkGraph", "NetworkSizes", "molecule_network", "obstacle"]
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from gattn.compat import torch as torch_internals
 from gattn.kernels import cpu
-from gattn.ops.registration.operator import is_transformed
+from gattn.ops.registration.backend import is_transformed
 
 LARGE = 1 << 20
 """Huge pages are used for a result with at least this number of elements."""

@@ -17,8 +17,7 @@ from gattn.graph import as_graph, cache
 from gattn.ops.dropout import dropout
 from gattn.ops.edges import aggregate
 from gattn.ops.registration import checks
-from gattn.ops.registration.backend import select
-from gattn.ops.registration.operator import is_transformed
+from gattn.ops.registration.backend import is_transformed, select
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _SPARSE = (torch.sparse_coo, torch.sparse_csr)

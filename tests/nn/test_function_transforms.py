@@ -1,8 +1,16 @@
-"""Layers under torch.func: the kernels raise one error, the reference computes the result."""
+"""Layers inside transforms of torch.func, where they run in plain PyTorch."""
 
 import pytest
 import torch
-from torch.func import functional_call, grad, jvp, vmap
+from torch.func import (
+    functional_call,
+    grad,
+    hessian,
+    jacrev,
+    jvp,
+    stack_module_state,
+    vmap,
+)
 
 from gattn import Graph
 from gattn.functional import linear_attention
@@ -19,23 +27,8 @@ def _parameters(conv):
 
 
 @LAYERS
-def test_kernels_say_what_does_it_instead(layer):
-    conv, x = layer(5, 3, 2), torch.randn(4, 5)
-    message = r"does not run under torch\.func\.{}\. .*GATTN_BACKEND=reference"
-    with pytest.raises(RuntimeError, match=message.format("grad")):
-        grad(lambda p: functional_call(conv, p, (x, EDGES)).sum())(_parameters(conv))
-    with pytest.raises(RuntimeError, match=message.format("vmap")):
-        vmap(lambda x: conv(x, EDGES))(x.expand(3, 4, 5))
-    with pytest.raises(RuntimeError, match="has no forward-mode derivative"):
-        jvp(lambda x: conv(x, EDGES), (x,), (x,))
-    batch = torch.randn(3, 4, 5)  # a batch dimension needs no vmap, because the layer accepts it
-    torch.testing.assert_close(conv(batch, EDGES)[1], conv(batch[1], EDGES))
-
-
-@LAYERS
 @pytest.mark.parametrize("edges", ["pairs", "Graph"])
-def test_the_reference_is_transformed(layer, edges, monkeypatch):
-    monkeypatch.setenv("GATTN_BACKEND", "reference")
+def test_layers_run_in_plain_pytorch_inside_transforms(layer, edges):
     torch.manual_seed(0)
     conv, x = layer(5, 3, 2).double(), torch.randn(3, 4, 5, dtype=torch.float64)
     edges = EDGES.clone() if edges == "pairs" else Graph(EDGES, 4)
@@ -49,6 +42,30 @@ def test_the_reference_is_transformed(layer, edges, monkeypatch):
     torch.testing.assert_close(out, conv(x[0], edges))
     ahead, behind = (conv(x[0] + step * x[1], edges) for step in (1e-6, -1e-6))
     torch.testing.assert_close(tangent, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
+    jacobian = torch.autograd.functional.jacobian(lambda x: conv(x, edges), x[0])
+    torch.testing.assert_close(jacrev(lambda x: conv(x, edges))(x[0]), jacobian)
+    second = torch.autograd.functional.hessian(lambda x: conv(x, edges).square().sum(), x[0])
+    torch.testing.assert_close(hessian(lambda x: conv(x, edges).square().sum())(x[0]), second)
+
+
+@LAYERS
+def test_an_ensemble_of_stacked_layers_predicts_like_each_layer(layer):
+    members, x = [layer(5, 3, 2) for _ in range(3)], torch.randn(4, 5)
+    stacked = stack_module_state(members)
+    out = vmap(lambda *state: functional_call(members[0], state, (x, EDGES)))(*stacked)
+    torch.testing.assert_close(out, torch.stack([member(x, EDGES) for member in members]))
+
+
+def test_a_forced_kernel_inside_a_transform_gets_an_error(monkeypatch):
+    monkeypatch.setenv("GATTN_BACKEND", "cpu")
+    conv, x = GATConv(5, 3, 2), torch.randn(4, 5)
+    for call in (
+        lambda: grad(lambda p: functional_call(conv, p, (x, EDGES)).sum())(_parameters(conv)),
+        lambda: vmap(lambda x: conv(x, EDGES))(x.expand(3, 4, 5)),
+        lambda: jvp(lambda x: conv(x, EDGES), (x,), (x,)),
+    ):
+        with pytest.raises(RuntimeError, match=r"under torch\.func\..*without backend="):
+            call()
 
 
 def test_linear_attention_is_transformed_on_the_reference():
@@ -65,7 +82,8 @@ def test_linear_attention_is_transformed_on_the_reference():
     (expected,) = torch.autograd.grad(attend(leaf).square().sum(), leaf)
     torch.testing.assert_close(grad(lambda q: attend(q).square().sum())(q[0]), expected)
     with pytest.raises(RuntimeError, match=r"does not run under torch\.func\.vmap"):
-        vmap(lambda q: attend(q, None))(q)
+        vmap(lambda q: attend(q, "cpu"))(q)
+    torch.testing.assert_close(vmap(lambda q: attend(q, None))(q)[1], attend(q[1]))
 
 
 def _arguments(entry):
@@ -118,11 +136,9 @@ def test_a_script_is_refused_in_a_sentence_that_says_what_to_do(layer):
             torch.jit.script(model)
 
 
-def test_a_layout_outlives_the_transform(monkeypatch):
-    monkeypatch.setenv("GATTN_BACKEND", "reference")
+def test_a_layout_outlives_the_transform():
     conv, x, edges = GATConv(5, 3), torch.randn(4, 5), EDGES.clone()
     grad(lambda x: conv(x, edges).sum())(x)
-    monkeypatch.delenv("GATTN_BACKEND")
     out = conv(x, edges)
     torch.testing.assert_close(out, conv(x, edges.clone()))
     out.sum().backward()

@@ -30,8 +30,9 @@ from gattn.graph import Graph
 from gattn.graph.cache import cached
 from gattn.layout.blocks import Blocks
 from gattn.ops.registration import path_trace
+from gattn.ops.registration.backend import is_transformed
 from gattn.ops.registration.derivatives import reference_gradients
-from gattn.ops.registration.operator import WriteGuard, is_transformed, wants_grad
+from gattn.ops.registration.operator import WriteGuard, wants_grad
 
 # For blocks with fewer query-key pairs, the operator on edges is faster.
 FEWEST_PAIRS = {"complete": 32 * 32, "causal": 64 * 64}
@@ -73,7 +74,7 @@ def plan_for(
     if is_transformed() and (
         torch_internals.innermost_transform() != "vmap" or wants_grad(query, value)
     ):
-        # For an unsupported function transform, the operator on edges raises a clear error.
+        # The operator on edges runs in plain PyTorch, which all transforms of functions support.
         return None
     if any(extra is not None for extra in extras) or value.numel() == 0:
         return None

@@ -47,8 +47,8 @@ from gattn.ops.custom_score.edge_function import (
     parameter_lock,
 )
 from gattn.ops.registration import path_trace
+from gattn.ops.registration.backend import is_transformed
 from gattn.ops.registration.derivatives import reference_gradients
-from gattn.ops.registration.operator import is_transformed
 
 CAPTURED_TENSOR = (
     "a function of edges must not capture a tensor that requires a gradient, because this tensor "

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from gattn.compat import torch as torch_internals
 from gattn.kernels import cpu
 from gattn.layout import onnx
 
@@ -22,8 +23,10 @@ def select(backend: str | None, device: torch.device) -> str:
 
     ``backend``, or else the environment variable ``GATTN_BACKEND``, forces a backend. Otherwise CPU
     tensors use the C++ kernels, and CUDA tensors, which include ROCm tensors, use Triton. All
-    other tensors use the reference, with one warning. torch.onnx.export always traces the
-    reference, because the exported model cannot call gattn's kernels.
+    other tensors use the reference, with one warning. The reference also runs inside transforms
+    of torch.func and in forward-mode differentiation, which kernels do not support.
+    torch.onnx.export always traces the reference, because the exported model cannot call gattn's
+    kernels.
 
     Raises:
         ValueError: for an unknown name.
@@ -31,7 +34,7 @@ def select(backend: str | None, device: torch.device) -> str:
     """
     forced = backend or os.environ.get("GATTN_BACKEND") or None
     if forced is None:
-        return "reference" if onnx.exporting() else _default(device.type)
+        return "reference" if onnx.exporting() or is_transformed() else _default(device.type)
     if forced not in NAMES:
         origin = "" if backend else " from the environment variable GATTN_BACKEND"
         raise ValueError(f"backend must be one of {', '.join(NAMES)}; got {forced!r}{origin}")
@@ -41,6 +44,11 @@ def select(backend: str | None, device: torch.device) -> str:
     if reason:
         raise RuntimeError(f"backend {forced!r} cannot run here: {reason}")
     return forced
+
+
+def is_transformed() -> bool:
+    """Return True inside a transform of torch.func or a forward-mode differentiation."""
+    return torch_internals.transforms_active() or torch_internals.forward_mode_active()
 
 
 def _default(device_type: str) -> str:
@@ -78,6 +86,8 @@ def reference_reason(device_type: str) -> str:
     """
     if os.environ.get("GATTN_BACKEND") == "reference":
         return "GATTN_BACKEND=reference forces plain PyTorch: unset it"
+    if is_transformed():
+        return "plain PyTorch, because kernels do not run inside torch.func"
     reason = _find_default(device_type)[1]
     if not reason:
         return "the caller passed backend='reference'"

@@ -47,9 +47,8 @@ It is None for a length that a kernel reads from the layout. Shapes have no othe
 
 _library = torch.library.Library("gattn", "DEF")
 _TRANSFORMED = (
-    "gattn::{name} does not run under torch.func.{transform}. Its plain PyTorch form does: pass "
-    "backend='reference' if the function has this argument, or set GATTN_BACKEND=reference. "
-    "(Layers take b sets of features on one graph without vmap, as [b, n, d].)"
+    "gattn::{name} does not run under torch.func.{transform}: call the layer or function inside "
+    "the transform, without backend= and GATTN_BACKEND, so that it runs in plain PyTorch"
 )
 
 _SEED = "gattn::{name}: seed must be [2], a key and the index of the first edge, not {shape}"
@@ -190,11 +189,7 @@ class Operator:
         by ``_OperatorFunction`` or directly, which leads to :meth:`_kernel`.
         """
         if torch_internals.forward_mode_active() and any(map(_has_tangent, args)):
-            raise RuntimeError(
-                f"gattn::{self.name} has no forward-mode derivative; the reference has one: pass "
-                "backend='reference', or set GATTN_BACKEND=reference if the function has no "
-                "argument backend"
-            )
+            raise self._transform_error()
         if self.derivative is not None and wants_grad(*args):
             if torch_internals.transforms_active():
                 raise self._transform_error()
@@ -350,11 +345,6 @@ def _fake_empty(like: Tensor, *shape: int, dtype: torch.dtype) -> Tensor:
 def _has_tangent(arg: Any) -> bool:
     """Return True if an argument is a tensor with a tangent of forward-mode differentiation."""
     return isinstance(arg, Tensor) and torch_internals.has_tangent(arg)
-
-
-def is_transformed() -> bool:
-    """Return True inside a transform of torch.func or a forward-mode differentiation."""
-    return torch_internals.transforms_active() or torch_internals.forward_mode_active()
 
 
 def below_autograd(operator: Callable[..., Any], *args: Any) -> Any:

@@ -208,16 +208,17 @@ def test_small_blocks_compile_before_their_edges_are_laid_out(build):
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-def test_transforms_get_the_operators_own_error():
-    q, graph = torch.randn(64, 2, 8), graphs.complete([64])
+def test_transforms_give_the_derivatives_of_autograd():
+    q, graph = torch.randn(64, 2, 8, requires_grad=True), graphs.complete([64])
 
     def loss(q):
-        return dot_product_attention(q, q, q, graph).sum()
+        return dot_product_attention(q, q, q, graph).square().sum()
 
-    with pytest.raises(RuntimeError, match=r"does not run under torch\.func\.grad"):
-        torch.func.grad(loss)(q)
-    with pytest.raises(RuntimeError, match="backend='reference'"):
-        torch.func.jvp(loss, (q,), (q,))
+    (expected,) = torch.autograd.grad(loss(q), q)
+    torch.testing.assert_close(torch.func.grad(loss)(q), expected)
+    tangent = torch.func.jvp(loss, (q,), (q,))[1]
+    torch.testing.assert_close(tangent, (expected * q).sum(), rtol=1e-4, atol=1e-4)
+    q = q.detach()
     both = torch.vmap(lambda q: dot_product_attention(q, q, q, graph))(torch.stack([q, -q]))
     torch.testing.assert_close(both[0], dot_product_attention(q, q, q, graph))
 
