@@ -1,4 +1,16 @@
-from gattn import data, functional, graphs, models, nn, transforms
+from gattn import (
+    data,
+    distributed,
+    draw,
+    functional,
+    graphs,
+    models,
+    nn,
+    sampling,
+    structure,
+    testing,
+    transforms,
+)
 from gattn.conversion import ConversionReport, conversion_report, convert
 from gattn.graph import Graph
 from gattn.inspection import PathRecord, PathReport, explain_path
@@ -17,6 +29,8 @@ __all__ = [
     "conversion_report",
     "convert",
     "data",
+    "distributed",
+    "draw",
     "explain_path",
     "functional",
     "graphs",
@@ -24,5 +38,8 @@ __all__ = [
     "nn",
     "register_graphgym",
     "register_readouts",
+    "sampling",
+    "structure",
+    "testing",
     "transforms",
 ]

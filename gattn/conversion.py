@@ -65,11 +65,11 @@ pyg_internals.register_equations(*TWINS)
 
 def _attentional(theirs: Any) -> Module:
     gate = theirs.gate_mlp if theirs.gate_nn is None else theirs.gate_nn
-    return gattn.nn.AttentionalReadout(gate, theirs.mlp if theirs.nn is None else theirs.nn)
+    return gattn.nn.AttentionalAggregation(gate, theirs.mlp if theirs.nn is None else theirs.nn)
 
 
 def _set_transformer(theirs: Any) -> Module:
-    return gattn.nn.SetTransformerReadout(
+    return gattn.nn.SetTransformerAggregation(
         theirs.channels,
         theirs.num_seed_points,
         len(theirs.encoders),
@@ -264,9 +264,9 @@ def conversion_report(model: Module) -> ConversionReport:
 
 _OURS = (
     *TWINS.values(),
-    gattn.nn.AttentionalReadout,
+    gattn.nn.AttentionalAggregation,
     gattn.nn.GraphMultisetTransformer,
-    gattn.nn.SetTransformerReadout,
+    gattn.nn.SetTransformerAggregation,
 )
 """gattn classes that replace PyG classes."""
 _NEW = (

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 
 
 def attach(
@@ -20,6 +21,7 @@ def attach(
     *,
     extra: str = "",
     prepare: Callable[[object], object] = lambda value: None,
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package whose submodules are
     imported lazily.
@@ -32,6 +34,7 @@ def attach(
         extra: the extra of gattn that installs the packages that the modules import; named in
             errors.
         prepare: called once with each name's value before its first use.
+        elsewhere: what to use in place of a name that users of PyG expect here, for errors.
 
     Returns:
         The two functions and the list.
@@ -58,7 +61,8 @@ def attach(
 
     def load(name: str) -> object:
         if name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            hint = f": {elsewhere[name]}" if name in elsewhere else ""
+            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         # The requested name is a submodule of the package.
         if modules[name] == package:
             return import_module(f"{package}.{name}")

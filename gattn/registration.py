@@ -10,7 +10,12 @@ from torch.nn import Module
 import gattn.nn
 from gattn.compat import pyg as pyg_internals
 
-READOUTS = ("AttentionalReadout", "LearnedQueryReadout", "MultiReadout", "SetTransformerReadout")
+READOUTS = (
+    "AttentionalAggregation",
+    "LearnedQueryReadout",
+    "MultiReadout",
+    "SetTransformerAggregation",
+)
 LAYERS = ("GATConv", "GATv2Conv", "SuperGATConv", "TransformerConv")
 
 

@@ -234,7 +234,7 @@ def test_what_pyg_does_not_have_runs_on_gattn_too():
             "block": gattn.nn.TransformerBlock(8, heads=2),
             "readout": gattn.nn.LearnedQueryReadout(8, 8),
             "sets": gattn.nn.SetAttentionBlock(8),
-            "pool": gattn.nn.SetTransformerReadout(8),
+            "pool": gattn.nn.SetTransformerAggregation(8),
             "linear": gattn.nn.LinearAttention(8),
         }
     )
@@ -243,7 +243,7 @@ def test_what_pyg_does_not_have_runs_on_gattn_too():
         "block.attention": "GraphAttention",
         "readout": "LearnedQueryReadout",
         "sets.mab": "MultiheadAttentionBlock",
-        "pool": "SetTransformerReadout",
+        "pool": "SetTransformerAggregation",
         "linear": "LinearAttention",
     }
     assert report.left == {}

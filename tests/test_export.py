@@ -95,11 +95,11 @@ SLOW = {
         ),
         "x edges",
     ),
-    "AttentionalReadout": (
-        lambda: readout(gnn.AttentionalReadout(tnn.Linear(WIDTH, 1))), "x batch",
+    "AttentionalAggregation": (
+        lambda: readout(gnn.AttentionalAggregation(tnn.Linear(WIDTH, 1))), "x batch",
     ),
-    "SetTransformerReadout": (
-        lambda: readout(gnn.SetTransformerReadout(WIDTH, 2, heads=2, num_induced_points=3)),
+    "SetTransformerAggregation": (
+        lambda: readout(gnn.SetTransformerAggregation(WIDTH, 2, heads=2, num_induced_points=3)),
         "x batch",
     ),
     "MultiReadout": (
@@ -258,7 +258,7 @@ SIZES = {
     "SGFormerAttention": {"dim_size": GRAPHS},
     "PolynormerAttention": {"dim_size": GRAPHS},
     "InducedSetAttentionBlock": {"dim_size": GRAPHS},
-    "SetTransformerReadout": {"max_num_elements": 40},
+    "SetTransformerAggregation": {"max_num_elements": 40},
     "AttentiveFP": {"batch_size": GRAPHS},
     "SGFormer": {"batch_size": GRAPHS},
     "Polynormer": {"batch_size": GRAPHS},

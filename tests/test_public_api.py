@@ -13,8 +13,8 @@ ROOT = Path(gattn.__file__).parent
 PUBLIC = {
     "gattn": """
         ConversionReport Graph PathRecord PathReport __version__ backend_info conversion_report
-        convert data explain_path functional graphs models nn register_graphgym
-        register_readouts transforms""",
+        convert data distributed draw explain_path functional graphs models nn register_graphgym
+        register_readouts sampling structure testing transforms""",
     "gattn.data": """
         ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile DatasetRecord MoleculeError
         Molecules NeighborLoader ReportedScore Split atom_features batch_molecules
@@ -42,13 +42,13 @@ PUBLIC = {
     "gattn.links": """LinkPredictor LinkSettings""",
     "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """
-        AGNNConv AttentionRecord AttentionalReadout DegreeEncoding ExphormerConv FAConv GATConv
+        AGNNConv AttentionRecord AttentionalAggregation DegreeEncoding ExphormerConv FAConv GATConv
         GATEConv GATv2Conv GPSConv GRITConv GTConv GeneralConv GraphAttention
         GraphMultisetTransformer GraphTransformerLayer HANConv HEATConv HGTConv HypergraphConv
         InducedSetAttentionBlock LaplacianEncoding LearnedEncoding LearnedQueryReadout
         LinearAttention MultiReadout MultiheadAttentionBlock PathFeatureBias PointTransformerConv
         PolynormerAttention PoolingByMultiheadAttention RGATConv RandomWalkEncoding RelativeBias
-        ResGatedGraphConv SGFormerAttention Set2Set SetAttentionBlock SetTransformerReadout
+        ResGatedGraphConv SGFormerAttention Set2Set SetAttentionBlock SetTransformerAggregation
         ShortestPathBias SinusoidalEncoding SoftmaxAggregation SparseDropout SuperGATConv
         TransformerBlock TransformerConv grid_to_nodes nodes_to_grid record_attention
         token_offsets""",
@@ -129,3 +129,10 @@ def test_public_things_are_documented(name):
                 parameter.kind, ""
             )
             assert f"    {mark}{parameter.name}:" in text, f"{name} does not tell of {parameter}"
+
+
+def test_names_that_users_of_pyg_import_from_nn_exist_or_the_error_names_the_place():
+    for name in ("GAT", "AttentiveFP", "Polynormer", "SGFormer"):
+        assert getattr(gattn.nn, name) is getattr(gattn.models, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'aggr'.* gattn\.nn itself"):
+        gattn.nn.aggr  # noqa: B018

@@ -88,9 +88,9 @@ def learned_queries(side: str, topology: Topology, dtype: torch.dtype) -> Conten
 
 
 def set_transformer(side: str, topology: Topology, dtype: torch.dtype) -> Contender:
-    """Create SetTransformerReadout, or PyG's aggregation."""
-    names = "SetTransformerReadout", "SetTransformerAggregation"
-    module = _module(side, *names, WIDTH, num_seed_points=QUERIES, heads=HEADS)
+    """Create SetTransformerAggregation, or PyG's aggregation."""
+    name = "SetTransformerAggregation"
+    module = _module(side, name, name, WIDTH, num_seed_points=QUERIES, heads=HEADS)
     return _readout(module, topology, dtype)
 
 

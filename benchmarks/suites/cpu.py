@@ -81,7 +81,7 @@ TRANSFORMERS = {
 OPERATORS = {name: functools.partial(layers.operator, name=name) for name in families.OPERATORS}
 READOUTS: dict[str, tuple[Maker, tuple[str, ...]]] = {
     "LearnedQueryReadout": (layers.learned_queries, ("gattn", "set_transformer")),
-    "SetTransformerReadout": (layers.set_transformer, ("gattn", "pyg")),
+    "SetTransformerAggregation": (layers.set_transformer, ("gattn", "pyg")),
 }
 
 
@@ -133,7 +133,7 @@ LAYOUT = LayoutBuilding("power-law/layout", power_law)
 
 def cases() -> dict[str, Case]:
     """Return all cases in the order of the report."""
-    products = {**LAYERS, "SetTransformerReadout": layers.set_transformer}
+    products = {**LAYERS, "SetTransformerAggregation": layers.set_transformer}
     return {
         **comparisons(),
         "esol-64/products": Products(esol_64, ALL_LAYERS),

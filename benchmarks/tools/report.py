@@ -40,7 +40,7 @@ CHOSEN = {
     "power-law/GATConv": "`GATConv`, 2.5 million edges, 8 x 16 channels",
     "power-law/TransformerConv": "`TransformerConv`, on the same graph",
     "esol-512/GATv2Conv": "`GATv2Conv`, a batch of 512 molecules",
-    "esol-512/SetTransformerReadout": "`SetTransformerReadout`, the same batch",
+    "esol-512/SetTransformerAggregation": "`SetTransformerAggregation`, the same batch",
     "cora/epoch": "an epoch of the GAT paper's model on Cora",
 }
 """Names of the cases in the README."""

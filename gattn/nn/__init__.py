@@ -10,4 +10,9 @@ def _refuse_scripts(kind: object) -> None:
     refuse_scripts(kind)
 
 
-__getattr__, __dir__, __all__ = attach(__name__, __file__, prepare=_refuse_scripts)
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    __file__,
+    prepare=_refuse_scripts,
+    elsewhere={"aggr": "its readouts, such as AttentionalAggregation, are in gattn.nn itself"},
+)

@@ -1,3 +1,8 @@
+# PyG exports its models from torch_geometric.nn, too, so that changing one import works.
+from gattn.models.attentive_fp import AttentiveFP as AttentiveFP
+from gattn.models.gat import GAT as GAT
+from gattn.models.polynormer import Polynormer as Polynormer
+from gattn.models.sgformer import SGFormer as SGFormer
 from gattn.nn.attention.block import TransformerBlock
 from gattn.nn.attention.graph_attention import GraphAttention
 from gattn.nn.attention.graph_transformer_layer import GraphTransformerLayer
@@ -45,18 +50,18 @@ from gattn.nn.encoding.relative_bias import (
     ShortestPathBias,
     token_offsets,
 )
-from gattn.nn.readout.attentional_readout import AttentionalReadout
+from gattn.nn.readout.attentional_aggregation import AttentionalAggregation
 from gattn.nn.readout.graph_multiset_transformer import GraphMultisetTransformer
 from gattn.nn.readout.learned_query_readout import LearnedQueryReadout
 from gattn.nn.readout.multi_readout import MultiReadout
 from gattn.nn.readout.set2set import Set2Set
-from gattn.nn.readout.set_transformer_readout import SetTransformerReadout
+from gattn.nn.readout.set_transformer_aggregation import SetTransformerAggregation
 from gattn.nn.readout.softmax_aggregation import SoftmaxAggregation
 
 __all__ = [
     "AGNNConv",
     "AttentionRecord",
-    "AttentionalReadout",
+    "AttentionalAggregation",
     "DegreeEncoding",
     "ExphormerConv",
     "FAConv",
@@ -92,7 +97,7 @@ __all__ = [
     "SGFormerAttention",
     "Set2Set",
     "SetAttentionBlock",
-    "SetTransformerReadout",
+    "SetTransformerAggregation",
     "ShortestPathBias",
     "SinusoidalEncoding",
     "SoftmaxAggregation",

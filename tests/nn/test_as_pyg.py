@@ -336,7 +336,7 @@ BATCH = torch.tensor([0, 0, 0, 1, 1])
 QUANTIZED = {
     "AttentiveFP": (lambda: models.AttentiveFP(6, 8, 2, 3, 2, 2), (X, EDGES, WIDE, BATCH)),
     "GATEConv": (lambda: nn.GATEConv(6, 6, 3), (X, EDGES, WIDE)),
-    "SetTransformerReadout": (lambda: nn.SetTransformerReadout(6, 2, heads=2), (X, BATCH)),
+    "SetTransformerAggregation": (lambda: nn.SetTransformerAggregation(6, 2, heads=2), (X, BATCH)),
     "LearnedQueryReadout": (lambda: nn.LearnedQueryReadout(6, 6, 2, heads=2), (X, BATCH)),
     "GraphAttention": (lambda: nn.GraphAttention(6, heads=2), (X, X, X, EDGES)),
     "TransformerBlock": (lambda: nn.TransformerBlock(6, 2), (X, graphs.causal([3, 2]))),

@@ -33,7 +33,7 @@ class SegmentReadout(Readout):
             dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
             dim: dimension of the nodes: 0 or -2.
             max_num_elements: largest number of nodes of a graph. Only a
-                :class:`SetTransformerReadout` under ``torch.compile`` needs it, to bound the
+                :class:`SetTransformerAggregation` under ``torch.compile`` needs it, to bound the
                 number of edges within the graphs.
 
         Returns:

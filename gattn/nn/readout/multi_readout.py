@@ -82,7 +82,7 @@ class MultiReadout(Readout):
             dim_size: number of graphs, g. Without it ``index.max() + 1`` is read from the device.
             dim: dimension of the nodes: 0 or -2.
             max_num_elements: largest number of nodes of a graph, which a
-                :class:`SetTransformerReadout` needs under ``torch.compile``.
+                :class:`SetTransformerAggregation` needs under ``torch.compile``.
 
         Returns:
             The concatenated results, [g, out_1 + out_2 + ...].

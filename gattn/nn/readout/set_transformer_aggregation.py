@@ -16,7 +16,7 @@ from gattn.nn.common.segments import among_points, within, zero_empty
 from gattn.nn.readout.base import SegmentReadout
 
 
-class SetTransformerReadout(SegmentReadout):
+class SetTransformerAggregation(SegmentReadout):
     r"""Readout by a Set Transformer that is applied to the nodes of each graph.
 
     .. math::
@@ -57,8 +57,8 @@ class SetTransformerReadout(SegmentReadout):
 
     Example:
         >>> import torch
-        >>> from gattn.nn import SetTransformerReadout
-        >>> readout = SetTransformerReadout(8, num_seed_points=2, heads=4)
+        >>> from gattn.nn import SetTransformerAggregation
+        >>> readout = SetTransformerAggregation(8, num_seed_points=2, heads=4)
         >>> x, batch = torch.randn(5, 8), torch.tensor([0, 0, 0, 2, 2])
         >>> readout(x, batch, dim_size=3).shape
         torch.Size([3, 16])

@@ -26,7 +26,7 @@ TAKERS = {
     "LinearAttention": lambda x: nn.LinearAttention(16)(x),
     "LearnedQueryReadout": lambda x: nn.LearnedQueryReadout(16, 8)(x, BATCH),
     "readout weights": lambda x: nn.LearnedQueryReadout(16, 8).attention_weights(x, BATCH),
-    "SetTransformerReadout": lambda x: nn.SetTransformerReadout(16)(x, BATCH),
+    "SetTransformerAggregation": lambda x: nn.SetTransformerAggregation(16)(x, BATCH),
     "AttentiveFP": lambda x: fp(x, EDGES),
 }
 

@@ -7,20 +7,20 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim
 
 from gattn.nn import (
-    AttentionalReadout,
+    AttentionalAggregation,
     GPSConv,
     GraphTransformerLayer,
     LearnedQueryReadout,
     LinearAttention,
     MultiReadout,
-    SetTransformerReadout,
+    SetTransformerAggregation,
 )
 from gattn.nn.common import segments
 
 READOUTS = {
     "learned query": lambda: LearnedQueryReadout(6, 8),
-    "gated": lambda: AttentionalReadout(torch.nn.Linear(6, 1)),
-    "set transformer": lambda: SetTransformerReadout(6),
+    "gated": lambda: AttentionalAggregation(torch.nn.Linear(6, 1)),
+    "set transformer": lambda: SetTransformerAggregation(6),
     "several": lambda: MultiReadout(["sum", LearnedQueryReadout(6, 8)]),
 }
 INDEX, PTR = torch.tensor([0, 0, 1, 1, 1, 3, 3]), torch.tensor([0, 2, 5, 5, 7])
@@ -91,7 +91,7 @@ def test_one_compilation_for_sets_of_every_size(build):
     readout = build().eval()
     counter = CompileCounter()
     compiled = torch.compile(readout, fullgraph=True, backend=counter, dynamic=True)
-    needs = {"max_num_elements": 40} if isinstance(readout, SetTransformerReadout) else {}
+    needs = {"max_num_elements": 40} if isinstance(readout, SetTransformerAggregation) else {}
     for rows in (7, 9, 20):
         x = torch.randn(rows, 6)
         torch.testing.assert_close(compiled(x, **needs), readout(x))
@@ -103,7 +103,7 @@ def test_one_compilation_for_sets_of_every_size(build):
 @each_readout
 def test_an_exported_readout_takes_any_number_of_rows(build, form):
     readout, rows = build().eval(), Dim("rows")
-    limits = {} if isinstance(readout, (LearnedQueryReadout, AttentionalReadout)) else {
+    limits = {} if isinstance(readout, (LearnedQueryReadout, AttentionalAggregation)) else {
         "max_num_elements": 40
     }  # fmt: skip
     inputs = {"x": torch.randn(7, 6), **form, **limits}

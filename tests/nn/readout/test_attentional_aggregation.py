@@ -1,8 +1,9 @@
 import pytest
 import torch
-from torch_geometric.nn import MLP, AttentionalAggregation
+import torch_geometric.nn as pyg
+from torch_geometric.nn import MLP
 
-from gattn.nn import AttentionalReadout
+from gattn.nn import AttentionalAggregation
 from gattn.testing import assert_batch_independent, assert_permutation_invariant
 
 
@@ -25,8 +26,8 @@ def _networks(kind):
 
 @pytest.mark.parametrize("kind", ["node", "feature", "bare", "mlp"])
 def test_it_is_pygs_with_pygs_parameters(kind):
-    theirs = AttentionalAggregation(*_networks(kind)).double()
-    ours = AttentionalReadout(*_networks(kind)).double()
+    theirs = pyg.AttentionalAggregation(*_networks(kind)).double()
+    ours = AttentionalAggregation(*_networks(kind)).double()
     ours.reset_parameters()
     ours.load_state_dict(theirs.state_dict())
     x, index = _batch()
@@ -44,7 +45,7 @@ def test_it_is_pygs_with_pygs_parameters(kind):
 
 
 def test_weights_rebuild_the_output():
-    readout = AttentionalReadout(*_networks("node")).double()
+    readout = AttentionalAggregation(*_networks("node")).double()
     x, index = _batch()
     weights = readout.attention_weights(x, index, dim_size=4)
     assert weights.shape == (6, 1)
@@ -53,21 +54,21 @@ def test_weights_rebuild_the_output():
 
 
 def test_invariant_and_independent_of_the_batch():
-    readout = AttentionalReadout(*_networks("node"))
+    readout = AttentionalAggregation(*_networks("node"))
     assert_permutation_invariant(readout, 8)
     assert_batch_independent(readout, 8, readout=True)
 
 
 def test_compiles_in_one_graph():
     torch._dynamo.reset()
-    readout = AttentionalReadout(*_networks("feature")).double()
+    readout = AttentionalAggregation(*_networks("feature")).double()
     x, index = _batch()
     compiled = torch.compile(readout, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x, index, dim_size=4), readout(x, index, dim_size=4))
 
 
 def test_a_gate_must_divide_the_features():
-    readout = AttentionalReadout(torch.nn.Linear(8, 3)).double()
+    readout = AttentionalAggregation(torch.nn.Linear(8, 3)).double()
     x, index = _batch()
     with pytest.raises(ValueError, match=r"width of the gate must divide 8, .*; got 3"):
         readout(x, index, dim_size=4)
@@ -75,8 +76,24 @@ def test_a_gate_must_divide_the_features():
 
 @pytest.mark.parametrize("kind", ["bare", "node"])
 def test_autocast(kind):
-    readout, (x, index) = AttentionalReadout(*_networks(kind)), _batch()
+    readout, (x, index) = AttentionalAggregation(*_networks(kind)), _batch()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = readout(x.float(), index, dim_size=4)
     expected = readout(x.float(), index, dim_size=4)
     torch.testing.assert_close(out.float(), expected, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("gate", [1, 2, 6])
+@pytest.mark.parametrize("dim", [1, -2])
+def test_sets_of_features_are_reduced_as_by_pyg(gate, dim):
+    networks = torch.nn.Linear(4, gate), torch.nn.Linear(4, 6)
+    x, index = torch.randn(3, 5, 4), torch.tensor([0, 0, 1, 1, 3])
+    theirs, ours = (
+        kind(*networks) for kind in (pyg.AttentionalAggregation, AttentionalAggregation)
+    )
+    if gate == 2:  # PyG has no gate for blocks of features, so each set is compared alone.
+        expected = torch.stack([ours(rows, index, dim_size=5) for rows in x])
+    else:
+        expected = theirs(x, index, dim_size=5, dim=dim)
+    torch.testing.assert_close(ours(x, index, dim_size=5, dim=dim), expected)
+    assert repr(ours) == repr(theirs)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch_geometric.nn import aggr
 
-from gattn.nn import LearnedQueryReadout, MultiReadout, SetTransformerReadout
+from gattn.nn import LearnedQueryReadout, MultiReadout, SetTransformerAggregation
 from gattn.testing import assert_batch_independent, assert_permutation_invariant
 
 
@@ -48,7 +48,7 @@ def test_weights_of_every_member():
 
 
 def test_invariant_and_independent_of_the_batch():
-    members = ["sum", "mean", LearnedQueryReadout(8, 4), SetTransformerReadout(8)]
+    members = ["sum", "mean", LearnedQueryReadout(8, 4), SetTransformerAggregation(8)]
     readout = MultiReadout(members)
     assert_permutation_invariant(readout, 8)
     assert_batch_independent(readout, 8, readout=True)
@@ -56,7 +56,7 @@ def test_invariant_and_independent_of_the_batch():
 
 def test_compiles_in_one_graph():
     torch._dynamo.reset()
-    readout = MultiReadout(["sum", "mean", SetTransformerReadout(8)]).double()
+    readout = MultiReadout(["sum", "mean", SetTransformerAggregation(8)]).double()
     x, index = _batch()
     compiled = torch.compile(readout, fullgraph=True, backend="eager")
     out = compiled(x, index, dim_size=4, max_num_elements=3)

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from torch_geometric.nn import SetTransformerAggregation
+import torch_geometric.nn as pyg
 from torch_geometric.nn.aggr import utils
 
 from gattn import graphs
@@ -8,7 +8,7 @@ from gattn.nn import (
     InducedSetAttentionBlock,
     MultiheadAttentionBlock,
     SetAttentionBlock,
-    SetTransformerReadout,
+    SetTransformerAggregation,
 )
 from gattn.testing import assert_batch_independent, assert_permutation_invariant
 
@@ -34,10 +34,10 @@ def _batch(sizes=SIZES, channels=8, dtype=torch.float64):
 )
 def test_it_is_pygs_with_pygs_parameters(options):
     torch.manual_seed(0)
-    theirs = SetTransformerAggregation(8, **options).double()
+    theirs = pyg.SetTransformerAggregation(8, **options).double()
     for parameter in theirs.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
-    ours = SetTransformerReadout(8, **options).double()
+    ours = SetTransformerAggregation(8, **options).double()
     ours.load_state_dict(theirs.state_dict())
     theirs.load_state_dict(ours.state_dict())
     x, index = _batch()
@@ -90,14 +90,14 @@ READOUTS = [
 @pytest.mark.parametrize("options", READOUTS)
 def test_invariant_and_independent_of_the_batch(options):
     torch.manual_seed(0)
-    readout = SetTransformerReadout(6, **options)
+    readout = SetTransformerAggregation(6, **options)
     assert_permutation_invariant(readout, 6)
     assert_batch_independent(readout, 6, readout=True)
 
 
 @pytest.mark.parametrize("options", READOUTS)
 def test_an_empty_graph_gives_zeros(options):
-    readout = SetTransformerReadout(8, **options).double()
+    readout = SetTransformerAggregation(8, **options).double()
     x, index = _batch([2, 0, 3, 0])
     out = readout(x, index, dim_size=4)
     assert torch.equal(out[[1, 3]], torch.zeros(2, 16, dtype=torch.float64))
@@ -106,7 +106,7 @@ def test_an_empty_graph_gives_zeros(options):
 
 
 def test_nan_stays_in_its_graph():
-    readout = SetTransformerReadout(8, num_seed_points=2).double()
+    readout = SetTransformerAggregation(8, num_seed_points=2).double()
     x, index = _batch()
     expected = readout(x, index, dim_size=4)
     x[0] = torch.nan
@@ -117,7 +117,7 @@ def test_nan_stays_in_its_graph():
 
 @pytest.mark.parametrize("options", READOUTS)
 def test_weights_sum_to_one_over_each_graph(options):
-    readout = SetTransformerReadout(8, **options).double()
+    readout = SetTransformerAggregation(8, **options).double()
     x, index = _batch()
     weights = readout.attention_weights(x, index, dim_size=4)
     sums = weights.new_zeros(4, 2, 2).index_add(0, index, weights)
@@ -127,14 +127,14 @@ def test_weights_sum_to_one_over_each_graph(options):
 
 
 def test_gradients():
-    readout = SetTransformerReadout(4, num_seed_points=2, heads=2, layer_norm=True).double()
+    readout = SetTransformerAggregation(4, num_seed_points=2, heads=2, layer_norm=True).double()
     x, index = _batch([2, 3], channels=4)
     torch.autograd.gradcheck(lambda x: readout(x, index, dim_size=2), (x.requires_grad_(),))
     torch.autograd.gradgradcheck(lambda x: readout(x, index, dim_size=2), (x,))
 
 
 def test_dropout_acts_in_training_only():
-    readout = SetTransformerReadout(8, heads=2, dropout=0.5)
+    readout = SetTransformerAggregation(8, heads=2, dropout=0.5)
     x, index = _batch(dtype=torch.float32)
     assert not torch.equal(readout(x, index, dim_size=4), readout(x, index, dim_size=4))
     readout.eval()
@@ -144,7 +144,7 @@ def test_dropout_acts_in_training_only():
 @pytest.mark.parametrize("options", READOUTS)
 def test_compiles_in_one_graph(options):
     torch._dynamo.reset()
-    readout = SetTransformerReadout(8, **options).double()
+    readout = SetTransformerAggregation(8, **options).double()
     x, index = _batch([3, 0, 5, 2])
     order = torch.randperm(10, generator=torch.Generator().manual_seed(0))
     x, index = x[order].requires_grad_(), index[order]
@@ -159,7 +159,7 @@ def test_compiles_in_one_graph(options):
 
 def test_compiles_for_any_batch():
     torch._dynamo.reset()
-    readout = SetTransformerReadout(8).double()
+    readout = SetTransformerAggregation(8).double()
     compiled = torch.compile(readout, fullgraph=True, backend="eager", dynamic=True)
     for size in (4, 9):
         x = torch.randn(3 * size, 8, dtype=torch.float64)
@@ -171,14 +171,14 @@ def test_compiles_for_any_batch():
 
 
 def test_parameters_are_drawn_anew():
-    readout = SetTransformerReadout(8, num_seed_points=2, layer_norm=True, num_induced_points=2)
+    readout = SetTransformerAggregation(8, num_seed_points=2, layer_norm=True, num_induced_points=2)
     before = {name: p.clone() for name, p in readout.named_parameters()}
     readout.reset_parameters()
     for name, parameter in readout.named_parameters():
         if parameter.dim() > 1:
             assert not torch.equal(parameter, before[name]), name
     assert repr(readout) == (
-        "SetTransformerReadout(8, num_seed_points=2, heads=1, layer_norm=True, dropout=0.0)"
+        "SetTransformerAggregation(8, num_seed_points=2, heads=1, layer_norm=True, dropout=0.0)"
     )
 
 
@@ -189,7 +189,7 @@ def test_bad_input_gets_one_clear_error():
 
 @pytest.mark.parametrize("options", READOUTS)
 def test_autocast(options):
-    readout = SetTransformerReadout(8, **options)
+    readout = SetTransformerAggregation(8, **options)
     x, index = _batch(dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = readout(x, index, dim_size=4)
