@@ -37,6 +37,7 @@ from gattn.molecules.pretrained import FILES, folder_of
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.evaluate import evaluate_table
 from gattn.molecules.runs.train import train_run
+from gattn.molecules.runs.training_set import read_applicability
 from gattn.molecules.settings import MoleculeSettings
 
 MODULE = "benchmarks.molecules.bbb"
@@ -84,6 +85,7 @@ def main(arguments: Sequence[str]) -> None:
         measured = evaluate_table(run, external, workers=1, log=print)
         os.chdir(run)
     summary = summarise(metrics, measured, left_out)
+    summary["test"]["domain"] = read_applicability(run).threshold
     print(json.dumps(summary, indent=1))
     if options.ship:
         ship(run, summary)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from gattn.molecules.fitted import ClassificationModel, MoleculeModel
 from gattn.molecules.network import MoleculeNetwork
 from gattn.molecules.runs.columns import SIMILARITY
 from gattn.molecules.runs.predict import OUTSIDE
+from gattn.pipeline.notes import baseline_note
 from gattn.serve.links import ServedLinks
 from gattn.serve.molecules import (
     METHODS,
@@ -76,12 +77,24 @@ def report_of(run: AnyRun) -> str:
     return without_paths(page, run_paths(run.folder))
 
 
+def _warnings(metrics: Mapping[str, Any]) -> list[str]:
+    """Return a sentence if the model is not better than a constant or a random order on the test
+    part. Numbers and classes of molecules are compared by their first metric.
+    """
+    if metrics.get("noise"):
+        guess = "a random order" if metrics.get("task") == "ranking" else "a constant"
+        return [f"On the test part, the model is not significantly better than {guess}."]
+    test, mean = metrics.get("test", {}), metrics.get("baselines", {}).get("mean", {})
+    first = next(iter(test), "")
+    return baseline_note({first: test[first]}, {"mean": mean}) if first in mean else []
+
+
 def describe_run(run: AnyRun) -> ModelDescription:
     """Return the entry for a run in the answer to GET /models."""
     metrics = metrics_of(run)
     common = {
         "name": run.name, "files": files_of(run), "columns": list(run.columns),
-        "notes": list(run.notes),
+        "notes": list(run.notes), "warnings": _warnings(metrics),
         "test": {name: json_value(value) for name, value in metrics.get("test", {}).items()},
     }  # fmt: skip
     if isinstance(run, ServedNodes):
@@ -110,17 +123,6 @@ def describe_run(run: AnyRun) -> ModelDescription:
         size=metrics.get("molecules", {}).get("train", 0),
         domain_threshold=run.applicability.threshold if run.applicability else None, **common,
     )  # fmt: skip
-
-
-def _explained(model: MoleculeModel, target: int, predicted: str) -> str:
-    """Return the name of the quantity that is explained: a target with its transform, or the
-    probability of the predicted class or of the second of two classes.
-    """
-    if not isinstance(model, ClassificationModel):
-        return model.scale_of(target)
-    kinds = model.classes_by_target[target]
-    label = predicted if model.class_counts else str(kinds[1])
-    return f"the probability of {'class 1' if label in ('1', 'True') else label}"
 
 
 def explain_answer(
@@ -168,7 +170,7 @@ def explain_answer(
     return ExplainAnswer(
         model=run.name, target=name, unit=run.unit,
         smiles=text, method="" if explanation is None else explanation.method,
-        explained=_explained(run.model, target, str(predicted)),
+        explained=explained.explained or run.model.scale_of(target),
         values={**by_name, SIMILARITY: similarity}, percentile=percentile, domain=domain,
         nearest=[Neighbour(**each) for each in run.neighbours(explained.nearest, target)],
         atoms=atoms, contributions=contributions, faithfulness=faithfulness,

@@ -97,6 +97,12 @@ class ModelDescription(BaseModel):
     test: Annotated[dict[str, Value], Field(description="Metrics of the test part.")]
     files: Annotated[list[str], Field(description="Files of the run under /models/NAME/.")]
     notes: list[str]
+    warnings: Annotated[
+        list[str],
+        Field(
+            description="A sentence if the model is not better than a constant or a random order."
+        ),
+    ]
 
 
 class PredictRequest(_Request):

@@ -46,6 +46,7 @@ def client(runs):
 def test_the_model_is_described(client):
     (model,) = client.get("/models").json()
     assert (model["kind"], model["size"]) == ("links", 254)
+    assert model["warnings"] == []
     assert client.get("/nodes", params={"text": "val"}).json()[0] == "Valjean"
 
 

@@ -167,6 +167,41 @@ def test_a_file_with_bad_rows(page, tmp_path):
     assert len(saved.splitlines()) == 5
 
 
+def test_a_download_has_no_formula(page):
+    cells = ["=1+1", "+cmd|' /C calc'!A0", "@x", "-2+3", "-2.5", "+1e-3", "-inf", "ok", '=A1,"b"']
+    table = {"columns": ["=HYPERLINK(1)"], "rows": [[cell] for cell in cells]}
+    saved = page.browser.execute_async_script(
+        """
+        const done = arguments[1], make = URL.createObjectURL;
+        URL.createObjectURL = (blob) => { blob.text().then(done); return make(blob); };
+        import("/static/table.js").then((module) =>
+          module.save(arguments[0], arguments[0].rows.map((_, i) => i)));
+        """,
+        table,
+    )
+    assert saved.splitlines() == [
+        "'=HYPERLINK(1)", "'=1+1", "'+cmd|' /C calc'!A0", "'@x", "'-2+3", "-2.5", "+1e-3", "-inf",
+        "ok", '"\'=A1,""b"""',
+    ]  # fmt: skip
+
+
+def test_a_class_whose_set_holds_both_classes_is_undecided(page, client):
+    seen = set()
+    for smiles in ("CCCCCO", "CCN", "c1ccccc1", "CC(=O)NC", "CCOCN"):
+        answer = client.post("/explain", json={"smiles": smiles, "model": "classes"}).json()
+        predicted, members = answer["values"]["prediction"], answer["values"]["set"] or ""
+        is_open = "|" in members
+        page.predict(smiles)
+        page.until(lambda text=predicted: f"the probability of {text}" in page.text_of("main"))
+        page.until(lambda: "Predicting" not in page.text_of("#molecule-status"))
+        card = page.all("#predictions .card")[1]
+        shown = card.find_element(By.CSS_SELECTOR, ".number").text
+        assert shown == ("undecided" if is_open else predicted), (smiles, members)
+        assert (f"Most probable class: {predicted}" in card.text) == is_open
+        seen.add(is_open)
+    assert True in seen
+
+
 def test_a_file_is_dropped(page):
     page.browser.execute_script(DROP, CSV)
     page.wait("#predicted tbody tr", 4)

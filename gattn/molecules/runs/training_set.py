@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gattn.files import reason
+from gattn.molecules.pretrained import is_distributed
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.train import read_run_source
 from gattn.training.model_io import RunError, check_files, read_json
@@ -113,7 +114,8 @@ class Applicability:
 
 
 def read_applicability(folder: Path) -> Applicability:
-    """Compute the applicability domain of a model from the predictions for its test part.
+    """Compute the applicability domain of a model from the predictions for its test part. The
+    threshold of a model that is distributed with gattn is read from its figures.
 
     Args:
         folder: the folder of the run.
@@ -121,6 +123,9 @@ def read_applicability(folder: Path) -> Applicability:
     Raises:
         ValueError: the folder has no predictions of a test part.
     """
+    if is_distributed(folder):
+        figures = read_json(folder / "figures.json", "test", remedy="install gattn again")
+        return Applicability(float(figures["test"]["domain"]))
     path = folder / "predictions.csv"
     try:
         check_files(folder, path.name)

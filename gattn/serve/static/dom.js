@@ -39,6 +39,17 @@ export function digits(value) {
   return Number(value.toPrecision(4)).toString().replace("-", "−");
 }
 
+/** Return the classes of a prediction set as words. */
+export const setText = (set) => (set ? String(set).split("|").join(", ") : "none");
+
+const isSeveral = (predicted, set) => String(set || "").includes("|") && String(set) !== String(predicted);
+
+/** Return a predicted class as a headline: "undecided" if the set for 90 % holds several classes. */
+export const classText = (predicted, set) => (isSeveral(predicted, set) ? "undecided" : String(predicted));
+
+/** Return paragraphs with the warnings of a model. */
+export const warningsOf = (model) => model.warnings.map((text) => make("p", {class: "flag outside"}, `⚠ ${text}`));
+
 /** Return a picture that follows the colour scheme of the page. */
 export function themed(light, dark, alt, options = {}) {
   return make("picture", {},

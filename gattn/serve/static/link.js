@@ -1,6 +1,6 @@
 // Links of a network: the score of a pair of nodes, and the proposed links of a node.
 
-import {byId, digits, make, post} from "./dom.js";
+import {byId, digits, make, post, warningsOf} from "./dom.js";
 import {table} from "./node.js";
 
 /** Score the pair in the fields, or propose links of the first node. */
@@ -18,7 +18,7 @@ export async function predictLinks(models) {
   byId("links").replaceChildren(...answers.map((answer, i) => make("article", {class: "card"},
     make("h3", {}, models[i].name),
     ...(answer.status === "rejected" ? [make("p", {class: "error"}, answer.reason.message)]
-      : target ? pairOf(answer.value) : [proposals(answer.value)]))));
+      : [...warningsOf(models[i]), ...(target ? pairOf(answer.value) : [proposals(models[i], answer.value)])]))));
   status.textContent = answers.map((answer, i) => answer.status === "rejected" ? answer.reason.message
     : target ? `${models[i].name}: probability ${digits(answer.value.probability)}.`
     : `${models[i].name} proposes ${answer.value.links.length} links of ${source}.`).join(" ");
@@ -32,7 +32,8 @@ function pairOf({source, target, score, probability, linked}) {
   ];
 }
 
-function proposals({name, links}) {
+function proposals({warnings}, {name, links}) {
+  const word = warnings.length ? " (not reliable)" : "";
   return table(`Proposed links of ${name}`, ["node", "score", "probability"],
-    links.map((each) => [each.name, digits(each.score), digits(each.probability)]));
+    links.map((each) => [each.name, digits(each.score), digits(each.probability) + word]));
 }

@@ -1,6 +1,6 @@
 // One molecule: its predictions by the chosen models, side by side.
 
-import {byId, digits, make, moleculePicture, post, svgAddress, themed} from "./dom.js";
+import {byId, classText, digits, make, moleculePicture, post, setText, svgAddress, themed, warningsOf} from "./dom.js";
 
 let latest = 0, drawn = null;
 
@@ -80,7 +80,8 @@ function errorCard(model, error) {
 }
 
 function predictedText(model, answer) {
-  return model.task === "regression" ? digits(answer.values.prediction) : String(answer.values.prediction);
+  const {prediction, set} = answer.values;
+  return model.task === "regression" ? digits(prediction) : classText(prediction, set);
 }
 
 const withUnit = (text, unit) => (unit ? `${text} ${unit}` : text);
@@ -90,6 +91,7 @@ function summary(model, answer) {
 }
 
 function certainty(model, {values, unit}) {
+  const likeliest = String(values.set).includes("|") ? `Most probable class: ${values.prediction}. ` : "";
   if (model.task === "regression") {
     const low = values.lower === null ? "−∞" : digits(values.lower);
     const infinite = values.lower === null || values.upper === null
@@ -98,13 +100,13 @@ function certainty(model, {values, unit}) {
   }
   const name = Object.keys(values).find((column) => column.startsWith("probability"));
   const event = name === "probability" ? "class 1" : name.slice("probability_".length);
-  const set = values.set ? String(values.set).split("|").join(", ") : "none";
+  const set = setText(values.set);
   if (model.task === "multiclass") {
     const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
       .map(([column, value]) => `${column.slice("probability_".length)} ${digits(value)}`);
-    return `Probabilities: ${chances.join(", ")}. Prediction set for 90 % coverage: ${set}`;
+    return `${likeliest}Probabilities: ${chances.join(", ")}. Prediction set for 90 % coverage: ${set}`;
   }
-  return `Probability of ${event}: ${digits(values[name])}. Prediction set for 90 % coverage: ${set}`;
+  return `${likeliest}Probability of ${event}: ${digits(values[name])}. Prediction set for 90 % coverage: ${set}`;
 }
 
 function domainText(domain) {
@@ -135,7 +137,7 @@ function predictionCard(model, answer) {
     make("h3", {}, `${model.name}: ${answer.target}`),
     make("p", {class: "number"}, predictedText(model, answer),
       answer.unit ? make("span", {class: "unit"}, ` ${answer.unit}`) : null),
-    make("p", {}, certainty(model, answer)), quantileTable(answer));
+    make("p", {}, certainty(model, answer)), ...warningsOf(model), quantileTable(answer));
   if (answer.domain)
     card.append(make("p", {class: `flag ${answer.domain.inside ? "inside" : "outside"}`}, domainText(answer.domain)));
   if (answer.percentile !== null)

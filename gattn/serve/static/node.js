@@ -1,6 +1,6 @@
 // A node of a network: its prediction, and the nodes that it attends to.
 
-import {ask, byId, digits, make, post, themed} from "./dom.js";
+import {ask, byId, classText, digits, make, post, setText, themed, warningsOf} from "./dom.js";
 
 /** Show the names that contain the text in a field. */
 export async function suggest(models, field = "node", place = "names") {
@@ -24,17 +24,20 @@ export async function lookUp(models) {
     ? nodeCard(models[i], answer.value)
     : make("article", {class: "card"}, make("h3", {}, models[i].name), make("p", {class: "error"}, answer.reason.message))));
   status.textContent = answers.map((answer, i) => answer.status === "fulfilled"
-    ? `${models[i].name} predicts ${digits(answer.value.values.predicted)} for ${name}.` : answer.reason.message).join(" ");
+    ? `${models[i].name} predicts ${headline(models[i], answer.value.values)} for ${name}.` : answer.reason.message).join(" ");
 }
+
+const headline = (model, {predicted, set}) => (model.task === "regression" ? digits(predicted) : classText(predicted, set));
 
 function nodeCard(model, answer) {
   const {values, neighbours} = answer;
   const card = make("article", {class: "card"},
     make("h3", {}, `${model.name}: ${answer.name}`),
-    make("p", {class: "number"}, digits(values.predicted)),
+    make("p", {class: "number"}, headline(model, values)),
     make("p", {}, model.task === "regression"
       ? `90 % interval: ${values.lower === null ? "−∞" : digits(values.lower)} to ${digits(values.upper)}`
-      : `Prediction set for 90 % coverage: ${String(values.set).split("|").join(", ") || "none"}`));
+      : `Most probable class: ${values.predicted}. Prediction set for 90 % coverage: ${setText(values.set)}`),
+    ...warningsOf(model));
   const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
     .sort((a, b) => b[1] - a[1]).slice(0, 5);
   if (chances.length)

@@ -3,6 +3,7 @@
 import {ask, byId, make, moleculePicture} from "./dom.js";
 
 const PAGE = 25;  // rows on a page, so that few pictures are drawn
+const FORMULA = /^[=+\-@\t\r]/, NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^-inf$/i;
 const SMILES = /\.(smi|smiles)$/i, OTHERS = /\.(parquet|gz|zip|xlsx?|ods|sdf|mol)$/i;
 
 /** Predict a file with the chosen models and show the table. */
@@ -137,9 +138,15 @@ function kindOf(table, numeric, column) {
   return numeric[column] ? "right" : null;
 }
 
-/** Save the table as a CSV file, in the order in which it is shown. */
-function save(table, order) {
-  const quoted = (cell) => /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+/**
+ * Save the table as a CSV file, in the order in which it is shown. An apostrophe precedes a text that a
+ * spreadsheet would compute as a formula.
+ */
+export function save(table, order) {
+  const quoted = (text) => {
+    const cell = FORMULA.test(text) && !NUMBER.test(text) ? `'${text}` : text;
+    return /[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+  };
   const lines = [table.columns, ...order.map((i) => table.rows[i])].map((row) => row.map(quoted).join(","));
   const content = new Blob([lines.join("\r\n") + "\r\n"], {type: "text/csv"});
   const link = make("a", {href: URL.createObjectURL(content), download: "predictions.csv"});
