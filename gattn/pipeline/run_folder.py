@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -23,10 +24,15 @@ __all__ = [
     "finished_metrics",
     "lock_folder",
     "start_run",
+    "training_folder",
 ]
 
 CONFIG, METRICS, SPLITS, CHECKPOINTS = "config.toml", "metrics.json", "splits.json", "checkpoints"
 LEFT_OUT, LOCK = "left_out.csv", ".lock"
+FOLDER = "folder"
+"""Key of ``splits.json`` for the path from the folder of a run to the one in which it was
+trained.
+"""
 NO_DIFFERENCE = ("workers", "threads", "cache")
 """Names of the settings that do not change the results of a run."""
 
@@ -130,7 +136,8 @@ def start_run(
         RunError: the folder contains a run that was started with other data or other parts.
         OSError: the folder cannot be written.
     """
-    if _has_results(out) and (before := _splits(out)) != splits:
+    splits = {**splits, FOLDER: os.path.relpath(Path.cwd(), out.resolve())}
+    if _has_results(out) and (before := _splits(out)) != {**splits, FOLDER: before.get(FOLDER)}:
         other = "data" if before["sha256"] != splits["sha256"] else "parts"
         raise RunError(
             f"{out} contains a run that was started with other {other}: choose another folder"
@@ -139,6 +146,26 @@ def start_run(
     write_rows(out / LEFT_OUT, left_out)
     write_toml(out / CONFIG, settings)
     write_json(out / SPLITS, splits)
+
+
+@contextmanager
+def training_folder(run: Path) -> Iterator[None]:
+    """Change to the folder in which a run was trained for a ``with`` block, because the paths of
+    its settings can be relative. If the folder does not exist, the current one is not changed.
+
+    Args:
+        run: the absolute path of the folder of the run.
+    """
+    folder = before = Path.cwd()
+    if (run / SPLITS).is_file():
+        with suppress(RunError):  # Whoever reads the parts of the run reports the fault.
+            folder = run / str(_splits(run).get(FOLDER, before))
+    if folder.is_dir():
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def finish_run(out: Path, metrics: dict[str, Any]) -> None:

@@ -111,36 +111,39 @@ class Server:
     async def predict(
         self, run: ServedMolecules, rows: Sequence[InputRow], coverage: float
     ) -> list[PredictedRow]:
-        """Compute the predictions for the rows of a request.
+        """Compute the predictions for the rows of a request. A row with a SMILES that is longer
+        than the limit has an error.
 
         Raises:
-            RequestError: there are too many rows, a SMILES is too long (413), or the queue is full
-                (429).
+            RequestError: there are too many rows (413), or the queue is full (429).
         """
         if len(rows) > self.settings.max_rows:
             raise RequestError(
                 413, f"a request must have at most {self.settings.max_rows:,} rows; "
                 f"it has {len(rows):,}",
             )  # fmt: skip
-        for number, row in enumerate(rows, 1):
-            self.check_smiles(run, row.text, f"the SMILES of row {number:,}")
-        return await self.queue.compute((run.name, coverage), rows)
+        faults = [self._length_fault(run, row.text) for row in rows]
+        short = [row for row, fault in zip(rows, faults) if not fault]
+        predicted = iter(await self.queue.compute((run.name, coverage), short))
+        empty = [""] * len(run.columns)
+        return [PredictedRow(empty, fault) if fault else next(predicted) for fault in faults]
 
-    def check_smiles(self, run: ServedMolecules, text: str, what: str) -> None:
-        """Raise an error if a SMILES in the text of a row is longer than the limit.
-
-        Raises:
-            RequestError: a SMILES is longer (413).
-        """
-        for part in text.split(BETWEEN) if run.model.molecules_per_row > 1 else [text]:
-            self.check_text(part, what)
+    def _length_fault(self, run: ServedMolecules, text: str) -> str:
+        """Return the reason why a SMILES in the text of a row is too long, or ""."""
+        try:
+            for part in text.split(BETWEEN) if run.model.molecules_per_row > 1 else [text]:
+                self.check_text(part, "the SMILES")
+        except RequestError as error:
+            return error.message
+        return ""
 
     async def explain(self, request: ExplainRequest) -> ExplainAnswer:
         """Compute the explanation of the molecule in a request."""
         run = self.run(ServedMolecules, request.model)
         columns = {name: [value] for name, value in request.columns.items()}
         (input_row,) = run.input_rows([request.smiles], columns)
-        self.check_smiles(run, input_row.text, "the SMILES")
+        if fault := self._length_fault(run, input_row.text):
+            raise RequestError(413, fault)
         try:
             target = run.model.place_of(request.target)
         except ValueError as error:
@@ -200,11 +203,12 @@ def _on_request_error(request: Request, error: Exception) -> Response:
 
 def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = error.errors()
+    # FastAPI puts the source of a field, such as "body", before its name.
+    errors = [{**each, "loc": each["loc"][1:]} for each in error.errors()]
     route = request.scope.get("route")
     fields = []
     if isinstance(route, APIRoute):
-        is_body = errors[0]["loc"][:1] == ("body",)
+        is_body = error.errors()[0]["loc"][:1] == ("body",)
         fields = [route.body_field] if is_body else route.dependant.query_params
     kinds = [field.field_info.annotation for field in fields if field is not None]
     models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]

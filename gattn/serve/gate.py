@@ -61,12 +61,15 @@ class Gate:
 
     A request is refused if
 
-    - its ``Host`` is not a name of this machine (403): another site could use a host name that
-      resolves to the loopback address. A server with a token accepts any ``Host``;
-    - its ``Origin`` is another site (403);
+    - its ``Host`` is neither a name of this machine nor an allowed host (403): another site could
+      use a host name that resolves to the loopback address. A server that listens beyond this
+      machine accepts any ``Host``;
+    - it comes from a page of another site (403), by ``Origin`` or ``Sec-Fetch-Site``; a link to a
+      page of the server is allowed;
     - it does not present the token (401), as ``Authorization: Bearer TOKEN``, or as the cookie that
       ``/?token=TOKEN`` sets;
-    - its body is larger than the limit (413), or the body and the answer take too long (408).
+    - its body is larger than the limit (413), or the body and the answer take too long (408);
+    - the server stops before the answer is ready (503).
 
     The middleware also adds the security headers to every answer.
 
@@ -77,6 +80,7 @@ class Gate:
 
     def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
         self.app, self.settings = app, settings
+        self.allowed = {name.lower() for name in settings.allowed_host}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Reject a request, or pass it to the application together with its complete body."""
@@ -118,31 +122,32 @@ class Gate:
                 f"the request took more than {self.settings.timeout:g} seconds: send fewer rows, "
                 "or repeat it later",
             )
+        except asyncio.CancelledError:
+            refusal = RequestError(503, "the server stops: repeat the request when it runs again")
         if not started:
             refusal.headers.setdefault("connection", "close")
             await error_response(refusal)(scope, receive, send_with_headers)
 
     def _check_host(self, headers: Headers) -> None:
         host = headers.get("host", "")
-        if not self.settings.is_local:
-            return
-        try:
-            name = urlsplit(f"//{host}").hostname
-        except ValueError:
-            name = None
-        if name not in {"localhost", "127.0.0.1", "::1", self.settings.host}:
-            raise RequestError(403, f"the Host header must name this machine; got {host[:200]!r}")
+        local = {"localhost", "127.0.0.1", "::1", self.settings.host}
+        if self.settings.is_local and _name_of(f"//{host}") not in local | self.allowed:
+            raise RequestError(
+                403, "the Host header must name this machine, or a host of --allowed-host; got "
+                f"{host[:200]!r}"
+            )  # fmt: skip
 
     def _check_origin(self, headers: Headers) -> None:
-        origin = headers.get("origin")
-        if origin is None:
-            return
-        if origin.lower() not in {
-            f"{s}://{headers.get('host', '').lower()}" for s in ("http", "https")
-        }:
+        host, origin = headers.get("host", "").lower(), headers.get("origin", "").lower()
+        same = {"", f"http://{host}", f"https://{host}"}
+        if origin not in same and _name_of(origin) not in self.allowed:
             raise RequestError(
                 403, f"requests from another site are rejected; got {origin[:200]!r}"
             )
+        # Browsers send no Origin for images and frames, but say whether another site shows them.
+        is_link = headers.get("sec-fetch-dest") == "document"
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_link:
+            raise RequestError(403, "a page of another site cannot show content of this server")
 
     def _check_token(self, scope: Scope, headers: Headers) -> Response | None:
         """Check the token. If the token is in the URL of the page, return a redirect that stores
@@ -191,6 +196,14 @@ class Gate:
                 raise too_large
             if not message.get("more_body", False):
                 return bytes(body)
+
+
+def _name_of(address: str) -> str | None:
+    """Return the host name in an address; None if there is none."""
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None
 
 
 def _same(candidate: str, token: str) -> bool:

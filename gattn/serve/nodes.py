@@ -215,8 +215,8 @@ def check_data(folder: Path, data: str, *tables: str) -> None:
         digest = data_hash(data, *tables)
     except FileNotFoundError as error:
         raise FileNotFoundError(
-            f"{folder} was trained on {error.filename}, which does not exist: move it back, or "
-            "start the server in the folder in which the model was trained"
+            f"{folder} was trained on {Path(error.filename).absolute()}, which does not exist: "
+            "move it back"
         ) from None
     if digest != splits["sha256"]:
         raise RunError(

@@ -97,8 +97,11 @@ class ModelPool:
                 self._executor.submit(self.first_call, model).result()
 
     def close(self) -> None:
-        """End the child processes after they have finished their current tasks."""
-        self._executor.shutdown(cancel_futures=True)
+        """End the child processes, also those that compute."""
+        processes = getattr(self._executor, "_processes", {})
+        for process in list(processes.values()):
+            process.terminate()
+        self._executor.shutdown(wait=bool(processes), cancel_futures=True)
 
     def _start(self) -> Executor:
         if self.workers == 1:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import anyio.to_thread
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
@@ -60,7 +60,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         415: "The body is of another type.",
         422: "A field is missing or wrong.",
         429: "The queue is full.",
-        503: "A process of the server was killed.",
+        503: "A process of the server was killed, or the server stops.",
     }.items()
 }
 
@@ -169,7 +169,7 @@ def add_api(app: FastAPI, server: Server) -> None:
                 f"got {media[:100]!r}",
             )  # fmt: skip
         run = server.run(ServedMolecules, query.model)
-        table = await anyio.to_thread.run_sync(
+        table = await asyncio.to_thread(
             read_csv_body, await request.body(), run, query.smiles, query.encoding,
             server.settings.max_rows,
         )  # fmt: skip
@@ -181,7 +181,7 @@ def add_api(app: FastAPI, server: Server) -> None:
                 rows=[[visible(cell) for cell in row] for row in table.cells(predicted)],
             )  # fmt: skip
             return JSONResponse(answer.model_dump())
-        content = await anyio.to_thread.run_sync(table.write, run.columns, predicted)
+        content = await asyncio.to_thread(table.write, run.columns, predicted)
         return Response(
             content, media_type="text/csv; charset=utf-8",
             headers={"content-disposition": 'attachment; filename="predictions.csv"'},
@@ -198,7 +198,7 @@ def add_api(app: FastAPI, server: Server) -> None:
         run = server.run(ServedNodes, request.model)
         name = server.check_text(request.name, "the name")
         with server.queue.admitted():
-            prediction = await anyio.to_thread.run_sync(run.predict, name)
+            prediction = await asyncio.to_thread(run.predict, name)
         return NodeAnswer(
             model=run.name, name=request.name, values=prediction.values, degree=prediction.degree,
             neighbours=[NodeNeighbour(**each) for each in prediction.neighbours],
@@ -217,7 +217,7 @@ def add_api(app: FastAPI, server: Server) -> None:
         source = server.check_text(request.source, "a name")
         target = server.check_text(request.target, "a name")
         with server.queue.admitted():
-            answer = await anyio.to_thread.run_sync(run.pair, source, target)
+            answer = await asyncio.to_thread(run.pair, source, target)
         return LinkAnswer(
             model=run.name, source=request.source, target=request.target, **answer
         )  # fmt: skip
@@ -230,7 +230,7 @@ def add_api(app: FastAPI, server: Server) -> None:
         run = server.run(ServedLinks, request.model)
         name = server.check_text(request.name, "the name")
         with server.queue.admitted():
-            proposals = await anyio.to_thread.run_sync(run.propose, name)
+            proposals = await asyncio.to_thread(run.propose, name)
         return LinksAnswer(
             model=run.name, name=name, links=[ProposedLink(**vars(each)) for each in proposals]
         )
@@ -245,7 +245,7 @@ def add_page(app: FastAPI, server: Server) -> None:
         """Return the picture of a molecule, or of the molecules of a row or of a reaction."""
         server.check_text(query.smiles, "the SMILES")
         with server.queue.admitted():
-            content = await anyio.to_thread.run_sync(draw_plain, query.smiles, query.dark)
+            content = await asyncio.to_thread(draw_plain, query.smiles, query.dark)
         headers = {"cache-control": "private, max-age=3600"}
         return Response(content, media_type="image/svg+xml", headers=headers)
 
@@ -254,7 +254,7 @@ def add_page(app: FastAPI, server: Server) -> None:
         """Return the picture of a node and the nodes that it attends to."""
         run = server.run(ServedNodes, query.model)
         with server.queue.admitted():
-            content = await anyio.to_thread.run_sync(run.draw, query.name, query.dark)
+            content = await asyncio.to_thread(run.draw, query.name, query.dark)
         return Response(content, media_type="image/png")
 
     @app.get(
@@ -269,7 +269,7 @@ def add_page(app: FastAPI, server: Server) -> None:
         run = server.runs.get(name)
         if run is None:
             raise RequestError(404, NO_FILE)
-        text = await anyio.to_thread.run_sync(model_card, run)
+        text = await asyncio.to_thread(model_card, run)
         headers = {"content-security-policy": REPORT_POLICY, "vary": "accept"}
         if "text/html" in request.headers.get("accept", ""):
             page = card_page(f"Model card of {name}", text)
@@ -284,7 +284,7 @@ def add_page(app: FastAPI, server: Server) -> None:
             raise RequestError(404, NO_FILE)
         path, media = FILES[file]
         if file == "report":
-            page = await anyio.to_thread.run_sync(report_of, run)
+            page = await asyncio.to_thread(report_of, run)
             return Response(
                 page, media_type=media, headers={"content-security-policy": REPORT_POLICY}
             )

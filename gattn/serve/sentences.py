@@ -26,7 +26,6 @@ KINDS = {
 """For each type of pydantic's errors, the type that the value must have."""
 UNIONS = {"str": "a text", "list[str]": "a list of texts", "float": "a number", "none": "null"}
 """Words for the types in a union, by the names that pydantic gives to them."""
-SOURCES = ("body", "query", "path")
 LONGEST = 80
 """Maximum number of characters of a value in a sentence."""
 
@@ -35,16 +34,16 @@ def invalid_field(errors: Sequence[Mapping[str, Any]], options: Sequence[str] = 
     """Return a sentence on the first invalid field of a request.
 
     Args:
-        errors: the errors of pydantic.
+        errors: the errors of pydantic. Their places begin with a field.
         options: the names of the fields or options that a request can have. The sentence about an
             unknown one lists them.
 
-    >>> invalid_field([{"type": "string_type", "loc": ("body", "name"), "input": 3}])
+    >>> invalid_field([{"type": "string_type", "loc": ("name",), "input": 3}])
     'name must be a text; got 3'
     """
     first = errors[0]
     kind, context = first["type"], first.get("ctx", {})
-    parts = [part for part in first["loc"] if part not in SOURCES]
+    parts = list(first["loc"])
     names = [part for part in parts if part not in UNIONS]
     field = ".".join(map(str, names))[:200] or "the body"
     if kind == "json_invalid":
@@ -52,6 +51,7 @@ def invalid_field(errors: Sequence[Mapping[str, Any]], options: Sequence[str] = 
     if kind == "missing":
         return f"{field} is missing" if names else "the body is missing"
     if kind == "extra_forbidden":
+        field = ".".join(map(str, parts))[:200]
         listed = f"; there are {', '.join(options)}" if options else ""
         return f"there is no field or option {field!r}{listed}"
     if kind == "too_short":

@@ -12,6 +12,7 @@ import uvicorn
 from gattn.files import reason
 from gattn.molecules.pretrained import resolve
 from gattn.pipeline.product import Log, no_log
+from gattn.pipeline.run_folder import training_folder
 from gattn.serve.answers import PLAIN_FILES, AnyRun
 from gattn.serve.app import Server
 from gattn.serve.links import open_links
@@ -30,8 +31,9 @@ COVERAGE = 0.9
 """Coverage of the prediction intervals and class sets for nodes."""
 
 
-def open_runs(folders: Sequence[Path], settings: ServeSettings) -> list[AnyRun]:
-    """Load runs of molecules, nodes and links.
+def open_runs(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -> list[AnyRun]:
+    """Load runs of molecules, nodes and links. A run that cannot be loaded is left out, unless
+    there is no other.
 
     The name of a run is that of its folder. If several folders have the same name, a number is
     added.
@@ -39,25 +41,40 @@ def open_runs(folders: Sequence[Path], settings: ServeSettings) -> list[AnyRun]:
     Args:
         folders: folders of trained models, or names of models of gattn.
         settings: settings of the server.
+        log: called with the reason why a run is left out.
 
     Raises:
-        RunError: a folder holds no model that can be served.
+        RunError: no folder holds a model that can be served.
+        OSError: a file of the only run cannot be read.
     """
     runs: list[AnyRun] = []
-    for folder in map(resolve, folders):
-        base = name = folder.resolve().name
+    faults: list[Exception] = []
+    for folder in (resolve(folder).resolve() for folder in folders):
+        base = name = folder.name
         number = 2
         while name in {run.name for run in runs}:
             name, number = f"{base}-{number}", number + 1
-        _, card = read_model(folder)
-        check_files(folder, *(file for file in PLAIN_FILES if (folder / file).is_file()))
-        if card.get("estimator") in NODES:
-            runs.append(open_nodes(name, folder, COVERAGE, settings.threads))
-        elif card.get("estimator") in LINKS:
-            runs.append(open_links(name, folder, settings.threads))
-        else:
-            runs.append(open_molecules(name, folder, settings.max_atoms, settings.threads))
+        try:
+            with training_folder(folder):
+                runs.append(_open(name, folder, settings))
+        except (OSError, ValueError) as error:
+            faults.append(error)
+    if not runs:
+        raise faults[0]
+    for error in faults:
+        log(f"A run is not served: {reason(error) if isinstance(error, OSError) else error}")
     return runs
+
+
+def _open(name: str, folder: Path, settings: ServeSettings) -> AnyRun:
+    """Load a run of any kind."""
+    _, card = read_model(folder)
+    check_files(folder, *(file for file in PLAIN_FILES if (folder / file).is_file()))
+    if card.get("estimator") in NODES:
+        return open_nodes(name, folder, COVERAGE, settings.threads)
+    if card.get("estimator") in LINKS:
+        return open_links(name, folder, settings.threads)
+    return open_molecules(name, folder, settings.max_atoms, settings.threads)
 
 
 def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -> None:
@@ -73,7 +90,8 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
         OSError: the address cannot be used.
     """
     with _listen(settings) as listening:
-        runs = open_runs(folders, settings)
+        log(f"Loading {', '.join(map(str, folders))}")
+        runs = open_runs(folders, settings, log)
         for run in runs:
             for note in run.notes:
                 log(note if note.startswith(f"{run.name} ") else f"{run.name}: {note}")
@@ -84,21 +102,22 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
         here, others = addresses(settings, port)
         log(f"{here} serves {', '.join(run.name for run in runs)}; Ctrl-C stops it")
         if settings.token:
-            where = "On this machine" if settings.is_local else "On other machines"
-            log(
-                f"{where}, open {others}?token=TOKEN with the token instead of TOKEN; programs "
-                "send Authorization: Bearer TOKEN"
-            )
+            token, hint = settings.token, ""
+            if settings.token_file:
+                token, hint = "TOKEN", f" with the content of {settings.token_file} for TOKEN"
+            pages = " or ".join(f"{address}?token={token}" for address in others)
+            log(f"Open {pages}{hint}; programs send Authorization: Bearer {token}")
         config = uvicorn.Config(
             server.application(), log_level="warning", access_log=False, server_header=False,
-            proxy_headers=False, ws="none", timeout_keep_alive=30, timeout_graceful_shutdown=5,
+            proxy_headers=False, ws="none", timeout_keep_alive=30, timeout_graceful_shutdown=2,
             backlog=BACKLOG,
         )  # fmt: skip
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def addresses(settings: ServeSettings, port: int) -> tuple[str, str]:
-    """Return the address of the page for this machine, and the one for other machines.
+def addresses(settings: ServeSettings, port: int) -> tuple[str, list[str]]:
+    """Return the address of the page for this machine, and those that users open: the ones of
+    proxies, or the one for other machines.
 
     If the server listens on all addresses of this machine, such as 0.0.0.0, other machines need its
     host name.
@@ -108,12 +127,13 @@ def addresses(settings: ServeSettings, port: int) -> tuple[str, str]:
         port: the port on which it listens.
 
     >>> addresses(ServeSettings(), 8000)
-    ('http://127.0.0.1:8000/', 'http://127.0.0.1:8000/')
+    ('http://127.0.0.1:8000/', ['http://127.0.0.1:8000/'])
     """
     here = others = f"[{settings.host}]" if ":" in settings.host else settings.host
     if settings.is_every_address:
         here, others = "[::1]" if ":" in settings.host else "127.0.0.1", socket.gethostname()
-    return f"http://{here}:{port}/", f"http://{others}:{port}/"
+    proxies = [f"https://{name}/" for name in settings.allowed_host]
+    return f"http://{here}:{port}/", proxies or [f"http://{others}:{port}/"]
 
 
 def _listen(settings: ServeSettings) -> socket.socket:

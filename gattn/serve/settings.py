@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
@@ -27,8 +30,8 @@ class ServeSettings(Settings):
         {settings}
 
     Raises:
-        SettingsError: a value is out of its range, or the server would listen beyond this machine
-            without a token.
+        SettingsError: a value is out of its range, or the token is too short.
+        OSError: the file of the token cannot be read.
     """
 
     panel: ClassVar[str] = "Server"
@@ -37,8 +40,7 @@ class ServeSettings(Settings):
         str,
         Meta(
             description="IP address of this machine on which the server listens, or localhost. "
-            "If other machines can reach the address, --token is required, because the connection "
-            "is not encrypted."
+            "If other machines can reach the address, every request must contain a token."
         ),
     ] = "127.0.0.1"
     port: Annotated[
@@ -50,11 +52,20 @@ class ServeSettings(Settings):
             "free port.",
         ),
     ] = 8000
-    token: Annotated[
+    allowed_host: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Host name under which a proxy on this machine is reached, such as "
+            "models.example.org. Requests through the proxy must contain a token. Repeat the "
+            "option for several names."
+        ),
+    ] = ()
+    token_file: Annotated[
         str,
         Meta(
-            description="Secret of at least 16 characters that every request must contain. "
-            "Set it if other people can reach the address."
+            description="File with a secret of at least 16 characters that every request must "
+            "contain. Without this option, a server that other machines can reach creates a "
+            "token at each start and prints it once."
         ),
     ] = ""
     max_megabytes: Annotated[
@@ -113,24 +124,37 @@ class ServeSettings(Settings):
     threads: Threads = 0
 
     def check(self) -> None:
-        """Check that the token is long enough, and that it is set if other machines can reach
-        the server.
-        """
+        """Check the address and the names of hosts, and read the token."""
         super().check()
         if self.host != "localhost" and self._ip is None:
             raise SettingsError(
                 f"host must be an IP address of this machine, such as 0.0.0.0, or localhost; got "
                 f"{self.host!r}"
             )
+        for name in self.allowed_host:
+            if not name or set(name) & set("/:@ "):
+                raise SettingsError(
+                    f"allowed_host must be a host name without a scheme or port; got {name!r}"
+                )
         if self.token and len(self.token) < SHORTEST_TOKEN:
             raise SettingsError(
-                f"token must have at least {SHORTEST_TOKEN} characters; got {len(self.token)}"
+                f"the token in {self.token_file} must have at least {SHORTEST_TOKEN} characters; "
+                f"got {len(self.token)}"
             )
-        if not self.is_local and not self.token:
-            raise SettingsError(
-                f"host {self.host} can be reached from other machines: set --token to a secret of "
-                f"at least {SHORTEST_TOKEN} characters, or listen on 127.0.0.1"
-            )
+
+    @cached_property
+    def token(self) -> str:
+        """Secret that every request must contain; "" if requests need none.
+
+        It is not an option, because other users of this machine can read a command line.
+        """
+        if self.token_file:
+            token = Path(self.token_file).read_text("utf-8").strip()
+            if not token:
+                raise SettingsError(f"the file {self.token_file} of the token is empty")
+            return token
+        is_reachable = self.allowed_host or not self.is_local
+        return secrets.token_urlsafe() if is_reachable else ""
 
     @property
     def is_local(self) -> bool:

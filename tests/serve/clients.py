@@ -18,8 +18,8 @@ ADDRESS = "http://127.0.0.1"
 class Client:
     """Client of an application in this process, whose event loop runs in another thread."""
 
-    def __init__(self, portal: BlockingPortal, client: httpx.AsyncClient) -> None:
-        self.portal, self.client = portal, client
+    def __init__(self, portal: BlockingPortal, client: httpx.AsyncClient, settings) -> None:
+        self.portal, self.client, self.settings = portal, client, settings
 
     def request(self, method: str, path: str, **options) -> httpx.Response:
         return self.portal.call(partial(self.client.request, method, path, **options))
@@ -50,7 +50,7 @@ def serving(server: Server):
         portal.wrap_async_context_manager(app.router.lifespan_context(app)),
         portal.wrap_async_context_manager(client),
     ):
-        yield Client(portal, client)
+        yield Client(portal, client, server.settings)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gattn.molecules.explain import explain
 from gattn.serve import app as application
 from gattn.serve.app import Server
 from gattn.serve.server import open_runs
@@ -259,7 +260,6 @@ HOSTILE = {
     "unknown model": b'{"smiles": ["C"], "model": "<script>alert(1)</script>"}',
     "path as model": b'{"smiles": ["C"], "model": "../../etc/passwd"}',
     "model of nodes": b'{"smiles": ["C"], "model": "graph"}',
-    "long SMILES": json.dumps({"smiles": ["C" * 10**6]}).encode(),
     "many rows": json.dumps({"smiles": ["C"] * 10_001}).encode(),
     "large": b'{"smiles": ["' + b"C" * 9_000_000 + b'"]}',
 }
@@ -275,6 +275,25 @@ HOSTILE_CSV = {
     "many rows": b"smiles\n" + b"C\n" * 10_001,
     "unknown separator": b"sep=x\nsmilesxid\n",
 }
+
+
+def test_the_predicted_class_is_explained_and_named_in_the_picture(client, runs):
+    """The model predicts the second class; the first one has the opposite weights."""
+    model = next(run for run in runs if run.name == "classes").model
+    first, second = map(str, model.classes_)
+    predicted = set()
+    for smiles in ("CCCCCCO", "CCN", "CCCCCN", "CO"):
+        answer = client.post("/explain", json={"smiles": smiles, "model": "classes"}).json()
+        label = answer["values"]["prediction"]
+        predicted.add(label)
+        assert answer["explained"] == f"the probability of {label}"
+        assert f"the probability of {label}" in answer["pictures"]["light"]
+        plain = explain(model.predictor_, model.featurise([smiles]).inputs)[0]
+        sign = 1 if label == second else -1
+        weights = [atom["weight"] for atom in answer["atoms"]]
+        assert weights == pytest.approx((sign * plain.weights).tolist(), abs=1e-9)
+        assert answer["faithfulness"]["top"] == pytest.approx(sign * plain.faithfulness.top)
+    assert predicted == {first, second}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -375,15 +394,18 @@ def test_hosts_and_origins(client):
         assert client.get("/health", headers={"origin": origin}).status_code == status
 
 
-def test_a_server_beyond_this_machine_needs_its_token(client_of):
-    with pytest.raises(SettingsError, match="set --token"):
-        ServeSettings(host="0.0.0.0")
-    with pytest.raises(SettingsError, match="at least 16 characters; got 5"):
-        ServeSettings(host="0.0.0.0", token="short")
-    assert ServeSettings(host="::1").is_local
-    assert not ServeSettings(host="::", token="t" * 16).is_local
-    token = "correct horse battery"
-    with client_of(host="0.0.0.0", token=token) as client:
+def test_a_server_beyond_this_machine_needs_its_token(client_of, tmp_path):
+    file, token = tmp_path / "token.txt", "correct horse battery"
+    for content, fault in {"short": "at least 16 characters; got 5", " ": "is empty"}.items():
+        file.write_text(content)
+        with pytest.raises(SettingsError, match=fault):
+            ServeSettings(token_file=str(file))
+    file.write_text(f"{token}\n")
+    assert (ServeSettings(host="::1").is_local, ServeSettings(host="::1").token) == (True, "")
+    assert not ServeSettings(host="::").is_local
+    tokens = {ServeSettings(host="0.0.0.0").token for _ in range(2)}
+    assert (len(tokens), min(map(len, tokens)) >= 32) == (2, True)
+    with client_of(host="0.0.0.0", token_file=str(file)) as client:
         refused = client.get("/models")
         assert refused.status_code == 401
         assert refused.headers["www-authenticate"] == "Bearer"
@@ -399,6 +421,61 @@ def test_a_server_beyond_this_machine_needs_its_token(client_of):
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
         assert client.get("/models").status_code == 200  # The client stores the cookie.
+
+
+def test_a_proxy_with_tls_reaches_the_server_by_an_allowed_host(client_of):
+    proxy = {"host": "models.example.org", "origin": "https://models.example.org"}
+    body = {"json": {"smiles": ["C"]}}
+    with client_of() as client:
+        assert client.post("/predict", headers=proxy, **body).status_code == 403
+    settings = {"allowed_host": ("Models.example.org",)}
+    token = ServeSettings(**settings)
+    assert token.token
+    with client_of(**settings) as client:
+        secret = client.settings.token
+        proxy["authorization"] = f"Bearer {secret}"
+        local = {**proxy, "host": "127.0.0.1:8000"}  # A proxy can also send its own Host.
+        for headers in (proxy, local):
+            assert client.post("/predict", headers=headers, **body).status_code == 200
+        for change in (
+            {"authorization": ""},
+            {"origin": "https://evil.example"},
+            {"host": "evil.example"},
+            {"origin": "null"},
+        ):
+            refused = client.post("/predict", headers={**proxy, **change}, **body)
+            assert refused.status_code == (401 if "authorization" in change else 403), change
+    for name in ("https://models.example.org", "models.example.org:443", ""):
+        with pytest.raises(SettingsError, match="host name without a scheme"):
+            ServeSettings(allowed_host=(name,))
+
+
+def test_a_page_of_another_site_shows_no_picture_of_the_server(client):
+    for site, mode, status in (
+        ("cross-site", "image", 403),
+        ("same-site", "iframe", 403),
+        ("cross-site", "document", 200),
+        ("same-origin", "image", 200),
+        ("none", "document", 200),
+    ):
+        headers = {"sec-fetch-site": site, "sec-fetch-dest": mode}
+        answer = client.get("/node/picture?name=n1", headers=headers)
+        assert answer.status_code == status, (site, mode)
+
+
+def test_a_molecule_of_too_many_characters_has_an_error_in_its_row(client_of):
+    with client_of(max_characters=10) as client:
+        rows = client.post("/predict", json={"smiles": ["CCO", "C" * 11, "CCN"]}).json()["rows"]
+        assert [bool(row["error"]) for row in rows] == [False, True, False]
+        assert rows[1]["error"] == "the SMILES must have at most 10 characters; it has 11"
+        assert rows[1]["prediction"] is None
+        table = client.post(
+            "/predict", content=b"smiles\nCCO\nCCCCCCCCCCC\n",
+            headers={"content-type": "text/csv"},
+        )  # fmt: skip
+        assert table.status_code == 200
+        assert "at most 10 characters" in table.text.splitlines()[2]
+        assert client.post("/explain", json={"smiles": "C" * 11}).status_code == 413
 
 
 def test_every_answer_has_the_security_headers(client):

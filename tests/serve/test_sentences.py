@@ -14,6 +14,10 @@ CSV = {"content": b"smiles\nCCO\n", "headers": {"content-type": "text/csv"}}
 BODIES = {
     '{"smiles": ["C"], "bogus": 1}':
         "there is no field or option 'bogus'; there are smiles, columns, model, coverage",
+    '{"smiles": ["C"], "body": 1}':
+        "there is no field or option 'body'; there are smiles, columns, model, coverage",
+    '{"smiles": ["C"], "str": 1}':
+        "there is no field or option 'str'; there are smiles, columns, model, coverage",
     "{}": "smiles is missing",
     "[1]": "the body must be an object; got a list",
     '{"smiles": []}': "smiles must have at least 1 entry; got none",
@@ -76,7 +80,7 @@ def test_addresses_that_cannot_be_used(folders, tmp_path):
     with pytest.raises(SettingsError, match=r"got '127\.0\.0\.1:80'"):
         ServeSettings(host="127.0.0.1:80")
     with pytest.raises(OSError, match=r"^192\.0\.2\.1 is not an address of this machine"):
-        serve([folders["classes"]], ServeSettings(host="192.0.2.1", token="t" * 16))
+        serve([folders["classes"]], ServeSettings(host="192.0.2.1"))
     with socket.socket() as used:
         used.bind(("127.0.0.1", 0))
         used.listen()
@@ -85,42 +89,40 @@ def test_addresses_that_cannot_be_used(folders, tmp_path):
             serve([folders["classes"]], ServeSettings(port=port))
 
 
-TOKEN = "secret-of-the-test"
-
-
 @pytest.mark.parametrize(
-    ("host", "expected"),
+    ("host", "here", "others"),
     [
-        ("localhost", ("http://localhost:80/", "http://localhost:80/")),
-        ("::1", ("http://[::1]:80/", "http://[::1]:80/")),
-        ("192.0.2.1", ("http://192.0.2.1:80/", "http://192.0.2.1:80/")),
-        ("0.0.0.0", ("http://127.0.0.1:80/", "http://lab7:80/")),
-        ("::", ("http://[::1]:80/", "http://lab7:80/")),
+        ("localhost", "http://localhost:80/", "http://localhost:80/"),
+        ("::1", "http://[::1]:80/", "http://[::1]:80/"),
+        ("192.0.2.1", "http://192.0.2.1:80/", "http://192.0.2.1:80/"),
+        ("0.0.0.0", "http://127.0.0.1:80/", "http://lab7:80/"),
+        ("::", "http://[::1]:80/", "http://lab7:80/"),
     ],
 )
-def test_other_machines_get_an_address_that_they_can_open(monkeypatch, host, expected):
+def test_other_machines_get_an_address_that_they_can_open(monkeypatch, host, here, others):
     monkeypatch.setattr(socket, "gethostname", lambda: "lab7")
-    assert addresses(ServeSettings(host=host, token=TOKEN), 80) == expected
+    assert addresses(ServeSettings(host=host), 80) == (here, [others])
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
-def test_the_command_prints_the_addresses_without_the_token(folders, monkeypatch, host):
+@pytest.mark.parametrize("way", ["host", "proxy", "file"])
+def test_the_command_prints_its_own_token_once_and_none_of_a_file(
+    folders, monkeypatch, tmp_path, way
+):
     monkeypatch.setattr(socket, "gethostname", lambda: "lab7")
     monkeypatch.setattr(module.uvicorn.Server, "run", lambda self, sockets: None)
-    lines = []
-    settings = ServeSettings(host=host, port=0, token=TOKEN, workers=1)
+    (tmp_path / "token.txt").write_text("secret-of-the-test")
+    options, page = {
+        "host": ({"host": "0.0.0.0"}, "http://lab7:"),
+        "proxy": ({"allowed_host": ("models.example.org",)}, "https://models.example.org/"),
+        "file": ({"token_file": str(tmp_path / "token.txt")}, "http://127.0.0.1:"),
+    }[way]
+    settings, lines = ServeSettings(port=0, workers=1, **options), []
     serve([folders["classes"]], settings, lines.append)
-    first, second = lines
-    assert first.startswith("http://127.0.0.1:")
+    loading, first, second = lines
+    assert loading == f"Loading {folders['classes']}"
     assert " serves classes; Ctrl-C stops it" in first
-    port = first.split("/ ")[0].rpartition(":")[2]
-    machine = (
-        "On other machines, open http://lab7"
-        if host == "0.0.0.0"
-        else ("On this machine, open http://127.0.0.1")
-    )
-    assert second == (
-        f"{machine}:{port}/?token=TOKEN with the token instead of TOKEN; programs send "
-        "Authorization: Bearer TOKEN"
-    )
-    assert TOKEN not in first + second
+    assert second.startswith(f"Open {page}")
+    shown = "TOKEN" if way == "file" else settings.token
+    assert f"/?token={shown}" in second
+    assert second.endswith(f"Authorization: Bearer {shown}")
+    assert (settings.token in "".join(lines)) == (way != "file")
