@@ -28,6 +28,8 @@ def main() -> None:
     signals = EndingSignals()
     try:
         with signals.installed():
+            if sys.stderr.isatty() and _is_start(sys.argv[1:]):
+                print("Loading the program and its libraries", file=sys.stderr)
             sleep_at_barriers()
             from gattn.cli.app import app
 
@@ -52,6 +54,17 @@ def main() -> None:
         if isinstance(error, ValueError | ImportError | RuntimeError):
             _fail(str(error))
         raise
+
+
+def _is_start(arguments: list[str]) -> bool:
+    """Return True if a command runs, which imports libraries for seconds, instead of its help.
+
+    >>> _is_start(["serve", "run"]), _is_start(["nodes", "train", "--help"]), _is_start(["nodes"])
+    (True, False, False)
+    """
+    if "--help" in arguments or "-h" in arguments:
+        return False
+    return arguments[:1] == ["serve"] or len(arguments) > 2
 
 
 def _extra(module: str | None) -> str:

@@ -324,16 +324,18 @@ def explain_molecule(
     if model.reaction:
         return ExplainedMolecule(row.cells, None, "", nearest, "", "")
     method = method or DEFAULT_METHOD
-    name, label = model.scale_of(target), None
+    name, label, first = model.scale_of(target), None, None
     if isinstance(model, ClassificationModel):
         label = row.cells[sum(map(len, target_columns(model)[:target]))]
         name = f"the probability of {_class_name(label)}"
+        if not model.class_counts:  # The model predicts the probability of the second class.
+            first = str(model.classes_by_target[target][0])
     output = model.output_of(target, label if model.class_counts else None)
     try:
         explanation = explain(model.predictor_, inputs, method, target=output)[0]
     except ValueError as error:
         raise RequestError(422, str(error)) from error
-    if label and not model.class_counts and label == str(model.classes_by_target[target][0]):
+    if label is not None and label == first:
         explanation = _of_first_class(explanation)
     light = dark = ""
     if len(explanation.symbols) <= DRAWN_ATOMS:

@@ -1,5 +1,6 @@
 """``gattn serve``: answers of the API, compared with the commands, and its errors."""
 
+import asyncio
 import csv
 import io
 import json
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from gattn.molecules.explain import explain
 from gattn.serve import app as application
 from gattn.serve.app import Server
+from gattn.serve.gate import Gate
 from gattn.serve.server import open_runs
 from gattn.serve.settings import ServeSettings
 from gattn.training.settings import SettingsError
@@ -376,6 +378,34 @@ def test_a_slow_request_is_answered(client_of, monkeypatch):
         answer = client.post("/predict", json={"smiles": ["C"]})
     assert answer.status_code == 408
     assert "more than 0.1 seconds" in answer.json()["error"]
+
+
+def test_an_open_request_gets_503_when_the_server_stops():
+    messages = []
+
+    async def wait_forever(scope, receive, send):
+        await asyncio.to_thread(time.sleep, 0.5)
+        await asyncio.Event().wait()
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        messages.append(message)
+
+    async def stop():
+        scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"",
+                 "headers": [(b"host", b"localhost")]}  # fmt: skip
+        request = asyncio.create_task(Gate(wait_forever, ServeSettings())(scope, receive, send))
+        await asyncio.sleep(0.05)
+        begin = time.monotonic()
+        request.cancel()  # This is how uvicorn ends requests when it stops.
+        await request
+        return time.monotonic() - begin
+
+    assert asyncio.run(stop()) < 0.4  # The answer does not wait for the thread.
+    assert messages[0]["status"] == 503
+    assert b"the server stops" in messages[1]["body"]
 
 
 def test_hosts_and_origins(client):

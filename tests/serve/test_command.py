@@ -46,6 +46,7 @@ def test_a_server_answers_and_ends_by_a_signal(folders):
     command = [sys.executable, "-m", "gattn.cli", "serve", str(folders["classes"]), "--port", "0"]
     command += ["--workers", "1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr.readline() == f"Loading {folders['classes']}\n"
         line = process.stderr.readline()
         assert line.startswith("http://127.0.0.1:"), line
         body = json.dumps({"smiles": ["CCO"]}).encode()
