@@ -17,6 +17,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from gattn.cli.metrics_table import metrics_tables
 from gattn.pipeline.text import count_of, plural
@@ -62,6 +63,14 @@ def counted(title: str) -> Iterator[Callable[[int], None]]:
         yield on_progress
 
 
+def _bar_columns() -> tuple[TextColumn, BarColumn]:
+    """Return the columns of the description and of the bar. In a narrow terminal, the description
+    continues on a second line, so that neither of them is cut.
+    """
+    text = TextColumn("{task.description}", table_column=Column(no_wrap=False))
+    return text, BarColumn(20, table_column=Column(min_width=20))
+
+
 @contextmanager
 def rated(title: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
     """Show the progress over a known number of rows, with the rows per second and the time left.
@@ -76,7 +85,7 @@ def rated(title: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
     Yields:
         A function that adds to the number of rows.
     """
-    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    columns = *_bar_columns(), TimeRemainingColumn()
     hidden = not NOTES.is_terminal
     with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
         task = progress.add_task(title, total=total, completed=done)
@@ -106,7 +115,7 @@ def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
     its last call. If stderr is not a terminal, a line is printed every ten seconds instead of
     a progress bar.
     """
-    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    columns = *_bar_columns(), TimeRemainingColumn()
     hidden = not NOTES.is_terminal
     with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
         task = progress.add_task(title, total=total)
