@@ -215,9 +215,8 @@ def explain(
     method: Annotated[
         list[str] | None,
         Option(
-            help="Method that computes the weights of atoms: integrated_gradients, masking, "
-            "gradient_x_input or attention. Repeat the option to use several methods. "
-            "[default: all]",
+            help="Method that computes the weights of atoms: integrated_gradients or masking. "
+            "Repeat the option to use several methods. [default: all]",
             show_default=False,
         ),
     ] = None,
@@ -232,8 +231,9 @@ def explain(
         str | None,
         Option(
             "--class",
-            help="Class whose probability is explained. It is required if the model predicts "
-            "more than two classes.",
+            help="Class whose probability is explained. [dim]\\[default: the predicted class of "
+            "each molecule][/dim]",
+            show_default=False,
         ),
     ] = None,
     pictures: Annotated[

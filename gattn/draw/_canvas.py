@@ -111,6 +111,18 @@ class Canvas:
         size = max(size * min(1.0, max_width / _length(text, size, bold)), _SMALLEST)
         self._texts.append(_Text(_cut(text, size, max_width, bold), x, y, size, anchor, bold))
 
+    @staticmethod
+    def wrap(text: str, *, size: float = 12.0, max_width: float) -> list[str]:
+        """Split a text at its spaces into lines of at most ``max_width``."""
+        lines: list[str] = []
+        for word in _printable(text).split(" "):
+            longer = f"{lines[-1]} {word}" if lines else word
+            if lines and _length(longer, size, bold=False) <= max_width:
+                lines[-1] = longer
+            else:
+                lines.append(word)
+        return lines
+
     def finish(self) -> bytes:
         """Finish the picture and return it as the bytes of an SVG or PNG file."""
         self.drawer.FinishDrawing()

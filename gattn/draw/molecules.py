@@ -39,13 +39,13 @@ _TURN = 15
 _FONT = 9
 """Minimum size of atom symbols, in pixels."""
 _NARROWEST, _LOWEST, _LARGEST = 340, 140, 1200
-_SMALLEST_SHARE = 0.02
+_SMALLEST_SHARE = 0.05
 """An atom has a disc if its weight is at least this fraction of the scale."""
 
 
 def draw_molecule(
     molecule: Drawable, weights: Weights | None = None, *,
-    scale: float | None = None, title: str = "", lines: Sequence[str] = (), label: str = "",
+    scale: float | None = None, title: str = "", lines: Sequence[str] = (), label: str | None = "",
     size: tuple[int, int] | None = None, format: PictureFormat = "svg", dark: bool = False,
     signed: bool = True,
 ) -> bytes:  # fmt: skip
@@ -64,8 +64,8 @@ def draw_molecule(
         scale: weight of the strongest colour, above 0; None for :func:`shared_scale` of these
             weights. Pass one scale to compare pictures.
         title: line above the molecule.
-        lines: lines below the molecule.
-        label: name and unit of the weights, for the legend.
+        lines: lines below the molecule; a long line is wrapped.
+        label: name and unit of the weights, for the legend; None to draw no legend.
         size: width and height of the molecule's panel, in pixels of an SVG (a PNG has twice as
             many); None to fit the molecule.
         format: "svg" or "png".
@@ -95,7 +95,7 @@ def draw_molecule(
 def draw_grid(
     molecules: Sequence[Drawable], weights: Sequence[Weights] | None = None, *,
     scale: float | None = None, titles: Sequence[str] | None = None,
-    lines: Sequence[Sequence[str]] | None = None, label: str = "", columns: int = 3,
+    lines: Sequence[Sequence[str]] | None = None, label: str | None = "", columns: int = 3,
     size: tuple[int, int] = (320, 260), format: PictureFormat = "svg", dark: bool = False,
     signed: bool = True,
 ) -> bytes:  # fmt: skip
@@ -107,7 +107,7 @@ def draw_grid(
         scale: as in :func:`draw_molecule`; None for :func:`shared_scale` of all weights.
         titles: k titles.
         lines: k lists of lines below the molecules.
-        label: name and unit of the weights.
+        label: name and unit of the weights; None to draw no legend.
         columns: number of molecules per row.
         size: width and height of a molecule's panel, in pixels of an SVG.
         format: "svg" or "png".
@@ -115,7 +115,7 @@ def draw_grid(
         signed: as in :func:`draw_molecule`.
 
     Returns:
-        The bytes of the picture file; without a molecule the picture is empty.
+        The bytes of the picture file; without a molecule the picture has only the legend.
 
     Raises:
         ValueError: the errors of :func:`draw_molecule`, lists of different lengths, or fewer than
@@ -175,7 +175,7 @@ def _array(weights: Weights) -> np.ndarray:
 
 def _draw(
     molecules: Sequence[Drawable], weights: Sequence[Weights] | None, scale: float | None,
-    titles: Sequence[str], lines: Sequence[Sequence[str]], label: str,
+    titles: Sequence[str], lines: Sequence[Sequence[str]], label: str | None,
     columns: int, size: tuple[int, int] | None, format: PictureFormat, dark: bool, signed: bool,
 ) -> bytes:  # fmt: skip
     mols = [_with_coordinates(molecule) for molecule in molecules]
@@ -189,25 +189,29 @@ def _draw(
     scale = shared_scale(values or []) if scale is None else scale
     if not (math.isfinite(scale) and scale > 0):
         raise ValueError(f"scale must be above 0 and finite; got {scale}")
-    top = _TITLE * any(titles)
+    top, max_width = _TITLE * any(titles), size[0] - _MARGIN
+    lines = [
+        [part for line in each for part in Canvas.wrap(line, max_width=max_width)] for each in lines
+    ]
+    label_lines = Canvas.wrap(label or "", size=11, max_width=max_width)
     cell = top + size[1] + _LINE * max(map(len, lines), default=0) + _MARGIN
     columns = max(min(columns, len(mols)), 1)
     rows = -(-len(mols) // columns)
-    below = 0 if values is None else _LEGEND
+    below = 0 if values is None or label is None else _LEGEND + _LINE * (len(label_lines) - 1)
     palette = DARK if dark else LIGHT
     canvas = Canvas(columns * size[0], rows * cell + below, size, format, palette)
     for place, mol in enumerate(mols):
         x, y = place % columns * size[0], place // columns * cell
-        centre, max_width = x + size[0] / 2, size[0] - _MARGIN
+        centre = x + size[0] / 2
         canvas.write(titles[place], centre, y + 17, size=13, max_width=max_width, bold=True)
         canvas.place(x, y + top)
         _molecule(canvas, mol, np.zeros(0) if values is None else values[place] / scale, signed)
         for number, line in enumerate(lines[place]):
             canvas.write(line, centre, y + top + size[1] + _LINE * number + 11, max_width=max_width)
-    if values is not None:
+    if values is not None and label is not None:
         beyond = any((np.abs(one) > scale * (1 + 1e-9)).any() for one in values)
-        lowest = -2 if any((one < 0).any() for one in values) else 0
-        _legend(canvas, scale, label, beyond, range(lowest, 3), signed)
+        lowest = -2 if not values or any((one < 0).any() for one in values) else 0
+        _legend(canvas, scale, label_lines, beyond, range(lowest, 3), signed, below)
     return canvas.finish()
 
 
@@ -344,12 +348,13 @@ def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> No
 
 
 def _legend(
-    canvas: Canvas, scale: float, label: str, beyond: bool, halves: range, signed: bool
-) -> None:
+    canvas: Canvas, scale: float, label: Sequence[str], beyond: bool, halves: range, signed: bool,
+    height: int,
+) -> None:  # fmt: skip
     """Draw the legend: the label, and discs for weights in steps of half the scale."""
     middle, step = canvas.width / 2, min(58.0, canvas.width / 6)
     centre = (halves[0] + halves[-1]) / 2
-    y = canvas.height - _LEGEND + 16
+    y = canvas.height - height + 16
     for half in halves:
         weight, x = half / 2, middle + (half - centre) * step
         if weight:
@@ -359,4 +364,6 @@ def _legend(
         relation = {-2: "≤ ", 2: "≥ "}.get(half, "") if beyond else ""
         number = f"{weight * scale:{'+' if signed else ''}.3g}" if weight else "0"
         canvas.write(f"{relation}{number}".replace("-", "−"), x, y + 29, size=11, max_width=step)
-    canvas.write(label, middle, y + 44, size=11, max_width=canvas.width - _MARGIN)
+    for number, line in enumerate(label):
+        at = y + 44 + _LINE * number
+        canvas.write(line, middle, at, size=11, max_width=canvas.width - _MARGIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,8 +13,14 @@ from torch import Tensor
 
 from gattn.molecules.inputs import DescribedInputs, ExpandedInputs
 from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.masking import Environments, MoleculeAtoms, atoms_of, predict_masked
-from gattn.molecules.network import MoleculeNetwork, batch_inputs
+from gattn.molecules.masking import (
+    Environments,
+    Masked,
+    MoleculeAtoms,
+    atoms_of,
+    predict_masked,
+)
+from gattn.molecules.network import batch_inputs
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_METHOD", "METHODS", "Attribution", "attribute"]
 
-METHODS = ("integrated_gradients", "masking", "gradient_x_input", "attention")
+METHODS = ("integrated_gradients", "masking")
 DEFAULT_METHOD = "integrated_gradients"
 """Default method of attribution. It agrees best with exact contributions in ``python -m
 benchmarks.molecules.attributions``.
@@ -42,11 +49,14 @@ class Attribution:
         parts: for each component of the model its attribution [n], multiplied by the weight of
             the component in the prediction.
         members: [K, n], the weights if one of the K networks alone replaces the ensemble.
+        baseline: prediction for a molecule without atoms, to which the weights of
+            ``"integrated_gradients"`` are relative; NaN for ``"masking"``.
     """
 
     weights: Tensor
     parts: dict[str, Tensor]
     members: Tensor
+    baseline: float = math.nan
 
 
 def attribute(
@@ -61,26 +71,22 @@ def attribute(
     ``"integrated_gradients"``
         .. math:: w_i = x_i \cdot \int_0^1 \nabla_{x_i} f(\alpha x)\, d\alpha
 
-        from a molecule whose atoms, descriptors and fingerprint are all zero. The weights sum to
-        the difference of the two predictions; for classes, to the difference before the Gaussian
-        process's part is clipped to 0..1.
+        from a molecule whose atom features, descriptors and fingerprints are zero. The rest of the
+        difference between the prediction and the prediction for a molecule without atoms (the
+        effect of the bonds and of the number of atoms) is divided equally among the atoms.
+        Therefore the weights sum to the prediction minus one baseline, which is the same for all
+        molecules.
     ``"masking"``
         .. math:: w_i = f(x) - f(x \text{ without atom } i)
 
         See :func:`gattn.molecules.masking.masked_inputs`.
-    ``"gradient_x_input"``
-        .. math:: w_i = x_i \cdot \nabla_{x_i} f(x)
-    ``"attention"``
-        The attention weights in the readout, averaged over queries, heads and networks. They sum to
-        one for each molecule and are not negative. They show which atoms the network attends to,
-        not how much an atom contributes, so they do not measure importance.
 
     The gradient with respect to a descriptor is divided among atoms in the proportions of the
     descriptor (:func:`gattn.molecules.shares.descriptor_shares`). Fingerprints have no gradient:
-    for both gradient methods, their contribution is divided exactly among the environments
+    their contribution is divided exactly among the environments
     (:meth:`gattn.molecules.gaussian_process.GaussianProcess.by_count`), and the contribution of an
-    environment or of an atom pair is divided equally among its atoms. A forest has no gradient: for
-    both gradient methods, its prediction is divided among the splits on the paths to its leaves
+    environment or of an atom pair is divided equally among its atoms. A forest has no gradient:
+    its prediction is divided among the splits on the paths to its leaves
     (:meth:`gattn.molecules.forest.Forest.contributions`).
 
     Args:
@@ -94,11 +100,10 @@ def attribute(
         For each molecule its weights, in the target's unit; an empty list for no molecules.
 
     Raises:
-        ValueError: the method or the target does not exist, or the model has no attention weights.
+        ValueError: the method or the target does not exist.
 
     Reference: Sundararajan et al., "Axiomatic attribution for deep networks" (ICML 2017);
-    Shrikumar et al., "Learning important features through propagating activation differences"
-    (ICML 2017), for gradient times input; Zeiler and Fergus, "Visualizing and understanding
+    Zeiler and Fergus, "Visualizing and understanding
     convolutional networks" (ECCV 2014), for masking.
     """
     if method not in METHODS:
@@ -106,36 +111,14 @@ def attribute(
     if not 0 <= target < predictor.targets:
         raise ValueError(f"target must be at least 0 and below {predictor.targets}; got {target}")
     atoms = atoms_of(inputs, predictor.settings) if atoms is None else atoms
-    if method == "attention":
-        return _attention(predictor, inputs, atoms)
     if method == "masking":
         return _masking(predictor, inputs, target, atoms)
-    path = _path(STEPS) if method == "integrated_gradients" else [(1.0, 1.0)]
+    masks = [torch.tensor([[False], [True]]).expand(2, len(one.symbols)) for one in atoms]
+    ends = predict_masked(predictor, inputs, masks, target, atoms)
     result: list[Attribution] = []
     for begin, end in _batches(inputs):
-        result += _gradients(predictor, inputs[begin:end], target, atoms[begin:end], path)
-    return result
-
-
-def _attention(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, atoms: Sequence[MoleculeAtoms]
-) -> list[Attribution]:
-    networks = [network for network in predictor.networks if isinstance(network, MoleculeNetwork)]
-    if not networks:
-        raise ValueError(
-            'method "attention" needs a model with learned queries, "stacked" or "attention"; '
-            f"got {predictor.settings.model!r}"
-        )
-    result: list[Attribution] = []
-    for begin, end in _batches(inputs):
-        batch = batch_inputs(inputs[begin:end])
-        with torch.inference_mode():
-            weights = [network.attention(batch).double().mean((1, 2)) for network in networks]
-        sizes = [one.node_count for one in atoms[begin:end]]
-        for one, nodes in zip(atoms[begin:end], torch.stack(weights).split(sizes, 1)):
-            members = one.sum_nodes(nodes)
-            mean = members.mean(0)
-            result.append(Attribution(mean, {"attention": mean}, members))
+        some = slice(begin, end)
+        result += _gradients(predictor, inputs[begin:end], target, atoms[some], ends[some])
     return result
 
 
@@ -160,15 +143,14 @@ def _masking(
 
 def _gradients(
     predictor: MoleculePredictor, inputs: MoleculeInputs, target: int,
-    atoms: Sequence[MoleculeAtoms], path: Sequence[tuple[float, float]],
+    atoms: Sequence[MoleculeAtoms], ends: Sequence[Masked],
 ) -> list[Attribution]:  # fmt: skip
-    """Multiply gradients by inputs, and sum the products over the quadrature points in ``path``.
-    Each point is a pair (factor, weight).
-
-    For each point, the gradient is computed at the inputs multiplied by the point's factor.
+    """Integrate gradients, and complete their sums. ``ends`` has for each molecule the predictions
+    with all atoms and without atoms.
     """
     inputs = predictor.standardised(inputs)
     batch, sizes = batch_inputs(inputs), [len(one.symbols) for one in atoms]
+    path = _path(STEPS)
     networks = [_network(predictor, number, batch, target, atoms, path) for number in
                 range(len(predictor.networks))]  # fmt: skip
     members = torch.stack(networks) if networks else torch.zeros(0, sum(sizes)).double()
@@ -182,9 +164,25 @@ def _gradients(
             parts[name] = members.mean(0)
     split = {name: part.split(sizes) for name, part in parts.items()}
     return [
-        _weighed(predictor, {name: pieces[place] for name, pieces in split.items()}, member_weights)
-        for place, member_weights in enumerate(members.split(sizes, 1))
+        _weighed(
+            predictor,
+            {name: _completed(of[place], end.parts[name]) for name, of in split.items()},
+            _completed(member_weights, end.members),
+            baseline=float(end.mean[1]),
+        )
+        for place, (member_weights, end) in enumerate(zip(members.split(sizes, 1), ends))
     ]
+
+
+def _completed(weights: Tensor, ends: Tensor) -> Tensor:
+    """Divide the rest of a change of the prediction equally among n atoms.
+
+    Args:
+        weights: [..., n].
+        ends: [..., 2], the predictions with all atoms and without atoms.
+    """
+    rest = ends[..., 0] - ends[..., 1] - weights.sum(-1)
+    return weights + rest[..., None] / max(weights.shape[-1], 1)
 
 
 def _network(
@@ -313,8 +311,9 @@ def _by_environment(
 
 
 def _weighed(
-    predictor: MoleculePredictor, parts: dict[str, Tensor], members: Tensor
-) -> Attribution:
+    predictor: MoleculePredictor, parts: dict[str, Tensor], members: Tensor,
+    baseline: float = math.nan,
+) -> Attribution:  # fmt: skip
     """Return the weighted sum of the attributions of the model's components. The weights are
     those of the components in the prediction.
     """
@@ -324,7 +323,7 @@ def _weighed(
     rest = sum((part for name, part in parts.items() if name != network), torch.zeros(1).double())
     total = torch.stack(list(parts.values())).sum(0)
     member_weights = weights.get(network, 0.0) * members + rest
-    return Attribution(total, parts, member_weights)
+    return Attribution(total, parts, member_weights, baseline)
 
 
 def _path(steps: int) -> list[tuple[float, float]]:

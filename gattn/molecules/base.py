@@ -82,8 +82,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
                 columns of the data frame contain the SMILES of the molecules of a row.
             y: [n] or [n, t] labels; NaN or None for a missing label. With a bounded loss, labels
                 can also be limits, which are strings such as ``">10"`` and ``"<0.5"``.
-            sample_weight: [n] weights of the rows, above 0; equal by default. A row of weight 2
-                counts as much as two equal rows. If ``validation`` is passed, its rows have the
+            sample_weight: [n] weights of the rows, above 0; equal by default. A larger
+                weight makes a row count more in the training. If ``validation`` is passed, its rows have the
                 mean weight.
             validation: validation molecules as SMILES and labels, which are used to choose the
                 epoch and to calibrate the intervals; by default ``validation_fraction`` of the
@@ -236,7 +236,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             method: one of :data:`gattn.molecules.attributions.METHODS`; by default the one
                 that agrees best with exact attributions of logP and TPSA.
             target: index or name of the target.
-            label: for a model of more than two classes, the class whose probability is explained.
+            label: for a model of classes, the class whose probability is explained; by default the
+                predicted class of each molecule.
 
         Returns:
             An explanation for each molecule, None for a SMILES that cannot be parsed, with one
@@ -248,17 +249,15 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         """
         self.check_fitted()
         from gattn.molecules.attributions import DEFAULT_METHOD
-        from gattn.molecules.explain import explain
+        from gattn.molecules.explain import explain_model
 
         index = self.place_of(target) if isinstance(target, str) else target
-        if label is not None or self.class_counts:
-            index = self.output_of(index, label)
         texts, values = self._rows(smiles)
         parsed = self.featurise(texts)
         inputs = _described(parsed.inputs, values, parsed.row_index)
         warn_of(bad_rows(texts, parsed))
         method = DEFAULT_METHOD if method is None else method
-        explanations = iter(explain(self.predictor_, inputs, method, target=index))
+        explanations = iter(explain_model(self, inputs, method, target=index, label=label))
         return [None if error else next(explanations) for error in parsed.errors]
 
     def labelled(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from gattn.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
+from gattn.molecules.fitted import ClassificationModel, MoleculeModel
 from gattn.molecules.inputs import DescribedInputs
 from gattn.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 from gattn.molecules.members import PREDICTION_BATCH, batch_elements
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.molecules.predictor import MoleculePredictor
 
-__all__ = ["DEFAULT_METHOD", "Explanation", "Faithfulness", "explain"]
+__all__ = [
+    "DEFAULT_METHOD",
+    "Explanation",
+    "Faithfulness",
+    "class_probability",
+    "explain",
+    "explain_model",
+]
 
 TOP = 0.2
 """An explanation is tested by deleting this fraction of a molecule's atoms (at least one atom)."""
@@ -68,11 +76,14 @@ class Explanation:
             that the SMILES writes as atoms; 0..n-1 without such hydrogens.
         method: the method that computed the weights.
         target: index of the explained target.
-        prediction: output of ``predict``, in the target's unit; for classes a probability.
-        std: the standard deviation of the prediction, in the same unit.
-        weights: [n] float64, signed, in the target's unit, or contributions to the transformed
-            target if there is a target transform; the weights of ``"attention"`` have no sign or
-            unit.
+        prediction: output of ``predict``: a number in the target's unit, or the predicted class.
+        std: the standard deviation of this number, or of the explained probability.
+        explained: name of the explained quantity: the target, with its transform, or the
+            probability of a class, such as ``P(toxic = yes)``.
+        value: the explained quantity, on the scale of the weights.
+        error: the expected error of the value: the standard deviation of a number, or that of an
+            event with the probability.
+        weights: [n] float64, signed, contributions to the value.
         parts: [n] for each part of the model; they sum to the weights.
         spread: [n], the standard deviation of the weights over the ensemble's networks; NaN for
             fewer than two networks.
@@ -81,10 +92,10 @@ class Explanation:
             prediction minus the prediction with the column's mean over the training part.
         molecules: [n], the molecule of each atom, from 0; empty for a row of one molecule.
         transform: name of the target transform; ``"none"`` if there is none. With a transform, the
-            weights, parts, spread, faithfulness and descriptors are those of the transformed
-            target.
-        transformed: the prediction of the transformed target; equal to ``prediction`` if there is
-            no transform.
+            value, error, weights, parts, spread, faithfulness and descriptors are those of the
+            transformed target.
+        baseline: the value for a molecule without atoms. The weights of ``"integrated_gradients"``
+            sum to the value minus the baseline. NaN for ``"masking"``.
     """
 
     smiles: str
@@ -92,8 +103,11 @@ class Explanation:
     atoms: tuple[int, ...]
     method: str
     target: int
-    prediction: float
+    prediction: float | str
     std: float
+    explained: str
+    value: float
+    error: float
     weights: Tensor
     parts: dict[str, Tensor]
     spread: Tensor
@@ -101,7 +115,7 @@ class Explanation:
     descriptors: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
     molecules: tuple[int, ...] = ()
     transform: str = "none"
-    transformed: float = math.nan
+    baseline: float = math.nan
 
     @property
     def drawn(self) -> str:
@@ -111,7 +125,7 @@ class Explanation:
 
 def explain(
     predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
-    target: int = 0, seed: int = 0,
+    target: int = 0, complement: bool = False, seed: int = 0,
 ) -> list[Explanation]:  # fmt: skip
     """Compute weights of the atoms of molecules, and test them by deleting atoms.
 
@@ -119,19 +133,24 @@ def explain(
         predictor: the model.
         inputs: k molecules.
         method: one of :data:`gattn.molecules.attributions.METHODS`.
-        target: index of the target.
+        target: index of the predictor's output.
+        complement: whether to explain 1 minus the output, the probability of the first of two
+            classes.
         seed: seed of the random atoms. Explanations do not depend on the other molecules.
 
     Returns:
         One explanation for each molecule.
 
     Raises:
-        ValueError: the method or the target does not exist, or the model has no attention weights.
+        ValueError: the method or the target does not exist.
     """
     elements = batch_elements(min(len(inputs), PREDICTION_BATCH), predictor.settings)
     with limited_threads(elements, predictor.threads):
         atoms = atoms_of(inputs, predictor.settings)
         results = attribute(predictor, inputs, method, target=target, atoms=atoms)
+        sign = 1.0
+        if complement:
+            sign, results = -1.0, [_complement(result) for result in results]
         tops = [_top(result.weights, described) for result, described in zip(results, atoms)]
         masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
         # Predict each distinct mask once, so that equal masks get bitwise equal predictions.
@@ -141,23 +160,94 @@ def explain(
     names = predictor.transform.names
     transform = "none" if predictor.transform.is_identity else names[target]
     first = [
-        (one.mean[places[:1]], one.std[places[:1]]) for one, (_, places) in zip(predicted, distinct)
+        (sign * one.mean[places[:1]] + complement, one.std[places[:1]])
+        for one, (_, places) in zip(predicted, distinct)
     ]
     units = [_in_units(mean, std, transform) for mean, std in first]
+    is_number = predictor.task == "regression"
     return [
         Explanation(
             smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
-            prediction=prediction, std=std, transform=transform, transformed=float(mean),
+            prediction=prediction, std=std, transform=transform, value=float(mean),
+            explained="prediction", baseline=weighed.baseline,
+            error=float(error if is_number else (mean * (1 - mean)).clamp(min=0).sqrt()),
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
-            faithfulness=_faithfulness(top, masked.mean[places]), descriptors=contribution,
+            faithfulness=_faithfulness(top, sign * masked.mean[places]),
+            descriptors=sign * contribution,
             molecules=one.molecules,
         )
-        for smiles, one, weighed, top, masked, (_, places), contribution, (mean, _),
+        for smiles, one, weighed, top, masked, (_, places), contribution, (mean, error),
         (prediction, std) in zip(
             inputs.molecules.smiles, atoms, results, tops, predicted, distinct, contributions,
             first, units,
         )
     ]  # fmt: skip
+
+
+def explain_model(
+    model: MoleculeModel, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
+    target: int = 0, label: str | None = None, seed: int = 0,
+) -> list[Explanation]:  # fmt: skip
+    """Explain the predictions of a model: numbers, or probabilities of a class.
+
+    Args:
+        model: the model.
+        inputs: k molecules.
+        method: one of :data:`gattn.molecules.attributions.METHODS`.
+        target: index of the target.
+        label: the class whose probability is explained; None for the predicted class of each
+            molecule.
+        seed: seed of the random atoms.
+
+    Returns:
+        One explanation for each molecule.
+
+    Raises:
+        ValueError: the method, the target or the class does not exist.
+    """
+    if not 0 <= target < len(model.targets_):
+        raise ValueError(f"target must be at least 0 and below {len(model.targets_)}; got {target}")
+    if not isinstance(model, ClassificationModel):
+        if label is not None:
+            raise ValueError(f"only a model of classes explains a class; got {label!r}")
+        name = model.scale_of(target)
+        explanations = explain(model.predictor_, inputs, method, target=target, seed=seed)
+        return [replace(one, explained=name) for one in explanations]
+    names = list(map(str, model.classes_by_target[target].tolist()))
+    if label is not None and label not in names:
+        raise ValueError(
+            f"the class of {model.targets_[target]!r} to explain must be one of "
+            f"{', '.join(names)}; got {label}"
+        )
+    chances = model.probabilities(model.predictor_.predict(inputs).mean)[target]
+    predicted = chances.argmax(1).tolist()
+    chosen = predicted if label is None else [names.index(label)] * len(predicted)
+    result: dict[int, Explanation] = {}
+    for place in set(chosen):
+        rows = [row for row, each in enumerate(chosen) if each == place]
+        counts = model.class_counts
+        explanations = explain(
+            model.predictor_, inputs[rows], method, seed=seed,
+            target=sum(counts[:target]) + place if counts else target,
+            complement=not counts and place == 0,
+        )  # fmt: skip
+        name = class_probability(model, target, place)
+        result |= {
+            row: replace(one, prediction=names[predicted[row]], explained=name, target=target)
+            for row, one in zip(rows, explanations)
+        }
+    return [result[row] for row in range(len(chosen))]
+
+
+def class_probability(model: ClassificationModel, target: int, place: int) -> str:
+    """Return the name of the probability of a class: ``P(target = class)``."""
+    return f"P({model.targets_[target]} = {model.classes_by_target[target][place]})"
+
+
+def _complement(attribution: Attribution) -> Attribution:
+    """Convert the attribution of a probability to that of the complementary class."""
+    parts = {name: -part for name, part in attribution.parts.items()}
+    return Attribution(-attribution.weights, parts, -attribution.members, 1 - attribution.baseline)
 
 
 def _in_units(mean: Tensor, std: Tensor, transform: str) -> tuple[float, float]:

@@ -5,6 +5,8 @@ scale.
 from __future__ import annotations
 
 import csv
+import re
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,9 @@ from gattn.pipeline.text import with_precision
 if TYPE_CHECKING:
     from gattn.molecules.explain import Explanation
 
-__all__ = ["PICTURES", "WrittenExplanations", "describe", "label_of", "write_explanations"]
+__all__ = [
+    "PICTURES", "WrittenExplanations", "colour_scale", "describe", "label_of", "write_explanations",
+]  # fmt: skip
 
 PICTURES = 100
 """Maximum number of molecules to draw; each molecule adds two files per method."""
@@ -41,7 +45,7 @@ class WrittenExplanations:
 
 def write_explanations(
     folder: Path, rows: Sequence[int],
-    explained: Mapping[str, Sequence[Explanation]], *, name: str = "prediction",
+    explained: Mapping[str, Sequence[Explanation]], *,
     titles: Sequence[str] | None = None, pictures: int = PICTURES, columns: Sequence[str] = (),
 ) -> WrittenExplanations:  # fmt: skip
     """Write the weights of atoms to CSV tables, and draw them as pictures of molecules.
@@ -51,23 +55,21 @@ def write_explanations(
     from 1, if a row has several), and for each method its weight and
     ``<method>_spread``, empty for a single network. ``molecules.csv`` has one line for each
     molecule and method: the prediction, and the drops that measure how faithful the weights are.
-    ``row<row>-<method>.svg`` and ``.png`` are the pictures. All methods in the target's unit are
-    drawn on one scale; attention has no unit and a separate scale. If the model reads descriptor
+    ``row<row>-<method>.svg`` and ``.png`` are the pictures, which have one scale
+    (:func:`colour_scale`). If the model reads descriptor
     columns, ``descriptors.csv`` has one line for each molecule and column: its contribution, the
     change of the prediction from the column's mean over the training part to its value.
 
-    ``prediction`` and ``std`` are in the unit of ``predict``. If the model is trained on a
-    transformed target, the weights, their spread, the drops and the contributions of descriptors
-    are those of the transformed target. All three tables then have the column ``explained`` with
-    its name, for example ``log10(IC50)``, and ``molecules.csv`` has ``explained_prediction``, the
-    prediction on that scale.
+    ``prediction`` is the result of ``predict``, a number or a class. The weights, their spread, the
+    drops and the contributions of descriptors are those of the quantity in the column
+    ``explained``, for example ``log10(IC50)`` or ``P(toxic = yes)``; ``explained_value`` is its
+    prediction, and ``baseline`` its prediction for a molecule without atoms, to which the weights
+    of integrated gradients are relative.
 
     Args:
         folder: created if it is missing; files of these names are replaced.
         rows: k row numbers that identify the molecules.
         explained: for each method the explanations of the same k molecules, in order.
-        name: name of the explained quantity in the pictures, and in the column ``explained``: the
-            target, with its transform.
         titles: names of the k molecules, written above their pictures. By default, and for an
             empty name, the picture shows the SMILES.
         pictures: number of molecules to draw, from the first; the tables contain all.
@@ -90,79 +92,76 @@ def write_explanations(
         raise ValueError(f"titles must name {len(rows)} molecules; got {len(titles)}")
     folder.mkdir(parents=True, exist_ok=True)
     atoms, molecules = folder / "atoms.csv", folder / "molecules.csv"
-    _write(atoms, _atom_lines(rows, explained, name))
-    _write(molecules, _molecule_lines(rows, explained, name))
+    _write(atoms, _atom_lines(rows, explained))
+    _write(molecules, _molecule_lines(rows, explained))
     if columns:
-        _write(folder / "descriptors.csv", _descriptor_lines(rows, explained, columns, name))
+        _write(folder / "descriptors.csv", _descriptor_lines(rows, explained, columns))
     drawn: list[Path] = []
     not_drawn: set[int] = set()
+    scale = colour_scale([one for each in explained.values() for one in each])
     for method, explanations in explained.items():
-        scale = _scale(method, explained)
         for place, (row, one) in enumerate(zip(rows[:pictures], explanations)):
             if len(one.symbols) > DRAWN_ATOMS:
                 not_drawn.add(row)
             else:
                 title = (titles[place] if titles else "") or one.smiles
                 stem = folder / f"row{row}-{method}"
-                drawn += _draw(stem, one, scale, name, f"row {row}: {title}")
+                drawn += _draw(stem, one, scale, f"row {row}: {title}")
     return WrittenExplanations(atoms, molecules, tuple(drawn), tuple(sorted(not_drawn)))
 
 
-def describe(explanation: Explanation, name: str = "the target") -> list[str]:
+def describe(explanation: Explanation) -> list[str]:
     """Return the caption of a picture: the prediction, and the faithfulness of the weights.
 
     With a target transform, the second line names the scale of the weights.
 
     Args:
         explanation: the explanation.
-        name: name of the explained quantity, for example ``log10(IC50)``.
     """
-    faithfulness = explanation.faithfulness
+    faithfulness, prediction, name = (
+        explanation.faithfulness, explanation.prediction, explanation.explained
+    )  # fmt: skip
     count = len(faithfulness.atoms)
     atoms = f"{count} atoms of highest weight" if count > 1 else "atom of highest weight"
-    predicted = with_precision(explanation.prediction, explanation.std, digits=3, error_digits=2)
-    scale = f"weights and drops are in {name}, which is {explanation.transformed:.3g}"
-    lines = [
-        f"predicted {predicted} ± {explanation.std:.2g}",
-        *([scale] if _is_transformed(explanation) else []),
+    lines = [f"predicted {prediction}; {name} is {explanation.value:.3g} ± {explanation.std:.2g}"]
+    if not isinstance(prediction, str):
+        shown = with_precision(prediction, explanation.std, digits=3, error_digits=2)
+        lines = [f"predicted {shown} ± {explanation.std:.2g}"]
+        if explanation.transform != "none":
+            lines += [f"weights and drops are in {name}, which is {explanation.value:.3g}"]
+    lines += [
         f"without the {atoms}: drop {faithfulness.top:+.2g}; random: {faithfulness.random:+.2g} "
-        f"± {faithfulness.random_std:.2g}",
+        f"± {faithfulness.random_std:.2g}"
     ]
-    return [line.replace("-", "−") for line in lines]
+    # A sign is before a number only: the hyphen of a class such as BBB- does not change.
+    return [re.sub(r"(?<!\S)-(?=\d)", "−", line) for line in lines]
 
 
-def label_of(method: str, name: str) -> str:
-    """Return the legend for atom weights that a method computed."""
-    if method == "attention":
-        return "attention: weights of the readout, not importance"
-    return f"{method.replace('_', ' ')}: contribution to {name}"
+def label_of(explanation: Explanation) -> str:
+    """Return the legend for the atom weights of an explanation."""
+    return f"{explanation.method.replace('_', ' ')}: contribution to {explanation.explained}"
 
 
-def _is_transformed(explanation: Explanation) -> bool:
-    return explanation.transform != "none"
+def colour_scale(explanations: Sequence[Explanation]) -> float:
+    """Return the weight of the strongest colour for several explanations.
+
+    It is at least the median error of the explained values. Therefore the pictures of a model that
+    predicts no better than the mean are nearly empty.
+    """
+    if not explanations:
+        return 1.0
+    error = statistics.median(one.error for one in explanations)
+    return shared_scale([*(one.weights for one in explanations), [error]])
 
 
-def _are_transformed(explained: Mapping[str, Sequence[Explanation]]) -> bool:
-    """Return True if the weights are those of a transformed target."""
-    return any(map(_is_transformed, next(iter(explained.values()), ())))
-
-
-def _scale(method: str, explained: Mapping[str, Sequence[Explanation]]) -> float:
-    alike = [method] if method == "attention" else [m for m in explained if m != "attention"]
-    return shared_scale([one.weights for other in alike for one in explained[other]])
-
-
-def _draw(
-    stem: Path, explanation: Explanation, scale: float, name: str, title: str
-) -> Iterator[Path]:
+def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> Iterator[Path]:
     for format in ("svg", "png"):
         path = stem.with_name(f"{stem.name}.{format}")
         path.write_bytes(
             draw_molecule(
                 explanation.drawn, explanation.weights, scale=scale,
-                title=title, lines=describe(explanation, name),
-                label=label_of(explanation.method, name), format=format,
-                signed=explanation.method != "attention",
+                title=title, lines=describe(explanation), label=label_of(explanation),
+                format=format,
             )
         )  # fmt: skip
         yield path
@@ -174,38 +173,36 @@ def _write(path: Path, lines: Iterator[Sequence[object]]) -> None:
 
 
 def _atom_lines(
-    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]], name: str
+    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
 ) -> Iterator[Sequence[object]]:
     several = any(one.molecules for one in next(iter(explained.values()), ()))
     weights = [f"{method}{end}" for method in explained for end in ("", "_spread")]
-    scaled = _are_transformed(explained)
-    scale = [name] if scaled else []
     header = ["row", *(["molecule"] if several else []), "atom", "symbol"]
-    yield [*header, *(["explained"] if scaled else []), *weights]
+    yield [*header, "explained", *weights]
     for row, *of_row in zip(rows, *explained.values()):
         first = of_row[0]
         for atom, symbol in enumerate(first.symbols):
             numbers = (float(v[atom]) for one in of_row for v in (one.weights, one.spread))
             molecule = [first.molecules[atom] + 1] if several else []
-            yield [row, *molecule, first.atoms[atom], symbol, *scale, *map(_number, numbers)]
+            place = first.atoms[atom]
+            yield [row, *molecule, place, symbol, first.explained, *map(_number, numbers)]
 
 
 def _molecule_lines(
-    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]], name: str
+    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
 ) -> Iterator[Sequence[object]]:
-    scaled = _are_transformed(explained)
     yield [
-        *("row", "smiles", "method", "prediction", "std"),
-        *(("explained", "explained_prediction") if scaled else ()),
-        *("top_atoms", "top_drop", "random_drop", "random_drop_std"),
+        *("row", "smiles", "method", "prediction", "std", "explained", "explained_value"),
+        *("baseline", "top_atoms", "top_drop", "random_drop", "random_drop_std"),
     ]
     for row, *of_row in zip(rows, *explained.values()):
         for one in of_row:
-            faithfulness = one.faithfulness
+            faithfulness, predicted = one.faithfulness, one.prediction
             drops = (faithfulness.top, faithfulness.random, faithfulness.random_std)
             atoms = " ".join(_atom_text(one, place) for place in faithfulness.atoms)
-            predicted = with_precision(one.prediction, one.std, digits=9, error_digits=4)
-            scale = [name, _number(one.transformed)] if scaled else []
+            if not isinstance(predicted, str):
+                predicted = with_precision(predicted, one.std, digits=9, error_digits=4)
+            scale = one.explained, _number(one.value), _number(one.baseline)
             numbers = predicted, _number(one.std), *scale, atoms, *map(_number, drops)
             yield [row, one.smiles, one.method, *numbers]
 
@@ -219,19 +216,14 @@ def _atom_text(explanation: Explanation, place: int) -> str:
 
 
 def _descriptor_lines(
-    rows: Sequence[int],
-    explained: Mapping[str, Sequence[Explanation]],
-    columns: Sequence[str],
-    name: str,
+    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]], columns: Sequence[str]
 ) -> Iterator[Sequence[object]]:
-    scaled = _are_transformed(explained)
-    scale = [name] if scaled else []
-    yield ["row", "descriptor", *(["explained"] if scaled else []), "contribution"]
+    yield ["row", "descriptor", "explained", "contribution"]
     # The contributions of descriptors are the same for every method, so the first method is read.
     first = next(iter(explained.values()), ())
     for row, one in zip(rows, first):
         for column, contribution in zip(columns, one.descriptors.tolist()):
-            yield [row, column, *scale, _number(contribution)]
+            yield [row, column, one.explained, _number(contribution)]
 
 
 def _number(value: float) -> str:

@@ -187,21 +187,6 @@ class MoleculeModel(FittedModel):
         """
         return one_hot(y, self.class_counts) if self.class_counts else y
 
-    def output_of(self, target: int, label: str | None = None) -> int:
-        """Return the index of the predictor's output column for a target or one of its classes.
-
-        Args:
-            target: index of the target.
-            label: the name of the class, for the task multiclass.
-
-        Raises:
-            ValueError: the task is multiclass and ``label`` is missing or is not a class of the
-                target, or the task is another one and ``label`` is passed.
-        """
-        if label is not None:
-            raise ValueError(f"only a model of several classes explains a class; got {label!r}")
-        return target
-
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
         self.seen_ = tensors["seen"]
@@ -292,7 +277,7 @@ class ClassificationModel(MoleculeModel):
 
     def sets_of(self, mean: Tensor, coverage: float) -> Tensor:
         """Return a set of classes for each prediction that contains the true class with the given
-        probability.
+        probability, and always the predicted class.
 
         Args:
             mean: [k, O], the mean of a prediction.
@@ -307,6 +292,7 @@ class ClassificationModel(MoleculeModel):
         for i, (chance, one) in enumerate(zip(chances, scores, strict=True)):
             calibrator = LabelSetCalibrator((one,))
             sets[:, i, : len(one)] = calibrator.sets(chance[:, None], coverage=coverage)[:, 0]
+            sets[torch.arange(len(mean)), i, chance.argmax(1)] = True
         return sets
 
     def calibrate_sets(self, y: Tensor, mean: Tensor) -> LabelSetCalibrator:
@@ -319,18 +305,6 @@ class ClassificationModel(MoleculeModel):
             for i, p in enumerate(chances)
         ]
         return LabelSetCalibrator(tuple(one.scores[0] for one in each))
-
-    def output_of(self, target: int, label: str | None = None) -> int:
-        """Return the index of the predictor's output column for a class of a target."""
-        if not self.class_counts:
-            return super().output_of(target, label)
-        names = list(map(str, self.classes_by_target[target].tolist()))
-        if label not in names:
-            raise ValueError(
-                f"the class of {self.targets_[target]!r} to explain must be one of "
-                f"{', '.join(names)}; got {label}"
-            )
-        return sum(self.class_counts[:target]) + names.index(label)
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
         classes = [np.array(kinds) for kinds in state["classes"]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gattn.molecules.network import MoleculeNetwork
 from gattn.molecules.runs.columns import SIMILARITY
 from gattn.molecules.runs.predict import OUTSIDE
 from gattn.pipeline.notes import baseline_note
@@ -110,16 +109,12 @@ def describe_run(run: AnyRun) -> ModelDescription:
             reaction=False, descriptors=[], methods=[], size=len(run.links), domain_threshold=None,
             **common,
         )  # fmt: skip
-    networks = run.model.predictor_.networks
-    attends = any(isinstance(network, MoleculeNetwork) for network in networks)
     return ModelDescription(
         kind="molecules", task=run.model.task, targets=run.model.targets_,
         units=[run.unit] * len(run.model.targets_),
         smiles_columns=list(run.smiles_columns), reaction=run.model.reaction,
         descriptors=run.model.descriptors_columns_,
-        methods=[] if run.model.reaction else [
-            method for method in METHODS if attends or method != "attention"
-        ],
+        methods=[] if run.model.reaction else list(METHODS),
         size=metrics.get("molecules", {}).get("train", 0),
         domain_threshold=run.applicability.threshold if run.applicability else None, **common,
     )  # fmt: skip
@@ -170,7 +165,7 @@ def explain_answer(
     return ExplainAnswer(
         model=run.name, target=name, unit=run.unit,
         smiles=text, method="" if explanation is None else explanation.method,
-        explained=explained.explained or run.model.scale_of(target),
+        explained=explanation.explained if explanation else run.model.scale_of(target),
         values={**by_name, SIMILARITY: similarity}, percentile=percentile, domain=domain,
         nearest=[Neighbour(**each) for each in run.neighbours(explained.nearest, target)],
         atoms=atoms, contributions=contributions, faithfulness=faithfulness,

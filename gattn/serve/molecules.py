@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +16,9 @@ from gattn.data.tables.numbers import NumberFormat
 from gattn.draw import DRAWN_ATOMS, draw_molecule
 from gattn.draw.reactions import draw_reaction
 from gattn.molecules.attributions import METHODS
-from gattn.molecules.explain import DEFAULT_METHOD, Explanation, explain
-from gattn.molecules.explanations import label_of
-from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
+from gattn.molecules.explain import DEFAULT_METHOD, Explanation, explain_model
+from gattn.molecules.explanations import colour_scale, label_of
+from gattn.molecules.fitted import MoleculeModel, RegressionModel
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.molecules.loading import load_model, smiles_columns
 from gattn.molecules.pretrained import is_distributed
@@ -52,7 +52,6 @@ __all__ = [
 
 REACTION = re.compile(r"\s*[^\s>]*[^\s>-]>[^\s>]*>")
 """Pattern of the first sides of a reaction. The dative bond ``->`` of a molecule does not match."""
-BOOLEANS = ("True", "False")
 NEAREST = 5
 """Number of similar training molecules that are shown beside a prediction."""
 
@@ -91,8 +90,6 @@ class ExplainedMolecule:
     Attributes:
         cells: the cells of its prediction.
         explanation: the weights of its atoms; None for a reaction.
-        explained: name of the quantity to which they add: a target with its transform, or the
-            probability of the predicted class.
         nearest: pairs of a column of the model's fingerprints and its similarity, most similar
             first.
         light: picture of the weights for a light page, an SVG; "" if the molecule is too large.
@@ -101,7 +98,6 @@ class ExplainedMolecule:
 
     cells: list[str]
     explanation: Explanation | None
-    explained: str
     nearest: list[tuple[int, float]]
     light: str
     dark: str
@@ -322,51 +318,23 @@ def explain_molecule(
     best, similarities = model.predictor_.nearest(inputs, NEAREST)
     nearest = [(i, s) for i, s in zip(best[0].tolist(), similarities[0].tolist()) if s > 0]
     if model.reaction:
-        return ExplainedMolecule(row.cells, None, "", nearest, "", "")
+        return ExplainedMolecule(row.cells, None, nearest, "", "")
     method = method or DEFAULT_METHOD
-    name, label, first = model.scale_of(target), None, None
-    if isinstance(model, ClassificationModel):
-        label = row.cells[sum(map(len, target_columns(model)[:target]))]
-        name = f"the probability of {_class_name(label)}"
-        if not model.class_counts:  # The model predicts the probability of the second class.
-            first = str(model.classes_by_target[target][0])
-    output = model.output_of(target, label if model.class_counts else None)
     try:
-        explanation = explain(model.predictor_, inputs, method, target=output)[0]
+        explanation = explain_model(model, inputs, method, target=target)[0]
     except ValueError as error:
         raise RequestError(422, str(error)) from error
-    if label is not None and label == first:
-        explanation = _of_first_class(explanation)
     light = dark = ""
     if len(explanation.symbols) <= DRAWN_ATOMS:
+        scale = colour_scale([explanation])
         light, dark = (
             draw_molecule(
-                explanation.drawn, explanation.weights, label=label_of(method, name),
-                signed=method != "attention", dark=is_dark,
+                explanation.drawn, explanation.weights, label=label_of(explanation), scale=scale,
+                dark=is_dark,
             ).decode()
             for is_dark in (False, True)
         )  # fmt: skip
-    return ExplainedMolecule(row.cells, explanation, name, nearest, light, dark)
-
-
-def _class_name(label: str) -> str:
-    """Return a class for a sentence: a number or a truth value needs the word class."""
-    return label if label.strip("0123456789.-") and label not in BOOLEANS else f"class {label}"
-
-
-def _of_first_class(explanation: Explanation) -> Explanation:
-    """Return the explanation of the first of two classes. The model predicts the probability p of
-    the second class; that of the first is 1 - p. Attention weights have no sign.
-    """
-    if explanation.method == "attention":
-        return explanation
-    drops = explanation.faithfulness
-    return replace(
-        explanation, weights=-explanation.weights, descriptors=-explanation.descriptors,
-        parts={name: -weights for name, weights in explanation.parts.items()},
-        prediction=1 - explanation.prediction, transformed=1 - explanation.transformed,
-        faithfulness=replace(drops, top=-drops.top, random=-drops.random),
-    )  # fmt: skip
+    return ExplainedMolecule(row.cells, explanation, nearest, light, dark)
 
 
 def first_explanation(model: MoleculeModel) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from gattn.draw import draw_grid
 from gattn.training import plots
 from gattn.training.plots.style import Plot
 from gattn.training.report import Figure
@@ -22,6 +24,7 @@ __all__ = [
     "Words",
     "part_figures",
     "plot_figure",
+    "sheet_legend",
     "themed",
     "write_plots",
 ]
@@ -57,6 +60,12 @@ def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
         caption: a sentence below the picture.
     """
     return Figure(draw(dark=False), alt, caption, draw(dark=True))
+
+
+def sheet_legend(scale: float, label: str) -> Figure:
+    """Draw the legend of the weights of all molecules of a sheet."""
+    draw = partial(draw_grid, [], [], scale=scale, label=label)
+    return themed(draw, f"Legend: {label}")
 
 
 def plot_figure(plot: Plot, alt: str, caption: str = "") -> Figure:

@@ -14,7 +14,6 @@ from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.descriptor_columns import DescriptorColumns, split_descriptors
 from gattn.molecules.explanations import write_explanations
 from gattn.molecules.inputs import DescribedInputs, featurise, make_pieces
-from gattn.molecules.network import batch_inputs
 from gattn.molecules.runs.predict import predict_table
 from gattn.training.model_io import read_model
 from tests.cli.molecule_table import read_rows
@@ -144,21 +143,6 @@ def test_explanations_give_the_contribution_of_each_column(model, tmp_path):
     write_explanations(tmp_path, [0, 1], {"a": explained}, columns=["heat", "pH"], pictures=0)
     table = read_rows(tmp_path / "descriptors.csv")
     assert [(row["row"], row["descriptor"]) for row in table[:2]] == [("0", "heat"), ("0", "pH")]
-
-
-def test_integrated_gradients_sum_to_the_difference_at_the_same_values():
-    estimator = fitted("attention", epochs=5)
-    (explanation,) = estimator.explain(TABLE[:1])
-    predictor = estimator.predictor_
-    inputs = DescribedInputs(
-        featurise(SMILES[:1]).inputs, torch.tensor([[HEAT[0], PH[0]]], dtype=torch.float64)
-    )
-    batch = batch_inputs(predictor.standardised(inputs))
-    batch.x.zero_()
-    with torch.inference_mode():
-        without = predictor.in_units(predictor.networks[0](batch).double())
-    expected = explanation.prediction - float(without[0, 0])
-    assert float(explanation.weights.sum()) == pytest.approx(expected, abs=1e-2)
 
 
 def test_cells_of_a_table(tmp_path):

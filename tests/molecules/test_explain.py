@@ -10,9 +10,11 @@ import torch
 pytest.importorskip("rdkit")
 pytest.importorskip("matplotlib")
 
+from gattn.draw import draw_molecule
+from gattn.molecules import MoleculeClassifier
 from gattn.molecules.attributions import METHODS
 from gattn.molecules.explain import DEFAULT_METHOD, explain
-from gattn.molecules.explanations import write_explanations
+from gattn.molecules.explanations import colour_scale, describe, write_explanations
 from gattn.molecules.fitting import FitPart
 from gattn.molecules.inputs import featurise
 from gattn.molecules.predictor import MoleculePredictor
@@ -99,8 +101,13 @@ def test_no_molecules_have_no_explanations(inputs, ridge):
 
 def test_tables_and_pictures_are_written(tmp_path, inputs, pair):
     some, rows = inputs[[4, 7]], [3, 17]
-    explained = {method: explain(pair, some, method) for method in METHODS}
-    written = write_explanations(tmp_path / "out", rows, explained, name="carbons")
+    explained = {
+        method: [
+            dataclasses.replace(one, explained="carbons") for one in explain(pair, some, method)
+        ]
+        for method in METHODS
+    }
+    written = write_explanations(tmp_path / "out", rows, explained)
     with written.atoms.open(newline="", encoding="utf-8") as file:
         atoms = list(csv.DictReader(file))
     numbers = [int(size) for size in some.molecules.arrays.ptr.diff()]
@@ -117,8 +124,13 @@ def test_tables_and_pictures_are_written(tmp_path, inputs, pair):
     assert len(written.pictures) == 2 * 2 * len(METHODS)
     assert {path.suffix for path in written.pictures} == {".svg", ".png"}
     assert all(path.stat().st_size > 1000 for path in written.pictures)
-    attention = (tmp_path / "out" / "row3-attention.svg").read_text("utf-8")
-    assert "not importance" in attention
+    assert {line["explained"] for line in [*atoms, *molecules]} == {"carbons"}
+    for line in molecules:
+        if line["method"] == "integrated_gradients":
+            weights = [float(a[line["method"]]) for a in atoms if a["row"] == line["row"]]
+            change = float(line["explained_value"]) - float(line["baseline"])
+            assert sum(weights) == pytest.approx(change, abs=1e-4)
+    assert len({line["baseline"][:6] for line in molecules if line["baseline"]}) == 1
     assert "contribution to carbons" in (tmp_path / "out" / "row17-masking.svg").read_text("utf-8")
 
 
@@ -184,3 +196,39 @@ def test_tables_number_atoms_as_the_text_does(tmp_path, ridge):
         tops = [line["top_atoms"] for line in csv.DictReader(file)]
     best = explained["masking"][1].faithfulness.atoms[0]
     assert tops == [str([2, 1][best]), str(best)]
+
+
+@pytest.fixture(scope="module")
+def alcohols():
+    y = ["alcohol" if text.endswith("O") else "other" for text in CARBONS]
+    return MoleculeClassifier(model="gp").fit(CARBONS, y)
+
+
+def test_the_probability_of_the_predicted_class_is_explained(alcohols) -> None:
+    smiles = ["CCCCO", "CCCCN"]
+    for text, one in zip(smiles, alcohols.explain(smiles), strict=True):
+        chances = dict(zip(alcohols.classes_, alcohols.predict_proba([text])[0]))
+        assert one.prediction == alcohols.predict([text])[0]
+        assert one.explained == f"P(y = {one.prediction})"
+        assert one.value == pytest.approx(chances[one.prediction], abs=1e-6)
+        assert float(one.weights.sum()) == pytest.approx(one.value - one.baseline, abs=1e-4)
+        assert describe(one)[0].startswith(f"predicted {one.prediction}; {one.explained} is ")
+    assert {one.prediction for one in alcohols.explain(smiles)} == {"alcohol", "other"}
+
+
+def test_both_classes_have_opposite_weights(alcohols) -> None:
+    (first,), (second,) = (alcohols.explain(["CCO"], label=name) for name in alcohols.classes_)
+    torch.testing.assert_close(first.weights, -second.weights)
+    assert first.value + second.value == pytest.approx(1)
+    assert first.faithfulness.atoms != second.faithfulness.atoms
+    with pytest.raises(ValueError, match="must be one of alcohol, other; got ether"):
+        alcohols.explain(["CCO"], label="ether")
+
+
+def test_weights_below_the_error_of_the_model_are_not_drawn(ridge) -> None:
+    (one,) = explain(ridge, featurise(["CCO"]).inputs)
+    weights = one.weights.abs().max()
+    poor = dataclasses.replace(one, error=float(30 * weights))
+    picture = draw_molecule(one.drawn, one.weights, scale=colour_scale([poor]), label=None)
+    assert b"ellipse" not in picture
+    assert colour_scale([one]) >= one.error

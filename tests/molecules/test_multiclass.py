@@ -125,13 +125,16 @@ def test_atoms_of_one_class_explain_its_probability():
     estimator = MoleculeClassifier(**{**TINY, "epochs": 30}).fit(SMILES, NAMES)
     (explanation,) = estimator.explain(["CCCCO"], label="alcohol")
     assert explanation is not None
-    assert explanation.prediction == pytest.approx(
-        np.asarray(estimator.predict_proba(["CCCCO"]))[0, 0]
-    )
+    chances = np.asarray(estimator.predict_proba(["CCCCO"]))[0]
+    assert explanation.value == pytest.approx(chances[0])
+    assert explanation.explained == "P(y = alcohol)"
+    assert explanation.prediction == estimator.predict(["CCCCO"])[0]
     with pytest.raises(ValueError, match="must be one of alcohol, amine, chloride; got ether"):
         estimator.explain(["CCCCO"], label="ether")
-    with pytest.raises(ValueError, match="got None"):
-        estimator.explain(["CCCCO"])
+    (explanation,) = estimator.explain(["CCCCO"])
+    assert explanation is not None
+    assert explanation.explained == f"P(y = {explanation.prediction})"
+    assert explanation.value == pytest.approx(chances.max())
 
 
 def test_run_from_table_to_explanation(tmp_path):

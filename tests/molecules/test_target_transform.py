@@ -115,11 +115,11 @@ def test_a_log_model_is_the_model_of_the_logarithms(tmp_path):
     assert explanation is not None
     assert explanation.prediction == pytest.approx(again[0], rel=1e-4)
     assert explanation.std == pytest.approx(error[0], rel=1e-4)
-    assert explanation.transformed == pytest.approx(mean[0], abs=1e-5)
+    assert explanation.value == pytest.approx(mean[0], abs=1e-5)
     without = plain.explain(new[:1], method="masking")[0]
     assert without is not None
     np.testing.assert_allclose(explanation.weights, without.weights, atol=1e-5)
-    assert (without.transform, without.transformed) == ("none", without.prediction)
+    assert (without.transform, without.value) == ("none", without.prediction)
 
 
 def test_a_network_with_a_transform_predicts_inside_the_domain():

@@ -192,7 +192,7 @@ def test_a_class_whose_set_holds_both_classes_is_undecided(page, client):
         predicted, members = answer["values"]["prediction"], answer["values"]["set"] or ""
         is_open = "|" in members
         page.predict(smiles)
-        page.until(lambda text=predicted: f"the probability of {text}" in page.text_of("main"))
+        page.until(lambda text=predicted: f" = {text})" in page.text_of("main"))
         page.until(lambda: "Predicting" not in page.text_of("#molecule-status"))
         card = page.all("#predictions .card")[1]
         shown = card.find_element(By.CSS_SELECTOR, ".number").text

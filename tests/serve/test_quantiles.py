@@ -115,7 +115,7 @@ def test_a_model_of_gattn_is_opened_by_its_name():
         (model,) = client.get("/models").json()
     assert model["size"] == 6126
     assert model["test"]["roc_auc"] == pytest.approx(0.8238, abs=1e-4)
-    assert answer["explained"] == f"the probability of {answer['values']['prediction']}"
+    assert answer["explained"] == f"P(class = {answer['values']['prediction']})"
     assert answer["nearest"] == []
     # The threshold is that of the 766 test molecules of the training.
     assert answer["domain"]["threshold"] == pytest.approx(0.225, abs=1e-6)

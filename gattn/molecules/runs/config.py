@@ -206,9 +206,8 @@ class RunSettings(NumberSettings):
     weight_column: Annotated[
         str,
         Meta(
-            description="Name of a column of weights above 0. A row with the weight 2 has the "
-            "same effect on the training as two equal rows. Use a weight below 1 for "
-            "uncertain values. The metrics of the report are not weighted.",
+            description="Name of a column of weights above 0. A larger weight makes a row "
+            "count more in the training. Use a weight below 1 for uncertain values. The metrics of the report are not weighted.",
             extra={"default": "equal weights"},
         ),
     ] = ""

@@ -10,13 +10,11 @@ import torch
 from gattn.data.tables.csv_table import Table, TableRow
 from gattn.files import new_folder, write_rows
 from gattn.molecules.attributions import METHODS
-from gattn.molecules.explain import explain
+from gattn.molecules.explain import explain_model
 from gattn.molecules.explanations import PICTURES, write_explanations
-from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.molecules.loading import open_run
 from gattn.molecules.names import name_after, name_column
-from gattn.molecules.network import MoleculeNetwork
 from gattn.molecules.runs.neighbor_pictures import write_neighbors
 from gattn.molecules.runs.neighbors import read_measured
 from gattn.molecules.runs.predict import Counts, row_smiles
@@ -49,10 +47,10 @@ def explain_table(
         path: the file.
         out: a new folder. :func:`gattn.molecules.explanations.write_explanations` describes the
             files; ``errors.csv`` has the rows that could not be read.
-        methods: names from :data:`gattn.molecules.attributions.METHODS`; by default all that the
-            model supports.
+        methods: names from :data:`gattn.molecules.attributions.METHODS`; by default all.
         target: the name of the target; optional for a model of one target.
-        label: for a model of more than two classes, the class whose probability is explained.
+        label: for a model of classes, the class whose probability is explained; by default the
+            predicted class of each molecule.
         smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
             default those that the model was trained on.
         encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
@@ -85,7 +83,6 @@ def explain_table(
     if estimator.reaction:
         raise ValueError("explain needs a model of molecules; this model reads reactions")
     target_index = estimator.place_of(target)
-    output = estimator.output_of(target_index, label)
     rows = list(descriptors.checked(table.rows()))
     texts = list(map(row_smiles(table, names), rows))
     parsed = estimator.featurise(texts)
@@ -98,15 +95,14 @@ def explain_table(
     measured = read_measured(run, estimator, neighbors) if neighbors else None
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explained = {
-        method: explain(estimator.predictor_, inputs, method, target=output)
-        for method in dict.fromkeys(methods or _methods(estimator))
+        method: explain_model(estimator, inputs, method, target=target_index, label=label)
+        for method in dict.fromkeys(methods or METHODS)
     }
-    indices, name = parsed.row_index.tolist(), estimator.scale_of(target_index)
-    name += f" {label}" * bool(label)
+    indices = parsed.row_index.tolist()
     titles = _titles(table, names, rows, indices)
     with new_folder(out) as folder:
         written = write_explanations(
-            folder, indices, explained, name=name, titles=titles,
+            folder, indices, explained, titles=titles,
             pictures=pictures, columns=descriptors.names,
         )  # fmt: skip
         if measured is not None:
@@ -136,12 +132,3 @@ def _titles(
         or name_after(rows[i].cells[text_place])
         for i in indices
     ]
-
-
-def _methods(estimator: MoleculeModel) -> list[str]:
-    """Return the attribution methods that a model supports; "attention" requires learned
-    queries.
-    """
-    networks = estimator.predictor_.networks
-    attends = any(isinstance(network, MoleculeNetwork) for network in networks)
-    return [method for method in METHODS if attends or method != "attention"]

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from gattn.draw import draw_molecule, shared_scale
-from gattn.molecules.attributions import DEFAULT_METHOD, attribute
+from gattn.draw import draw_molecule
+from gattn.molecules.attributions import DEFAULT_METHOD
+from gattn.molecules.explain import Explanation, class_probability, explain_model
+from gattn.molecules.explanations import colour_scale
 from gattn.molecules.fitted import ClassificationModel, RegressionModel
-from gattn.molecules.members import batch_elements
 from gattn.molecules.prediction import Prediction
-from gattn.molecules.row_format import drawn_smiles
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.splits import split_text
 from gattn.pipeline.product import Report
@@ -36,15 +36,14 @@ from gattn.training.run_figures import (
     Words,
     part_figures,
     plot_figure,
+    sheet_legend,
     themed,
 )
 from gattn.training.run_report import RunFacts, run_report
-from gattn.training.threads import limited_threads
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
     from gattn.molecules.inputs import MoleculeInputs
-    from gattn.molecules.predictor import MoleculePredictor
     from gattn.molecules.runs.train import MoleculeRun
 
 __all__ = ["evaluation_figures", "molecule_report", "run_facts"]
@@ -264,33 +263,34 @@ def _worst_molecules(
         target with the largest error.
     """
     rows, targets = _worst_rows(estimator, molecules, predicted)
-    outputs = [_output(estimator, molecules, row, t) for row, t in zip(rows, targets)]
-    weights = _weights(estimator.predictor_, molecules.inputs, rows, outputs)
-    scale = shared_scale(weights)
-    style: dict[str, Any] = {
-        "scale": scale, "size": SIZE, "label": f"contribution by {METHOD}"
-    }  # fmt: skip
-    smiles = dict(zip(rows, molecules.inputs[rows].molecules.smiles))
-    several = estimator.molecules_per_row > 1
-    figures = tuple(
+    explanations = _explanations(estimator, molecules.inputs, rows, targets)
+    scale = colour_scale(explanations)
+    figures = [
         themed(
-            partial(draw_molecule, _drawn(smiles[row], several), weight, **style),
-            f"The structure of {smiles[row]} with a weight on each atom",
-            f"{_caption(estimator, molecules, predicted, row, target, unit)}\n{smiles[row]}",
+            partial(
+                draw_molecule, one.drawn, one.weights, scale=scale, size=SIZE, label=None,
+            ),
+            f"The structure of {one.smiles} with a weight on each atom",
+            f"{_caption(estimator, molecules, predicted, row, target, unit)}\n{one.smiles}",
         )
-        for row, target, weight in zip(rows, targets, weights)
+        for row, target, one in zip(rows, targets, explanations)
+    ]  # fmt: skip
+    if figures:
+        figures.append(sheet_legend(scale, f"contribution by {METHOD}"))
+    explained = (
+        "probability of the predicted class, which the caption names,"
+        if isinstance(estimator, ClassificationModel)
+        else "prediction"
     )
-    several = bool(estimator.class_counts)
-    explained = "probability of the measured class" if several else "prediction"
     text = (
         "The molecules of the test part with the largest errors, the largest first. A disc shows "
-        f"the contribution of its atom to the {explained}, by {METHOD}: orange raises it, blue "
-        "lowers it, on one signed scale for all pictures. The pictures show what led to the wrong "
-        "predictions.",
+        f"the contribution of its atom to the {explained} by {METHOD}: orange raises it, blue "
+        "lowers it, on one signed scale for all pictures. The strongest colour is at least the "
+        "expected error of a prediction, so weights far below the error are not visible.",
         "“Nearest” is the Tanimoto similarity to the most similar molecule of the training and "
         "validation parts.",
     )
-    return Section("Largest errors", text, figures=figures, gallery=True)
+    return Section("Largest errors", text, figures=tuple(figures), gallery=True)
 
 
 def _worst_reactions(
@@ -315,32 +315,15 @@ def _worst_reactions(
     return Section("Largest errors", (text,), (Table(("reaction", *names), listed),))
 
 
-def _drawn(text: str, several: bool) -> str:
-    return drawn_smiles(text) if several else text
-
-
-def _weights(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, rows: list[int], targets: list[int]
-) -> list[Tensor]:
-    """Return the contribution of each atom to the prediction of one target, for each of the
-    selected rows.
-    """
-    weights: dict[int, Tensor] = {}
-    with limited_threads(batch_elements(len(rows), predictor.settings), predictor.threads):
-        for target in sorted(set(targets)):
-            some = [row for row, one in zip(rows, targets) if one == target]
-            attributions = attribute(predictor, inputs[some], target=target)
-            weights |= {row: each.weights for row, each in zip(some, attributions)}
-    return [weights[row] for row in rows]
-
-
-def _output(
-    estimator: MoleculeEstimator, molecules: LabelledMolecules, row: int, target: int
-) -> int:
-    """Return the output that is explained for a molecule: its target, or its measured class."""
-    if not estimator.class_counts:
-        return target
-    return sum(estimator.class_counts[:target]) + int(molecules.y[row, target])
+def _explanations(
+    estimator: MoleculeEstimator, inputs: MoleculeInputs, rows: list[int], targets: list[int]
+) -> list[Explanation]:
+    """Explain the prediction of one target for each of the selected rows."""
+    result: dict[int, Explanation] = {}
+    for target in sorted(set(targets)):
+        some = [row for row, one in zip(rows, targets) if one == target]
+        result |= zip(some, explain_model(estimator, inputs[some], target=target))
+    return [result[row] for row in rows]
 
 
 def _errors(
@@ -385,14 +368,17 @@ def _caption(
     """Return the caption of a molecule's picture: label, prediction and similarity to training
     molecules.
     """
-    output, y = _output(estimator, molecules, row, target), float(molecules.y[row, target])
-    mean, std = (float(values[row, output]) for values in (predicted.mean, predicted.std))
+    y = float(molecules.y[row, target])
     lines = [estimator.targets_[target]] if len(estimator.targets_) > 1 else []
     if isinstance(estimator, ClassificationModel):
-        label = estimator.classes_by_target[target][int(y)]
-        probability = mean if y or estimator.class_counts else 1 - mean
-        lines += [f"measured {label}", f"its probability {number(probability)}"]
+        kinds = estimator.classes_by_target[target]
+        chance = estimator.probabilities(predicted.mean[[row]])[target][0]
+        place = int(chance.argmax())
+        lines += [f"measured {kinds[int(y)]}", f"predicted {kinds[place]}"]
+        name = class_probability(estimator, target, place)
+        lines += [f"{name} {number(float(chance[place]))}"]
     else:
+        mean, std = (float(values[row, target]) for values in (predicted.mean, predicted.std))
         values = f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"
         lines += [f"{value} {unit}".rstrip() for value in values]
     lines += [f"nearest {number(float(predicted.max_train_similarity[row]))}"]

@@ -18,7 +18,7 @@ from gattn.pipeline.text import plural
 from gattn.training.calibration import interval_reliability, probability_reliability
 from gattn.training.plots.style import number
 from gattn.training.report import Section
-from gattn.training.run_figures import CLASSES, TARGETS, themed
+from gattn.training.run_figures import CLASSES, TARGETS, sheet_legend, themed
 from gattn.training.run_report import run_report
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _worst_molecules(run: AtomRun) -> list[Section]:
         values = columns[int(target[row])][row].nan_to_num(0.0)
         weights.append(values[: _heavy(text)])
     style: dict[str, Any] = {
-        "scale": shared_scale(weights), "size": SIZE, "label": "predicted - measured"
+        "scale": shared_scale(weights), "size": SIZE, "label": None
     }  # fmt: skip
     figures = tuple(
         themed(
@@ -156,6 +156,8 @@ def _worst_molecules(run: AtomRun) -> list[Section]:
         )
         for row, text, weight in zip(rows, texts, weights)
     )
+    if figures:
+        figures += (sheet_legend(style["scale"], "predicted - measured"),)
     sentence = (
         "The molecules of the test part with the largest errors of their atoms. A disc shows the "
         "error of an atom: orange if the prediction is too high, blue if it is too low."
