@@ -35,6 +35,10 @@ describe the whole molecule.
 """
 SPREAD = 3.0
 """Standard deviation of the normal prior on the logarithms of the hyperparameters."""
+FARTHEST_LOG = 4 * SPREAD
+"""Maximum distance of the logarithm of a hyperparameter from its initial value. Beyond it, a step of
+the search can overflow the kernel matrix.
+"""
 STEPS = 25
 """Maximum number of iterations of the search for the hyperparameters."""
 JITTER = 1e-4
@@ -182,6 +186,7 @@ def search_hyperparameters(
     ``kinds`` is the number of kinds of counts, whose similarities are the first parts.
     """
     start = start_of(kinds, (len(parts) - kinds) // 2)
+    lowest, highest = start - FARTHEST_LOG, start + FARTHEST_LOG
     theta = start.clone().requires_grad_()
     with uncompiled_optimizers():
         optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
@@ -192,11 +197,14 @@ def search_hyperparameters(
 
     def loss() -> Tensor:
         check()
-        value, theta.grad = negative_log_posterior(parts, y, theta.detach(), start, noise)
-        return value
+        inside = theta.detach().clamp(lowest, highest)
+        value, slope = negative_log_posterior(parts, y, inside, start, noise)
+        beyond = theta.detach() - inside
+        theta.grad = torch.where(beyond == 0, slope, beyond)
+        return value + 0.5 * beyond.square().sum()
 
     optimizer.step(loss)
-    return theta.detach()
+    return theta.detach().clamp(lowest, highest)
 
 
 def negative_log_posterior(

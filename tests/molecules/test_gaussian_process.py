@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from gattn.kernels.molecule_features import CountTable
-from gattn.molecules import gaussian_process, kernel_function
+from gattn.molecules import MoleculeRegressor, gaussian_process, kernel_function
 from gattn.molecules.gaussian_process import GaussianProcess
 from gattn.molecules.kernel_function import compare, kernel_matrix, noise_variance
 
@@ -221,3 +222,11 @@ def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
         ValueError, match=r"cannot factor its kernel of 3 molecules, even with 0\.1"
     ):
         kernel_function.cholesky(kernel - torch.eye(3), quiet)
+
+
+@pytest.mark.parametrize("seed", [5, 12])
+def test_a_linear_series_can_be_fitted(seed) -> None:
+    places = np.random.default_rng(seed).permutation(10)[:8].tolist()
+    model = MoleculeRegressor(model="gp", seed=seed)
+    model.fit(["C" * (n + 1) for n in places], [n + 1.0 for n in places])
+    assert np.isfinite(model.predict(["CCCC"])).all()
