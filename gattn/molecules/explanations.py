@@ -151,7 +151,7 @@ def colour_scale(explanations: Sequence[Explanation]) -> float:
     if not explanations:
         return 1.0
     error = statistics.median(one.error for one in explanations)
-    return shared_scale([*(one.weights for one in explanations), [error]])
+    return max(shared_scale([one.weights for one in explanations]), shared_scale([[error]]))
 
 
 def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> Iterator[Path]:

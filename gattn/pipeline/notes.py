@@ -69,8 +69,8 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
     >>> metrics = {"task": "regression", "intervals": intervals,
     ...            "molecules": {"val": 98, "test": 100}}
     >>> coverage_note(metrics, "molecules")  # doctest: +NORMALIZE_WHITESPACE
-    ['The intervals contain 2.0% of the labels of the test part instead of 90%, and chance explains
-    a minimum of 77% (100 test and 98 validation molecules): the test molecules differ from the
+    ['The intervals contain 2.0% of the labels of the test part instead of 90%, where chance
+    alone gives at least 77% (100 test and 98 validation molecules): the test molecules differ from the
     validation molecules, and the intervals are too narrow for them.']
     >>> coverage_note(metrics | {"intervals": intervals | {"held": 0.85}}, "molecules")
     []
@@ -94,7 +94,7 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
     rows = f"{test:,} test and {calibration:,} validation {noun}"
     return [
         f"The {what} contain {share:.1%} of the labels of the test part instead of {level:.0%}, "
-        f"and chance explains a minimum of {least:.0%} ({rows}): the test {noun} differ from the "
+        f"where chance alone gives at least {least:.0%} ({rows}): the test {noun} differ from the "
         f"validation {noun}, and the {what} are too {small} for them."
     ]
 
