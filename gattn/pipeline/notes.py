@@ -70,8 +70,8 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
     ...            "molecules": {"val": 98, "test": 100}}
     >>> coverage_note(metrics, "molecules")  # doctest: +NORMALIZE_WHITESPACE
     ['The intervals contain 2.0% of the labels of the test part instead of 90%, where chance
-    alone gives at least 77% (100 test and 98 validation molecules): the test molecules differ from the
-    validation molecules, and the intervals are too narrow for them.']
+    alone gives at least 77% (100 test and 98 validation molecules): the test molecules differ from
+    the validation molecules, and the intervals are too narrow for them.']
     >>> coverage_note(metrics | {"intervals": intervals | {"held": 0.85}}, "molecules")
     []
     """

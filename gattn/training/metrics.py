@@ -110,7 +110,8 @@ def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
     Returns:
         ``accuracy``, the fraction of rows whose most probable class is the true one; ``f1``, the
         mean of the F1 scores over classes that occur in the labels or in the predictions; and
-        ``roc_auc`` and ``pr_auc``, means over the classes, each against all others. The last two
+        ``roc_auc`` and ``pr_auc``, means over the classes, each against all others; for two
+        classes, those of the second class. The last two
         exclude classes that no row or every row has; :func:`undefined_metrics` lists these. All
         metrics are NaN without rows.
 
@@ -135,7 +136,9 @@ def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
             f"labels must be classes from 0 to {classes - 1}; got {label.unique().tolist()[:9]}"
         )
     truth = torch.nn.functional.one_hot(label, classes)
-    scores = classification_metrics(truth, probability)
+    # Of two classes, the second is the positive one, as in scikit-learn.
+    first = 1 if classes == 2 else 0
+    scores = classification_metrics(truth[:, first:], probability[:, first:])
     guess = probability.argmax(1).cpu()
     hits = torch.bincount(label[guess == label], minlength=classes)
     either = torch.bincount(label, minlength=classes) + torch.bincount(guess, minlength=classes)
