@@ -52,8 +52,13 @@ class Foundation:
         """Check that networks with these settings can start from the encoder.
 
         Raises:
-            ValueError: the encoder has another architecture.
+            ValueError: the encoder has another architecture, or no readout of molecules.
         """
+        if settings.model != "attentive_fp" and "attend.query" not in self.tensors:
+            raise ValueError(
+                f"from_foundation {self.source} is a run of atoms or bonds, whose network has no "
+                "readout of molecules: use a run of molecules or an encoder"
+            )
         mine, other = (_architecture(each) for each in (settings, self.settings))
         if mine != other:
             differ = [name for name in other if mine[name] != other[name]]

@@ -7,6 +7,7 @@ import torch
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.foundation import (
     HEAD,
+    Foundation,
     fine_tuning_rates,
     read_foundation,
     read_foundation_of,
@@ -144,3 +145,9 @@ def test_the_command_takes_a_folder(encoder, tmp_path, monkeypatch):
     assert run_command(
         monkeypatch, *arguments, "--from-foundation", "missing", "--out", "other"
     ) == 2  # fmt: skip
+
+
+def test_a_run_of_atoms_is_refused_as_a_foundation() -> None:
+    atoms = Foundation("run", MoleculeSettings(), {"atoms.weight": torch.zeros(1)})
+    with pytest.raises(ValueError, match="run of atoms or bonds"):
+        atoms.check(MoleculeSettings())
