@@ -83,8 +83,8 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             y: [n] or [n, t] labels; NaN or None for a missing label. With a bounded loss, labels
                 can also be limits, which are strings such as ``">10"`` and ``"<0.5"``.
             sample_weight: [n] weights of the rows, above 0; equal by default. A larger
-                weight makes a row count more in the training. If ``validation`` is passed, its rows have the
-                mean weight.
+                weight makes a row count more in the training. If ``validation`` is passed, its rows
+                have the mean weight.
             validation: validation molecules as SMILES and labels, which are used to choose the
                 epoch and to calibrate the intervals; by default ``validation_fraction`` of the
                 molecules, sampled by ``seed``, with all

@@ -13,7 +13,7 @@ from gattn.molecules.evidence import Evidence, network_prior, part_weights
 from gattn.molecules.members import target_weights
 from gattn.molecules.prediction import Prediction
 from gattn.molecules.settings import MEDIAN
-from gattn.molecules.stacking import combine, fit_spread, predicted_std
+from gattn.molecules.stacking import combine, fit_shrinkage, fit_spread, predicted_std
 
 if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
@@ -26,14 +26,18 @@ class Calibration:
     """Weights and error coefficients that are fitted to the validation part.
 
     Attributes:
-        weights: [P] float64, the weight of each component; they sum to one.
+        weights: [P] float64, the weight of each component; they sum to one, and for classes to the
+            factor of :func:`gattn.molecules.stacking.fit_shrinkage`.
         spread: [s] float64, the coefficients of the model of the squared error; empty for classes.
+        offset: [t] float64, the number that is added to the probability of each class; 0 for
+            regression.
         validation: cross-fitted predictions of the validation part, on the scale on which the model
             is trained.
     """
 
     weights: Tensor
     spread: Tensor
+    offset: Tensor
     validation: Prediction
 
 
@@ -94,9 +98,9 @@ def calibrate(
         left_out = _leave_out(components, val, kernel_index, group, folds)
     prior = 0.0 if evidence is None else network_prior(similarities, len(evidence.y))
 
-    def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Fit the weights of the components and the coefficients of the error variance to
-        the molecules at ``rows``.
+    def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Fit the weights of the components, and the coefficients of the error variance or the
+        calibration of the classes, to the molecules at ``rows``.
         """
         means = components.means(members, pair[0], forest_few)
         sources = components.error_inputs(means, members, pair[1])
@@ -106,22 +110,25 @@ def calibrate(
                 evidence, members.mean(0), y_val, rows, components.scale, prior, factors,
                 components.probabilities,
             )  # fmt: skip
-        if not regression:
-            return weights, torch.ones(0)
         by_row = None if row_weights is None else row_weights[rows]
+        if not regression:
+            factor, offset = fit_shrinkage(
+                combine(means[:, rows], weights), y_val[rows], components.classes, by_row
+            )
+            return factor * weights, torch.ones(0), offset
         errors = y_val[rows] - combine(means[:, rows], weights)
-        return weights, fit_spread(sources[:, rows], errors, by_row)
+        return weights, fit_spread(sources[:, rows], errors, by_row), y_val.new_zeros(1).double()
 
     chosen = fit(left_out[0], torch.ones(len(y_val), dtype=torch.bool))
     means = components.means(members, left_out[0][0], forest_all)
     sources = components.error_inputs(means, members, left_out[0][1])
-    mean, std = combine(means, chosen[0]), disagreement(means, members)
+    mean, std = combine(means, chosen[0]) + chosen[2], disagreement(means, members)
     parts = components.quantiles(outputs, *left_out[0], forest_quantiles)
     quantiles = None if parts is None else combined_quantiles(parts, chosen[0])
     for fold, pair in zip(range(count), left_out[1:], strict=True):
         inside = folds == fold
-        weights, coefficients = fit(pair, ~inside) if not inside.all() else chosen
-        mean[inside] = combine(means[:, inside], weights)
+        weights, coefficients, offset = fit(pair, ~inside) if not inside.all() else chosen
+        mean[inside] = combine(means[:, inside], weights) + offset
         if quantiles is not None and parts is not None:
             quantiles[inside] = combined_quantiles(parts[:, inside], weights)
         if regression:

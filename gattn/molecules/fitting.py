@@ -46,7 +46,16 @@ if TYPE_CHECKING:
     from gattn.molecules.inputs import MoleculeInputs
     from gattn.training.loop import History
 
-__all__ = ["MOLECULES", "PIECE", "TRANSFORM", "FitPart", "FittedModel", "fit_model"]
+__all__ = [
+    "MOLECULES",
+    "OFFSET",
+    "PIECE",
+    "TOTALS",
+    "TRANSFORM",
+    "FitPart",
+    "FittedModel",
+    "fit_model",
+]
 
 PIECE = 1024
 """Number of molecules whose fingerprints are unpacked at once."""
@@ -56,6 +65,10 @@ It determines the number of threads.
 """
 MOLECULES = "molecules"
 """Key of the saved number of molecules in a row. It is absent if a row has one molecule."""
+OFFSET = "offset"
+"""Key of the saved numbers that are added to the probabilities of classes."""
+TOTALS = "totals"
+"""Key of the saved number of Morgan environments of each molecule, in the order of the bits."""
 TRANSFORM = "transform"
 """Key of the saved tensor with the codes of the target transforms."""
 
@@ -139,6 +152,7 @@ def fit_model(
         transform, train, val = _with_transform(train, val, settings.target_transform)
     mean, scale = _scaling(train.y, task)
     tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train.inputs)}
+    tensors[TOTALS] = _totals(train.inputs)
     nearest = NearestMolecules(tensors["bits"])
     if not transform.is_identity:
         tensors[TRANSFORM] = transform.codes
@@ -231,7 +245,9 @@ def fit_model(
         )  # fmt: skip
     tensors |= {
         "weights": calibration.weights, "spread": calibration.spread,
+        **({} if task == "regression" else {OFFSET: calibration.offset}),
         "bits": torch.cat([tensors["bits"], _bits(val.inputs)], 1),
+        TOTALS: torch.cat([tensors[TOTALS], _totals(val.inputs)]),
     }  # fmt: skip
     without = without if settings.model == "stacked" else ""
     return FittedModel(components, tensors, history, calibration.validation, without)
@@ -328,6 +344,12 @@ def _check(part: FitPart, name: str) -> None:
 def _bits(inputs: MoleculeInputs) -> Tensor:
     """Return the packed Morgan bits of molecules; see :func:`pack_bits`."""
     return pack_bits(some.counts for some in in_pieces(inputs, PIECE))
+
+
+def _totals(inputs: MoleculeInputs) -> Tensor:
+    """Return the number of Morgan environments of k molecules, padded like their bits."""
+    totals = torch.cat([some.counts.sum(1) for some in in_pieces(inputs, PIECE)])
+    return torch.nn.functional.pad(totals, (0, -len(totals) % 8)).int()
 
 
 def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:

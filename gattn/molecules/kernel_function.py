@@ -36,8 +36,8 @@ describe the whole molecule.
 SPREAD = 3.0
 """Standard deviation of the normal prior on the logarithms of the hyperparameters."""
 FARTHEST_LOG = 4 * SPREAD
-"""Maximum distance of the logarithm of a hyperparameter from its initial value. Beyond it, a step of
-the search can overflow the kernel matrix.
+"""Maximum distance of the logarithm of a hyperparameter from its initial value. Beyond it, a step
+of the search can overflow the kernel matrix.
 """
 STEPS = 25
 """Maximum number of iterations of the search for the hyperparameters."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from gattn.data.molecules.features import FEATURISER
 from gattn.molecules.components import Components, combined_quantiles, disagreement
 from gattn.molecules.descriptor_scaling import RANGE, SCALE, outside_range, with_standard_columns
-from gattn.molecules.fitting import MOLECULES, PIECE, TRANSFORM, FitPart, fit_model
+from gattn.molecules.fitting import MOLECULES, OFFSET, PIECE, TOTALS, TRANSFORM, FitPart, fit_model
 from gattn.molecules.inputs import distinct_inputs, in_pieces
 from gattn.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.molecules.nearest import NearestMolecules
@@ -73,7 +73,7 @@ class MoleculePredictor:
         self.history: list[History] = []
         self.validation = empty_prediction(self.targets)
         self._tensors = {name: tensors[name] for name in _TENSORS}
-        optional = (*SCALE, *RANGE, TRANSFORM, MOLECULES)
+        optional = (*SCALE, *RANGE, TRANSFORM, MOLECULES, OFFSET, TOTALS)
         self._tensors |= {name: tensors[name] for name in optional if name in tensors}
         codes = tensors.get(TRANSFORM, torch.zeros(self.targets, dtype=torch.int64))
         self.transform = TargetTransform.from_codes(codes)
@@ -183,6 +183,7 @@ class MoleculePredictor:
                 sources = self._components.error_inputs(means, members, predicted.variance)
                 std = predicted_std(sources, self._tensors["spread"])
             else:
+                mean = mean + self._tensors.get(OFFSET, 0.0)
                 std = disagreement(means, members)
             similarities = self._similarity(inputs)
             return Prediction(
@@ -240,6 +241,9 @@ class MoleculePredictor:
     def nearest(self, inputs: MoleculeInputs, count: int) -> tuple[Tensor, Tensor]:
         """Find the most similar molecules of the training and validation parts.
 
+        Molecules of equal similarity, such as long chains, are ordered by the difference of their
+        numbers of Morgan environments. Therefore a measured molecule itself is the first.
+
         Args:
             inputs: k molecules.
             count: number of molecules to find for each.
@@ -252,7 +256,11 @@ class MoleculePredictor:
         columns, values = [], []
         for some in in_pieces(inputs, BLOCK):
             similarities = self._nearest.similarities(some.counts)
-            best = torch.argsort(similarities, dim=1, descending=True, stable=True)[:, :count]
+            totals = self._tensors.get(TOTALS, torch.zeros(similarities.shape[1]))
+            apart = (totals - some.counts.sum(1, keepdim=True)).abs()
+            order = apart.argsort(dim=1, stable=True)
+            best = similarities.gather(1, order).argsort(dim=1, descending=True, stable=True)
+            best = order.gather(1, best[:, :count])
             columns.append(best)
             values.append(similarities.gather(1, best))
         return torch.cat(columns), torch.cat(values)
@@ -339,7 +347,9 @@ class MoleculePredictor:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weight of each component in the predicted mean; the weights sum to one."""
+        """Weight of each component in the predicted mean. The weights sum to one; for classes their
+        sum is smaller, because the frequencies of the classes have the rest of the weight.
+        """
         return dict(zip(self._components.names, self._tensors["weights"].tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:

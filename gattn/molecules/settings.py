@@ -143,9 +143,10 @@ class MoleculeSettings(TrainingSettings):
     class_weight: Annotated[
         ClassWeight,
         Meta(
-            description="Weighting of the classes in the loss. With balanced, the weight of a "
-            "class is the inverse of its frequency in the training part, separately for each "
-            "target; use this value if one class is rare. The setting has no effect in regression."
+            description="Weighting of the classes in the loss of the networks. With balanced, the "
+            "weight of a class is the inverse of its frequency in the training part, separately "
+            "for each target. The networks then predict rare classes with a higher probability "
+            "than their frequency. The Gaussian process and the forest do not change."
         ),
     ] = "none"
     standardize: Annotated[

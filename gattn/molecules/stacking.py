@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from gattn.compat.torch import uncompiled_optimizers
 
-__all__ = ["combine", "fit_mixture", "fit_spread", "predicted_std", "varied"]
+__all__ = ["combine", "fit_mixture", "fit_shrinkage", "fit_spread", "predicted_std", "varied"]
 
 PRIOR_ROWS = 8.0
 """Strength of the prior on the weight of a component, as a number of additional observations."""
 ALONE_ROWS = 16
 """Minimum number of observations from which a single component is chosen instead of a mixture."""
 STEPS = 60
+SHRINKAGES = 101
+"""Number of factors of :func:`fit_shrinkage` that are tried."""
 
 
 def fit_mixture(
@@ -157,6 +161,55 @@ def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None
         ],
         1,
     )
+
+
+def fit_shrinkage(
+    probability: Tensor, y: Tensor, classes: Sequence[int], row_weights: Tensor | None = None
+) -> tuple[float, Tensor]:
+    r"""Calibrate probabilities by a mixture with the frequencies of the classes.
+
+    .. math::
+        \min_{s} -\sum_i \log\bigl(s\, p_i(y_i) + (1 - s)\, f(y_i)\bigr), \qquad
+        \frac{1}{n + 1} \le s \le \frac{n}{n + 1}
+
+    The frequencies f have one additional observation of each class, so no calibrated probability is
+    0 or 1.
+
+    Args:
+        probability: [n, t] probabilities of class 1, or [n, O] of all classes of each target, by a
+            model that was not trained on these rows.
+        y: [n, t] or [n, O], 0 or 1; NaN where not measured.
+        classes: number of classes of each target; () for two classes.
+        row_weights: [n] weights of the rows; None if all are 1.
+
+    Returns:
+        The factor s, and the number that is added to each calibrated probability: (1 - s) f.
+
+    Example:
+        >>> certain, y = torch.tensor([[1.0], [1.0], [0.0]]), torch.tensor([[1.0], [0.0], [0.0]])
+        >>> factor, offset = fit_shrinkage(certain, y, ())
+        >>> bool(0 < offset < factor + offset < 1)
+        True
+    """
+    measured = y.isfinite()
+    label, row = y.double().nan_to_num(0.0), measured.double()
+    if row_weights is not None:
+        row = row * row_weights[:, None]
+    kinds = torch.full_like(label[0], 2.0)
+    if classes:
+        counts = torch.tensor(classes)
+        kinds = counts.double().repeat_interleave(counts)
+    frequency = ((row * label).sum(0) + 1) / (row.sum(0) + kinds)
+    count = int(measured.any(1).sum())
+    factors = torch.linspace(1, max(count, 1), SHRINKAGES).double() / (count + 1)
+    mixed = factors[:, None, None] * probability.double() + (1 - factors)[:, None, None] * frequency
+    loss = label * mixed.log()
+    if not classes:
+        loss = loss + (1 - label) * (1 - mixed).log()
+    # A tie, as without measured rows, leaves the probabilities as they are.
+    total = -(row * loss).sum((1, 2)).flip(0)
+    best = len(factors) - 1 - int(total.argmin())
+    return float(factors[best]), (1 - factors[best]) * frequency
 
 
 def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:

@@ -167,3 +167,15 @@ def test_run_from_table_to_explanation(tmp_path):
         out, part, tmp_path / "explained", label="amine", methods=["masking"], workers=1
     )
     assert counts.rows == 2
+
+
+@pytest.mark.parametrize("kinds", [2, 3])
+def test_a_set_contains_the_prediction_and_no_probability_is_0_or_1(kinds) -> None:
+    # The labels are random, so a Gaussian process without calibration is overconfident.
+    y = np.random.default_rng(0).integers(0, kinds, len(SMILES))
+    model = MoleculeClassifier(model="gp").fit(SMILES, y)
+    chances = np.asarray(model.predict_proba(SMILES))
+    assert 0 < chances.min() < chances.max() < 1
+    np.testing.assert_allclose(chances.sum(1), 1, atol=1e-6)
+    sets = np.asarray(model.predict_set(SMILES, 0.5)).reshape(len(SMILES), -1)
+    assert sets[np.arange(len(SMILES)), chances.argmax(1)].all()

@@ -52,3 +52,15 @@ def test_nothing_is_near_where_there_is_nothing() -> None:
 def test_bits_of_another_form_are_refused() -> None:
     with pytest.raises(ValueError, match=r"uint8; got \(3, 8\) torch.bool"):
         NearestMolecules(torch.ones(3, 8, dtype=torch.bool))
+
+
+def test_a_measured_molecule_is_its_own_nearest_neighbour() -> None:
+    pytest.importorskip("rdkit")
+    from gattn.molecules import MoleculeRegressor
+
+    smiles = ["C" * n + "O" for n in range(24, 0, -1)]
+    model = MoleculeRegressor(model="gp")
+    model.fit(smiles, list(range(24)), validation=(["CCN", "CCCN"], [0, 1]))
+    index, similarity = model.predictor_.nearest(model.featurise(["CCCCCCCCCO"]).inputs, 2)
+    assert index[0, 0] == smiles.index("CCCCCCCCCO")
+    assert similarity[0].tolist() == [1, 1]

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from gattn.molecules.stacking import PRIOR_ROWS, fit_mixture, fit_spread, predicted_std
+from gattn.molecules.stacking import (
+    PRIOR_ROWS,
+    fit_mixture,
+    fit_shrinkage,
+    fit_spread,
+    predicted_std,
+)
 
 
 def test_the_weight_is_the_best_on_a_grid() -> None:
@@ -87,3 +93,18 @@ def test_no_errors_give_a_spread_all_the_same() -> None:
     sources = torch.ones(2, 4, 1)
     for error in (torch.full((4, 1), torch.nan), torch.zeros(4, 1)):
         assert fit_spread(sources, error).flatten().tolist() == [1.0, 1.0]
+
+
+def test_overconfident_probabilities_are_calibrated_and_never_0_or_1() -> None:
+    y = torch.tensor([[1.0, 0.0]]).repeat(50, 1)
+    y[::3] = y[::3].flip(1)
+    certain = torch.tensor([[1.0, 0.0]]).repeat(50, 1)
+    factor, offset = fit_shrinkage(certain, y, (2,))
+    mixed = factor * certain + offset
+    assert mixed.min() > 0
+    torch.testing.assert_close(mixed.sum(1), torch.ones(50).double())
+    frequencies = y.mean(0).double()
+    loss = -(y * mixed.log()).sum(1).mean()
+    assert loss < -(frequencies * frequencies.log()).sum() + 0.01
+    assert fit_shrinkage(y, y, (2,))[0] == pytest.approx(50 / 51)
+    assert fit_shrinkage(y[:0], y[:0], (2,))[0] == pytest.approx(1)

@@ -31,6 +31,7 @@ from gattn.files import new_folder
 from gattn.molecules.export.onnx import write_onnx
 from gattn.molecules.export.predict import FORMAT, ExportedModel
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel
+from gattn.molecules.fitting import OFFSET
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.molecules.kernel_function import FARTHEST, JITTER
 from gattn.molecules.loading import load_model, smiles_columns
@@ -146,6 +147,8 @@ def _arrays(model: MoleculeModel) -> dict[str, np.ndarray]:
     }  # fmt: skip
     if model.task == "regression":
         arrays["spread"] = tensors["spread"]
+    else:
+        arrays["offset"] = tensors.get(OFFSET, torch.zeros(outputs).double())
     if model.descriptors_columns_:
         missing = torch.full((predictor.extra,), torch.nan).double()
         arrays |= {

@@ -919,6 +919,7 @@ class ExportedModel:
         mean, members = quantiles[..., middle], members[..., middle]
         parts = np.stack([part[..., middle] for part in parts])
         if task != "regression":
+            mean = mean + arrays["offset"]
             voices = np.concatenate([parts, members])
             std = np.sqrt(((voices - voices.mean(0)) ** 2).mean(0))
             return mean, std, np.empty((count, wide, 0))
@@ -1011,7 +1012,9 @@ class ExportedModel:
                 _quantile(self.arrays[f"scores.{i}.{c}"], coverage) for c in range(chances.shape[1])
             ]
             # gattn stores the bounds with the precision of float32.
-            sets.append(1 - chances <= np.array(bounds, np.float32).astype(float))
+            inside = 1 - chances <= np.array(bounds, np.float32).astype(float)
+            inside[np.arange(len(inside)), chances.argmax(1)] = True
+            sets.append(inside)
         return sets
 
     def _similarity(self, counts: Array) -> Array:

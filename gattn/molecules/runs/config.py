@@ -207,7 +207,8 @@ class RunSettings(NumberSettings):
         str,
         Meta(
             description="Name of a column of weights above 0. A larger weight makes a row "
-            "count more in the training. Use a weight below 1 for uncertain values. The metrics of the report are not weighted.",
+            "count more in the training. Use a weight below 1 for uncertain values. The metrics "
+            "of the report are not weighted.",
             extra={"default": "equal weights"},
         ),
     ] = ""
