@@ -195,7 +195,7 @@ def fit_shrinkage(
     label, row = y.double().nan_to_num(0.0), measured.double()
     if row_weights is not None:
         row = row * row_weights[:, None]
-    kinds = torch.full_like(label[0], 2.0)
+    kinds = label.new_full((y.shape[1],), 2.0)
     if classes:
         counts = torch.tensor(classes)
         kinds = counts.double().repeat_interleave(counts)
