@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import os
+import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import BinaryIO, Literal, Protocol
+
+TEXTS = (".csv", ".tsv", ".txt")
+PARQUET = ".parquet"
+STDOUT = ("-", "/dev/stdout", "/dev/fd/1")
+"""Names of the standard output. It may be redirected to a file, which then exists."""
+OnBadBytes = Literal["strict", "surrogateescape"]
+
+
+class RowWriter(Protocol):
+    """Interface of the objects that ``csv.writer`` returns."""
+
+    def writerow(self, row: Sequence[object], /) -> object:
+        """Write one row."""
+        ...
 
 
 def reason(error: OSError) -> str:
@@ -64,10 +82,19 @@ def new_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path. At the end of the ``with`` block, the file at this path becomes the
     new file ``path``.
 
+    If ``path`` is ``-``, a pipe or a device, the content of the file is copied to it instead.
+
     Raises:
         FileExistsError: the file exists.
         FileNotFoundError: the folder of the file does not exist.
     """
+    if _is_stream(Path(path)):
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = Path(folder) / "stdout.csv"
+            yield temporary
+            with temporary.open("rb") as file, _open_stream(path) as stream:
+                shutil.copyfileobj(file, stream)
+        return
     path = _require_new(path)
     with whole_file(path) as temporary:
         yield temporary
@@ -121,10 +148,102 @@ def replace_files(contents: Mapping[Path, bytes]) -> None:
             partial.unlink(missing_ok=True)
 
 
+def has_table_ending(path: str | os.PathLike[str]) -> bool:
+    """Return True if a path is that of a table to write: a file whose ending is that of a format,
+    or a pipe.
+
+    >>> [has_table_ending(name) for name in ("a.csv", "a.tsv.gz", "-", "a.parquet.gz", "a/", "a")]
+    [True, True, True, False, False, False]
+    """
+    path = Path(path)
+    if path.suffix.lower() == ".gz":
+        return Path(path.stem).suffix.lower() in TEXTS
+    return path.suffix.lower() in (*TEXTS, PARQUET) or _is_stream(path)
+
+
+def check_table_ending(path: str | os.PathLike[str]) -> None:
+    """Raise a ValueError if the ending of a path is not that of a table to write."""
+    if not has_table_ending(path):
+        raise ValueError(
+            f"{path} must end in {', '.join(TEXTS)} or {PARQUET}; a text may be compressed "
+            f"({TEXTS[0]}.gz)"
+        )
+
+
+@contextmanager
+def table_writer(
+    path: Path,
+    header: Sequence[str],
+    *,
+    texts: Sequence[str] = (),
+    separator: str = ",",
+    encoding: str = "utf-8",
+    on_bad_bytes: OnBadBytes = "strict",
+    end: str = "\n",
+) -> Iterator[RowWriter]:
+    """Write a table, in the format of the ending of its path: CSV, TSV (separated by tabs),
+    either of them compressed by gzip (``.gz``), or Parquet.
+
+    Args:
+        path: the file to write.
+        header: the names of the columns.
+        texts: the columns that are texts in a Parquet file. The types of the other columns are
+            those of their cells.
+        separator: the character between two cells of a CSV file.
+        encoding: text encoding of the file.
+        on_bad_bytes: handling of surrogates, which stand for bytes that were not valid text.
+        end: the characters at the end of a line.
+
+    Yields:
+        An object that writes one row.
+    """
+    check_table_ending(path)
+    is_parquet = path.suffix.lower() == PARQUET
+    text = path.with_name(f"{path.name}.csv") if is_parquet else path
+    separator = "\t" if ".tsv" in map(str.lower, path.suffixes[-2:]) else separator
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(text, "wt", encoding=encoding, errors=on_bad_bytes, newline="") as file:
+        writer = csv.writer(file, delimiter=separator, lineterminator=end)
+        writer.writerow(header)
+        yield writer
+    if is_parquet:
+        _convert_to_parquet(text, path, texts, separator)
+        text.unlink()
+
+
+def _convert_to_parquet(text: Path, path: Path, texts: Sequence[str], separator: str) -> None:
+    import pyarrow
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.csv.read_csv(
+            text,
+            parse_options=pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(texts, pyarrow.string())
+            ),
+        )
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"the table cannot be a Parquet file: {error}; write a .csv") from None
+    pyarrow.parquet.write_table(table, path)
+
+
 def write_rows(path: Path, rows: Iterable[Sequence[object]]) -> None:
-    """Write rows to a UTF-8 CSV file; the first row may be a header."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file, lineterminator="\n").writerows(rows)
+    """Write rows to a UTF-8 table, of which the first is the header; see :func:`table_writer`."""
+    rows = iter(rows)
+    with table_writer(path, [str(name) for name in next(rows)]) as writer:
+        for row in rows:
+            writer.writerow(row)
+
+
+def _open_stream(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:
+    return nullcontext(sys.stdout.buffer) if str(path) in STDOUT else Path(path).open("wb")
+
+
+def _is_stream(path: Path) -> bool:
+    is_other = path.exists() and not path.is_file() and not path.is_dir()
+    return str(path) in STDOUT or is_other
 
 
 def _require_new(path: str | os.PathLike[str]) -> Path:

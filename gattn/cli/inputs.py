@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gattn.cli.console import say
 from gattn.molecules.pretrained import resolve
 from gattn.training.model_files import CARD, check_model_files
 
 if TYPE_CHECKING:
+    from gattn.data.tables.csv_table import Table
     from gattn.molecules.runs.config import RunSettings
 
 __all__ = ["check_run_inputs", "check_table_inputs", "check_training_inputs"]
@@ -33,11 +35,10 @@ def check_training_inputs(run: RunSettings, out: Path) -> None:
         return
     for path in (*run.files, *filter(None, [run.descriptors_path])):
         Path(path).stat()
-    columns = dict.fromkeys(run.smiles_columns, SMILES)
-    columns |= dict.fromkeys(run.target, TARGET)
+    columns = dict.fromkeys(run.target, TARGET)
     columns |= dict.fromkeys(run.atom_target, "name the column of labels with --atom-target")
     columns |= dict.fromkeys(run.bond_target, "name the column of labels with --bond-target")
-    _check_columns(run.data, columns, run.encoding)
+    _check_columns(run.data, run.smiles_columns, columns, run.encoding)
 
 
 def check_run_inputs(
@@ -80,24 +81,35 @@ def check_table_inputs(
     """
     smiles = settings.get("smiles", ())
     names = (smiles,) if isinstance(smiles, str) else tuple(smiles)
-    columns = dict.fromkeys(names, SMILES) | dict.fromkeys(targets, TARGET)
-    _check_columns(table, columns, settings.get("encoding"))
+    _check_columns(table, names, dict.fromkeys(targets, TARGET), settings.get("encoding"))
 
 
-def _check_columns(path: str | Path, columns: Mapping[str, str], encoding: str | None) -> None:
-    """Raise an error for the first missing column, with the advice for this column."""
+def _check_columns(
+    path: str | Path, smiles: Sequence[str], columns: Mapping[str, str], encoding: str | None
+) -> None:
+    """Raise an error for the first missing column, with the advice for this column. Print the name
+    of the column of SMILES if it is not the expected name.
+    """
     # NumPy, which this module imports, is not needed for --help.
-    from gattn.data.tables.csv_table import open_table
+    from gattn.data.tables.csv_table import smiles_names
+    from gattn.data.tables.formats import open_molecules
 
-    encoding = encoding or None
-    header = open_table(path, encoding=encoding, on_bad_bytes="surrogateescape").columns
-    missing = next((name for name in columns if name not in header), None)
-    if missing is None:
-        return
-    try:
-        open_table(path, [missing], encoding=encoding, on_bad_bytes="surrogateescape")
-    except ValueError as error:
-        raise ValueError(f"{error}; {columns[missing]}") from None
+    def open_with(smiles: Sequence[str], required: Sequence[str]) -> Table:
+        return open_molecules(
+            path, smiles, required, encoding=encoding or None, on_bad_bytes="surrogateescape"
+        )
+
+    header = open_with((), ()).columns
+    names = smiles_names(header, smiles)
+    advice = {**dict.fromkeys(names, SMILES), **columns}
+    missing = next((name for name in advice if name not in header), None)
+    if missing is not None:
+        try:
+            open_with((), [missing])
+        except ValueError as error:
+            raise ValueError(f"{error}; {advice[missing]}") from None
+    elif names != tuple(smiles):
+        say(f"the SMILES are read from the column {names[0]!r} of {path}")
 
 
 def _trained_columns(folder: Path) -> Any:

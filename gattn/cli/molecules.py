@@ -13,7 +13,8 @@ from typer import Argument, Option
 from gattn.cli.console import counted, rated, say, show_metrics, show_repeats
 from gattn.cli.help import CommandGroup
 from gattn.cli.inputs import check_run_inputs, check_table_inputs, check_training_inputs
-from gattn.cli.options import ConfigFile, Run, with_settings
+from gattn.cli.options import ConfigFile, Run, read_stdin, with_settings
+from gattn.files import has_table_ending
 from gattn.molecules.runs.config import NumberSettings, RunSettings, override
 from gattn.molecules.screening.settings import ScreenSettings, is_screening
 from gattn.molecules.settings import MoleculeSettings
@@ -28,7 +29,15 @@ __all__ = ["app"]
 
 app = CommandGroup(help="Predict properties of molecules from their SMILES.", no_args_is_help=True)
 
-Table = Annotated[Path, Argument(metavar="IN.csv", help="CSV file with a header line and SMILES.")]
+Table = Annotated[
+    Path,
+    Argument(
+        metavar="IN.csv",
+        help="CSV, Parquet or SMILES file of molecules, which may be compressed (.gz); - is the "
+        "standard input, a CSV file.",
+        callback=read_stdin,
+    ),
+]
 Neighbors = Annotated[
     int,
     Option(
@@ -43,7 +52,6 @@ NUMBERS = tuple(declared(NumberSettings))
 COMMON = ("smiles", "target", "task", "split", "model", "ensemble", "epochs", "seed", "workers")
 """Settings that the help of ``train`` shows first."""
 SCREENING = tuple(declared(ScreenSettings))
-TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".smi", ".gz")
 
 
 @app.command(no_args_is_help=False)
@@ -128,7 +136,7 @@ def train(
         "descriptors_path",
         *SCREENING,
     ),
-    as_trained=("smiles",),
+    as_trained=("smiles", "coverage"),
 )
 def predict(
     run: Annotated[
@@ -143,15 +151,17 @@ def predict(
         list[str],
         Argument(
             metavar="INPUT...",
-            help="CSV file with a header line and SMILES; or several files, folders and patterns "
-            "of CSV, Parquet and SMILES files, which may be compressed (.gz).",
+            help="CSV, Parquet or SMILES file, which may be compressed (.gz); several files, "
+            "folders and patterns; or -, the standard input.",
+            callback=read_stdin,
         ),
     ],
     out: Annotated[
         str,
         Option(
-            help="CSV file to write, which must not exist; for several inputs, a folder. Run the "
-            "same command again after an interruption to continue with the unfinished shards."
+            help="File to write, which must not exist and must end in .csv, .tsv, .csv.gz or "
+            ".parquet; - for the standard output; or, with another ending, a folder of shards. Run "
+            "the same command again after an interruption to continue with the unfinished shards."
         ),
     ],
     neighbors: Neighbors = 0,
@@ -161,14 +171,14 @@ def predict(
     """Predict every row of a table, and write each row with its prediction and its interval.
 
     The column "similarity" contains the Tanimoto similarity to the most similar molecule of the
-    training and validation parts. With several inputs, or if --out is a folder or ends with a
-    slash, the rows are written to a folder in shards.
+    training and validation parts. If --out has no ending of a table, the rows are written to a
+    folder in shards.
     """
     if is_screening(inputs, out, settings):
         if neighbors:
-            raise SettingsError("--neighbors needs one input and a CSV file as --out")
+            raise SettingsError("--neighbors needs one input and a file as --out")
         if "descriptors_path" in settings:
-            raise SettingsError("--descriptors-path needs one input and a CSV file as --out")
+            raise SettingsError("--descriptors-path needs one input and a file as --out")
         check_run_inputs(run, None, settings)
         _screen(run, inputs, out, settings)
         return
@@ -178,7 +188,7 @@ def predict(
     table, file = Path(inputs[0]), Path(out)
     with counted("predicting") as on_progress:
         counts = predict_table(
-            run, table, file, neighbors=neighbors, on_progress=on_progress, **settings
+            run, table, file, neighbors=neighbors, on_progress=on_progress, log=say, **settings
         )
     _show_counts(counts, table, file)
 
@@ -186,10 +196,10 @@ def predict(
 def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]) -> None:
     """Predict many files, and print the numbers of rows."""
     chosen = ScreenSettings(**{name: settings.pop(name) for name in SCREENING if name in settings})
-    if Path(out).suffix.lower() in TABLE_SUFFIXES:
+    if has_table_ending(out):
         raise SettingsError(
-            "--out must be a folder for several inputs, for Parquet, SMILES and compressed files, "
-            f"and for options of screenings: {Path(out).stem or 'out'}/ instead of {out}"
+            "--out must be a folder for several inputs and for options of screenings: "
+            f"{Path(out).stem.strip('-') or 'out'}/ instead of {out}"
         )
     from gattn.molecules.screening.screen import screen
 
@@ -295,7 +305,7 @@ def embed(
         "threads",
         "descriptors_path",
     ),
-    as_trained=("smiles", "target", *NUMBERS),
+    as_trained=("smiles", "target", "coverage", *NUMBERS),
 )
 def evaluate(
     run: Run,
@@ -398,7 +408,12 @@ def check(
 
     The exit code is 0 even if there are findings, unless --strict is set.
     """
-    columns = {"smiles": "smiles", **settings}
+    smiles = settings.pop("smiles", "smiles")
+    if not isinstance(smiles, str):
+        if len(smiles) > 1:
+            raise SettingsError(f"check reads one column of SMILES; got {', '.join(smiles)}")
+        (smiles,) = smiles
+    columns = {"smiles": smiles, **settings}
     check_table_inputs(table, columns, targets=target or ())
     if test is not None:
         check_table_inputs(test, columns)
@@ -409,8 +424,9 @@ def check(
     if "smiles" in settings:
         (settings["smiles"],) = settings["smiles"]
     result = check_table(
-        table, out, targets=target or (), split=split, test=test, numbers=numbers, **settings
-    )
+        table, out, smiles=smiles, targets=target or (), split=split, test=test, numbers=numbers,
+        **settings,
+    )  # fmt: skip
     for line in summary(result):
         typer.echo(line)
     if out is not None:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import functools
 import inspect
+import shutil
+import sys
+import tempfile
 import typing
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import typer
 from typer import Argument, Option
 
 from gattn.cli.help import HelpAll
 from gattn.training.settings import Setting, check_value, declared
 
-__all__ = ["ConfigFile", "Run", "with_settings"]
+__all__ = ["ConfigFile", "Run", "read_stdin", "with_settings"]
+
+PathOrText = TypeVar("PathOrText", Path, str, list[str])
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
 ConfigFile = Annotated[
@@ -24,6 +31,24 @@ ConfigFile = Annotated[
         "command line override the file."
     ),
 ]
+
+
+def read_stdin(context: typer.Context, value: PathOrText) -> PathOrText:
+    """Replace ``-``, a pipe or a device by a temporary file with its content, because a table is
+    read several times. The file is removed at the end of the command.
+    """
+    if isinstance(value, list):
+        return [read_stdin(context, text) for text in value]
+    path = Path(value)
+    is_stdin = str(path) == "-"
+    if not is_stdin and (not path.exists() or path.is_file() or path.is_dir()):
+        return value
+    folder = context.with_resource(tempfile.TemporaryDirectory(prefix="gattn"))
+    copy = Path(folder) / "stdin.csv"
+    source = nullcontext(sys.stdin.buffer) if is_stdin else path.open("rb")
+    with source as stream, copy.open("wb") as file:
+        shutil.copyfileobj(stream, file)
+    return type(value)(copy)
 
 
 def with_settings(

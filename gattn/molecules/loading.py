@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from gattn.data.tables.csv_table import OnBadBytes, Table, open_table
+from gattn.data.tables.csv_table import OnBadBytes, Table
+from gattn.data.tables.formats import open_molecules
 from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules.descriptor_columns import (
     DescriptorArray,
@@ -18,14 +19,15 @@ from gattn.molecules.descriptor_columns import (
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.molecules.pretrained import resolve
 from gattn.pipeline.text import plural
+from gattn.training.checks import check_fraction
 from gattn.training.model_io import CARD, Json, RunError, read_json, read_model
 
 if TYPE_CHECKING:
     from gattn.molecules.base import MoleculeEstimator
 
 __all__ = [
-    "OpenedRun", "descriptor_source", "load_estimator", "load_model", "one_column", "open_run",
-    "predicts_atoms", "smiles_columns",
+    "OpenedRun", "coverage_of", "descriptor_source", "load_estimator", "load_model", "one_column",
+    "open_run", "predicts_atoms", "smiles_columns",
 ]  # fmt: skip
 
 ATOM_MODELS = ("AtomRegressor", "AtomClassifier")
@@ -40,12 +42,25 @@ class OpenedRun(NamedTuple):
         table: the open file, before its first row.
         smiles: the names of its columns of SMILES, one for each molecule of a row.
         descriptors: its descriptor columns; none if the model has none or they are not read.
+        coverage: coverage of the intervals.
     """
 
     model: MoleculeModel
     table: Table
     smiles: tuple[str, ...]
     descriptors: DescriptorColumns
+    coverage: float
+
+
+def coverage_of(card: Mapping[str, Json], coverage: float | None) -> float:
+    """Return the coverage of intervals, which is by default that of the training.
+
+    Raises:
+        ValueError: the coverage is not above 0 and below 1.
+    """
+    chosen = cast("float", card.get("coverage", 0.9)) if coverage is None else coverage
+    check_fraction("coverage", chosen)
+    return chosen
 
 
 def smiles_columns(
@@ -149,6 +164,7 @@ def open_run(
     on_bad_bytes: OnBadBytes = "strict",
     molecule_alone: bool = False,
     descriptors_path: str = "",
+    coverage: float | None = None,
 ) -> OpenedRun:
     """Load the model in a folder and open a CSV file of molecules; scikit-learn is not imported.
 
@@ -165,6 +181,7 @@ def open_run(
         molecule_alone: read no descriptor columns, even if the model was trained with some.
         descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
             with such a file.
+        coverage: coverage of the intervals; None for that of the training.
 
     Raises:
         RunError: the folder does not contain a readable model.
@@ -178,9 +195,10 @@ def open_run(
     columns = smiles_columns(card, smiles, model.molecules_per_row)
     names = [] if molecule_alone else model.descriptors_columns_
     plain, array = descriptor_source(names, descriptors_path, path, encoding)
-    table = open_table(path, [*columns, *plain], encoding=encoding, on_bad_bytes=on_bad_bytes)
+    table = open_molecules(path, columns, plain, encoding=encoding, on_bad_bytes=on_bad_bytes)
     style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
-    return OpenedRun(model, table, columns, DescriptorColumns.of(table, plain, style, array))
+    descriptors = DescriptorColumns.of(table, plain, style, array)
+    return OpenedRun(model, table, table.smiles, descriptors, coverage_of(card, coverage))
 
 
 def descriptor_source(
@@ -202,7 +220,9 @@ def descriptor_source(
     plain, of_array = array_columns(names)
     if not descriptors_path:
         if of_array:
-            columns = open_table(table, encoding=encoding, on_bad_bytes="surrogateescape").columns
+            columns = open_molecules(
+                table, (), encoding=encoding, on_bad_bytes="surrogateescape"
+            ).columns
             if not set(of_array) & set(columns):
                 raise ValueError(
                     f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gattn.data.tables.csv_table import Table, TableRow, as_number, open_table
+from gattn.data.tables.csv_table import Table, TableRow, as_number
+from gattn.data.tables.formats import open_molecules
 
 __all__ = ["FileLine", "JoinedTables", "open_tables", "read_times"]
 
@@ -56,7 +57,8 @@ class JoinedTables:
 
     Attributes:
         tables: the open files.
-        columns: the names of the columns, which each file has in any order.
+        columns: the names of the columns, which each file has in any order. The columns of SMILES
+            are the first, and may have another name in each file.
         parts: for each file "val" or "test" if it is that part, or "".
     """
 
@@ -74,6 +76,11 @@ class JoinedTables:
         """Separator of the first file."""
         return self.tables[0].separator
 
+    @property
+    def smiles(self) -> tuple[str, ...]:
+        """Columns of SMILES of the first file."""
+        return self.tables[0].smiles
+
     def place(self, column: str) -> int:
         """Return the index of a column by its name."""
         return self.columns.index(column)
@@ -81,7 +88,8 @@ class JoinedTables:
     def rows(self) -> Iterator[TableRow]:
         """Yield the rows of all files; see :meth:`gattn.data.Table.rows`."""
         for table, part in zip(self.tables, self.parts):
-            places = list(map(table.place, self.columns))
+            others = self.columns[len(table.smiles) :]
+            places = list(map(table.place, (*table.smiles, *others)))
             for row in table.rows():
                 line = FileLine.of(row.line, table.path.name, part)
                 yield TableRow(line, [row.cells[place] for place in places], row.problem)
@@ -89,6 +97,7 @@ class JoinedTables:
 
 def open_tables(
     paths: Sequence[str],
+    smiles: Sequence[str],
     names: Sequence[str],
     *,
     parts: Sequence[str] = (),
@@ -98,9 +107,10 @@ def open_tables(
 
     Args:
         paths: the files.
-        names: the names of the columns; without repetition for several files.
+        smiles: the names of the columns of SMILES; see :func:`open_molecules`.
+        names: the names of the other columns.
         parts: for each file "val" or "test" if it is that part, or ""; by default "".
-        encoding: encoding of the files; see :func:`gattn.data.tables.csv_table.open_table`.
+        encoding: encoding of the files; see :func:`open_molecules`.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -109,10 +119,10 @@ def open_tables(
     resolved = [Path(path).resolve() for path in paths]
     if len(set(resolved)) < len(resolved):
         raise ValueError(f"each file must be listed once; got {', '.join(paths)}")
-    tables = tuple(open_table(path, names, encoding=encoding) for path in paths)
+    tables = tuple(open_molecules(path, smiles, names, encoding=encoding) for path in paths)
     if len(tables) == 1:
         return tables[0]
-    return JoinedTables(tables, tuple(names), tuple(parts) or ("",) * len(tables))
+    return JoinedTables(tables, (*tables[0].smiles, *names), tuple(parts) or ("",) * len(tables))
 
 
 def read_times(cells: Sequence[str]) -> np.ndarray:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gattn.data.tables.csv_table import Table, TableRow, open_table
+from gattn.data.tables.csv_table import Table, TableRow
+from gattn.data.tables.formats import open_molecules
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.loading import smiles_columns
 from gattn.molecules.runs.predict import ERROR, row_smiles
@@ -82,8 +83,8 @@ def read_csv_body(
         path.write_bytes(body)
         try:
             names = smiles_columns(run.card, columns, run.model.molecules_per_row)
-            table = open_table(
-                path, [*names, *descriptors], encoding=encoding, on_bad_bytes="surrogateescape"
+            table = open_molecules(
+                path, names, descriptors, encoding=encoding, on_bad_bytes="surrogateescape"
             )
             style = DescriptorColumns.of(table, descriptors, run.numbers)
             if duplicates := [name for name in (*run.columns, ERROR) if name in table.columns]:
@@ -95,6 +96,6 @@ def read_csv_body(
                 rows.append(row)
         except (ValueError, LookupError) as error:
             raise RequestError(422, str(error).replace(str(path), NAME)) from error
-    get = row_smiles(table, names)
+    get = row_smiles(table, table.smiles)
     input_rows = [InputRow(get(row), tuple(style.values(row))) for row in rows]
-    return CsvBody(table, list(map(table.place, names)), rows, input_rows)
+    return CsvBody(table, list(map(table.place, table.smiles)), rows, input_rows)

@@ -33,3 +33,11 @@ def test_a_wrong_column_is_one_error(gattn, tmp_path):
     code, text = gattn("check", data, "--target", "z")
     assert code == 2
     assert "no column 'z'" in text
+
+
+def test_the_column_of_smiles_can_be_named(tmp_path, gattn):
+    (tmp_path / "t.csv").write_text("text,smiles,y\nCCO,x,1\nCCN,x,2\n")
+    code, output = gattn("check", tmp_path / "t.csv", "--smiles", "text")
+    assert (code, "2 rows, 2 molecules" in output) == (0, True)
+    code, output = gattn("check", tmp_path / "t.csv", "--smiles", "text", "--smiles", "smiles")
+    assert (code, "reads one column of SMILES" in output) == (2, True)

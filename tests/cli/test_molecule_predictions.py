@@ -238,10 +238,11 @@ def test_a_run_that_was_tampered_with(folder, tmp_path, gattn):
 def test_a_column_that_predictions_add(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles,error\nC,1\n")
     code, output = gattn(
-        "predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "o"
+        "predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "o.csv"
     )
-    assert code == 2
-    assert "already has a column 'error'" in output
+    assert code == 0
+    assert "is called 'error_input' in the output" in output
+    assert read_rows(tmp_path / "o.csv")[0]["error_input"] == "1"
 
 
 def test_a_test_part_of_another_kind_is_named_in_terminal_and_report(tmp_path, gattn):

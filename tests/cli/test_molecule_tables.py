@@ -2,11 +2,15 @@
 
 import csv
 import json
+import sys
+from io import BytesIO, TextIOWrapper
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tests.cli.commands import runner
+from tests.cli.molecule_table import ROWS
 from tests.pictures import leave_blank
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in ("O", "N", "Cl", "Br")]
@@ -263,3 +267,30 @@ def test_evaluation_names_what_its_table_lacks(train, tmp_path):
     assert "column 'b': 20 labels are censored values, for example '>1' in line 2" in output
     code, output = train.run("evaluate", folder, new, "--censored", "bound")
     assert code == 0, output
+
+
+def test_train_and_predict_read_every_format_and_say_which_column_has_the_smiles(
+    tmp_path, gattn, monkeypatch
+):
+    table = pd.DataFrame(ROWS, columns=["Canonical_SMILES", "y", "kind"])
+    table.to_parquet(tmp_path / "t.parquet")
+    options = ["--target", "y", "--coverage", 0.5, *GP]
+    code, output = gattn("train", tmp_path / "t.parquet", "--out", tmp_path / "run", *options)
+    assert (code, "SMILES are read from the column 'Canonical_SMILES'" in output) == (0, True)
+    (tmp_path / "t.smi").write_text("CCO a\nCCN b\n")
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"Drug\nCCO\nCCN\n")))
+    tables = []
+    for source, name, more in (
+        (tmp_path / "t.smi", "a.parquet", ()),
+        ("-", "b.csv.gz", ()),
+        (tmp_path / "t.smi", "c.tsv", ["--coverage", 0.5]),
+    ):
+        code, output = gattn("predict", tmp_path / "run", source, "--out", tmp_path / name, *more)
+        assert code == 0, output
+        path = tmp_path / name
+        read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
+        tables.append(read(path, **({"sep": "\t"} if name.endswith("tsv") else {})))
+    for column in ("prediction", "lower", "upper"):
+        assert [table[column].tolist() for table in tables[1:]] == [tables[0][column].tolist()] * 2
+    # By default, the coverage of the intervals is that of the training.
+    assert np.isfinite(tables[0].upper).all()

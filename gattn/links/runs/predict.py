@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
-from gattn.files import new_file, write_rows
+from gattn.files import check_table_ending, new_file, write_rows
 from gattn.links.estimator import LinkPredictor
 from gattn.links.metrics import NOISE
 from gattn.nodes.edges import merged_edges_note
@@ -46,6 +46,7 @@ def predict_links(
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileExistsError: ``out`` exists.
     """
+    check_table_ending(out)
     estimator = LinkPredictor.load(run).set_params(threads=threads)
     with new_file(out) as temporary:
         graph = reading.read(path, directed=False)

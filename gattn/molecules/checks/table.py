@@ -12,7 +12,7 @@ import numpy as np
 
 from gattn.data.molecules.identity import flat, identity, parent
 from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit, parse_or_reason
-from gattn.data.tables.csv_table import open_table
+from gattn.data.tables.formats import open_molecules
 from gattn.data.tables.numbers import (
     Cell,
     NumberColumn,
@@ -174,7 +174,10 @@ def read_table(
     required = [smiles, *targets, *([part_column] if part_column else [])]
     if len(set(required)) < len(required):
         raise ValueError(f"a column can be used only once; got {', '.join(required)}")
-    table = open_table(path, required, encoding=encoding, on_bad_bytes="surrogateescape")
+    table = open_molecules(
+        path, [smiles], required[1:], encoding=encoding, on_bad_bytes="surrogateescape"
+    )
+    (smiles,) = table.smiles
     records = list(table.rows())
     if not records:
         raise ValueError(f"{path} has a header but no rows")

@@ -63,7 +63,7 @@ def embed_table(
     writers = {".npy": _ArrayWriter, ".parquet": _ParquetWriter}
     if out.suffix not in writers:
         raise ValueError(f"{out} must end in .parquet or .npy")
-    estimator, table, names, _ = open_run(
+    estimator, table, names, *_ = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
         molecule_alone=True,
     )  # fmt: skip

@@ -11,6 +11,7 @@ import torch
 from gattn.data.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
 from gattn.molecules.loading import (
+    coverage_of,
     descriptor_source,
     load_estimator,
     one_column,
@@ -48,7 +49,7 @@ def evaluate_table(
     encoding: str | None = None,
     numbers: Mapping[str, str] | None = None,
     skip_bad: bool = False,
-    coverage: float = 0.9,
+    coverage: float | None = None,
     workers: int = 2,
     threads: int = 0,
     descriptors_path: str = "",
@@ -74,7 +75,7 @@ def evaluate_table(
         numbers: settings of :class:`gattn.data.tables.numbers.NumberFormat` by name; by default
             those that the model was trained with.
         skip_bad: leave out all labels that cannot be read, regardless of their number.
-        coverage: coverage of the intervals, above 0 and below 1.
+        coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
@@ -108,6 +109,7 @@ def evaluate_table(
     estimator = estimator.replace(on_error="skip", workers=workers, threads=threads)
     estimator.predictor_.threads = threads
     columns = smiles_columns(card, smiles, estimator.molecules_per_row)
+    coverage = coverage_of(card, coverage)
     style = NumberFormat(**{**cast("dict[str, Any]", card.get("numbers", {})), **(numbers or {})})
     if targets is not None and len(targets) != len(estimator.targets_):
         names = ", ".join(estimator.targets_)

@@ -76,7 +76,7 @@ def explain_table(
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
-    estimator, table, names, descriptors = open_run(
+    estimator, table, names, descriptors, _ = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
         descriptors_path=descriptors_path,
     )  # fmt: skip

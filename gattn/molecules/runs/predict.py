@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 
 from gattn.data.tables.csv_table import Table, TableRow
-from gattn.files import new_file
+from gattn.files import check_table_ending, new_file
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import Piece
@@ -20,7 +20,7 @@ from gattn.molecules.prediction import Prediction
 from gattn.molecules.row_format import row_text
 from gattn.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.molecules.runs.neighbors import MeasuredMolecules, read_measured
-from gattn.training.checks import check_fraction
+from gattn.pipeline.product import Log, no_log
 
 __all__ = [
     "ERROR",
@@ -36,6 +36,8 @@ __all__ = [
 ERROR = "error"
 OUTSIDE = "outside"
 """Name of the column that lists the descriptors that are far outside their training range."""
+TEXTS = ("set", OUTSIDE, ERROR)
+"""Names of columns that are texts in a Parquet file."""
 T = TypeVar("T")
 
 
@@ -54,12 +56,13 @@ def predict_table(
     *,
     smiles: str | Sequence[str] | None = None,
     encoding: str | None = None,
-    coverage: float = 0.9,
+    coverage: float | None = None,
     workers: int = 2,
     threads: int = 0,
     neighbors: int = 0,
     descriptors_path: str = "",
     on_progress: Callable[[int], None] = lambda rows: None,
+    log: Log = no_log,
 ) -> Counts:
     """Predict every row of a CSV file of molecules, and write a prediction table.
 
@@ -73,12 +76,13 @@ def predict_table(
     Args:
         run: the folder of a trained model.
         path: the file; bytes that are not UTF-8 are copied unchanged.
-        out: the file to write, which must not exist; it is created when all rows are predicted.
+        out: the file to write, which must not exist; it is created when all rows are predicted. Its
+            ending determines its format (:func:`gattn.files.table_writer`).
         smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
             default those that the model was trained on.
         encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
             there is none.
-        coverage: coverage of the intervals, above 0 and below 1.
+        coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
         workers: number of processes.
         threads: number of threads inside one operator if there is one process; 0 to choose it from
             the size of a batch.
@@ -89,6 +93,7 @@ def predict_table(
         descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
             with such a file.
         on_progress: called with the number of rows in each piece that was written.
+        log: called with each line that the user should read.
 
     Returns:
         The number of rows, and the number of rows without a prediction.
@@ -97,10 +102,9 @@ def predict_table(
         RunError: the folder does not contain a readable model.
         FileExistsError: ``out`` exists.
         FileNotFoundError: the file ``path`` does not exist.
-        ValueError: the column is missing or appears twice, or the file already has a column with
-            the name of an output column.
+        ValueError: the column is missing or appears twice, or ``out`` has another ending.
     """
-    check_fraction("coverage", coverage)
+    check_table_ending(out)
     if predicts_atoms(run):
         from gattn.molecules.runs.atoms.predict import predict_lists
 
@@ -111,25 +115,27 @@ def predict_table(
             raise ValueError("a model of atoms and bonds reads no descriptors_path")
         counts = predict_lists(
             run, path, out, smiles=column, encoding=encoding, coverage=coverage, workers=workers,
-            threads=threads, on_progress=on_progress,
+            threads=threads, on_progress=on_progress, log=log,
         )  # fmt: skip
         return Counts(*counts)
-    model, table, names, descriptors = open_run(
+    model, table, names, descriptors, level = open_run(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
-        on_bad_bytes="surrogateescape", descriptors_path=descriptors_path,
+        on_bad_bytes="surrogateescape", descriptors_path=descriptors_path, coverage=coverage,
     )  # fmt: skip
     measured = read_measured(run, model, neighbors) if neighbors else None
     columns = output_columns(model)
     columns += [] if measured is None else measured.columns
     empty = [""] * len(columns)
     rows = bad = 0
-    with new_file(out) as temporary, table.writer(temporary, [*columns, ERROR]) as writer:
+    columns.append(ERROR)
+    texts = [name for name in columns if name in TEXTS or name.endswith("_set")]
+    with new_file(out) as temporary, table.writer(temporary, columns, texts, log) as writer:
         pieces = model.predictions(
             descriptors.checked(table.rows()), smiles=row_smiles(table, names),
             descriptors=descriptors.values if descriptors.names else None, neighbors=neighbors,
         )  # fmt: skip
         for piece in pieces:
-            predicted = _predicted_cells(model, piece, coverage, descriptors, measured)
+            predicted = _predicted_cells(model, piece, level, descriptors, measured)
             for i, (row, error) in enumerate(row_errors(piece)):
                 writer.writerow([*row.cells, *predicted.get(i, empty), error])
                 bad += bool(error)

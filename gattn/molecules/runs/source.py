@@ -157,14 +157,15 @@ def read_source(
         ValueError: the file, a column or a label cannot be used.
     """
     molecules = (smiles,) if isinstance(smiles, str) else tuple(smiles)
-    names = [*molecules, *targets, *descriptors, *filter(None, (weight, time, part_column))]
+    names = [*targets, *descriptors, *filter(None, (weight, time, part_column))]
     further = read_array(descriptors_path) if descriptors_path else None
-    every = names if further is None else [*names, *further.names]
+    every = [*molecules, *names, *(() if further is None else further.names)]
     if len(set(every)) < len(every):
         raise ValueError(f"a column can be used only once; got {', '.join(every)}")
     paths = [path] if isinstance(path, str) else list(path)
     path = ", ".join(paths)
-    table = open_tables(paths, names, parts=file_parts, encoding=encoding)
+    table = open_tables(paths, molecules, names, parts=file_parts, encoding=encoding)
+    molecules = table.smiles
     places = [table.place(target) for target in targets]
     columns = DescriptorColumns.of(table, descriptors, style or NumberFormat(), further)
     weighing = DescriptorColumns.of(table, [weight] if weight else [], style or NumberFormat())

@@ -11,7 +11,7 @@ import torch
 
 from gattn.data import Split
 from gattn.data.molecules.standardise import STEPS
-from gattn.data.tables.csv_table import open_table
+from gattn.data.tables.formats import open_molecules
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.inputs import cache_path
 from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
@@ -281,14 +281,15 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
 
     def card(self, run: MoleculeRun) -> Mapping[str, Any]:
         """Return the data description in the model card: SMILES column, units and so on."""
-        unit, columns = self.settings.unit, self.settings.smiles_columns
+        unit, columns = self.settings.unit, run.source.columns
         return {
-            "smiles": self.settings.smiles if isinstance(self.settings.smiles, str) else [*columns],
+            "smiles": columns[0] if len(columns) == 1 else [*columns],
             "units": {
                 target: ", ".join(filter(None, (unit, f"as in column {target!r}")))
                 for target in run.estimator.targets_
             },
             "numbers": asdict(self.settings.style),
+            "coverage": self.settings.coverage,
             "data": {"name": run.source.name, "sha256": run.source.sha256},
         }
 
@@ -314,7 +315,7 @@ def read_run_source(settings: RunSettings) -> Source:
     if not settings.data:
         return built_in()
     if not settings.target:
-        columns = open_table(settings.data, encoding=settings.encoding).columns
+        columns = open_molecules(settings.data, (), encoding=settings.encoding).columns
         raise ValueError(
             f"--target must be a column of the table: {settings.data} has the columns "
             f"{', '.join(map(repr, columns))}"

@@ -11,12 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from gattn.data.tables.csv_table import TableRow
+from gattn.data.tables.csv_table import Table, TableRow
+from gattn.data.tables.formats import open_molecules
 from gattn.data.tables.numbers import NumberFormat
 from gattn.molecules.descriptor_columns import DescriptorColumns
 from gattn.molecules.fitted import MoleculeModel
 from gattn.molecules.inputs import PIECE
-from gattn.molecules.loading import load_model, smiles_columns
+from gattn.molecules.loading import coverage_of, load_model, smiles_columns
 from gattn.molecules.row_format import row_text
 from gattn.molecules.runs.columns import prediction_columns
 from gattn.molecules.runs.predict import ERROR, output_cells, output_columns
@@ -36,10 +37,9 @@ from gattn.molecules.screening.plan import (
     write_json_durably,
 )
 from gattn.molecules.screening.settings import ScreenSettings
-from gattn.molecules.screening.sources import Source, find_inputs, open_source
+from gattn.molecules.screening.sources import find_inputs
 from gattn.pipeline.product import Log, no_log
 from gattn.pipeline.run_folder import file_hash
-from gattn.training.checks import check_fraction
 from gattn.training.model_io import package_versions
 from gattn.training.settings import SettingsError
 from gattn.training.threads import one_thread
@@ -127,7 +127,7 @@ def screen(
     *,
     smiles: str | Sequence[str] | None = None,
     encoding: str | None = None,
-    coverage: float = 0.9,
+    coverage: float | None = None,
     workers: int = 2,
     threads: int = 0,
     progress: Progress = lambda total, done: nullcontext(lambda rows: None),
@@ -151,7 +151,7 @@ def screen(
             default those that the model was trained on.
         encoding: encoding of the CSV files; by default, the encoding of the byte order mark of
             each, or UTF-8 if there is none.
-        coverage: coverage of the intervals, above 0 and below 1.
+        coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
         workers: number of processes, with one thread each.
         threads: 0 or 1.
         progress: function that shows the progress; see :data:`Progress`.
@@ -168,24 +168,22 @@ def screen(
         ValueError: an input cannot be read, or a column is missing or appears twice.
         OSError: a file cannot be written; finished shards are complete.
     """
-    check_fraction("coverage", coverage)
     if threads > 1:
         raise SettingsError(
             "threads must be 0 or 1 if --out is a folder, because each process has one thread: set "
             f"workers; got {threads}"
         )
     model, card = load_model(run)
+    coverage = coverage_of(card, coverage)
     model.workers, model.predictor_.threads = 1, 1
     out, columns = Path(out), smiles_columns(card, smiles, model.molecules_per_row)
     sources = _open(find_inputs(inputs, out), columns, model, encoding, log)
     copied, sources = _keep(sources, settings, model, log)
     texts = [SMILES] if len(columns) == 1 else list(columns)
-    header = [*PLACE, *texts, *copied, *output_columns(model), ERROR]
-    if repeated := [name for name in (*texts, *copied) if header.count(name) > 1]:
-        raise ValueError(
-            f"the output would have two columns {repeated[0]!r}: choose the columns to copy with "
-            "--keep, or rename it"
-        )
+    added = [*PLACE, *texts, *output_columns(model), ERROR]
+    renamed = Table(out, tuple(copied), ",", "utf-8").renamed(added)
+    names = [renamed.get(name, name) for name in copied]
+    header = [*PLACE, *texts, *names, *output_columns(model), ERROR]
     selection = _Selection.of(settings, model, header)
     manifest = read_manifest(out) or {"inputs": []}
     counted = {(each["path"], each["sha256"]): each["rows"] for each in manifest["inputs"]}
@@ -247,30 +245,31 @@ def _open(
     model: MoleculeModel,
     encoding: str | None,
     log: Log,
-) -> list[tuple[Path, Source | None]]:
+) -> list[tuple[Path, Table | None]]:
     """Open the input files; an empty file has no source and no rows."""
-    sources: list[tuple[Path, Source | None]] = []
+    sources: list[tuple[Path, Table | None]] = []
     for path in paths:
         if path.stat().st_size == 0:
             log(f"{path} is empty, so it has no rows")
             sources.append((path, None))
         else:
-            source = open_source(path, columns, model.descriptors_columns_, encoding)
+            source = open_molecules(
+                path, columns, model.descriptors_columns_, encoding=encoding,
+                on_bad_bytes="surrogateescape",
+            )  # fmt: skip
             sources.append((path, source))
     return sources
 
 
 def _keep(
-    sources: list[tuple[Path, Source | None]], settings: ScreenSettings, model: MoleculeModel,
+    sources: list[tuple[Path, Table | None]], settings: ScreenSettings, model: MoleculeModel,
     log: Log,
-) -> tuple[list[str], list[tuple[Path, Source | None]]]:  # fmt: skip
+) -> tuple[list[str], list[tuple[Path, Table | None]]]:  # fmt: skip
     """Choose the columns that are copied to the output; return their names, and sources that
     read only the needed columns.
     """
     opened = [source for _, source in sources if source is not None]
-    headers = [
-        [name for name in source.table.columns if name not in source.smiles] for source in opened
-    ]
+    headers = [[name for name in source.columns if name not in source.smiles] for source in opened]
     if settings.keep:
         copied = [name for name in settings.keep if name]
         for source, names in zip(opened, headers):
@@ -301,7 +300,7 @@ def _keep(
     ]
 
 
-def _input(path: Path, source: Source | None, counted: Mapping[tuple[str, str], int]) -> Input:
+def _input(path: Path, source: Table | None, counted: Mapping[tuple[str, str], int]) -> Input:
     """Return an input file with its number of rows and its checksum.
 
     Args:
@@ -328,7 +327,7 @@ def _versions() -> dict[str, str]:
 
 
 def _tasks(
-    sources: Sequence[tuple[Path, Source | None]], pending: Iterable[Shard], copied: Sequence[str],
+    sources: Sequence[tuple[Path, Table | None]], pending: Iterable[Shard], copied: Sequence[str],
     descriptors: Sequence[str], style: NumberFormat,
 ) -> Iterator[tuple[_Piece, list[InputRow]]]:  # fmt: skip
     """Read the rows of the unfinished shards in blocks; the first block of a shard begins at its
@@ -345,9 +344,9 @@ def _tasks(
         if shard.input != open_input:
             assert source is not None
             open_input, position, rows = shard.input, shard.start, source.rows(shard.start)
-            places = [source.table.place(name) for name in (*source.smiles, *copied)]
+            places = [source.place(name) for name in (*source.smiles, *copied)]
             molecules = range(len(source.smiles))
-            columns = DescriptorColumns.of(source.table, descriptors, style)
+            columns = DescriptorColumns.of(source, descriptors, style)
         for _ in islice(rows, shard.start - position):
             pass
         position = shard.stop

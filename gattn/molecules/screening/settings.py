@@ -10,13 +10,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
+from gattn.files import has_table_ending
 from gattn.training.settings import Settings, SettingsError, document
 
 __all__ = ["ScreenSettings", "is_screening"]
 
 JOB = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
-OTHER_SUFFIXES = (".parquet", ".smi", ".smiles", ".gz")
-"""Suffixes of the files that can be read only by a screening."""
 
 
 @document
@@ -113,9 +112,8 @@ class ScreenSettings(Settings):
 def is_screening(inputs: Sequence[str], out: str, settings: Mapping[str, Any]) -> bool:
     """Return True if predictions are written to a folder of shards instead of one file.
 
-    This is so if there are several inputs, or an input that only a screening reads (a folder, a
-    pattern, a Parquet, SMILES or compressed file), if ``out`` is a folder or ends with a slash,
-    or if a setting of :class:`ScreenSettings` is set.
+    This is so if ``out`` has no ending of a table, if there are several inputs, a folder or a
+    pattern, or if a setting of :class:`ScreenSettings` is set.
 
     Args:
         inputs: the inputs of the command.
@@ -124,14 +122,14 @@ def is_screening(inputs: Sequence[str], out: str, settings: Mapping[str, Any]) -
 
     >>> is_screening(["a.csv"], "out.csv", {}), is_screening(["a.csv"], "out/", {})
     (False, True)
-    >>> is_screening(["a.smi"], "out", {}), is_screening(["a.csv"], "out", {"top": 9})
-    (True, True)
+    >>> is_screening(["a.smi"], "out.parquet", {}), is_screening(["a.csv"], "o.csv", {"top": 9})
+    (False, True)
     """
-    if len(inputs) != 1 or out.endswith("/") or Path(out).is_dir():
+    if len(inputs) != 1 or Path(out).is_dir() or out.endswith("/") or not has_table_ending(out):
         return True
     if any(field.name in settings for field in fields(ScreenSettings)):
         return True
     path = Path(inputs[0])
-    if path.suffix.lower() in OTHER_SUFFIXES or path.is_dir():
+    if path.is_dir():
         return True
     return not path.exists() and any(sign in inputs[0] for sign in "*?[")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.files import new_file, write_rows
+from gattn.files import check_table_ending, new_file, write_rows
 from gattn.nodes.attributed import GraphError
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.baselines import propagate_labels
@@ -57,6 +57,7 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
         GraphError: the graph cannot be read, or fewer than two nodes have a label.
         FileExistsError: ``out`` exists.
     """
+    check_table_ending(out)
     with new_file(out) as temporary:
         read = settings.reading.read(
             settings.data, directed=settings.directed, label=settings.label or None,

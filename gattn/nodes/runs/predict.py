@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from gattn.files import new_file, write_rows
+from gattn.files import check_table_ending, new_file, write_rows
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.base import NodeEstimator
 from gattn.nodes.edges import merged_edges_note
@@ -78,6 +78,7 @@ def predict_graph(
         FileExistsError: ``out`` exists.
     """
     check_fraction("coverage", coverage)
+    check_table_ending(out)
     estimator = load_estimator(run).set_params(threads=threads)
     with new_file(out) as temporary:
         graph = read_graph(estimator, path, reading, log)

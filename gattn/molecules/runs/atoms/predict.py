@@ -9,9 +9,11 @@ from typing import Any, cast
 
 import torch
 
-from gattn.data.tables.csv_table import TableRow, open_table
+from gattn.data.tables.csv_table import TableRow
+from gattn.data.tables.formats import open_molecules
 from gattn.files import new_file, new_folder, write_rows
 from gattn.molecules.atoms.estimators import AtomClassifier, AtomEstimator, AtomRegressor
+from gattn.molecules.loading import coverage_of
 from gattn.molecules.pretrained import resolve
 from gattn.molecules.rows import smiles_hashes
 from gattn.molecules.runs.atoms.columns import (
@@ -29,7 +31,6 @@ from gattn.molecules.runs.atoms.source import check_values, read_list_cells
 from gattn.molecules.runs.source import read_source
 from gattn.pipeline.product import Log, no_log
 from gattn.pipeline.text import plural
-from gattn.training.checks import check_fraction
 from gattn.training.model_io import Json, read_model, write_json
 
 __all__ = ["evaluate_lists", "load_atom_model", "predict_lists"]
@@ -66,10 +67,11 @@ def predict_lists(
     *,
     smiles: str | None = None,
     encoding: str | None = None,
-    coverage: float = 0.9,
+    coverage: float | None = None,
     workers: int = 2,
     threads: int = 0,
     on_progress: Callable[[int], None] = lambda rows: None,
+    log: Log = no_log,
 ) -> tuple[int, int]:
     """Predict the atoms and bonds of every row of a CSV file; see
     :func:`gattn.molecules.runs.predict.predict_table`.
@@ -77,18 +79,19 @@ def predict_lists(
     Returns:
         The number of rows, and the number of rows without a prediction.
     """
-    check_fraction("coverage", coverage)
     model, card = load_atom_model(run, threads, workers=workers)
+    coverage = coverage_of(card, coverage)
     column = smiles or cast(str, card.get("smiles", "smiles"))
-    table = open_table(path, [column], encoding=encoding, on_bad_bytes="surrogateescape")
-    place = table.place(column)
+    table = open_molecules(path, [column], encoding=encoding, on_bad_bytes="surrogateescape")
+    place = table.place(table.smiles[0])
 
     def text_of(row: TableRow) -> str:
         return "" if row.problem else row.cells[place]
 
     columns = prediction_columns(model)
     rows = bad = 0
-    with new_file(out) as temporary, table.writer(temporary, [*columns, ERROR]) as writer:
+    every = [*columns, ERROR]
+    with new_file(out) as temporary, table.writer(temporary, every, every, log) as writer:
         for piece in model.predictions(table.rows(), smiles=text_of):
             index = piece.row_index.tolist()
             texts = [text_of(piece.items[i]) for i in index]
@@ -111,7 +114,7 @@ def evaluate_lists(
     targets: Sequence[str] | None = None,
     encoding: str | None = None,
     skip_bad: bool = False,
-    coverage: float = 0.9,
+    coverage: float | None = None,
     workers: int = 2,
     threads: int = 0,
     log: Log = no_log,
@@ -128,7 +131,7 @@ def evaluate_lists(
             bonds; by default those of the training.
         encoding: encoding of the file.
         skip_bad: leave out all rows that cannot be read, regardless of their number.
-        coverage: coverage of the intervals.
+        coverage: coverage of the intervals; None for that of the training.
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it.
         log: called with each line that the user should read.
@@ -140,8 +143,8 @@ def evaluate_lists(
         RunError: the folder does not contain a readable model.
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
-    check_fraction("coverage", coverage)
     model, card = load_atom_model(run, threads, workers=workers, on_error="skip")
+    coverage = coverage_of(card, coverage)
     column = smiles or cast(str, card.get("smiles", "smiles"))
     names = list(targets or model.targets_.names)
     if len(names) != len(model.targets_):

@@ -59,7 +59,7 @@ def read_list_cells(
         encoding: encoding of the files.
     """
     columns = [name for kind in KINDS for name in names[kind]]
-    table = open_tables(files, columns, encoding=encoding)
+    table = open_tables(files, (), columns, encoding=encoding)
     places = {name: table.place(name) for name in columns}
     texts: dict[str, list[str]] = {name: [] for name in columns}
     for row in table.rows():

@@ -200,7 +200,8 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
         """Return the entries of the model card that describe the data."""
         source = run.data.source
         return {
-            "smiles": self.settings.smiles_columns[0],
+            "smiles": source.columns[0],
+            "coverage": self.settings.coverage,
             "data": {"name": source.name, "sha256": source.sha256},
         }
 
