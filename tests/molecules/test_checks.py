@@ -189,7 +189,7 @@ def test_a_planted_fault_is_found(base, usual, tmp_path, kind):
 
 
 def test_every_kind_has_a_planted_fault():
-    assert set(KINDS) - set(FAULTS) == {"leaks", "cells"}
+    assert set(KINDS) - set(FAULTS) == {"leaks", "cells", "case", "decades"}
 
 
 def test_leaks_between_parts_and_a_test_file(base, tmp_path):
@@ -250,7 +250,7 @@ def test_labels_of_a_table_without_named_targets(base, tmp_path):
     ("options", "message"),
     [
         ({"targets": ["z"]}, "no column 'z'"),
-        ({"smiles": "SMILES"}, "no column 'SMILES'"),
+        ({"smiles": "text"}, "no column 'text'"),
         ({"split": "column:part"}, "no column 'part'"),
         ({"targets": ["smiles"]}, "a column can be used only once"),
     ],
@@ -302,3 +302,37 @@ def test_the_title_of_repeated_molecules_holds_for_equal_smiles(tmp_path):
     (finding,) = [each for each in result.findings if each.kind == "same_molecule"]
     assert "2 molecules in 4 rows, 1 of them with different SMILES" in finding.message
     assert KINDS["same_molecule"].title == "Several rows of one molecule"
+
+
+def write_table(path, header, rows):
+    path.write_text("\n".join([header, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return path
+
+
+def test_labels_of_many_decades_and_classes_in_two_cases_are_reported(tmp_path):
+    rows = [("C" * (i + 1), 10 ** (i / 4), ("Yes", "yes", "no")[i % 3]) for i in range(40)]
+    path = write_table(tmp_path / "t.csv", "smiles,ic50,toxic", rows)
+    kinds = {f.kind: f.message for f in check_table(path, targets=["ic50", "toxic"]).findings}
+    assert (
+        kinds["decades"] == "ic50: its labels span 10 decades: train with --target-transform log10."
+    )
+    assert kinds["case"] == "toxic: the classes 'Yes' and 'yes' differ only in case"
+    assert "labels" not in kinds
+
+
+def test_a_column_with_the_classes_in_another_writing_copies_the_target(tmp_path):
+    kinds = [(i * i) % 7 % 3 for i in range(60)]
+    rows = [("C" * (i % 40 + 1), ("red", "green", "blue")[k], k + 1, i % 3)
+            for i, k in enumerate(kinds)]  # fmt: skip
+    path = write_table(tmp_path / "t.csv", "smiles,colour,code,other", rows)
+    findings = check_table(path, targets=["colour"]).findings
+    assert [f.message for f in findings if f.kind == "copies"] == [
+        "colour: column 'code' determines it in another writing"
+    ]
+
+
+def test_a_column_of_relations_makes_labels_limits(tmp_path):
+    rows = [("C" * (i + 1), "'>'" if i % 4 == 0 else "'='", 5 + i / 9) for i in range(40)]
+    path = write_table(tmp_path / "t.csv", "smiles,Standard Relation,y", rows)
+    findings = check_table(path).findings
+    assert [(f.kind, len(f.rows)) for f in findings if f.target == "y"][:1] == [("censored", 10)]

@@ -5,12 +5,13 @@ the molecules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from gattn.molecules.checks.findings import Finding
-from gattn.molecules.checks.table import CheckedTable, Target
+from gattn.molecules.checks.table import CLASSES, CheckedTable, Target
 
 __all__ = ["COPY", "ORDER", "check_columns", "rank_correlation"]
 
@@ -28,6 +29,10 @@ DIGITS = re.compile(r"^\D{0,20}(\d{1,15})$")
 """Pattern of an identifier, such as CMP-0012 or CHEMBL25; its group is the number in the
 identifier.
 """
+MOST = 20
+"""Maximum number of different labels of a target that another column may contain in another
+writing.
+"""
 EVERY = 0.9
 """A column is treated as numeric if at least this fraction of its cells contain a number."""
 
@@ -38,21 +43,53 @@ def check_columns(table: CheckedTable) -> Iterator[Finding]:
     """
     columns = {"the row number": (np.arange(float(len(table))), True)}
     skipped = {table.smiles_column, table.part_column}
-    for name in dict.fromkeys(table.columns):
-        if name in skipped or table.columns.count(name) > 1:
-            continue
+    names = [
+        name
+        for name in dict.fromkeys(table.columns)
+        if name not in skipped and table.columns.count(name) == 1
+    ]
+    for name in names:
         values, is_identifier = _values(table.cells(name))
         if np.isfinite(values).sum() >= EVERY * len(table):
             columns[f"column {name!r}"] = (values, is_identifier)
     for target in table.targets:
+        copies: set[str] = set()
         for name, (values, is_identifier) in columns.items():
-            if name == f"column {target.name!r}":
+            if name == f"column {target.name!r}" or (
+                target.is_class and len(set(target.cells) - {""}) > CLASSES
+            ):
                 continue
             correlation = rank_correlation(values, _numbers(target))
             if abs(correlation) < (ORDER if is_identifier else COPY):
                 continue
             message = f"{target.name}: {name} has a rank correlation of {correlation:.2f} with it"
+            copies.add(name)
             yield Finding("order" if is_identifier else "copies", message, target=target.name)
+        for name in names:
+            if name == target.name or f"column {name!r}" in copies:
+                continue
+            if is_rewritten(table.cells(name), target.cells):
+                message = f"{target.name}: column {name!r} determines it in another writing"
+                yield Finding("copies", message, target=target.name)
+
+
+def is_rewritten(cells: Sequence[str], labels: Sequence[str]) -> bool:
+    """Return True if a column contains few labels in another writing, such as 1, 2, 3 for red,
+    green, blue.
+
+    Each text must stand for another label, and at least 98 % of the rows must agree.
+
+    >>> is_rewritten(["1", "2", "3"] * 10, ["red", "green", "blue"] * 10)
+    True
+    """
+    pairs = Counter((cell, label) for cell, label in zip(cells, labels) if cell and label)
+    rows = sum(pairs.values())
+    texts = {cell for cell, _ in pairs}
+    if rows < FEWEST or not 2 <= len(texts) == len({label for _, label in pairs}) <= MOST:
+        return False
+    meaning = {cell: max(pairs, key=lambda p: (p[0] == cell, pairs[p]))[1] for cell in texts}
+    agreeing = sum(count for (cell, label), count in pairs.items() if meaning[cell] == label)
+    return len(set(meaning.values())) == len(texts) and agreeing >= COPY * rows
 
 
 def _numbers(target: Target) -> np.ndarray:

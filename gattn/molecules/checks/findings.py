@@ -63,6 +63,12 @@ KINDS: dict[str, Kind] = {
         "warning", "Logarithms mixed with concentrations",
         "Convert the concentrations to logarithms, for example pIC50 = 9 - log10(IC50 / nM).",
     ),
+    "decades": Kind(
+        "warning", "Labels over many decades", "Train with --target-transform log10."
+    ),
+    "case": Kind(
+        "warning", "Classes that differ only in case", "Write them alike if they are one class."
+    ),
     "outliers": Kind(
         "warning", "Outliers",
         "Check the source of these labels; --loss-function mae reduces their effect.",

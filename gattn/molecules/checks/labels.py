@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gattn.data.tables.numbers import command_option
+from gattn.data.tables.numbers import command_option, is_missing
 from gattn.molecules.checks.findings import Finding
 from gattn.molecules.checks.similarity import similar_pairs
 from gattn.molecules.checks.structures import groups_of
 from gattn.molecules.checks.table import CheckedTable, Target
+from gattn.molecules.label_notes import case_hints, decades_note
 from gattn.pipeline.text import plural
 
 __all__ = [
@@ -67,8 +68,14 @@ def check_labels(table: CheckedTable) -> Iterator[Finding]:
         yield from _notation(table, target)
         yield from _amount(table, target)
         if target.is_class:
+            yield from (
+                Finding("case", f"{target.name}: {hint}", target=target.name)
+                for hint in case_hints({cell for cell in target.cells if not is_missing(cell)})
+            )
             yield from _contradictions(table, target)
             continue
+        if note := decades_note(target.values):
+            yield Finding("decades", f"{target.name}: {note}", target=target.name)
         yield from _limits(target)
         yield from _mixed(target)
         yield from _outliers(target)

@@ -22,16 +22,19 @@ from gattn.data.tables.numbers import (
     read_numbers,
 )
 from gattn.molecules.names import name_column
+from gattn.molecules.relations import relation_columns, with_relation
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["CheckedTable", "Target", "read_table"]
+__all__ = ["CLASSES", "CheckedTable", "Target", "read_table"]
 
 NUMERIC = 0.8
 """Minimum fraction of the cells of a label column that must be numbers."""
 CLASSES = 2
-"""Maximum number of different whole numbers or texts in a column of classes."""
+"""Number of different labels, such as numbers, of a column of two classes."""
+TEXT_CLASSES = 20
+"""Maximum number of different texts in a column of classes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +50,7 @@ class Target:
         values: [n] float64; the number of a censored cell is its limit; NaN for a cell without a
             number.
         censored: [n] bool, True for cells such as ``>10``.
-        is_class: whether the column has at most two different labels.
+        is_class: whether the column has two different labels, or texts that are classes.
     """
 
     name: str
@@ -86,6 +89,7 @@ class CheckedTable:
         smiles_column: name of the column of SMILES.
         part_column: name of the column of parts, or "".
         name_column: name of the column of names, or "".
+        relation_column: name of the only column of relations, or "".
     """
 
     path: Path
@@ -100,6 +104,7 @@ class CheckedTable:
     smiles_column: str
     part_column: str
     name_column: str
+    relation_column: str = ""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -181,6 +186,9 @@ def read_table(
     records = list(table.rows())
     if not records:
         raise ValueError(f"{path} has a header but no rows")
+    relations = relation_columns(
+        (record.cells for record in records if not record.problem), table.columns
+    )
     place = table.place(smiles)
     texts = [record.cells[place].strip() for record in records]
     parsed = [parse_or_reason(text, max_atoms) for text in texts]
@@ -197,6 +205,7 @@ def read_table(
         smiles_column=smiles,
         part_column=part_column,
         name_column=name_column(table.columns),
+        relation_column=relations[0] if len(relations) == 1 else "",
     )
     style = style or NumberFormat()
     for name in targets or _number_columns(checked, style):
@@ -206,6 +215,8 @@ def read_table(
 
 def _target(table: CheckedTable, name: str, style: NumberFormat) -> Target:
     cells = table.cells(name)
+    if table.relation_column not in ("", name):
+        cells = list(map(with_relation, cells, table.cells(table.relation_column)))
     parts = [classify(cell) for cell in cells]
     numbers = read_numbers(cells, style)
     limits = NumberFormat(style.decimal, style.thousands, "bound", "drop", style.unit)
@@ -216,7 +227,9 @@ def _target(table: CheckedTable, name: str, style: NumberFormat) -> Target:
         if value is not None and np.isfinite(value):
             values[row] = value
     labels = {cell for cell in cells if not is_missing(cell)}
-    is_class = len(labels) == CLASSES and not censored.any()
+    is_text = all(part.kind in ("text", "missing") for part in parts)
+    is_class = len(labels) == CLASSES or (is_text and CLASSES < len(labels) <= TEXT_CLASSES)
+    is_class = is_class and not censored.any()
     return Target(name, cells, parts, numbers, values, censored, is_class)
 
 

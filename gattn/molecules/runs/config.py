@@ -203,6 +203,14 @@ class RunSettings(NumberSettings):
             extra={"default": "none"},
         ),
     ] = ""
+    relation_column: Annotated[
+        str,
+        Meta(
+            description="Name of a column of relations, such as >, < and =, which say that a label "
+            "is a limit. Such labels are read like >10; see --censored.",
+            extra={"default": "the only column whose cells are all relations"},
+        ),
+    ] = ""
     weight_column: Annotated[
         str,
         Meta(
@@ -331,6 +339,7 @@ class RunSettings(NumberSettings):
             "--bond-target": self.bond_target,
             "--descriptors-columns": self.descriptors_columns,
             "--descriptors-path": self.descriptors_path,
+            "--relation-column": self.relation_column,
             "--weight-column": self.weight_column,
             "--time": self.time,
             "--test": self.test,
@@ -369,6 +378,7 @@ class RunSettings(NumberSettings):
             "--decimal": self.decimal != ".",
             "--thousands": bool(self.thousands),
             "--unit": bool(self.unit),
+            "--relation-column": bool(self.relation_column),
             "--censored": self.censored != "refuse",
         }
         for option, is_set in changed.items():

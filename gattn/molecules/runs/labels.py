@@ -11,6 +11,7 @@ import numpy as np
 
 from gattn.data.tables.numbers import NumberFormat, classify, is_missing
 from gattn.molecules.classes import MOST_CLASSES
+from gattn.molecules.label_notes import case_hints
 from gattn.molecules.runs.number_labels import SKIP, LabelColumn, number_labels
 from gattn.molecules.settings import Task
 from gattn.pipeline.text import plural
@@ -267,6 +268,7 @@ def _classes(
         number = "two classes" if most == 2 else f"2 to {most} classes"
         message = f"column {target!r} must have {number}; it has {len(counts)}: {shown}"
         message += ", ..." * (len(kinds) > 5)
+        message += "".join(f"; {hint}" for hint in case_hints(counts))
         if most == 2 < len(counts):
             message += "; --task multiclass reads more than two classes"
         if words:
@@ -285,6 +287,7 @@ def _classes(
         notes.append(
             f"Column {target!r}: its {len(counts)} different texts are read as classes: {shown}."
         )
+    notes += [f"Column {target!r}: {hint}." for hint in case_hints(counts)]
     notes += [
         f"Column {target!r}: class {kind!r} has a single label."
         for kind, count in counts.items()

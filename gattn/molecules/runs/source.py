@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from sys import intern
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,14 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from gattn.data import BadRow, get_dataset, load_molecules
-from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number
+from gattn.data.tables.csv_table import SEPARATORS, Table, TableRow, as_number, is_missing
+from gattn.data.tables.formats import open_molecules
 from gattn.data.tables.numbers import NumberFormat, classify
 from gattn.molecules.descriptor_columns import DescriptorColumns, read_array
+from gattn.molecules.relations import relation_columns, with_relation
 from gattn.molecules.row_format import row_text, split_smiles
 from gattn.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.molecules.settings import Task
 from gattn.molecules.tables import JoinedTables, open_tables, read_times
 from gattn.pipeline.run_folder import file_hash
+from gattn.pipeline.text import plural
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,6 +128,7 @@ def read_source(
     time: str | None = None,
     file_parts: Sequence[str] = (),
     descriptors_path: str = "",
+    relation: str = "",
 ) -> Source:
     """Read one or several CSV files of SMILES and labels.
 
@@ -148,6 +152,8 @@ def read_source(
             like those of ``descriptors``.
         file_parts: for each file "val" or "test" if all its rows are in that part, or "".
         descriptors_path: a file of NumPy with further descriptors of every row, in order.
+        relation: its column of relations, such as ">"; "" for the only column of relations, if
+            there is a target and such a column.
 
     Returns:
         All rows of the file in order, including the bad ones.
@@ -157,13 +163,16 @@ def read_source(
         ValueError: the file, a column or a label cannot be used.
     """
     molecules = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+    paths = [path] if isinstance(path, str) else list(path)
+    path = ", ".join(paths)
     names = [*targets, *descriptors, *filter(None, (weight, time, part_column))]
+    if targets:
+        relation = relation or _relation_column(paths[0], molecules, names, targets, encoding)
+        names += [relation] * bool(relation)
     further = read_array(descriptors_path) if descriptors_path else None
     every = [*molecules, *names, *(() if further is None else further.names)]
     if len(set(every)) < len(every):
         raise ValueError(f"a column can be used only once; got {', '.join(every)}")
-    paths = [path] if isinstance(path, str) else list(path)
-    path = ", ".join(paths)
     table = open_tables(paths, molecules, names, parts=file_parts, encoding=encoding)
     molecules = table.smiles
     places = [table.place(target) for target in targets]
@@ -184,7 +193,11 @@ def read_source(
         # If a row has more or fewer cells than the header, its cells may be in wrong columns.
         fits = not row.problem
         texts.append(row_text(row.cells, text_places))
-        cells.append(tuple(row.cells[p] if fits else "" for p in places))
+        labels_of_row = [row.cells[p] if fits else "" for p in places]
+        if relation:
+            sign = row.cells[table.place(relation)]
+            labels_of_row = [with_relation(cell, sign) for cell in labels_of_row]
+        cells.append(tuple(labels_of_row))
         if parts is not None:
             # A row with a wrong number of cells has no label, so no part uses it. Its part is
             # therefore arbitrary.
@@ -228,18 +241,28 @@ def read_source(
             f"{SEPARATORS[table.separator]}); quote cells that contain a "
             f"{SEPARATORS[table.separator]}, or leave the rows out with {SKIP}"
         )
+    read, dropped = list(targets), []
+    if learnable and len(targets) > 1:
+        read, dropped = _learnable(cells, targets)
+        cells = [tuple(row[targets.index(name)] for name in read) for row in cells]
+    signs = f" (relations: column {relation!r})" if relation else ""
     try:
         labels = read_labels(
-            cells, targets, task, lines, learnable=learnable, style=style, skip_bad=skip_bad
+            cells, read, task, lines, learnable=learnable, style=style, skip_bad=skip_bad
         )
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}{signs}: {error}") from None
+    if dropped:
+        labels = replace(labels, notes=(_dropped_note(dropped), *labels.notes))
+    if relation:
+        note = f"Column {relation!r} is read as the relations of the labels."
+        labels = replace(labels, notes=(note, *labels.notes))
     problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
     return Source(
         name=path,
         sha256=file_hash(*map(Path, filter(None, (*paths, descriptors_path)))),
         smiles=["" if problem else text for text, problem in zip(texts, problems)],
-        targets=tuple(targets),
+        targets=tuple(read),
         labels=labels,
         lines=lines,
         parts=parts,
@@ -255,6 +278,50 @@ def read_source(
         fixed=[line.part for line in lines] if any(file_parts) else None,
         times=times,
     )
+
+
+def _relation_column(
+    path: str,
+    smiles: Sequence[str],
+    names: Sequence[str],
+    targets: Sequence[str],
+    encoding: str | None,
+) -> str:
+    """Return the only unused column of relations of a table, or "" if there is none.
+
+    Raises:
+        ValueError: there are several, or several targets to which it may belong.
+    """
+    table = open_molecules(path, smiles, names, encoding=encoding)
+    candidates = relation_columns(
+        (row.cells for row in table.rows() if not row.problem), table.columns
+    )
+    columns = [name for name in candidates if name not in names and table.columns.count(name) == 1]
+    if columns and len(columns) + len(targets) > 2:
+        raise ValueError(
+            f"{path}: the relations of the labels may be in {', '.join(map(repr, columns))}: train "
+            "on one target, and name its column with --relation-column"
+        )
+    return columns[0] if columns else ""
+
+
+def _learnable(
+    cells: Sequence[Sequence[str]], targets: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return the targets with at least two different labels, and the others. If no target has two
+    labels, all are returned first, and the reader of the labels has an error.
+    """
+    kinds = [
+        {cell for row in cells if not is_missing(cell := row[i].strip())}
+        for i in range(len(targets))
+    ]
+    read = [name for name, labels in zip(targets, kinds) if len(labels) > 1]
+    return (read, [name for name in targets if name not in read]) if read else ([*targets], [])
+
+
+def _dropped_note(targets: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, targets[:5])) + ", ..." * (len(targets) > 5)
+    return f"{plural(len(targets), 'target')} without two different labels left out: {shown}."
 
 
 def _check_split_number(table: Table | JoinedTables, row: TableRow, places: Sequence[int]) -> None:

@@ -14,6 +14,7 @@ from gattn.data.molecules.standardise import STEPS
 from gattn.data.tables.formats import open_molecules
 from gattn.molecules.base import MoleculeEstimator
 from gattn.molecules.inputs import cache_path
+from gattn.molecules.label_notes import decades_note
 from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 from gattn.molecules.prediction import Prediction
 from gattn.molecules.rows import LabelledMolecules
@@ -173,6 +174,10 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         cache.mkdir(parents=True, exist_ok=True)
         if is_regression:
             check_labels_domain(settings.model.target_transform, source)
+            if settings.model.target_transform == "none":
+                for target, values in zip(source.targets, source.labels.y.T):
+                    if note := decades_note(values):
+                        self.log(f"Column {target!r}: {note}")
         molecules = _parse(estimator, source, cache)
         self.log(_summary(source, molecules, estimator))
         return MoleculeData(source, molecules, estimator)
@@ -326,6 +331,7 @@ def read_run_source(settings: RunSettings) -> Source:
         skip_bad=settings.skip_bad_labels, descriptors=settings.descriptors_columns,
         weight=settings.weight_column or None, time=settings.time or None,
         file_parts=settings.file_parts, descriptors_path=settings.descriptors_path,
+        relation=settings.relation_column,
     )  # fmt: skip
 
 
