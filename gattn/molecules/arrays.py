@@ -16,6 +16,7 @@ from gattn.molecules.classes import MOST_CLASSES
 __all__ = [
     "as_classes",
     "as_numbers",
+    "as_smiles",
     "as_table",
     "as_texts",
     "column_names",
@@ -47,11 +48,18 @@ def is_missing(values: np.ndarray) -> np.ndarray:
     return isna(values)
 
 
-def as_texts(smiles: Iterable[object]) -> list[str]:
+def as_texts(smiles: Iterable[object], *, ordered: bool = False) -> list[str]:
     """Convert SMILES in a list, a tuple, a Series, or an array [n] or [n, 1] to a list of strings.
 
+    Molecules of RDKit are converted to their SMILES.
+
+    Args:
+        smiles: the SMILES.
+        ordered: whether other data have the order of the atoms in the SMILES.
+
     Raises:
-        ValueError: the argument is a single string, or an array with more than one column.
+        ValueError: the argument is a single string, or an array with more than one column, or it
+            contains molecules of RDKit, whose SMILES have another order, and ``ordered`` is set.
 
     >>> as_texts(np.array([["CCO"], ["C"]]))
     ['CCO', 'C']
@@ -65,7 +73,20 @@ def as_texts(smiles: Iterable[object]) -> list[str]:
                 f"smiles must be an array of n strings; got an array of shape {list(shape)}"
             )
         smiles = np.asarray(smiles, dtype=object).ravel()
-    return list(smiles)  # pyright: ignore[reportReturnType]  # other values become bad rows
+    smiles = list(smiles)
+    if ordered and any(as_smiles(each) is not each for each in smiles):
+        raise ValueError("pass SMILES instead of molecules: their order of the atoms is needed")
+    # Other values become bad rows.
+    return [as_smiles(each) for each in smiles]  # pyright: ignore[reportReturnType]
+
+
+def as_smiles(value: object) -> object:
+    """Return the SMILES of a molecule of RDKit; every other value is returned unchanged."""
+    if isinstance(value, str) or not hasattr(value, "GetAtoms"):
+        return value
+    from rdkit.Chem import MolToSmiles
+
+    return MolToSmiles(value)  # pyright: ignore[reportArgumentType]
 
 
 def as_table(y: Any, rows: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gattn.data.molecules.stereo_marks import without_stereo_marks
+from gattn.molecules.arrays import as_smiles
 from gattn.pipeline.text import plural
 
 __all__ = [
@@ -135,7 +136,7 @@ def join_smiles(cells: Sequence[object]) -> str:
     >>> join_smiles(["CCO", "O water + salt"])
     'CCO + O water +salt'
     """
-    texts = (cell if isinstance(cell, str) else "" for cell in cells)
+    texts = (cell if isinstance(cell, str) else "" for cell in map(as_smiles, cells))
     # A SMILES contains no blank, so this replacement can only change a name that follows a SMILES.
     return BETWEEN.join(text.replace(BETWEEN, " +") for text in texts)
 

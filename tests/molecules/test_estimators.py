@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rdkit.Chem import MolFromSmiles
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -19,6 +20,7 @@ from sklearn.utils import estimator_checks, get_tags
 from gattn.data import MoleculeError
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor, MoleculeSettings
 from gattn.molecules.arrays import as_numbers, as_table, as_texts
+from gattn.molecules.row_format import join_smiles
 from gattn.molecules.rows import UnreadableMolecules
 from gattn.training.model_io import RunError, read_model
 
@@ -446,3 +448,13 @@ def test_fit_says_nothing_by_itself(capsys):
         warnings.simplefilter("error")
         MoleculeRegressor(**TINY).fit(SMILES, LENGTH)
     assert capsys.readouterr() == ("", "")
+
+
+def test_molecules_of_rdkit_are_read_like_their_smiles(regressor):
+    molecules = list(map(MolFromSmiles, SMILES[:4]))
+    expected = regressor.predict(SMILES[:4])
+    for rows in (molecules, pd.Series(molecules), pd.DataFrame({"mol": molecules})):
+        np.testing.assert_allclose(regressor.predict(rows), expected, rtol=1e-6)
+    assert join_smiles(molecules[:2]) == "CO + CN"
+    with pytest.raises(ValueError, match="order of the atoms"):
+        as_texts(molecules, ordered=True)

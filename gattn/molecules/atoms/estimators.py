@@ -109,7 +109,7 @@ class AtomEstimator(FittedModel, Parameters):
         """
         cells = read_cells({"molecule": molecules or {}, "atom": atoms or {}, "bond": bonds or {}})
         weights = None if sample_weight is None else torch.tensor(np.asarray(sample_weight, float))
-        labelled = self.read(as_texts(smiles), cells, weights=weights)
+        labelled = self.read(as_texts(smiles, ordered=True), cells, weights=weights)
         fraction = float(self.validation_fraction)
         split = random_split(
             len(labelled), seed=self.seed, fractions=(1 - fraction, fraction, 0.0),
@@ -314,7 +314,7 @@ class AtomEstimator(FittedModel, Parameters):
     ) -> dict[str, Any]:
         """Return the values of each target for n SMILES, as an array [n] or a list of arrays."""
         self.check_fitted()
-        texts = as_texts(smiles)
+        texts = as_texts(smiles, ordered=True)
         parsed = self.featurise(texts)
         warn_of(bad_rows(texts, parsed))
         predicted = self.predictor_.predict(parsed.inputs)
