@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
-from gattn.molecules.runs.measure import tuning_metric
+from gattn.molecules.runs.measure import measure_intervals, tuning_metric
 
 
 def classifier(classes):
@@ -41,3 +41,16 @@ def test_a_search_of_numbers_or_several_classes_needs_a_label():
     several = classifier((3, 2))
     assert tuning_metric(several, torch.tensor([[2.0, nan]])) == ("log_loss", "")
     assert tuning_metric(several, absent) == ("log_loss", "undefined: there is no label")
+
+
+def test_several_targets_have_a_coverage_each():
+    smiles = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
+    y = np.stack([np.arange(30.0), np.arange(30.0) % 7], axis=1)
+    model = MoleculeRegressor(model="gp").fit(smiles, y)
+    predicted = model.predictor_.predict(model.featurise(smiles).inputs)
+    labels = torch.tensor(y)
+    labels[:, 1] += 1e6
+    intervals = measure_intervals(model, labels, predicted, 0.5)
+    first, second = intervals["by_target"].values()
+    assert (first > 0.4, second) == (True, 0)
+    assert intervals["held"] == pytest.approx(first / 2)

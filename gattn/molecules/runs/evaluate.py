@@ -26,6 +26,7 @@ from gattn.molecules.runs.measure import (
     measure_intervals,
     measure_part,
     measure_targets,
+    target_coverage_note,
     undefined,
 )
 from gattn.molecules.runs.overlaps import conflict_notes, conflicts, training_overlap
@@ -157,7 +158,7 @@ def evaluate_table(
         "overlaps": {"learned/test": repeats},
         "conflicts": conflicts(test, source, estimator.task),
     }
-    for note in conflict_notes(metrics["conflicts"]):
+    for note in (*conflict_notes(metrics["conflicts"]), *target_coverage_note(intervals)):
         log(note)
     if out is not None:
         with new_folder(out) as folder:

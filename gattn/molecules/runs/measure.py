@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from gattn.training.metrics import class_agreement, undefined_metrics
 __all__ = [
     "constant_width",
     "count_labels",
+    "distance_note",
     "label_notes",
     "label_sets",
     "measure_baselines",
@@ -30,9 +31,17 @@ __all__ = [
     "measure_part",
     "measure_targets",
     "ridge_rows",
+    "target_coverage_note",
     "tuning_metric",
     "undefined",
 ]
+
+FAR = 0.05
+"""Minimum difference of two mean similarities that is reported."""
+ERRORS = 3.0
+"""Minimum difference of two mean similarities that is reported, in standard errors."""
+MOST_SHOWN = 5
+"""Maximum number of targets whose coverages are shown in one sentence."""
 
 
 def measure_targets(
@@ -251,12 +260,18 @@ def measure_intervals(
         The result of :func:`gattn.pipeline.measure.interval_metrics`, or of ``set_metrics`` for
         classes; and ``validation_rows``, the number of calibration labels of the target that has
         the fewest. For classes ``least_class_rows`` is this number for the class that has the
-        fewest. If the model predicts quantiles, ``quantiles`` is the result of
+        fewest. For several targets, ``by_target`` contains ``held`` for each of them. If the model
+        predicts quantiles, ``quantiles`` is the result of
         :func:`gattn.molecules.quantiles.quantile_metrics`.
     """
     if isinstance(estimator, RegressionModel):
         scores = [len(each) for each in estimator.calibrator_.scores]
-        measured = interval_metrics(y, *estimator.intervals(predicted, coverage), coverage)
+        ends = estimator.intervals(predicted, coverage)
+        measured = interval_metrics(y, *ends, coverage)
+        measured |= _by_target(
+            estimator,
+            lambda i: interval_metrics(y[:, i], *(end[:, i] for end in ends), coverage),
+        )
         measured["validation_rows"] = min(scores)
         if predicted.quantiles is None:
             return measured
@@ -266,10 +281,69 @@ def measure_intervals(
         sets = label_sets(estimator, predicted, coverage)
         always = estimator.calibrator_.in_every_set(coverage)
         measured = set_metrics(y, sets, coverage, in_every_set=always)
+        measured |= _by_target(
+            estimator, lambda i: set_metrics(y[:, i], sets[:, i], coverage, in_every_set=0)
+        )
         scores = [sum(map(len, by_class)) for by_class in estimator.calibrator_.scores]
         least = min(len(each) for by_class in estimator.calibrator_.scores for each in by_class)
         return {**measured, "validation_rows": min(scores), "least_class_rows": least}
     raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")
+
+
+def _by_target(
+    estimator: MoleculeEstimator, measure_one: Callable[[list[int]], Mapping[str, Any]]
+) -> dict[str, dict[str, float]]:
+    """Return the coverage of each target as the entry ``by_target``, if there are several."""
+    names = estimator.targets_
+    if len(names) < 2:
+        return {}
+    return {"by_target": {name: measure_one([i])["held"] for i, name in enumerate(names)}}
+
+
+def target_coverage_note(intervals: Mapping[str, Any]) -> list[str]:
+    """Return a sentence with the coverages of the targets that have the lowest ones.
+
+    >>> target_coverage_note({"coverage": 0.9, "by_target": {"a": 0.95, "b": 0.585}})
+    ['For 90%, the intervals or sets contain of each target: b 58.5%, a 95.0% of the labels.']
+    """
+    shares = intervals.get("by_target", {})
+    ordered = sorted((share, name) for name, share in shares.items() if share == share)
+    if not ordered:
+        return []
+    shown = ", ".join(f"{name} {share:.1%}" for share, name in ordered[:MOST_SHOWN])
+    lowest = f" (the lowest of {len(shares)})" * (len(shares) > MOST_SHOWN)
+    return [
+        f"For {intervals['coverage']:.0%}, the intervals or sets contain of each target: {shown}"
+        f"{lowest} of the labels."
+    ]
+
+
+def distance_note(test: Tensor, validation: Tensor) -> list[str]:
+    """Return a sentence if the test molecules are farther from the training molecules than the
+    validation molecules are.
+
+    Args:
+        test: [k] similarity of each test molecule to the most similar training or validation
+            molecule.
+        validation: [v] similarity of each validation molecule to the most similar training
+            molecule.
+
+    >>> near, far = torch.linspace(0.7, 0.9, 50), torch.linspace(0.5, 0.7, 50)
+    >>> len(distance_note(far, near)), distance_note(near, near)
+    (1, [])
+    """
+    if min(len(test), len(validation)) < 2:
+        return []
+    difference = float(validation.mean() - test.mean())
+    error = math.sqrt(float(test.var() / len(test) + validation.var() / len(validation)))
+    if difference < max(FAR, ERRORS * error):
+        return []
+    return [
+        f"The test molecules are farther from the training molecules (mean similarity "
+        f"{float(test.mean()):.2f}) than the validation molecules are "
+        f"({float(validation.mean()):.2f}): their errors are larger than those of the validation "
+        "part, and their intervals may be too narrow."
+    ]
 
 
 def constant_width(

@@ -23,12 +23,14 @@ from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.measure import (
     constant_width,
     count_labels,
+    distance_note,
     label_notes,
     measure_baselines,
     measure_intervals,
     measure_part,
     measure_targets,
     ridge_rows,
+    target_coverage_note,
     undefined,
 )
 from gattn.molecules.runs.overlaps import duplicate_facts, duplicate_notes
@@ -273,9 +275,15 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             },
             **parts.duplicates,
         }
+        notes = [
+            *target_coverage_note(intervals),
+            *distance_note(predicted.max_train_similarity, validation.max_train_similarity),
+        ]
+        for note in notes:
+            self.log(note)
         predictions = {"val": validation, "test": predicted}
         return MoleculeRun(
-            model, split, metrics, settings, source, molecules, predictions, parts.notes
+            model, split, metrics, settings, source, molecules, predictions, [*parts.notes, *notes]
         )
 
     def report(self, run: MoleculeRun) -> Report:
