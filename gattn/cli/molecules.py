@@ -74,13 +74,14 @@ def train(
         ),
     ] = None,
     folds: Annotated[
-        int,
+        str,
         Option(
-            help="Number of folds of a cross-validation. Each molecule is in the test part of one "
-            "run. --out contains a folder for each run, and a table with the mean and the standard "
-            "error of each metric. 0 trains a single run."
+            help="Number of folds of a cross-validation, or column:NAME, a column whose values are "
+            "the folds. Each molecule is in the test part of one run. --out contains a folder for "
+            "each run, and a table with the mean and the standard error of each metric. 0 trains a "
+            "single run."
         ),
-    ] = 0,
+    ] = "0",
     replicates: Annotated[
         int,
         Option(
@@ -101,10 +102,11 @@ def train(
         settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}
     run = override(config, settings)
     check_training_inputs(run, out)
-    if folds or replicates != 1:
+    count = int(folds) if folds.removeprefix("-").isdecimal() else folds
+    if count or replicates != 1:
         from gattn.molecules.runs.repeats import train_repeats
 
-        show_repeats(train_repeats(run, out, folds=folds, replicates=replicates, log=say))
+        show_repeats(train_repeats(run, out, folds=count, replicates=replicates, log=say))
         say(
             f"{out / 'report.html'} has the metrics of each run; to predict new molecules, train "
             "on all of them without --folds and --replicates"

@@ -13,6 +13,7 @@ from gattn.data import load_molecules
 from gattn.molecules.runs.config import override
 from gattn.molecules.runs.repeats import fold_splits, train_repeats
 from gattn.molecules.runs.source import read_source
+from gattn.molecules.runs.splits import stratified_split
 from gattn.molecules.runs.train import read_run_source, train_run
 from gattn.molecules.tables import FileLine, read_times
 from gattn.pipeline.notes import baseline_note
@@ -209,3 +210,67 @@ def test_rows_without_a_part_are_not_used(tmp_path):
     table.write_text("smiles,y,part\n" + "".join(rows))
     with pytest.raises(ValueError, match="1 row has another value; the first is row 3: 'held'"):
         train_run(settings, tmp_path / "other", log=notes.append)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 30])
+def test_a_stratified_split_has_every_class_in_as_many_parts_as_possible(count):
+    classes = [(0, float(i < count)) for i in range(400)]
+    groups = [str(i) for i in range(400)]
+    split = stratified_split(groups, classes, (0.8, 0.1, 0.1), seed=1)
+    numbers = [sum(i < count for i in p.tolist()) for p in (split.train, split.val, split.test)]
+    assert sum(numbers) == count
+    assert numbers[0] >= max(numbers) / 2
+    assert sum(map(bool, numbers)) == min(count, 3)
+    assert [len(p) for p in (split.train, split.val, split.test)] == pytest.approx(
+        [320, 40, 40], abs=2
+    )
+
+
+def test_folds_are_stratified_and_the_training_part_keeps_each_class():
+    classes = [(0, float(i in (7, 8))) for i in range(60)]
+    splits = fold_splits([str(i) for i in range(60)], 3, 0, "random", classes)
+    assert [sum(i in (7, 8) for i in s.test.tolist()) for s in splits] == [1, 1, 0]
+    assert all({7, 8} & set(split.train.tolist()) for split in splits)
+
+
+@pytest.fixture
+def rare(tmp_path):
+    """Table of 48 molecules with three active ones, and columns of two parts and of folds."""
+    rows = [
+        f"{text},{'active' if i in (3, 30, 41) else 'idle'},{'test' if i > 39 else 'train'},{i % 3}"
+        for i, text in enumerate(SMILES)
+    ]
+    path = tmp_path / "rare.csv"
+    path.write_text("\n".join(["smiles,y,part,fold", *rows]) + "\n")
+    return str(path)
+
+
+def test_a_random_split_keeps_rare_classes_in_every_part(rare, tmp_path):
+    lines: list[str] = []
+    metrics = train_run(override(None, {**GP, "data": rare}), tmp_path / "run", log=lines.append)
+    assert "stratified by class" in metrics["split"]
+    assert [metrics["labels"]["y"][part]["active"] for part in ("train", "val", "test")] == [1] * 3
+    assert any("so the split is stratified" in line for line in lines)
+
+
+def test_a_column_without_validation_part_gets_one_from_its_training_part(rare, tmp_path):
+    lines: list[str] = []
+    changes = {**GP, "data": rare, "split": "column:part"}
+    metrics = train_run(override(None, changes), tmp_path / "run", log=lines.append)
+    assert metrics["molecules"] == {"train": 35, "val": 5, "test": 8, "left_out": 0}
+    assert any("'part' has no validation part" in line for line in lines)
+
+
+def test_the_values_of_a_column_are_folds(rare, tmp_path, monkeypatch):
+    monkeypatch.setattr("gattn.molecules.runs.repeats.processor_count", lambda: 1)
+    settings = override(None, {**GP, "data": rare})
+    summary = train_repeats(settings, tmp_path / "folds", folds="column:fold")
+    assert summary["folds"] == 3
+    assert summary["runs"]["fold-2"]["split"] == "fold 1 of column fold (seed 0)"
+    splits = json.loads((tmp_path / "folds" / "splits" / "fold-2.json").read_text())
+    assert splits["test"] == [i for i in range(48) if i % 3 == 1]
+    split = override(None, {**GP, "data": rare, "split": "scaffold"})
+    with pytest.raises(ValueError, match="--folds column:part defines the parts"):
+        train_repeats(split, tmp_path / "x", folds="column:part")
+    with pytest.raises(ValueError, match=r"column:fold: .* use --folds column:fold"):
+        train_run(override(None, {**GP, "data": rare, "split": "column:fold"}), tmp_path / "y")

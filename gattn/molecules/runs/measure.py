@@ -270,7 +270,7 @@ def measure_intervals(
         measured = interval_metrics(y, *ends, coverage)
         measured |= _by_target(
             estimator,
-            lambda i: interval_metrics(y[:, i], *(end[:, i] for end in ends), coverage),
+            lambda i: interval_metrics(y[:, i], ends[0][:, i], ends[1][:, i], coverage),
         )
         measured["validation_rows"] = min(scores)
         if predicted.quantiles is None:

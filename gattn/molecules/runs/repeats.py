@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,12 @@ from gattn.data.splits import Split, number_groups
 from gattn.files import write_rows
 from gattn.molecules.runs.config import RunSettings
 from gattn.molecules.runs.repeats_report import repeats_report, scores_of
-from gattn.molecules.runs.splits import splits_record, validation_groups
+from gattn.molecules.runs.splits import (
+    draw_validation,
+    rarest_classes,
+    splits_record,
+    validation_groups,
+)
 from gattn.molecules.runs.train import (
     CACHE,
     MoleculeData,
@@ -27,6 +33,7 @@ from gattn.molecules.runs.train import (
 )
 from gattn.pipeline.notes import baseline_note, coverage_note
 from gattn.pipeline.product import Log, no_log
+from gattn.pipeline.split_rule import read_rule
 from gattn.pipeline.text import plural
 from gattn.pipeline.unbounded import infinite_intervals
 from gattn.training.model_io import RunError, check_files, write_json
@@ -37,7 +44,7 @@ from gattn.training.settings import SettingsError, updated
 if TYPE_CHECKING:
     from gattn.molecules.runs.atoms.train import AtomData
 
-__all__ = ["GROUPED", "fold_splits", "train_repeats"]
+__all__ = ["GROUPED", "column_splits", "fold_splits", "train_repeats"]
 
 GROUPED = ("random", "scaffold", "butina")
 """Values of ``--split`` that can divide the molecules into folds."""
@@ -49,7 +56,7 @@ def train_repeats(
     settings: RunSettings,
     out: str | Path,
     *,
-    folds: int = 0,
+    folds: int | str = 0,
     replicates: int = 1,
     log: Log = no_log,
 ) -> dict[str, Any]:
@@ -69,7 +76,8 @@ def train_repeats(
     Args:
         settings: settings of the runs.
         out: folder of the runs, created if it is missing.
-        folds: number of folds, 2 or more; 0 for no cross-validation.
+        folds: number of folds, 2 or more; 0 for no cross-validation; or ``column:NAME``, a column
+            whose values are the folds.
         replicates: number of replicates, 1 or more.
         log: called with each line that the user should read.
 
@@ -95,6 +103,7 @@ def train_repeats(
     runs = {name: updated(settings, {"seed": seed}) for name, seed in zip(names, seeds)}
     if folds:
         runs = _fold_runs(settings, folder, runs, folds, log)
+        folds = len(runs) // replicates
     count = min(len(runs), processor_count())
     log(f"{len(runs)} runs in {folder}, {count} at the same time")
     tasks = [(name, (run, str(folder / name))) for name, run in runs.items()]
@@ -113,18 +122,27 @@ def train_repeats(
     return summary
 
 
-def fold_splits(groups: Sequence[str], folds: int, seed: int, rule: str) -> list[Split]:
+def fold_splits(
+    groups: Sequence[str],
+    folds: int,
+    seed: int,
+    rule: str,
+    classes: Sequence[tuple[int, float]] = (),
+) -> list[Split]:
     """Divide items into folds; return one split for each fold, whose test part is this fold.
 
     Groups are drawn in random order and then assigned in descending order of size, each to the
-    smallest fold. The validation part of a split consists of the first groups of that order outside
-    of the fold, until it has a tenth of all items; the other groups are the training part.
+    smallest fold. With classes, the groups of rare classes are assigned first, each to the fold
+    with the fewest groups of its class, and one group of each class stays in the training part. The
+    validation part of a split consists of the first groups of that order outside of the fold, until
+    it has a tenth of all items; the other groups are the training part.
 
     Args:
         groups: the group of each of n items, which stays in one part.
         folds: number of folds, 2 or more.
         seed: seed of the order.
         rule: name of the rule for the protocol.
+        classes: the class of each item; empty for numbers.
 
     Returns:
         The splits; every item is in one test part.
@@ -145,36 +163,94 @@ def fold_splits(groups: Sequence[str], folds: int, seed: int, rule: str) -> list
         )
     order = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
     by_size = order[sizes[order].argsort(descending=True, stable=True)].tolist()
+    counts: Counter[Hashable] = Counter(classes)
+    kinds: dict[int, Hashable] = {}
+    for group, kind in sorted(zip(numbers.tolist(), classes), key=lambda each: counts[each[1]]):
+        kinds.setdefault(group, kind)
+    by_size.sort(key=lambda group: counts[kinds.get(group)])
     filled, fold_of = [0] * folds, torch.zeros(len(sizes), dtype=torch.int64)
+    of_kind: Counter[tuple[Hashable, int]] = Counter()
     for group in by_size:
-        smallest = filled.index(min(filled))
+        kind = kinds.get(group)
+        smallest = min(
+            range(folds), key=lambda fold: (of_kind[kind, fold] if kinds else 0, filled[fold])
+        )
         fold_of[group] = smallest
         filled[smallest] += int(sizes[group])
+        of_kind[kind, smallest] += 1
     return [
-        _fold_split(numbers, fold_of, order, sizes, fold, f"{fold + 1} of {folds} by {rule}", seed)
+        _fold_split(
+            numbers, fold_of, order, sizes, kinds, fold, f"{fold + 1} of {folds} by {rule}", seed
+        )
         for fold in range(folds)
     ]
 
 
+def column_splits(
+    names: Sequence[str],
+    groups: Sequence[str],
+    classes: Sequence[tuple[int, float]],
+    column: str,
+    seed: int,
+) -> list[Split]:
+    """Return a split for each value of a column of folds. Its test part has the items with this
+    value, and its validation part is drawn from the other items. An item without a value is in no
+    part.
+
+    Raises:
+        ValueError: the column has fewer than two values.
+    """
+    folds = sorted({*names} - {""}, key=lambda name: (len(name), name))
+    if len(folds) < 2:
+        raise ValueError(f"the column {column!r} must contain at least two folds; got {folds}")
+    splits = []
+    for fold in folds:
+        train, test = (
+            torch.tensor([i for i, name in enumerate(names) if name and is_in == (name == fold)])
+            for is_in in (False, True)
+        )
+        split = Split(train, train[:0], test, f"fold {fold} of column {column} (seed {seed})")
+        splits.append(draw_validation(split, groups, classes, seed))
+    return splits
+
+
 def _fold_split(
-    numbers: Tensor, fold_of: Tensor, order: Tensor, sizes: Tensor, fold: int, name: str, seed: int
+    numbers: Tensor,
+    fold_of: Tensor,
+    order: Tensor,
+    sizes: Tensor,
+    kinds: Mapping[int, Hashable],
+    fold: int,
+    name: str,
+    seed: int,
 ) -> Split:
     """Return the split of one fold; see :func:`fold_splits`."""
     part = torch.zeros(len(sizes), dtype=torch.int64)
     part[fold_of == fold] = 2
     others = [group for group in order.tolist() if fold_of[group] != fold]
     room = VALIDATION * len(numbers)
-    # At least one group remains for the training part.
+    # At least one group, and one of each class, remains for the training part.
+    left = Counter(kinds.get(group) for group in others)
     for group in others[:-1]:
+        if left[kinds.get(group)] == 1:
+            continue
         if room >= 1 and (sizes[group] <= room or not (part == 1).any()):
             part[group] = 1
+            left[kinds.get(group)] -= 1
             room -= int(sizes[group])
     by_item = part[numbers]
     train, val, test = ((by_item == number).nonzero().flatten() for number in range(3))
     return Split(train, val, test, f"fold {name} (seed {seed})")
 
 
-def _check(settings: RunSettings, folds: int, replicates: int) -> None:
+def _check(settings: RunSettings, folds: int | str, replicates: int) -> None:
+    if isinstance(folds, str):
+        rule = read_rule(folds)
+        if not rule.column:
+            raise SettingsError(f"folds must be a number or column:NAME; got {folds}")
+        if settings.split != "random":
+            raise SettingsError(f"--folds {folds} defines the parts: leave out --split")
+        folds = 2
     if replicates < 1 or folds < 0 or folds == 1:
         raise SettingsError(
             f"folds must be 0 or at least 2, and replicates at least 1; got {folds} and "
@@ -190,23 +266,33 @@ def _check(settings: RunSettings, folds: int, replicates: int) -> None:
 
 
 def _fold_runs(
-    settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: int, log: Log
+    settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: int | str, log: Log
 ) -> dict[str, RunSettings]:
     """Write the split of each fold to ``splits``, and return the settings of its run."""
     data: AtomData | MoleculeData
+    rule = settings.split
+    if isinstance(folds, str):
+        settings = replace(settings, split=folds)
     if settings.has_lists:
         data = atom_product(settings, folder, log).load()
     else:
         data = MoleculeProduct(settings, folder, log).load()
-    molecules, rule = data.molecules, settings.split
+    molecules, source = data.molecules, data.source
     groups = _groups(rule, data)
+    classes = rarest_classes(molecules, source) if isinstance(data, MoleculeData) else []
     (folder / "splits").mkdir(parents=True, exist_ok=True)
     settings_of_folds: dict[str, RunSettings] = {}
     for name, run in runs.items():
-        for i, split in enumerate(fold_splits(groups, folds, run.model.seed, rule)):
+        if isinstance(folds, str):
+            names = [(source.parts or [])[row].strip() for row in molecules.rows.tolist()]
+            column = read_rule(folds).name
+            splits = column_splits(names, groups, classes, column, run.model.seed)
+        else:
+            splits = fold_splits(groups, folds, run.model.seed, rule, classes)
+        for i, split in enumerate(splits):
             fold = "-".join(filter(None, (name, f"fold-{i + 1}")))
             path = folder / "splits" / f"{fold}.json"
-            record = splits_record(split, molecules, data.source)
+            record = splits_record(split, molecules, source)
             write_json(path, {**record, "fold": split.protocol, "groups": rule})
             settings_of_folds[fold] = replace(run, split=str(path))
     return settings_of_folds

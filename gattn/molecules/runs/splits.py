@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -31,7 +32,16 @@ from gattn.pipeline.split_rule import read_rule
 from gattn.pipeline.text import plural
 from gattn.training.model_io import Json
 
-__all__ = ["check_train", "choose_parts", "split_text", "splits_record", "validation_groups"]
+__all__ = [
+    "check_train",
+    "choose_parts",
+    "draw_validation",
+    "rarest_classes",
+    "split_text",
+    "splits_record",
+    "stratified_split",
+    "validation_groups",
+]
 
 LEAST = 10
 """Minimum number of molecules for which an 8:1:1 split puts a molecule into each part."""
@@ -77,8 +87,14 @@ def choose_parts(
             f"a {spec} split needs at least {LEAST} different molecules; the "
             f"{len(molecules):,} rows have {different}, for example {molecules.canonical[0]}"
         )
+    classes = rarest_classes(molecules, source)
     if spec in RULES:
         split = _ruled_split(spec, molecules, source, seed, row_format)
+        if spec == "random" and source.fixed is None and classes and _loses_class(split, classes):
+            split = stratified_split(molecules.canonical, classes, EIGHT_ONE_ONE, seed)
+            notes.append(
+                "A random split would leave a part without a class, so the split is stratified."
+            )
     elif read_rule(spec).kind == "molecule":
         split = split_groups(component_groups(spec, molecules, source, row_format), seed, spec)
     elif source.parts is not None:
@@ -86,7 +102,16 @@ def choose_parts(
             split, empty = _named_split(source.parts, spec)
             split = split.among(molecules.rows)
         except ValueError as error:
-            raise ValueError(f"{source.name}, {spec}: {error}") from None
+            raise ValueError(
+                f"{source.name}, {spec}: {error}; for a cross-validation over the values of this "
+                f"column, use --folds {spec}"
+            ) from None
+        if not len(split.val) and len(split.train) and len(split.test):
+            split = draw_validation(split, molecules.canonical, classes, seed)
+            notes.append(
+                f"The column {read_rule(spec).name!r} has no validation part: a ninth of the "
+                "training part is drawn for it."
+            )
         if empty:
             notes.append(
                 f"{plural(empty, 'row')} without a part in the column {read_rule(spec).name!r} "
@@ -105,6 +130,79 @@ def choose_parts(
         if not len(getattr(split, part)):
             raise ValueError(f"split {spec} leaves no molecule in the {part} part")
     return split, notes
+
+
+def rarest_classes(molecules: LabelledMolecules, source: Source) -> list[tuple[int, float]]:
+    """Return for each molecule its rarest label, as the target and the class; empty for labels
+    that are numbers.
+    """
+    if source.labels.task == "regression":
+        return []
+    pairs = [
+        [(i, label) for i, label in enumerate(row) if label == label]
+        for row in molecules.y.tolist()
+    ]
+    counts = Counter(pair for row in pairs for pair in row)
+    return [min(row, key=lambda pair: (counts[pair], pair)) for row in pairs]
+
+
+def _loses_class(split: Split, classes: Sequence[tuple[int, float]]) -> bool:
+    """Return True if one of the parts has no molecule of a class that at least three have."""
+    counts = Counter(classes)
+    frequent = {pair for pair, count in counts.items() if count >= len(PARTS)}
+    parts = (getattr(split, part).tolist() for part in PARTS)
+    return any(frequent - {classes[i] for i in part} for part in parts)
+
+
+def stratified_split(
+    groups: Sequence[str],
+    classes: Sequence[tuple[int, float]],
+    fractions: tuple[float, float, float],
+    seed: int,
+) -> Split:
+    """Split items at random, so that each part has the same fraction of each class, and at least
+    one item of it if there are enough groups.
+
+    Args:
+        groups: the group of each item, which stays in one part.
+        classes: the class of each item; empty for one class. A group belongs to the rarest class
+            of its items.
+        fractions: fractions of train, val and test.
+        seed: seed of the draw.
+    """
+    counts = Counter(classes)
+    members: dict[tuple[int, float], dict[str, None]] = {}
+    class_of: dict[str, tuple[int, float]] = {}
+    every = classes or [(0, 0.0)] * len(groups)
+    for group, pair in sorted(zip(groups, every), key=lambda each: counts[each[1]]):
+        members.setdefault(class_of.setdefault(group, pair), {})[group] = None
+    generator = torch.Generator().manual_seed(seed)
+    part_of: dict[str, int] = {}
+    for names in map(list, members.values()):
+        order = [names[i] for i in torch.randperm(len(names), generator=generator).tolist()]
+        val, test = (max(round(share * len(names)), 1) if share else 0 for share in fractions[1:])
+        # The training part has at least one group, and the test part is filled before the other.
+        test = min(test, len(names) - 1)
+        val = min(val, len(names) - 1 - test)
+        part_of |= dict.fromkeys(order, 0)
+        part_of |= dict.fromkeys(order[:test], 2) | dict.fromkeys(order[test : test + val], 1)
+    part = torch.tensor([part_of[group] for group in groups])
+    train_part, val_part, test_part = ((part == number).nonzero().flatten() for number in range(3))
+    protocol = f"random {ratio(fractions)} by group, stratified by class (seed {seed})"
+    return Split(train_part, val_part, test_part, protocol, drawn_validation=True)
+
+
+def draw_validation(
+    split: Split, groups: Sequence[str], classes: Sequence[tuple[int, float]], seed: int
+) -> Split:
+    """Return a split whose validation part is a ninth of the training part."""
+    items = split.train.tolist()
+    names = [groups[i] for i in items]
+    kinds = [classes[i] for i in items] if classes else []
+    drawn = stratified_split(names, kinds, (8 / 9, 1 / 9, 0.0), seed)
+    return replace(
+        split, train=split.train[drawn.train], val=split.train[drawn.val], drawn_validation=True
+    )
 
 
 def split_text(protocol: str, row_format: RowFormat) -> str:
