@@ -5,10 +5,9 @@ gattn.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -34,7 +33,7 @@ from gattn.molecules.fitted import ClassificationModel, MoleculeModel
 from gattn.molecules.fitting import OFFSET
 from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.molecules.kernel_function import FARTHEST, JITTER
-from gattn.molecules.loading import load_model, smiles_columns
+from gattn.molecules.loading import coverage_of, load_model, smiles_columns
 from gattn.molecules.row_format import join_smiles
 from gattn.molecules.runs.predict import output_columns
 
@@ -63,6 +62,9 @@ REACTIONS = (
     "[CH3:1][NH2:2]>>[CH3:1][NH3+:2]",
 )
 """Reactions on which a model of reactions and its export are compared."""
+
+READER = "table_reader"
+"""Name of the package in the folder that reads and writes tables."""
 
 
 class ExportError(ValueError):
@@ -116,12 +118,38 @@ def export_model(run: str | Path, out: str | Path, *, threads: int = 0) -> Expor
             rows, columns = _examples(model)
             write_onnx(predictor.networks, _inputs(model, rows, columns), folder / "network.onnx")
         np.savez_compressed(folder / "arrays.npz", allow_pickle=False, **_arrays(model))
-        facts = json.dumps(_facts(model, names), indent=1, ensure_ascii=False)
+        numbers = cast("dict[str, str]", card.get("numbers", {}))
+        facts = _facts(model, names) | {
+            "coverage": coverage_of(card, None),
+            "numbers": {
+                name: numbers[name] for name in ("decimal", "thousands") if name in numbers
+            },
+        }
+        facts = json.dumps(facts, indent=1, ensure_ascii=False)
         (folder / "model.json").write_text(facts + "\n", "utf-8")
-        shutil.copyfile(Path(__file__).with_name("predict.py"), folder / "predict.py")
+        _copy_program(folder)
         difference = _difference(model, folder)
-        files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+        files = {
+            path.relative_to(folder).as_posix(): path.stat().st_size
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
     return Exported(files, difference)
+
+
+def _copy_program(folder: Path) -> None:
+    """Copy the program and the modules that read and write tables, as a package of their own."""
+    program = Path(__file__).with_name("predict.py")
+    root = program.parents[2]
+    (folder / READER).mkdir()
+    copies = {program: folder / program.name}
+    for path in (root / "files.py", *(root / "data" / "tables").glob("*.py")):
+        copies[path] = folder / READER / path.name
+    for path, copy in copies.items():
+        text = path.read_text("utf-8")
+        for package in ("gattn.data.tables.", "gattn."):
+            text = text.replace(f"from {package}", f"from {READER}.")
+        copy.write_text(text, "utf-8")
 
 
 def _check(run: str | Path, model: MoleculeModel) -> None:

@@ -7,7 +7,8 @@
 
 - ``model.json``: names of targets, classes and columns, and the settings of the featuriser;
 - ``arrays.npz``: the Gaussian process and the forest, the weights of the parts, the calibration;
-- ``network.onnx``: the networks of the ensemble, if the model has any.
+- ``network.onnx``: the networks of the ensemble, if the model has any;
+- ``table_reader``: the reader and writer of tables of ``gattn molecules predict``.
 
 From Python:
 
@@ -23,7 +24,6 @@ error here.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import re
@@ -41,6 +41,11 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdFingerprintGenerator, rdMolDescriptors
 from rdkit.Chem.MolStandardize import rdMolStandardize
 from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
+
+from gattn.data.tables.csv_table import LARGEST, TableRow
+from gattn.data.tables.formats import open_molecules
+from gattn.data.tables.numbers import NumberFormat
+from gattn.files import check_table_ending, new_file
 
 Array = Any
 """Type of a NumPy array, or of numbers that NumPy converts to one."""
@@ -1071,52 +1076,53 @@ def output_rows(model: ExportedModel, predicted: dict[str, Any], values: Array) 
         yield [*cells, ""]
 
 
-def _problem(cells: int, columns: int) -> str:
-    """Return the error of a row with another number of cells than the header, or ""."""
-    plural = "" if cells == 1 else "s"
-    return "" if cells == columns else f"{cells} cell{plural} but the header has {columns}"
+def _descriptors(
+    row: TableRow, names: Sequence[str], places: Sequence[int], style: NumberFormat
+) -> tuple[list[float], str]:
+    """Return the descriptors of a row, and the reason why it has no prediction, or ""."""
+    values = []
+    for name, place in zip(names, places):
+        value = style.parse(row.cells[place].strip())
+        if row.problem or value is None or abs(value) > LARGEST:
+            reason = f"{name} must be a finite number or empty; it is {row.cells[place]!r}"
+            return [math.nan] * len(names), row.problem or reason
+        values.append(value)
+    return values, row.problem
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Predict the rows of a CSV file."""
     parser = argparse.ArgumentParser(description="Predict the molecules of a CSV file.")
     parser.add_argument("table", help="CSV file with a header and the columns of the training")
-    parser.add_argument("out", help="CSV file to write")
-    parser.add_argument(
-        "--coverage", type=float, default=0.9, help="coverage of the intervals (default: 0.9)"
-    )
+    parser.add_argument("out", help="file to write: .csv, .tsv or .csv.gz")
+    parser.add_argument("--coverage", type=float, help="coverage of the intervals")
     options = parser.parse_args(arguments)
-    if not 0 < options.coverage < 1:
-        parser.error(f"--coverage must be above 0 and below 1; got {options.coverage:g}")
     model = ExportedModel(Path(__file__).parent)
-    names, extra = model.facts["smiles"], model.facts["columns"]
-    if Path(options.out).exists():
-        parser.error(f"{options.out} exists already")
+    coverage = model.facts["coverage"] if options.coverage is None else options.coverage
+    if not 0 < coverage < 1:
+        parser.error(f"--coverage must be above 0 and below 1; got {coverage:g}")
+    extra, added = model.facts["columns"], [*model.facts["outputs"], "error"]
     try:
-        with open(options.table, newline="", encoding="utf-8-sig") as file:
-            header, *lines = [line for line in csv.reader(file) if line] or [[]]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        parser.error(f"{options.table} cannot be read as CSV in UTF-8: {error}")
-    problems = [_problem(len(line), len(header)) for line in lines]
-    rows = [dict(zip(header, line)) for line in lines]
-    if missing := [name for name in (*names, *extra) if name not in header]:
-        parser.error(f"{options.table} has no column {missing[0]!r}; it has {', '.join(header)}")
-    read = [{} if problem else row for row, problem in zip(rows, problems)]
-    smiles = [[row.get(name, "") for name in names] for row in read]
-    cells = [[row.get(name, "") for name in extra] for row in read]
-    try:
-        values = np.array([[float(cell or "nan") for cell in row] for row in cells], float)
-    except ValueError as error:
-        parser.error(f"the columns {', '.join(extra)} must contain numbers: {error}")
-    values = values.reshape(len(rows), len(extra))
-    predicted = model.predict(smiles, values, options.coverage)
-    pairs = zip(problems, predicted["errors"])
-    predicted["errors"] = [problem or error for problem, error in pairs]
-    with open(options.out, "x", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*header, *model.facts["outputs"], "error"])
-        for row, more in zip(rows, output_rows(model, predicted, values)):
-            writer.writerow([*(row.get(name, "") for name in header), *more])
+        check_table_ending(options.out)
+        table = open_molecules(
+            options.table, model.facts["smiles"], extra, on_bad_bytes="surrogateescape"
+        )
+        rows = list(table.rows())
+        style, places = NumberFormat(**model.facts["numbers"]), list(map(table.place, extra))
+        read = [_descriptors(row, extra, places, style) for row in rows]
+        smiles = [
+            [row.cells[table.place(name)] * (not problem) for name in table.smiles]
+            for row, (_, problem) in zip(rows, read)
+        ]
+        values = np.array([numbers for numbers, _ in read]).reshape(len(rows), len(extra))
+        predicted = model.predict(smiles, values, coverage)
+        pairs = zip(read, predicted["errors"])
+        predicted["errors"] = [problem or error for (_, problem), error in pairs]
+        with new_file(options.out) as file, table.writer(file, added) as writer:
+            for row, more in zip(rows, output_rows(model, predicted, values)):
+                writer.writerow([*row.cells, *more])
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ def draw_validation(
     split: Split, groups: Sequence[str], classes: Sequence[tuple[int, float]], seed: int
 ) -> Split:
     """Return a split whose validation part is a ninth of the training part."""
-    items = split.train.tolist()
+    items: list[int] = split.train.tolist()
     names = [groups[i] for i in items]
     kinds = [classes[i] for i in items] if classes else []
     drawn = stratified_split(names, kinds, (8 / 9, 1 / 9, 0.0), seed)
