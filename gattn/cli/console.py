@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -23,7 +25,16 @@ from gattn.cli.metrics_table import metrics_tables
 from gattn.pipeline.text import count_of, plural
 from gattn.training.processes import is_first_process
 
-__all__ = ["counted", "rated", "say", "show_metrics", "show_repeats", "show_runs", "watched"]
+__all__ = [
+    "counted",
+    "quoted",
+    "rated",
+    "say",
+    "show_metrics",
+    "show_repeats",
+    "show_runs",
+    "watched",
+]
 
 PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
@@ -40,6 +51,11 @@ MAX_TARGET_LINES = 5
 QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
 RESULTS = Console(soft_wrap=True, quiet=QUIET)
+
+
+def quoted(path: Path) -> str:
+    """Return a path as it is written in a command."""
+    return shlex.quote(str(path))
 
 
 def say(line: str) -> None:

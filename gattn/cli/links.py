@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from gattn.cli.console import say, show_metrics, watched
+from gattn.cli.console import quoted, say, show_metrics, watched
 from gattn.cli.help import CommandGroup
 from gattn.cli.one_process import check_one_process
 from gattn.cli.options import ConfigFile, Run, with_settings
@@ -66,8 +66,8 @@ def train(
     show_metrics(metrics, "links")
     graph = "GRAPH --nodes NODES" if "nodes" in settings else "GRAPH"
     say(
-        f"{out / 'report.html'} is the report; to propose links: gattn links predict {out} {graph} "
-        "--top 100 --out OUT.csv"
+        f"{out / 'report.html'} is the report; to propose links: gattn links predict "
+        f"{quoted(out)} {graph} --top 100 --out OUT.csv"
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from gattn.cli.console import counted, rated, say, show_metrics, show_repeats
+from gattn.cli.console import counted, quoted, rated, say, show_metrics, show_repeats
 from gattn.cli.help import CommandGroup
 from gattn.cli.inputs import check_run_inputs, check_table_inputs, check_training_inputs
 from gattn.cli.options import ConfigFile, Run, read_stdin, with_settings
@@ -120,7 +120,7 @@ def train(
 
     show_metrics(train_run(run, out, progress=True, log=say), "molecules")
     say(
-        f"{out / 'report.html'} is the report; to predict: gattn molecules predict {out} "
+        f"{out / 'report.html'} is the report; to predict: gattn molecules predict {quoted(out)} "
         "IN.csv --out OUT.csv"
     )
 
@@ -197,6 +197,8 @@ def predict(
 
 def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]) -> None:
     """Predict many files, and print the numbers of rows."""
+    if settings.get("top") is not None and settings["top"] < 1:
+        raise SettingsError(f"top must be at least 1; got {settings['top']}")
     chosen = ScreenSettings(**{name: settings.pop(name) for name in SCREENING if name in settings})
     if has_table_ending(out):
         raise SettingsError(
@@ -211,7 +213,8 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
     written = f", {counts.written:,} written" if chosen.where or chosen.top else ""
     say(f"{out}: {plural(counts.rows, 'row')}, {counts.errors:,} of them with an error{written}")
     if counts.unfinished:
-        say(f"{plural(counts.unfinished, 'shard')} of other jobs are not finished")
+        verb = "is" if counts.unfinished == 1 else "are"
+        say(f"{plural(counts.unfinished, 'shard')} of other jobs {verb} not finished")
 
 
 @app.command()
@@ -364,7 +367,7 @@ def export(
         f"{out}: {', '.join(exported.files)} ({megabytes:.1f} MB); largest difference from predict "
         f"{exported.difference:.1g} standard deviations"
     )
-    say(f"to predict: python {out / 'predict.py'} IN.csv OUT.csv")
+    say(f"to predict: python {quoted(out / 'predict.py')} IN.csv OUT.csv")
 
 
 @app.command()

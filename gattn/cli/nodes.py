@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from gattn.cli.console import say, show_metrics, show_runs, watched
+from gattn.cli.console import quoted, say, show_metrics, show_runs, watched
 from gattn.cli.help import CommandGroup
 from gattn.cli.one_process import check_one_process
 from gattn.cli.options import ConfigFile, Run, with_settings
@@ -98,8 +98,8 @@ def train(
     if run.is_typed:
         graph = "--nodes TYPE=FILE ... --edges RELATION=FILE ..."
     say(
-        f"{out / 'report.html'} is the report; to predict: gattn nodes predict {out} {graph} "
-        "--out OUT.csv"
+        f"{out / 'report.html'} is the report; to predict: gattn nodes predict "
+        f"{quoted(out)} {graph} --out OUT.csv"
     )
 
 

@@ -152,7 +152,7 @@ def test_top_and_where_select_the_rows(folder, inputs, whole, tmp_path, gattn):
     written = shard_rows(out)
     assert all(row in chosen for row in written)
     assert json.loads((out / "summary.json").read_text())["top"] == 7
-    assert f"{len(written)} written" in output
+    assert "7 written" in output
 
 
 def test_top_ranks_classes_by_their_probability(folder, inputs, tmp_path, gattn):

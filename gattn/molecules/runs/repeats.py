@@ -103,7 +103,6 @@ def train_repeats(
     runs = {name: updated(settings, {"seed": seed}) for name, seed in zip(names, seeds)}
     if folds:
         runs = _fold_runs(settings, folder, runs, folds, log)
-        folds = len(runs) // replicates
     count = min(len(runs), processor_count())
     log(f"{len(runs)} runs in {folder}, {count} at the same time")
     tasks = [(name, (run, str(folder / name))) for name, run in runs.items()]
@@ -112,7 +111,7 @@ def train_repeats(
         results[name] = metrics
         shown = ", ".join(f"{key} {value:.4g}" for key, value in metrics["test"].items())
         log(f"{name}, run {len(results)} of {len(runs)}: {shown}")
-    summary = _summary(results, folds, replicates)
+    summary = _summary(results, len(runs) // replicates if folds else 0, replicates)
     write_rows(folder / "summary.csv", _summary_rows(results, summary["summary"]))
     write_rows(folder / "predictions.csv", _predictions(folder, results))
     names = [*settings.target, *settings.atom_target, *settings.bond_target]

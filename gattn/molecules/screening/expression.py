@@ -71,19 +71,24 @@ class Term(NamedTuple):
         kind: the type of the value; a ``column`` is converted to a number or a text, depending on
             the operator.
         evaluate: function that computes the value from the cells of a row.
+        name: the name of a column.
     """
 
     kind: Kind
     evaluate: Callable[[Cells], object]
+    name: str = ""
 
 
-def parse_condition(name: str, expression: str, columns: Sequence[str]) -> Condition:
+def parse_condition(
+    name: str, expression: str, columns: Sequence[str], numbers: Sequence[str] = ()
+) -> Condition:
     """Parse a condition on the columns of a table.
 
     Args:
         name: the name of the setting, for error messages.
         expression: the text of the condition.
         columns: the names of the columns.
+        numbers: the columns that contain only numbers.
 
     Returns:
         A function of the cells of a row. A comparison with an empty cell is false, and so is a
@@ -96,7 +101,7 @@ def parse_condition(name: str, expression: str, columns: Sequence[str]) -> Condi
     >>> keep(["7.5", "active"]), keep(["4", "active"]), keep(["", ""])
     (True, False, False)
     """
-    term = _Parser(name, expression, columns).parse()
+    term = _Parser(name, expression, columns, numbers).parse()
     if term.kind != "condition":
         raise SettingsError(
             f"{name} must be a condition such as 'prediction > 7'; got {expression!r}"
@@ -145,6 +150,7 @@ class _Parser:
         name: the name of the setting, for error messages.
         expression: the text.
         columns: the names of the columns.
+        numbers: the columns that contain only numbers.
         place: the index of the next token.
         depth: the number of open parentheses and signs.
     """
@@ -152,6 +158,7 @@ class _Parser:
     name: str
     expression: str
     columns: Sequence[str]
+    numbers: Sequence[str] = ()
     place: int = 0
     depth: int = 0
 
@@ -243,6 +250,7 @@ class _Parser:
         if "condition" in kinds or {"text", "number"} <= kinds:
             self._fail(f"{sign!r} needs two numbers or two texts", self._next.position - 1)
         if "text" in kinds:
+            self._check_texts(first, sign, second)
             a, b = first.evaluate, second.evaluate
             # An empty cell is a missing value, which is neither less nor greater than a text.
             return lambda cells: bool(a(cells)) and bool(b(cells)) and compare(a(cells), b(cells))
@@ -251,6 +259,19 @@ class _Parser:
         if sign == "!=":
             return lambda cells: one(cells) < other(cells) or one(cells) > other(cells)
         return lambda cells: compare(one(cells), other(cells))
+
+    def _check_texts(self, first: Term, sign: str, second: Term) -> None:
+        """Raise an error if a column of numbers is compared with a text, or if an order compares a
+        column with a number in quotes.
+        """
+        texts = [str(term.evaluate(())) for term in (first, second) if term.kind == "text"]
+        is_number = any(term.name in self.numbers for term in (first, second))
+        is_order = sign not in ("==", "!=")
+        if is_number or (is_order and any(as_number(text) is not None for text in texts)):
+            self._fail(
+                f"{sign!r} compares a number with the text {texts[0]!r}", self._next.position - 1,
+                "write a number without quotes",
+            )  # fmt: skip
 
     def _sum(self) -> Term:
         return self._operation(("+", "-"), self._product)
@@ -301,7 +322,7 @@ class _Parser:
                 self._fail(f"no column {token.text!r}; the columns are {names}", token.position - 1)
             self.place += 1
             place = self.columns.index(token.text)
-            return Term("column", lambda cells: cells[place])
+            return Term("column", lambda cells: cells[place], token.text)
         self._refuse("a number, a text or a column")
 
     def _nested(self, parse: Callable[[], Term]) -> Term:

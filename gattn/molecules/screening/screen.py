@@ -71,7 +71,7 @@ class Screened(NamedTuple):
     Attributes:
         rows: number of rows of the finished shards.
         errors: number of these rows that have no prediction.
-        written: number of rows in the tables of the shards.
+        written: number of rows in ``top.csv``, or in the tables of the shards.
         unfinished: number of shards that other jobs have not finished; if there are none,
             ``top.csv`` and ``summary.json`` are written.
     """
@@ -387,7 +387,13 @@ class _Selection:
             SettingsError: an expression is not valid for this table.
         """
         where, by = settings.where.strip(), settings.by.strip()
-        condition = parse_condition("where", where, header) if where else None
+        is_number = model.task == "regression"
+        numbers = [
+            name
+            for name in prediction_columns(model)
+            if is_number or not name.endswith(("prediction", "set"))
+        ]
+        condition = parse_condition("where", where, header, numbers) if where else None
         if not settings.top:
             return cls(condition, None, 0)
         value = parse_value("by", by or f"`{_ranked_column(model)}`", header)
@@ -464,6 +470,6 @@ def _finish(
             tables = (read_table(ShardFiles(out, shard).table.read_bytes()) for shard in shards)
             best = selection.ranked(line for _, lines in tables for line in lines)
             write_durably(out / TOP, table_bytes(header, best))
-            summary["top"] = len(best)
+            summary["top"] = written = len(best)
         write_json_durably(out / SUMMARY, summary)
     return Screened(rows, errors, written, unfinished)

@@ -43,9 +43,9 @@ class ScreenSettings(Settings):
     top: Annotated[
         int,
         Meta(
-            ge=0,
-            description="Number of best rows to write; 0 writes all rows. The best rows of all "
-            "files are in top.csv, in order.",
+            description="Number of best rows to write, at least 1. The best rows of all files are "
+            "in top.csv, in order.",
+            extra={"default": "all rows"},
         ),
     ] = 0
     by: Annotated[

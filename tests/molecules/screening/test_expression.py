@@ -103,6 +103,13 @@ def test_errors_name_the_fault_and_its_position(expression, message):
     assert message in str(raised.value)
 
 
+def test_a_number_is_not_compared_with_a_text():
+    for expression in ('prediction > "5"', "'5' < `my column`", "prediction == '7.5'"):
+        with pytest.raises(SettingsError, match="compares a number with the text"):
+            parse_condition("where", expression, COLUMNS, ["prediction"])
+    assert parse_condition("where", "`my column` == '3'", COLUMNS, ["prediction"])(ROW)
+
+
 def test_a_condition_is_no_value():
     with pytest.raises(SettingsError, match="by must be a number such as 'prediction'; got"):
         parse_value("by", "prediction > 7", COLUMNS)
