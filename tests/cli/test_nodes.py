@@ -94,7 +94,7 @@ def test_every_node_is_predicted_and_the_label_and_part_are_no_features(folder):
     rows = _rows(folder / "classes" / "predictions.csv")
     assert len(rows) == 60
     assert sum(row["part"] == "unlabelled" for row in rows) == 6
-    right = [row["label"] == row["predicted"] for row in rows if row["label"]]
+    right = [row["label"] == row["prediction"] for row in rows if row["label"]]
     assert np.mean(right) > 0.8
     model = NodeClassifier.load(folder / "classes")
     names = {column.name for column in model.predictor_.encoder.columns}
@@ -286,7 +286,7 @@ def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path):
     code, output = gattn("predict", tmp_path / "run", *tables, "--out", tmp_path / "made.csv")
     assert code == 0
     predictions = _rows(tmp_path / "made.csv")
-    assert [row["predicted"] for row in predictions] == [row["predicted"] for row in rows]
+    assert [row["prediction"] for row in predictions] == [row["prediction"] for row in rows]
     drawn = [*tables, "--out", tmp_path / "other", *options, "--split", "random"]
     code, output = gattn("train", *drawn)
     assert code == 0

@@ -184,9 +184,9 @@ def test_a_small_budget_samples_and_says_so(tmp_path):
     assert table["label"].tolist() == nodes["label"].tolist()
     assert set(table["part"]) == {"train", "val", "test"}
     test = table[table["part"] == "test"]
-    accuracy = (test["predicted"] == test["label"]).mean()
+    accuracy = (test["prediction"] == test["label"]).mean()
     assert accuracy == pytest.approx(metrics["test"]["accuracy"])
-    assert all(row.predicted in row.set.split("|") for row in test.itertuples() if row.set)
+    assert all(row.prediction in row.set.split("|") for row in test.itertuples() if row.set)
 
 
 def test_the_whole_graph_within_the_budget(tmp_path):
@@ -272,8 +272,8 @@ def test_numbers_and_texts(tmp_path, directed):
     assert metrics["task"] == "regression"
     assert metrics["test"]["r2"] > 0.3
     table = pd.read_parquet(folder / "predictions.parquet")
-    assert (table["lower"] <= table["predicted"]).all()
-    assert (table["predicted"] <= table["upper"]).all()
+    assert (table["lower"] <= table["prediction"]).all()
+    assert (table["prediction"] <= table["upper"]).all()
 
 
 def test_nodes_without_columns_and_without_edges(tmp_path):

@@ -339,7 +339,7 @@ def test_prediction_without_training_beats_propagated_labels_and_says_so(tmp_pat
     assert predict_at_once(settings, tmp_path / "out.csv", lines.append) == 300
     with (tmp_path / "out.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    guess = [row["predicted"] for row in rows[150:]]
+    guess = [row["prediction"] for row in rows[150:]]
     assert np.mean(guess == truth[150:].to_numpy()) > 0.8
     assert any(line.startswith("each node predicted without its label: accuracy") for line in lines)
     probability = [float(rows[0][f"probability_kind {kind}"]) for kind in range(3)]

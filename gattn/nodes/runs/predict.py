@@ -168,8 +168,8 @@ def prediction_columns(estimator: NodeEstimator) -> list[str]:
     """Return the names of the prediction columns of a table."""
     if isinstance(estimator, NodeClassifier):
         kinds = [f"probability_{kind}" for kind in estimator.classes_.tolist()]
-        return ["predicted", "set", *kinds]
-    return ["predicted", "lower", "upper"]
+        return ["prediction", "set", *kinds]
+    return ["prediction", "lower", "upper"]
 
 
 def prediction_cells(

@@ -28,7 +28,7 @@ def write_predictions(
     """Write one row for each node to a Parquet file.
 
     The columns are those of the CSV files of predictions: ``node``, the additional columns,
-    ``predicted``, and for classes ``set`` and the probability of each class (float32), for numbers
+    ``prediction``, and for classes ``set`` and the probability of each class (float32), for numbers
     ``lower`` and ``upper``.
 
     Args:
@@ -71,13 +71,13 @@ def _predictions(estimator: NodeEstimator, predicted: Tensor, coverage: float) -
 
     if isinstance(estimator, NodeRegressor):
         low, high = estimator.intervals(predicted, coverage)
-        numbers = {"predicted": predicted, "lower": low, "upper": high}
+        numbers = {"prediction": predicted, "lower": low, "upper": high}
         return {name: pa.array(value[:, 0].numpy()) for name, value in numbers.items()}
     assert isinstance(estimator, NodeClassifier)
     classes = estimator.classes_
     sets = estimator.sets(predicted, coverage).numpy()
     columns = {
-        "predicted": pa.array(classes[predicted.argmax(1).numpy()].tolist()),
+        "prediction": pa.array(classes[predicted.argmax(1).numpy()].tolist()),
         "set": pa.array(_set_texts(sets, [str(kind) for kind in classes.tolist()])),
     }
     probabilities = predicted.numpy().astype(np.float32)

@@ -27,7 +27,7 @@ export async function lookUp(models) {
     ? `${models[i].name} predicts ${headline(models[i], answer.value.values)} for ${name}.` : answer.reason.message).join(" ");
 }
 
-const headline = (model, {predicted, set}) => (model.task === "regression" ? digits(predicted) : classText(predicted, set));
+const headline = (model, {prediction, set}) => (model.task === "regression" ? digits(prediction) : classText(prediction, set));
 
 function nodeCard(model, answer) {
   const {values, neighbours} = answer;
@@ -36,7 +36,7 @@ function nodeCard(model, answer) {
     make("p", {class: "number"}, headline(model, values)),
     make("p", {}, model.task === "regression"
       ? `90 % interval: ${values.lower === null ? "−∞" : digits(values.lower)} to ${digits(values.upper)}`
-      : `Most probable class: ${values.predicted}. Prediction set for 90 % coverage: ${setText(values.set)}`),
+      : `Most probable class: ${values.prediction}. Prediction set for 90 % coverage: ${setText(values.set)}`),
     ...warningsOf(model));
   const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
     .sort((a, b) => b[1] - a[1]).slice(0, 5);
