@@ -3,14 +3,14 @@
 import hashlib
 from pathlib import Path
 
-from gattn.training.model_io import read_model, write_model
+from gattn.training.model_io import Json, read_card, read_model, write_model
 
 ADDED = {"format", "versions", "files", "sha256"}
 
 
-def seal(folder: Path, **changes) -> None:
+def seal(folder: Path, **changes: Json) -> None:
     """Write the card of a run again, with other values and with the checksums of its files."""
-    tensors, card = read_model(folder)
+    tensors, card = read_model(folder)[0], read_card(folder)
     files = {
         name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
         for name in card["files"]
