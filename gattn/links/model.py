@@ -442,11 +442,11 @@ def _shortlist(
     # sources.
     start, end = (np.searchsorted(links.keys, (sources + i) * links.nodes) for i in (0, 1))
     linked = np.concatenate([links.keys[a:b] % links.nodes for a, b in zip(start, end)])
-    taken = np.append(linked, sources), np.append(np.repeat(row, end - start), row)
+    exclusions = np.append(linked, sources), np.append(np.repeat(row, end - start), row)
     size = min(len(pool), length)
     keys = []
     for scores in lists:
-        scores[taken] = -np.inf
+        scores[exclusions] = -np.inf
         some = scores[pool] if len(pool) < len(scores) else scores
         top = np.argpartition(-some, size - 1, axis=0)[:size]
         keys.append((row * links.nodes + pool[top]).ravel())
