@@ -80,7 +80,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         """Predict sets of classes that contain the true class with the given probability.
 
         The coverage holds for each class, on nodes from the distribution of the validation part:
-        see :class:`gattn.training.conformal.LabelSetCalibrator`.
+        see :class:`gattn.training.conformal.LabelSetCalibrator`. Every set contains the predicted
+        class.
 
         Args:
             graph: as in :meth:`predict`.
@@ -93,9 +94,12 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
     def sets(self, probability: Tensor, coverage: float) -> Tensor:
         """Return the sets of classes as a mask [k, classes] bool, given probabilities [k,
-        classes].
+        classes]. Every set contains the most probable class.
         """
-        return self.calibrator_.sets(probability[:, None], coverage=coverage)[:, 0]
+        sets = self.calibrator_.sets(probability[:, None], coverage=coverage)[:, 0]
+        # Models that were fitted again, and changed networks, have other probabilities than those
+        # of the calibration. A set without the prediction would contradict it.
+        return sets.scatter(1, probability.argmax(1, keepdim=True), value=True)
 
     def score(self, graph: GraphLike | None = None, y: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the accuracy on the labelled nodes.

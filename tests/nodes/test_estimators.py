@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from gattn.nodes import NodeClassifier, NodeRegressor
 from gattn.nodes.attributed import GraphError
+from gattn.training.conformal import LabelSetCalibrator
 from gattn.training.model_io import RunError
 
 SMALL = {"width": 8, "heads": 2, "dropout": 0.2, "learning_rate": 0.02, "epochs": 60}
@@ -198,3 +199,11 @@ def test_other_bad_input_says_why(fitted):
         NodeRegressor().fit(graph)
     with pytest.raises(GraphError, match="NodeRegressor"):
         NodeClassifier().fit(graph, np.linspace(0, 1, 60))
+
+
+def test_every_set_of_classes_contains_the_prediction():
+    model = NodeClassifier()
+    model.calibrator_ = LabelSetCalibrator((((0.0,) * 20,) * 3,))
+    probability = torch.tensor([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])
+    expected = torch.tensor([[1, 0, 0], [0, 0, 1], [0, 1, 0]]).bool()
+    assert torch.equal(model.sets(probability, 0.9), expected)
