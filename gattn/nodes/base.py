@@ -20,7 +20,13 @@ from gattn.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.nodes.edge_columns import EdgeColumns
 from gattn.nodes.features import EncodedGraph, encode_graph
 from gattn.nodes.labels import Labels, read_labels, usual_labels
-from gattn.nodes.models import COMBINED, AnyPredictor, fit_predictors, predictor_from_state
+from gattn.nodes.models import (
+    COMBINED,
+    AnyPredictor,
+    fit_predictors,
+    predictor_from_state,
+    training_notes,
+)
 from gattn.nodes.name_columns import row_number_notes
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
@@ -265,7 +271,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
             )  # fmt: skip
             for note in encoder.unknown(read):
                 warnings.warn(note, stacklevel=3)
-            return encoder.attach_edges(read)
+            attached = encoder.attach_edges(read)
+            for note in training_notes(self.predictor_, attached):
+                warnings.warn(note, stacklevel=3)
+            return attached
         if getattr(self, "graph_", None) is None:
             raise GraphError(
                 "a loaded estimator does not contain a graph: pass the graph to predict"

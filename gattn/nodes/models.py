@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from gattn.distributed import Processes
+from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.settings import TYPED_MODELS, NodeSettings, NodeTask
@@ -22,6 +23,7 @@ __all__ = [
     "AnyPredictor",
     "fit_predictors",
     "predictor_from_state",
+    "training_notes",
     "typed_network",
 ]
 
@@ -74,6 +76,28 @@ def predictor_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -
     models = {"stacked": StackedPredictor, "hgt": TypedPredictor}
     kind = models.get(state["settings"]["model"], NodePredictor)
     return kind.from_state(tensors, state)
+
+
+def training_notes(predictor: AnyPredictor, graph: AttributedGraph) -> list[str]:
+    """Return a sentence if a graph lacks nodes of the training, whose labels are then not used."""
+    if not isinstance(predictor, COMBINED) or set(predictor.weights) == set(
+        predictor.other_weights
+    ):
+        return []
+    places = predictor.training_places(graph)
+    if places is None:
+        return [
+            "The network is not that of the training (compared by the names of nodes and by the "
+            "edges): the parts of the model that read labels are not used, and the "
+            "coverage of sets and intervals is not guaranteed."
+        ]
+    missing = int((places < 0).sum())
+    if not missing:
+        return []
+    return [
+        f"{missing:,} of {len(places):,} training nodes are not in the network: their labels are "
+        "not used."
+    ]
 
 
 def typed_network(predictor: AnyPredictor) -> TypedPredictor:

@@ -104,11 +104,11 @@ def test_a_drawn_validation_part_is_fitted_too_and_does_not_change_the_weights()
     assert after.weights == before.weights
     np.testing.assert_array_equal(after.validation, before.validation)
     both = torch.cat([models[1].split_.train, models[1].split_.val])
-    assert len(before._train_ranks) < len(after._train_ranks) == len(both)
+    assert len(before._training.names) < len(after._training.names) == len(both)
     masks = {name: [False] * 400 for name in ("train_mask", "val_mask")}
     masks["train_mask"][:200], masks["val_mask"][200:300] = [True] * 200, [True] * 100
     masked = NodeClassifier(**options).fit((edges, nodes.assign(**masks)))
-    assert len(_stack(masked)._train_ranks) == 200
+    assert len(_stack(masked)._training.names) == 200
 
 
 def _fit_components(train, **options):

@@ -16,7 +16,7 @@ from gattn.nodes.base import NodeEstimator
 from gattn.nodes.edges import merged_edges_note
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.files import DEFAULT_READING, GraphReading
-from gattn.nodes.models import COMBINED
+from gattn.nodes.models import training_notes
 from gattn.nodes.size.output import write_predictions
 from gattn.nodes.size.predictor import SampledPredictor
 from gattn.pipeline.product import Log, no_log
@@ -156,11 +156,8 @@ def read_graph(
     edge_notes = merged_edges_note(attached, encoder.edges)
     for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):
         log(note)
-    if isinstance(predictor, COMBINED) and not predictor.knows(attached):
-        log(
-            "The nodes or the edges are not those of the training: the parts of the "
-            "model that read labels are not used."
-        )
+    for note in training_notes(predictor, attached):
+        log(note)
     return attached
 
 

@@ -194,13 +194,6 @@ def _components(run: NodeRun) -> Section:
             "On the test part, it is not significantly better than a constant: the data may "
             "not predict the labels.",
         )
-    factors = run.metrics.get("class_factors", {})
-    if len(set(factors.values())) > 1:
-        listed = ", ".join(f"{name} {number(factor)}" for name, factor in factors.items())
-        text += (
-            "The probabilities of the combination were multiplied by factors, because the classes "
-            f"have other frequencies than in the training part: {listed}.",
-        )
     columns = "component", "weight", *(METRICS[metric] for metric in metrics)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
 

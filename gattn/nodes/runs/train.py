@@ -54,6 +54,7 @@ from gattn.nodes.size.network import ONE
 from gattn.nodes.size.output import write_predictions
 from gattn.nodes.size.predictor import SampledPredictor
 from gattn.nodes.size.reading import read_for_training
+from gattn.nodes.splits import has_drawn_validation
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.typed.report import describe_network
 from gattn.nodes.values import as_numbers, is_missing
@@ -320,8 +321,6 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             metrics["classes"] = dict(zip(names, class_scores(counts)))
             metrics["confusion"] = counts.tolist()
             reasons["classes"] = undefined_scores(counts, names)
-            if isinstance(estimator.predictor_, StackedPredictor):
-                metrics["class_factors"] = dict(zip(names, estimator.predictor_.factors))
         metrics["undefined"] = {part: reason for part, reason in reasons.items() if reason}
         return NodeRun(estimator, split, metrics, settings, encoded, y, predicted, trials)
 
@@ -405,12 +404,17 @@ def _predictions(run: NodeRun) -> Iterator[Sequence[object]]:
 
 
 def _parts(run: NodeRun) -> tuple[list[str], list[Any]]:
-    """Return the part of each node, and its label; None for a node without a label."""
+    """Return the part of each node, and its label; None for a node without a label.
+
+    Validation nodes that the predicting model was fitted to have the part ``val_refit``.
+    """
     estimator = run.estimator
     parts = ["none" if has_label else "unlabelled" for has_label in run.y.isfinite().tolist()]
+    refit = isinstance(estimator.predictor_, StackedPredictor) and run.settings.model.refit
+    refit = refit and has_drawn_validation(run.split)
     for part in PARTS:
         for node in getattr(run.split, part).tolist():
-            parts[node] = part
+            parts[node] = "val_refit" if part == "val" and refit else part
     kinds = estimator.classes_.tolist() if isinstance(estimator, NodeClassifier) else None
     labels = [
         None if label != label else label if kinds is None else kinds[int(label)]

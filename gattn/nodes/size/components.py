@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,14 @@ class SampledComponents:
             sparse, dense, targets[rows], np.arange(len(rows)), self.outputs, self.seed,
             is_class=self.is_class,
         )  # fmt: skip
+
+    def with_train(self, places: NDArray[np.int64]) -> SampledComponents:
+        """Return the models for a changed network; the labels of training nodes whose place is -1
+        are left out.
+        """
+        components = copy(self)
+        components.labels = self.labels[places >= 0]
+        return components
 
     def one_hot(self) -> NDArray[np.float32]:
         """Return the labels of the training nodes: one-hot classes or standardised numbers."""

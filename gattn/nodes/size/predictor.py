@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -23,11 +22,11 @@ from gattn.nodes.size.components import (
     VALIDATION_ROWS,
     SampledComponents,
 )
-from gattn.nodes.size.fingerprint import fingerprint, name_hashes
 from gattn.nodes.size.means import NeighbourMeans, smooth
 from gattn.nodes.size.network import ONE, SampledNetwork, fit_sampled, plan_samples
 from gattn.nodes.size.scratch import Scratch, pieces
 from gattn.nodes.stack.blocks import Reduction
+from gattn.nodes.stack.training_nodes import TrainingNodes
 from gattn.nodes.stack.weights import choose_weights, fit_weights, pool_by_name
 from gattn.sampling import NeighborSampler
 from gattn.training.model_io import remove_prefix
@@ -112,12 +111,11 @@ class SampledPredictor:
         self._reduction = Reduction(np.zeros((0, 0), np.float32))
         self._with_direction = False
         self._components = SampledComponents(outputs, settings.seed, is_class=self._is_class)
-        self._train_hash = np.zeros(0, np.uint64)
-        self._fingerprint = ""
+        self._training: TrainingNodes
         self._last: tuple[AttributedGraph, dict[str, NDArray[np.float32]], Scratch] | None = None
         self._shown: tuple[AttributedGraph, list[tuple[Tensor, Tensor]]] | None = None
         self._inputs: tuple[AttributedGraph, SampledBlocks] | None = None
-        self._compared: tuple[AttributedGraph, bool] | None = None
+        self._matched: tuple[AttributedGraph, NDArray[np.int64] | None] | None = None
 
     @property
     def network(self) -> SampledNetwork:
@@ -207,9 +205,9 @@ class SampledPredictor:
         train, val = problem.train.numpy(), problem.val.numpy()
         targets = y.numpy()
         self._reduction, self._with_direction = blocks.reduction, blocks.with_direction
-        hashes = name_hashes(graph)
-        self._fingerprint = fingerprint(graph, hashes)
-        self._train_hash, self._components.labels = hashes[train], targets[train]
+        self._training = TrainingNodes.fit(graph, train)
+        self._matched = graph, train
+        self._components.labels = targets[train]
         scratch, components = Scratch(), self._components
         parts: dict[str, NDArray[np.float32]] = {}
         if self._is_stack:
@@ -232,7 +230,7 @@ class SampledPredictor:
         self.other_weights = dict(zip(other, of_others.tolist()))
         self.weights = dict(self.smoothed)
         if self._is_stack:
-            combined = self._smooth(parts, blocks.means, train, scratch)
+            combined = self._smooth(parts, blocks.means, train, scratch, components)
             pair = [pool_by_name(at_rows, self.smoothed, is_class=is_class)]
             pair.append(combined[val_rows].astype(np.float64))
             share, _ = choose_weights(pair, truth, seed, is_class=is_class)
@@ -268,10 +266,11 @@ class SampledPredictor:
         means: NeighbourMeans,
         train: NDArray,
         scratch: Scratch,
+        components: SampledComponents,
     ) -> NDArray[np.float32]:
         combined = self._pooled(parts, self.smoothed, scratch)
         out = scratch.array(*combined.shape)
-        return smooth(means, combined, self._components.one_hot(), train, out)
+        return smooth(means, combined, components.one_hot(), train, out)
 
     def _pooled(
         self, parts: Mapping[str, NDArray], weights: Mapping[str, float], scratch: Scratch
@@ -289,7 +288,7 @@ class SampledPredictor:
         float64.
         """
         parts = self._parts(graph)
-        weights = self.weights if self.knows(graph) else self.other_weights
+        weights = self.weights if SMOOTHED in parts or not self._is_stack else self.other_weights
         pooled = self._pooled(parts, weights, Scratch())
         result = torch.from_numpy(pooled).double()
         return result if self._is_class else result * self.std + self.mean
@@ -297,8 +296,7 @@ class SampledPredictor:
     def component_predictions(self, graph: AttributedGraph) -> dict[str, Tensor]:
         """Return the predictions of each component, [n, outputs] float32, by name.
 
-        Components that read labels are left out if the nodes or edges of the graph differ from
-        those of :meth:`fit`.
+        Components that read labels are left out for another network than that of :meth:`fit`.
         """
         return {
             name: torch.from_numpy(np.asarray(part)) * self.std + self.mean
@@ -322,17 +320,18 @@ class SampledPredictor:
         scratch = Scratch()
         blocks = self._blocks(graph)
         parts: dict[str, NDArray[np.float32]] = {}
-        with_labels = self._is_stack and self.knows(graph)
         if self._is_stack:
             parts |= self._components.without_labels(blocks, scratch)
-        train = np.zeros(0, np.int64)
-        if with_labels:
-            train = pd.Index(name_hashes(graph)).get_indexer(pd.Index(self._train_hash))
-            around = self._components.around(blocks, parts["neighbours"], train, scratch)
-            parts |= self._components.with_labels(blocks, around, train, scratch)
+        places = self.training_places(graph) if self._is_stack else None
+        if places is None:
+            parts[NETWORK] = self._by_network(blocks, scratch)
+            return parts, scratch
+        components = self._components.with_train(places)
+        train = places[places >= 0]
+        around = components.around(blocks, parts["neighbours"], train, scratch)
+        parts |= components.with_labels(blocks, around, train, scratch)
         parts[NETWORK] = self._by_network(blocks, scratch)
-        if with_labels:
-            parts[SMOOTHED] = self._smooth(parts, blocks.means, train, scratch)
+        parts[SMOOTHED] = self._smooth(parts, blocks.means, train, scratch, components)
         return parts, scratch
 
     def _blocks(self, graph: AttributedGraph) -> SampledBlocks:
@@ -347,17 +346,13 @@ class SampledPredictor:
             return graph
         return self.encoder.attach_edges(compacted(graph))
 
-    def knows(self, graph: AttributedGraph) -> bool:
-        """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`, in any
-        order.
+    def training_places(self, graph: AttributedGraph) -> NDArray[np.int64] | None:
+        """Return the index [k] of each training node in a graph, and -1 for a node that it lacks;
+        None for another network than that of :meth:`fit`.
         """
-        if self._last is not None and self._last[0] is graph and not self._compared:
-            return SMOOTHED in self._last[1] or not self._is_stack
-        if self._compared is None or self._compared[0] is not graph:
-            compact = self._compact(graph)
-            same = fingerprint(compact, name_hashes(compact)) == self._fingerprint
-            self._compared = graph, same
-        return self._compared[1]
+        if self._matched is None or self._matched[0] is not graph:
+            self._matched = graph, self._training.places(self._compact(graph))
+        return self._matched[1]
 
     def embed(self, graph: AttributedGraph) -> Tensor:
         """Return the input of the output layer for each node, [n, width] float32."""
@@ -413,19 +408,19 @@ class SampledPredictor:
         """Return the state for pickling without the last graph, because the other process
         has it.
         """
-        return {**self.__dict__, "_last": None, "_compared": None, "_shown": None, "_inputs": None}
+        return {**self.__dict__, "_last": None, "_matched": None, "_shown": None, "_inputs": None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
         tensors = {f"network.{name}": t for name, t in self._network.state_dict().items()}
         tensors["axes"] = torch.from_numpy(self._reduction.axes)
-        tensors["train_hash"] = torch.from_numpy(self._train_hash.view(np.int64))
+        tensors |= {f"training.{name}": value for name, value in self._training.state().items()}
         more, components = self._components.state()
         return tensors | more, {
             "sampled": True, "settings": to_table(self.settings), "task": self.task,
             "outputs": self.outputs, "encoder": self.encoder.state(), "mean": self.mean,
             "std": self.std, "weights": self.weights, "smoothed": self.smoothed,
-            "other_weights": self.other_weights, "fingerprint": self._fingerprint,
+            "other_weights": self.other_weights,
             "with_direction": self._with_direction, **components,
         }  # fmt: skip
 
@@ -443,10 +438,9 @@ class SampledPredictor:
         model.mean, model.std = state["mean"], state["std"]
         model.weights, model.smoothed = state["weights"], state["smoothed"]
         model.other_weights = state["other_weights"]
-        model._fingerprint = state["fingerprint"]
         model._with_direction = state["with_direction"]
         model._reduction = Reduction(tensors["axes"].numpy())
-        model._train_hash = tensors["train_hash"].numpy().view(np.uint64)
+        model._training = TrainingNodes.from_state(remove_prefix("training.", tensors))
         features = model._reduction.axes.shape[1] or encoder.width
         model._network = SampledNetwork(
             plan_samples(settings, 1).settings, features, model.outputs, encoder.edges

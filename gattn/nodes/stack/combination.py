@@ -9,9 +9,8 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from gattn.nodes.stack.priors import class_factors
 from gattn.nodes.stack.propagation import Neighbours, smooth
-from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool, pool_by_name
+from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool_by_name
 
 __all__ = ["SMOOTHED", "Combination", "mean_loss"]
 
@@ -27,7 +26,6 @@ class Combination:
         parts: final weight of each component, by name.
         other: weight of each component that does not read labels, by name, for other graphs.
         smoothed: weight of each component in the combination that is smoothed along the edges.
-        factors: factor of each class; empty for numbers.
         validation: [m, outputs] predictions whose weights do not depend on the node's label.
         extra: [m, outputs] predictions of the component ``smoothed``, by name.
     """
@@ -35,7 +33,6 @@ class Combination:
     parts: dict[str, float]
     other: dict[str, float]
     smoothed: dict[str, float]
-    factors: list[float]
     validation: NDArray[np.float64]
     extra: dict[str, NDArray[np.float64]]
 
@@ -54,7 +51,7 @@ class Combination:
         label_free: Sequence[str],
     ) -> Combination:
         """Fit the weights of all components, of their combination and its smoothed version, of the
-        components for other graphs, and then the factors of the classes.
+        components for other graphs.
 
         The combination is smoothed only if this clearly reduces the loss of the validation part.
 
@@ -83,14 +80,7 @@ class Combination:
         final = {name: float(pair[0]) * weight for name, weight in base.items()}
         final[SMOOTHED] = float(pair[1])
         extra = {SMOOTHED: spread[val]}
-        if not is_class:
-            return cls(final, other, base, [], validation, extra)
-        # If nodes have times, a prediction must not depend on newer nodes.
-        nodes = np.arange(0 if neighbours.timed else len(spread))
-        rest = np.setdiff1d(nodes, np.concatenate([train, val]))
-        others = pool([together[rest], spread[rest]], pair, is_class=True)
-        factors, validation = class_factors(validation, y, others, seed)
-        return cls(final, other, base, factors.tolist(), validation, extra)
+        return cls(final, other, base, validation, extra)
 
     @property
     def used(self) -> set[str]:

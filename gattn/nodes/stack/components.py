@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from types import MappingProxyType
 from typing import Any
 
@@ -87,6 +88,7 @@ class Components:
         self.linear, self.closed_form, self.perceptrons = linear, closed_form, perceptrons
         self.trees, self.consistent, self.reduction = trees, consistent, reduction
         self.train, self.labels = train, labels
+        self._mean = labels.mean(0, dtype=np.float64)
         self.seed, self.is_class = seed, is_class
 
     @classmethod
@@ -255,14 +257,13 @@ class Components:
         some = [name for name, model in optional.items() if model is not None]
         return ["columns", "neighbours", "labels", *some, "constant", "propagation", "closed_form"]
 
-    def with_train(self, train: NDArray) -> Components:
-        """Return the models for another order of the nodes. ``train`` [k] contains the new
-        positions of the training nodes.
+    def with_train(self, places: NDArray) -> Components:
+        """Return the models for a changed network. ``places`` [k] contains the positions of the
+        training nodes in it; the labels of nodes at -1 are left out.
         """
-        return Components(
-            self.linear, self.closed_form, self.perceptrons, self.trees, self.consistent,
-            self.reduction, train, self.labels, self.seed, is_class=self.is_class,
-        )  # fmt: skip
+        components, mask = copy(self), places >= 0
+        components.train, components.labels = places[mask], self.labels[mask]
+        return components
 
     def predict(
         self, x: Tensor, neighbours: Neighbours, *, with_labels: bool
@@ -273,7 +274,7 @@ class Components:
         Args:
             x: [n, d] encoded features.
             neighbours: the graph.
-            with_labels: True for the graph of :meth:`fit`; False for the components
+            with_labels: True for the network of :meth:`fit`; False for the components
                 :data:`LABEL_FREE` alone.
         """
         blocks = Blocks(as_matrix(x), neighbours, self.reduction)
@@ -309,7 +310,7 @@ class Components:
         }
 
     def _constant(self, nodes: int) -> NDArray[np.float64]:
-        return np.repeat(self.labels.mean(0, dtype=np.float64)[None], nodes, 0)
+        return np.repeat(self._mean[None], nodes, 0)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and JSON values from which :meth:`from_state` restores the models."""

@@ -23,13 +23,13 @@ from gattn.nodes.predictor import NodePredictor, NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
 from gattn.nodes.stack.combination import SMOOTHED, Combination, mean_loss
 from gattn.nodes.stack.components import LABEL_FREE, Components
-from gattn.nodes.stack.fingerprint import fingerprint, name_order
-from gattn.nodes.stack.priors import scale_classes
 from gattn.nodes.stack.propagation import Neighbours, smooth
 from gattn.nodes.stack.residual import ResidualPredictor, residual_settings
+from gattn.nodes.stack.training_nodes import TrainingNodes
 from gattn.nodes.stack.weights import pool_by_name
 from gattn.nodes.typed.neighbours import neighbours_of
 from gattn.nodes.typed.predictor import TypedPredictor, input_size, network_kind
+from gattn.training.model_io import remove_prefix
 from gattn.training.settings import from_table, to_table
 from gattn.training.threads import Background, available_threads, limited_threads
 from gattn.training.types import EpochRecord, History
@@ -59,10 +59,10 @@ class StackedPredictor:
 
     The components are the models of :class:`gattn.nodes.stack.components.Components`, the attention
     network, and the component ``smoothed``, in which the combination of all others is
-    smoothed along the edges together with the labels. Components that read labels can predict only
-    the graph that they were fitted to. For another graph, the remaining components are combined by
-    a second set of weights. For the graph of :meth:`fit`, the probabilities are multiplied by a
-    factor for each class; see :func:`gattn.nodes.stack.priors.class_factors`.
+    smoothed along the edges together with the labels. Components that read labels can predict
+    only the network that they were fitted to, which may have changed: training nodes keep their
+    labels by name. For another network, the remaining components are combined by a second set of
+    weights.
 
     If the validation part was drawn from the nodes for training, the components other than the
     network that have a weight are fitted to both parts after the weights are chosen.
@@ -75,7 +75,6 @@ class StackedPredictor:
         weights: weight of each component by name, for the graph of :meth:`fit`.
         smoothed: weights of the components in the combination that ``smoothed`` spreads along the
             edges.
-        factors: factor [c] of the probabilities of each class; empty for numbers.
         other_weights: weight by name of each component that does not read labels, for other graphs.
         validation: [m, outputs] cross-fitted predictions of the validation part: each node is
             predicted with weights that were chosen without it. Empty after :meth:`from_state`.
@@ -94,23 +93,21 @@ class StackedPredictor:
         components: Components,
         weights: Mapping[str, float],
         smoothed: Mapping[str, float],
-        factors: Sequence[float],
         other_weights: Mapping[str, float],
-        fingerprint: str,
-        train_ranks: NDArray[np.int64],
+        training: TrainingNodes,
     ) -> None:
         self.settings, self.network, self._components = settings, network, components
         self.task: NodeTask = network.task
         self.encoder, self.outputs = network.encoder, network.outputs
         self.weights, self.other_weights = dict(weights), dict(other_weights)
-        self.smoothed, self.factors = dict(smoothed), list(factors)
+        self.smoothed = dict(smoothed)
         self.validation_parts: dict[str, Tensor] = {}
         self.validation = torch.zeros(0, self.outputs, dtype=torch.float64)
         self.validation_loss = float("nan")
         self.stopped = False
-        self._fingerprint, self._train_ranks = fingerprint, train_ranks
+        self._training = training
         self._last: tuple[AttributedGraph, dict[str, NDArray[np.float64]]] | None = None
-        self._compared: tuple[AttributedGraph, bool] | None = None
+        self._matched: tuple[AttributedGraph, NDArray[np.int64] | None] | None = None
 
     @classmethod
     def fit(
@@ -193,7 +190,7 @@ class StackedPredictor:
                     both, val, parallel=parallel, like=components, reuse=reuse
                 )
             final_predictions = {name: p * std + mean for name, p in predictions.items()}
-        ranks = np.argsort(name_order(graph))[final.train]
+        training = TrainingNodes.fit(graph, final.train)
         stacks = []
         for stack_settings, network, each, weights in zip(settings, networks, by_network, chosen):
             stack = cls(
@@ -202,15 +199,14 @@ class StackedPredictor:
                 final,
                 weights.parts,
                 weights.smoothed,
-                weights.factors,
                 weights.other,
-                fingerprint(graph),
-                ranks,
+                training,
             )
             stack._last = (
                 graph,
                 stack._with_smoothed(final_predictions | each, neighbours, final),
             )
+            stack._matched = graph, final.train
             stack.stopped = is_hopeless(network.history[0].records)
             stack.validation = torch.from_numpy(weights.validation)
             parts = {name: p[val] for name, p in (in_unit | each).items()}
@@ -248,19 +244,15 @@ class StackedPredictor:
     def predict_edited(self, graph: AttributedGraph, original: AttributedGraph) -> Tensor:
         """Predict a graph that was created from ``original`` by removing edges or attribute values.
 
-        The models that read labels are used if ``original`` is the graph of :meth:`fit`.
+        The models that read labels are used if ``original`` has nodes of the training.
         """
-        return self._combine(self._predict_components(graph, with_labels=self.knows(original)))
+        return self._combine(self._predict_components(graph, self.training_places(original)))
 
     def _combine(self, parts: Mapping[str, Tensor]) -> Tensor:
         """Return the weighted combination of the predictions of the components."""
-        has_smoothed, is_class = SMOOTHED in parts, self.task == "classification"
         arrays = {name: part.numpy() for name, part in parts.items()}
-        combined = pool_by_name(
-            arrays, self.weights if has_smoothed else self.other_weights, is_class=is_class
-        )
-        if has_smoothed and is_class:
-            combined = scale_classes(combined, np.array(self.factors))
+        weights = self.weights if SMOOTHED in parts else self.other_weights
+        combined = pool_by_name(arrays, weights, is_class=self.task == "classification")
         return torch.from_numpy(combined)
 
     def _with_smoothed(
@@ -277,22 +269,19 @@ class StackedPredictor:
         """Return a dictionary from the name of each model in the stack to its predictions, [n,
         outputs] float64.
 
-        Models that read labels are left out if the nodes or edges of the graph differ from the
-        graph of :meth:`fit`.
+        Models that read labels are left out for another network than that of :meth:`fit`.
         """
         if self._last is None or self._last[0] is not graph:
-            parts = self._predict_components(graph, with_labels=self.knows(graph))
+            parts = self._predict_components(graph, self.training_places(graph))
             self._last = graph, {name: p.numpy() for name, p in parts.items()}
         return {name: torch.from_numpy(p) for name, p in self._last[1].items()}
 
     def _predict_components(
-        self, graph: AttributedGraph, *, with_labels: bool
+        self, graph: AttributedGraph, places: NDArray[np.int64] | None
     ) -> dict[str, Tensor]:
         neighbours = neighbours_of(graph)
-        components = self._components
-        # In this graph, the training nodes may have other positions than in the graph of ``fit``.
-        if with_labels:
-            components = components.with_train(name_order(graph)[self._train_ranks])
+        components = self._components if places is None else self._components.with_train(places)
+        with_labels = places is not None
         predicted = components.predict(
             self.encoder.features(graph), neighbours, with_labels=with_labels
         )
@@ -303,14 +292,14 @@ class StackedPredictor:
             outputs = self._with_smoothed(outputs, neighbours, components)
         return {name: torch.from_numpy(p) for name, p in outputs.items()}
 
-    def knows(self, graph: AttributedGraph) -> bool:
-        """Return True if a graph has the same nodes and edges as the graph of :meth:`fit`. Their
-        order has no influence.
+    def training_places(self, graph: AttributedGraph) -> NDArray[np.int64] | None:
+        """Return the index [k] of each training node in a graph, and -1 for a node that it lacks;
+        None for another network than that of :meth:`fit`.
         """
-        # The result for the last graph is cached, because the fingerprint sorts all edges.
-        if self._compared is None or self._compared[0] is not graph:
-            self._compared = graph, fingerprint(graph) == self._fingerprint
-        return self._compared[1]
+        # The result for the last graph is cached, because all edges are read.
+        if self._matched is None or self._matched[0] is not graph:
+            self._matched = graph, self._training.places(graph)
+        return self._matched[1]
 
     def embed(self, graph: AttributedGraph) -> Tensor:
         """Return the input of the last attention layer for each node, [n, width] float32."""
@@ -326,19 +315,18 @@ class StackedPredictor:
         """Return the state for pickling. It does not contain the last graph, because the
         receiving process has it.
         """
-        return {**self.__dict__, "_last": None, "_compared": None}
+        return {**self.__dict__, "_last": None, "_matched": None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
         tensors, network = self.network.state()
         arrays, components = self._components.state()
-        arrays["train_ranks"] = torch.from_numpy(self._train_ranks)
+        arrays |= {f"training.{name}": value for name, value in self._training.state().items()}
         return tensors | {PREFIX + name: tensor for name, tensor in arrays.items()}, {
             **network, "settings": to_table(self.settings), "network": network["settings"],
             "residual": isinstance(self.network, ResidualPredictor),
             "components": components, "weights": self.weights,
-            "smoothed": self.smoothed, "factors": self.factors, "other_weights": self.other_weights,
-            "fingerprint": self._fingerprint,
+            "smoothed": self.smoothed, "other_weights": self.other_weights,
         }  # fmt: skip
 
     @classmethod
@@ -361,9 +349,9 @@ class StackedPredictor:
             name.removeprefix(PREFIX): t for name, t in tensors.items() if name.startswith(PREFIX)
         }
         components = Components.from_state(arrays, state["components"])
-        weights = state["weights"], state["smoothed"], state["factors"], state["other_weights"]
-        ranks = arrays["train_ranks"].numpy()
-        return cls(settings, network, components, *weights, state["fingerprint"], ranks)
+        weights = state["weights"], state["smoothed"], state["other_weights"]
+        training = TrainingNodes.from_state(remove_prefix("training.", arrays))
+        return cls(settings, network, components, *weights, training)
 
 
 def _choose_network(

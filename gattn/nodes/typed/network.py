@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.nodes.edge_table import EdgeTable
-from gattn.nodes.stack.fingerprint import name_order
 from gattn.nodes.stack.propagation import row_means
 from gattn.nodes.typed.relations import Relation
 
@@ -133,28 +130,6 @@ class TypedNetwork:
     def without_inputs(self) -> TypedNetwork:
         """Return the network as it was read."""
         return self if self.inputs is None else replace(self, inputs=None)
-
-    def fingerprint(self, graph: AttributedGraph) -> str:
-        """Return a hash of the names of all nodes and of the edges. It does not depend on their
-        order.
-        """
-        ranks: dict[str, NDArray[np.int64]] = {}
-        digest = hashlib.sha256()
-        for kind in sorted(self.types):
-            nodes = graph if kind == self.target else self.others[kind]
-            order = name_order(nodes)
-            ranks[kind] = np.argsort(order)
-            names = (str(nodes.names[place]) for place in order)
-            digest.update("\0".join([kind, *names]).encode())
-        for relation in sorted(self.edges):
-            source, destination = self.edges[relation].pairs.numpy()
-            source, destination = (
-                ranks[relation.source][source],
-                ranks[relation.destination][destination],
-            )
-            keys = np.sort(source * self.size(relation.destination) + destination)
-            digest.update("\0".join(relation).encode() + keys.tobytes())
-        return digest.hexdigest()
 
 
 def projection(
