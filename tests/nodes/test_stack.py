@@ -453,6 +453,7 @@ def _changes(edges, nodes):
     }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*training nodes are not in the network")
 @pytest.mark.parametrize("change", ["one edge less", "two nodes more", "half of the nodes",
                                     "other names of 20 nodes"])  # fmt: skip
 def test_a_changed_network_is_predicted_with_the_labels_of_its_training_nodes(change):
