@@ -245,7 +245,7 @@ def _contents(inputs: MoleculeInputs) -> Iterator[bytes]:
         content = hashlib.sha256()
         for part in (*arrays.one(i), *(each[i] for each in rows)):
             content.update(repr(part.shape).encode())
-            content.update(part.contiguous().numpy())
+            content.update(part.contiguous().numpy().tobytes())
         yield content.digest()
 
 

@@ -101,9 +101,11 @@ def _ranges() -> dict[str, Any]:
         IntDistribution,
     )
 
+    low = {name: values[0] for name, values in SEARCH.items()}
+    high = {name: values[-1] for name, values in SEARCH.items()}
     return {
         "width": CategoricalDistribution(SEARCH["width"]),
-        "layers": IntDistribution(*map(int, SEARCH["layers"])),
-        "dropout": FloatDistribution(*SEARCH["dropout"]),
-        "learning_rate": FloatDistribution(*SEARCH["learning_rate"], log=True),
+        "layers": IntDistribution(int(low["layers"]), int(high["layers"])),
+        "dropout": FloatDistribution(low["dropout"], high["dropout"]),
+        "learning_rate": FloatDistribution(low["learning_rate"], high["learning_rate"], log=True),
     }
