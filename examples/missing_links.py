@@ -49,7 +49,7 @@ def main() -> None:
     print(proposed.to_string(index=False))
     result = {
         "mrr": metrics["stack"]["mrr"],
-        "chance": chance_metrics(1 + options.negatives)["mrr"],
+        "chance": chance_metrics((ranking.candidates >= 0).sum(1))["mrr"],
     }
     result |= {name: metrics[name]["mrr"] for name in ("common_neighbours", "adamic_adar")}
     print(json.dumps({**vars(options), **result}))

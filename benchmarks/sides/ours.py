@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-import gattn.functional
-import gattn.graphs
+import gattn
 from benchmarks.core.case import Function, Topology
 from benchmarks.sides.families import FAMILIES
 

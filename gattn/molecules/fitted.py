@@ -292,7 +292,8 @@ class ClassificationModel(MoleculeModel):
         for i, (chance, one) in enumerate(zip(chances, scores, strict=True)):
             calibrator = LabelSetCalibrator((one,))
             sets[:, i, : len(one)] = calibrator.sets(chance[:, None], coverage=coverage)[:, 0]
-            sets[torch.arange(len(mean)), i, chance.argmax(1)] = True
+            readable = chance.isfinite().all(1).nonzero()[:, 0]
+            sets[readable, i, chance[readable].argmax(1)] = True
         return sets
 
     def calibrate_sets(self, y: Tensor, mean: Tensor) -> LabelSetCalibrator:

@@ -26,7 +26,7 @@ CALLS: dict[str, list[str]] = {
         "--epochs 1 --batch-size 16 --width 8 --layers 1 --heads 1 --coverage 0.5 --dropout 0.1 "
         "--learning-rate 0.01 --trees 3 --standardize neutral --config table.toml --tune 0 "
         "--folds 0 --replicates 1 --seed 3 --devices 1 --max-atoms 99 --ensemble 1 "
-        "--accelerator cpu --out m",
+        "--accelerator cpu --relation-column relation --out m",
         f"table.csv --target kind {MOLECULES} --test test.csv --out classes",
         f"table.csv --target z {MOLECULES} --validation test.csv --split time --time year "
         "--loss-function quantile --quantiles 0.1 --quantiles 0.9 --out quantiles",
@@ -49,8 +49,8 @@ CALLS: dict[str, list[str]] = {
     ],
     "molecules explain": [
         "m table.csv --out explained --smiles smiles --descriptors-path array.npy --workers 1 "
-        "--method gradient_x_input --target y --pictures 1 --neighbors 1 --encoding utf-8",
-        "classes test.csv --out why --workers 1 --method gradient_x_input --class c --pictures 1",
+        "--method masking --target y --pictures 1 --neighbors 1 --encoding utf-8",
+        "classes test.csv --out why --workers 1 --method masking --class c --pictures 1",
     ],
     "molecules embed": [
         "classes table.csv --out vectors.npy --smiles smiles --encoding utf-8 --workers 1"
@@ -67,15 +67,16 @@ CALLS: dict[str, list[str]] = {
     "nodes train": [
         f"edges.csv --nodes nodes.csv --label group {TINY} --config edges.toml --features size "
         "--task classification --split column:part --edge-features weight --edge-weight weight "
-        "--edge-type kind --encoding utf-8 --missing NA --runs 1 --workers 1 --coverage 0.5 "
-        "--patience 1 --out n",
+        "--source source --target target --edge-type kind --encoding utf-8 --missing NA --runs 1 "
+        "--workers 1 --coverage 0.5 --patience 1 --out n",
         f"edges.csv --nodes nodes.csv --label group {TINY} --time year --preset cora --out times",
         f"edges.csv --nodes nodes.csv --label group {TINY} --memory 1MB --out sampled",
         f"--nodes people=nodes.csv --edges people-knows-people=edges.csv --label group {TINY} "
         "--label-type people --out typed",
     ],
     "nodes predict": [
-        "n edges.csv --nodes nodes.csv --out n.csv --encoding utf-8 --missing NA --coverage 0.5",
+        "n edges.csv --nodes nodes.csv --out n.csv --source source --target target "
+        "--encoding utf-8 --missing NA --coverage 0.5",
         "edges.csv --nodes nodes.csv --label group --features size --task classification "
         "--split column:part --edge-features weight --edge-weight weight --edge-type kind "
         "--names --directed --out once.csv",
@@ -84,25 +85,30 @@ CALLS: dict[str, list[str]] = {
         "--label-type people --out tables.csv",
     ],
     "nodes explain": [
-        "n edges.csv n3 --nodes nodes.csv --out node --neighbors 2 --encoding utf-8 --missing NA",
+        "n edges.csv n3 --nodes nodes.csv --out node --neighbors 2 --encoding utf-8 --missing NA "
+        "--source source --target target",
         "typed n3 --nodes people=nodes.csv --edges people-knows-people=edges.csv --out of-typed",
     ],
     "nodes embed": [
-        "n edges.csv --nodes nodes.csv --out n.npy --encoding utf-8 --missing NA",
+        "n edges.csv --nodes nodes.csv --out n.npy --encoding utf-8 --missing NA --source source "
+        "--target target",
         "typed --nodes people=nodes.csv --edges people-knows-people=edges.csv --out typed.npy",
     ],
     "links train": [
         f"edges.csv --nodes nodes.csv --features size {TINY} --config edges.toml --encoding utf-8 "
         "--edge-features weight --edge-weight weight --edge-type kind --missing NA --split random "
-        "--validation-fraction 0.1 --test-fraction 0.2 --negatives 3 --patience 1 --out l",
+        "--source source --target target --validation-fraction 0.1 --test-fraction 0.2 "
+        "--negatives 3 --patience 1 --out l",
         f"edges.csv {TINY} --time year --out l-times",
     ],
     "links predict": [
-        "l edges.csv --nodes nodes.csv --out l.csv --top 3 --encoding utf-8 --missing NA"
+        "l edges.csv --nodes nodes.csv --out l.csv --top 3 --encoding utf-8 --missing NA "
+        "--source source --target target"
     ],
     "serve": [
-        "classes --host 127.0.0.1 --port 0 --token 0123456789abcdef --max-megabytes 1 --max-rows 9 "
-        "--max-atoms 50 --max-characters 200 --timeout 5 --queue 2 --workers 1",
+        "classes --host 127.0.0.1 --port 0 --token-file token.txt --max-megabytes 1 --max-rows 9 "
+        "--max-atoms 50 --max-characters 200 --timeout 5 --queue 2 --workers 1 "
+        "--allowed-host models.example.org",
     ],
 }  # fmt: skip
 """Calls of each command, whose later ones read the results of earlier ones. The values of other
@@ -140,6 +146,8 @@ def calls_of(name: str) -> list[list[str]]:
     calls = [shlex.split(text) for text in CALLS[name]]
     passed = {word.split("=")[0] for call in calls for word in call}
     for option in COMMANDS[name].params:
+        if option.name == "help_all":  # It prints the help instead of running the command.
+            continue
         if option.opts[0].startswith("--") and not passed & {*option.opts, *option.secondary_opts}:
             calls[0] += generated(option)
     return calls
@@ -156,9 +164,9 @@ def inputs(tmp_path_factory):
         with (folder / name).open("w", newline="") as file:
             csv.writer(file).writerows([header.split(), *rows])
 
-    header = "smiles y z kind weight size year solvent part"
+    header = "smiles y z kind weight size year solvent relation part"
     rows = [
-        (text, f"{n + i % 3} nM", n, "abc"[i % 3], 1 + i % 2, n, 2000 + i, "O",
+        (text, f"{n + i % 3} nM", n, "abc"[i % 3], 1 + i % 2, n, 2000 + i, "O", "=",
          ("train", "val", "test")[i % 3])
         for i, (text, n) in enumerate(zip(texts, atoms))
     ]  # fmt: skip
@@ -183,6 +191,7 @@ def inputs(tmp_path_factory):
         (f"n{a}", f"n{b}", 1 + i % 3, "xy"[i % 2], 2000 + i) for i, (a, b) in enumerate(graph.edges)
     ]
     write("edges.csv", "source target weight kind year", edges)
+    (folder / "token.txt").write_text("0123456789abcdef0123456789abcdef\n")
     (folder / "table.toml").write_text("threads = 1\n")
     (folder / "edges.toml").write_text('data = "edges.csv"\n')
     return folder

@@ -59,7 +59,8 @@ def test_a_narrow_terminal_has_complete_cells_in_several_tables():
 def test_the_metrics_of_links_are_those_of_a_ranking(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     values = dict.fromkeys(METRICS, 0.01149)
-    metrics = {"task": "ranking", "negatives": 500, "links": {"test": 70, "ranked": 55},
+    metrics = {"task": "ranking", "negatives": 500, "fewest_negatives": 500,
+               "links": {"test": 70, "ranked": 55},
                "test": values, "baselines": {"random order": values}}  # fmt: skip
     show_metrics(metrics, "links")
     output = capsys.readouterr().out
@@ -90,7 +91,7 @@ def test_the_means_of_several_runs_are_complete(capsys):
 def test_the_output_says_what_a_weight_multiplies(item, task, factor, capsys):
     component = {"weight": 2.0512, "val": {}, "test": {"mrr": 0.5}}
     small = {**component, "weight": 0.000314}
-    metrics = {"task": task, "negatives": 1, item: {"test": 5, "ranked": 5},
+    metrics = {"task": task, "negatives": 1, "fewest_negatives": 1, item: {"test": 5, "ranked": 5},
                "test": {"mrr": 0.5}, "components": {"katz": component, "gat": small}}  # fmt: skip
     show_metrics(metrics, item)
     output = capsys.readouterr().out

@@ -164,12 +164,12 @@ def test_explanations(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles,Name\nCCCO,propanol\nbad(,\nCN,\n")
     out = tmp_path / "why"
     code, output = gattn("explain", folder / "numbers", tmp_path / "in.csv", "--out", out,
-                       "--method", "masking", "--method", "attention")  # fmt: skip
+                       "--method", "masking", "--method", "integrated_gradients")  # fmt: skip
     assert code == 0, output
     assert "3 rows, 1 of them with an error" in output
     assert {path.name for path in out.iterdir()} == {
         "atoms.csv", "molecules.csv", "errors.csv",
-        *(f"row{n}-{m}.{e}" for n in (0, 2) for m in ("masking", "attention") for e in
+        *(f"row{n}-{m}.{e}" for n in (0, 2) for m in ("masking", "integrated_gradients") for e in
           ("svg", "png")),
     }  # fmt: skip
     assert ">row 0: propanol<" in (out / "row0-masking.svg").read_text("utf-8")
@@ -213,7 +213,7 @@ def test_explanations_of_a_logarithm_name_their_scale(tmp_path, gattn):
         assert float(other["std"]) == pytest.approx(float(one["std"]), rel=1e-3)
         assert other["explained"] == "log10(IC50)"
         exponent = np.log10(float(one["prediction"]))
-        assert float(other["explained_prediction"]) == pytest.approx(exponent, abs=1e-4)
+        assert float(other["explained_value"]) == pytest.approx(exponent, abs=1e-4)
     for table in ("atoms.csv", "descriptors.csv"):
         assert {row["explained"] for row in read_rows(out / table)} == {"log10(IC50)"}
     page = (out / "row0-masking.svg").read_text("utf-8")

@@ -107,8 +107,8 @@ def test_mixtures_scaffolds_and_embeddings(gattn, tmp_path, data):
     new.write_text("solute,solvent\nCCO,CC#N\n")
     swapped.write_text("solvent,solute\nCCO,CC#N\n")
     for path in (new, swapped):
-        assert gattn("predict", run, path, "--out", path.with_suffix(".out"))[0] == 0
-    one, other = (read_rows(path.with_suffix(".out"))[0] for path in (new, swapped))
+        assert gattn("predict", run, path, "--out", path.with_suffix(".out.csv"))[0] == 0
+    one, other = (read_rows(path.with_suffix(".out.csv"))[0] for path in (new, swapped))
     assert float(one["prediction"]) == pytest.approx(float(other["prediction"]), rel=1e-5)
     assert gattn("embed", run, new, "--out", tmp_path / "e.npy")[0] == 0
     for options, message in (

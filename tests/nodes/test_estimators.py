@@ -48,8 +48,12 @@ def test_groups_are_found(fitted):
 
 def test_another_graph_is_predicted_too(fitted):
     other = _two_groups(40, seed=5)
-    assert fitted.score(other) > 0.85
-    assert fitted.embed(other).shape == (40, 8)
+    with pytest.warns(UserWarning, match="not that of the training"):
+        score = fitted.score(other)
+    assert score > 0.85
+    with pytest.warns(UserWarning, match="not that of the training"):
+        vectors = fitted.embed(other)
+    assert vectors.shape == (40, 8)
 
 
 def test_what_has_no_feature_is_warned_of(fitted):
@@ -61,6 +65,7 @@ def test_what_has_no_feature_is_warned_of(fitted):
             match="'kind' has values that did not occur in training, for example 'z': 1 of 40",
         ),
         pytest.warns(UserWarning, match="'size' is empty for 1 of 40 nodes, but was not empty"),
+        pytest.warns(UserWarning, match="not that of the training"),
     ):
         assert np.isfinite(fitted.predict_proba(other)).all()
 
@@ -187,7 +192,10 @@ def test_other_bad_input_says_why(fitted):
         NodeClassifier(features=["label"]).fit(graph)
     with pytest.raises(ValueError, match="heads"):
         NodeClassifier(width=9).fit(graph)
-    with pytest.raises(GraphError, match=r"no attribute 'size', which the model reads; .*--nodes"):
+    with (
+        pytest.warns(UserWarning, match="not that of the training"),
+        pytest.raises(GraphError, match=r"no attribute 'size', which the model reads; .*--nodes"),
+    ):
         fitted.predict(networkx.path_graph(3))
     with pytest.raises(
         GraphError, match=r"no attribute 'label'; they have no attributes \(.* --nodes"
