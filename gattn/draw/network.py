@@ -23,12 +23,14 @@ from gattn.draw.theme import Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_network", "edge_limit", "network_picture", "sample_network"]
+__all__ = ["draw_network", "network_picture", "sample_network"]
 
 NODES = 700
 """Maximum number of nodes in a picture in which single edges can be distinguished."""
 FEW_EDGES = 300
 """A picture with at most this number of edges is readable for any number of nodes."""
+FAN = 10
+"""Maximum number of neighbours from which the choice of the drawn nodes goes on."""
 EDGES_PER_NODE = 1.5
 """Maximum number of edges per node for which a larger picture is readable."""
 CURVE = np.linspace(0, 1, 13)
@@ -44,6 +46,8 @@ MARKERS = "os^"
 """Marker shapes of nodes. After eight classes, the colours are used again with the next shape."""
 LOOKS = len(PALETTE) * len(MARKERS)
 """Number of combinations of colour and marker shape."""
+FREQUENT = 10
+"""Number of classes that have a colour if there are more classes than ``LOOKS``."""
 THIN = 0.2
 """Line width of an edge with weight 0."""
 LABEL = 20
@@ -58,18 +62,23 @@ BESIDE = 16
 """The legend has two columns if no class name has more characters than this."""
 
 
-def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[np.int64]:
-    """Choose a connected part of a large network to draw.
+def sample_network(
+    edges: Numbers, nodes: int, *, most: int = NODES, classes: Numbers | None = None
+) -> NDArray[np.int64]:
+    """Choose a part of a large network to draw.
 
     Args:
         edges: [2, e] pairs of nodes.
         nodes: number of nodes.
-        most: number of nodes to choose.
+        most: maximum number of nodes to choose.
+        classes: [n] class of each node, from 0; each class has about the same share of the chosen
+            nodes as of all nodes, and at least one node if ``most`` permits. None for one class.
 
     Returns:
         The chosen nodes in ascending order. The search runs breadth first from the node of highest
-        degree, then from the next node that is not chosen, until there are ``most`` nodes. If the
-        network has no more than ``most`` nodes, all are returned.
+        degree, and goes on from at most ten neighbours of a node, so that a hub does not fill the
+        picture. Then it starts from the next node that was not visited. If the network has no more
+        than ``most`` nodes, all are returned.
 
     Example:
         >>> sample_network([[0, 1, 3], [1, 2, 4]], 5, most=3).tolist()
@@ -78,34 +87,44 @@ def sample_network(edges: Numbers, nodes: int, *, most: int = NODES) -> NDArray[
     pairs = read_edges(edges)
     if nodes <= most:
         return np.arange(nodes)
+    group = np.zeros(nodes, np.int64) if classes is None else array(classes).astype(np.int64)
+    quota = _quotas(np.bincount(group), most)
+    pairs = np.unique(np.sort(pairs[:, pairs[0] != pairs[1]], axis=0), axis=1)
     both = np.concatenate([pairs, pairs[::-1]], 1)
     both = both[:, np.argsort(both[0], kind="stable")]
     first = np.searchsorted(both[0], np.arange(nodes + 1))
+    degrees = np.diff(first)
     chosen: list[int] = []
     seen = np.zeros(nodes, bool)
-    for start in np.argsort(-np.diff(first), kind="stable"):
-        if seen[start]:
-            continue
-        seen[start], queue = True, [int(start)]
+    for start in np.argsort(-degrees, kind="stable").tolist():
+        queue = [] if seen[start] else [start]
+        seen[start] = True
         while queue and len(chosen) < most:
             node = queue.pop(0)
+            if not quota[group[node]]:
+                continue
+            quota[group[node]] -= 1
             chosen.append(node)
-            neighbours = np.unique(both[1, first[node] : first[node + 1]])
+            neighbours = both[1, first[node] : first[node + 1]]
             neighbours = neighbours[~seen[neighbours]]
-            seen[neighbours] = True
-            queue += neighbours.tolist()
+            queue += neighbours[:FAN].tolist()
+            # The remaining neighbours of a hub can be chosen as neighbours of other nodes only.
+            seen[neighbours[:FAN]] = seen[neighbours[degrees[neighbours] == 1]] = True
         if len(chosen) == most:
             break
     return np.sort(np.array(chosen, np.int64))
 
 
-def edge_limit(nodes: int) -> int:
-    """Return the maximum number of edges in a picture with a given number of nodes.
-
-    >>> edge_limit(34), edge_limit(700)
-    (300, 1050)
-    """
-    return max(FEW_EDGES, int(EDGES_PER_NODE * nodes))
+def _quotas(counts: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Return the number of nodes [c] to draw of each class, given the number of its nodes [c]."""
+    exact = counts * most / counts.sum()
+    quota = np.maximum(exact.astype(np.int64), counts > 0)
+    # The remaining nodes go to the largest classes, and the missing ones are taken from them.
+    while (rest := most - quota.sum()) > 0:
+        quota[np.argsort(quota - exact, kind="stable")[:rest]] += 1
+    while (rest := quota.sum() - most) > 0:
+        quota[np.argsort(-quota, kind="stable")[:rest]] -= 1
+    return quota
 
 
 def draw_network(
@@ -128,19 +147,20 @@ def draw_network(
         weights: [e] from 0 to 1, or [e, h], whose mean over heads is drawn; None for 1.
         colour: [n] class of each node, as a text or an index into names, or a number; None to give
             all nodes one colour.
-        names: names of the classes; empty if the colours are texts or numbers. With more than 24
-            classes, there is no legend.
+        names: names of the classes; empty if the colours are texts or numbers. Of more than 24
+            classes, the ten most frequent ones have colours, and the others are grey.
         labels: [n] texts beside the nodes; empty for no texts.
         top_labels: number of nodes with a text, those with the largest sum of weights of outgoing
             edges (the nodes to which the others attend most), except where a text would cover
             that of a node with a larger sum; None for the texts of all nodes.
         wrong: [n] booleans, True for nodes with a ring, for example wrong predictions.
         uncertain: [n] booleans, True for nodes that are drawn hollow, for example predictions with
-            several possible classes.
+            several possible classes; without effect if all drawn nodes are uncertain.
         wrong_text: meaning of the rings in the legend; empty for no entry. The entry is left out if
             no drawn node has a ring.
         uncertain_text: meaning of the hollow nodes in the legend, in the same way.
-        most: maximum number of nodes to draw, which :func:`sample_network` chooses.
+        most: maximum number of nodes to draw, which :func:`sample_network` chooses. If not all
+            nodes or edges are drawn, a text above the picture says so.
         max_edges: maximum number of edges to draw, those of largest weight, and at least the one of
             largest weight into each node; None for 1.5 per node, and at least 300.
         title: line above the picture.
@@ -187,18 +207,24 @@ def network_picture(
     value, names = (np.zeros(nodes), names) if colour is None else _coloured(colour, names)
     _check(count, value, names, labels)
     ringed, hollow = _mask("wrong", wrong, nodes), _mask("uncertain", uncertain, nodes)
-    chosen = sample_network(pairs, nodes, most=most)
+    rare = len(names) > LOOKS
+    if rare:
+        value, names = _frequent(value, names)
+    chosen = sample_network(pairs, nodes, most=most, classes=value if len(names) else None)
+    all_edges = int((pairs[0] != pairs[1]).sum())
     pairs, strength = _among(pairs, strength, chosen, nodes)
     value, ringed, hollow = value[chosen], ringed[chosen], hollow[chosen]
-    limit = edge_limit(len(chosen)) if max_edges is None else max_edges
+    hollow &= not hollow.all()
+    limit = max(FEW_EDGES, int(EDGES_PER_NODE * len(chosen))) if max_edges is None else max_edges
     mask = strongest_edges(pairs, strength, limit)
+    part = _part_drawn(len(chosen), nodes, int(mask.sum()), all_edges)
     layout = lay_out(pairs[:, mask], np.clip(strength[mask], 1e-6, None), len(chosen))
     texts = [line(str(labels[node]), LABEL) for node in chosen.tolist()] if len(labels) else []
     if top_labels is not None:
         attention = np.bincount(pairs[0], strength, len(chosen)).astype(np.float64)
         texts = _top_texts(texts, attention, layout.positions, top_labels)
     columns = 2 if max(map(len, names), default=0) <= BESIDE else 1
-    rows = -(-len(np.unique(value)) // columns) if 0 < len(names) <= LOOKS else 0
+    rows = -(-len(np.unique(value)) // columns) if len(names) else 0
     marks = {
         RING: wrong_text if ringed.any() else "", HOLLOW: uncertain_text if hollow.any() else "",
     }  # fmt: skip
@@ -212,7 +238,10 @@ def network_picture(
         size = float(np.clip(2500 / max(len(value), 1), 8, 60))
         positions = layout.positions
         if len(names):
-            _draw_classes(axes, positions, value, names, size, columns)
+            shades = [*PALETTE] * len(MARKERS)
+            if rare:
+                shades[len(names) - 1] = theme.muted
+            _draw_classes(axes, positions, value, names, shades, size, columns)
         elif colour is None:
             axes.scatter(*positions.T, s=size, color=theme.first, zorder=2)
         else:
@@ -234,9 +263,32 @@ def network_picture(
         if marks:
             _explain_marks(axes, marks, size, theme)
         axes.set_axis_off()
-        axes.set_title(line(title))
+        axes.set_title("\n".join(filter(None, [line(title), part])))
 
     return partial(render, draw, height=HEIGHT + ROW * (rows + len(marks)))
+
+
+def _frequent(
+    value: NDArray[np.float64], names: Sequence[str]
+) -> tuple[NDArray[np.float64], list[str]]:
+    """Return the classes [n] and their names, with all but the most frequent classes as one."""
+    counts = np.bincount(value.astype(np.int64), minlength=len(names))
+    frequent = np.sort(np.argsort(-counts, kind="stable")[:FREQUENT])
+    place = np.full(len(names), FREQUENT)
+    place[frequent] = np.arange(FREQUENT)
+    others = f"{len(names) - FREQUENT:,} other classes"
+    return place[value.astype(np.int64)].astype(np.float64), [
+        *(str(names[i]) for i in frequent.tolist()),
+        others,
+    ]
+
+
+def _part_drawn(nodes: int, all_nodes: int, edges: int, all_edges: int) -> str:
+    """Return a text about the part of a network that is drawn; empty if it is all of it."""
+    parts = [f"{nodes:,} of {all_nodes:,} nodes"] * (nodes < all_nodes)
+    if edges < all_edges:
+        parts.append(f"{edges:,} of {all_edges:,} edges, those of largest weight")
+    return "drawn: " + " and\n".join(parts) if parts else ""
 
 
 def _check_count(name: str, number: int | None) -> None:
@@ -352,16 +404,15 @@ def _curves(pairs: NDArray[np.int64], layout: Layout) -> NDArray[np.float64]:
 
 def _draw_classes(
     axes: Axes, positions: NDArray[np.float64], value: NDArray[np.float64], names: Sequence[str],
-    size: float, columns: int,
+    shades: Sequence[str], size: float, columns: int,
 ) -> None:  # fmt: skip
     for i, name in enumerate(names):
         if (rows := value == i).any():
-            shade, shape = PALETTE[i % len(PALETTE)], MARKERS[i % LOOKS // len(PALETTE)]
             axes.scatter(
-                *positions[rows].T, s=size, color=shade, marker=shape, label=line(name), zorder=2
-            )
-    if len(names) <= LOOKS:
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=columns)
+                *positions[rows].T, s=size, color=shades[i], marker=MARKERS[i // len(PALETTE)],
+                label=line(name), zorder=2,
+            )  # fmt: skip
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.02), ncols=columns)
 
 
 def _explain_marks(axes: Axes, marks: Mapping[str, str], size: float, theme: Theme) -> None:

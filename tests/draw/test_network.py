@@ -275,3 +275,37 @@ def test_components_have_fields_of_their_own(axes):
     ]
     assert len(apart) == 10
     assert all(apart)
+
+
+def test_of_many_classes_the_most_frequent_have_colours_and_the_others_are_grey(axes):
+    classes = np.r_[np.repeat(np.arange(32, 42), 2), np.arange(32)]
+    edges = np.stack([np.arange(51), np.arange(1, 52)])
+    draw_network(edges, colour=classes, names=[f"class {i}" for i in range(42)])
+    texts = [text.get_text() for text in axes[0].get_legend().get_texts()]
+    assert texts == [*(f"class {i}" for i in range(32, 42)), "32 other classes"]
+
+
+def test_a_sample_contains_each_class_by_its_share_and_no_fan_of_a_hub():
+    star = np.stack([np.zeros(300, int), np.arange(1, 301)])
+    path = np.stack([np.arange(301, 399), np.arange(302, 400)])
+    lonely = 400  # the only node of its class
+    classes = np.r_[np.zeros(301, int), np.ones(99, int), 2]
+    chosen = sample_network(np.concatenate([star, path], 1), 401, most=40, classes=classes)
+    assert lonely in chosen
+    assert set(np.bincount(classes[chosen])[:2]) == {11, 9}
+
+
+def test_a_picture_says_which_part_of_the_network_it_shows(axes):
+    edges = np.array([(i, j) for i in range(30) for j in range(30) if i != j]).T
+    for options in ({}, {"max_edges": 100}, {"most": 20}):
+        draw_network(edges, **{"max_edges": 1000, **options})
+    assert [panel.get_title(loc="left") for panel in axes] == [
+        "",
+        "drawn: 100 of 870 edges, those of largest weight",
+        "drawn: 20 of 30 nodes and\n380 of 870 edges, those of largest weight",
+    ]
+
+
+def test_no_node_is_hollow_if_all_are_uncertain(axes):
+    draw_network(RING, uncertain=np.ones(6, bool), uncertain_text="several classes")
+    assert not axes[0].figure.legends

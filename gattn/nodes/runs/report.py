@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.draw.network import edge_limit, network_picture, sample_network
+from gattn.draw.network import network_picture
 from gattn.nodes.entropy import attention_entropy
 from gattn.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.nodes.runs.trials import best_trial
@@ -194,6 +194,13 @@ def _components(run: NodeRun) -> Section:
             "On the test part, it is not significantly better than a constant: the data may "
             "not predict the labels.",
         )
+    factors = run.metrics.get("class_factors", {})
+    if len(set(factors.values())) > 1:
+        listed = ", ".join(f"{name} {number(factor)}" for name, factor in factors.items())
+        text += (
+            "The probabilities of the combination were multiplied by factors, because the classes "
+            f"have other frequencies outside of the training part: {listed}.",
+        )
     columns = "component", "weight", *(METRICS[metric] for metric in metrics)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
 
@@ -271,7 +278,7 @@ def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
 
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
-    """Draw a connected part of the network, with predictions and attention weights of the last
+    """Draw the network, or a part of it, with predictions and attention weights of the last
     layer.
     """
     edges, alpha = weights[-1]
@@ -287,10 +294,10 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
         wrong = (colour != run.y) & ~run.y.isnan()
         wrong[run.split.train] = False
         uncertain = run.estimator.sets(run.predicted, run.settings.coverage).sum(1) > 1
-        caption += (
-            " A ring marks a wrong prediction outside the training part; a hollow node has several "
-            f"classes in its {run.settings.coverage:.0%} set."
-        )
+        caption += " A ring marks a wrong prediction outside the training part."
+        one = "Every" if uncertain.all() else "A hollow"
+        if uncertain.any():
+            caption += f" {one} node has several classes in its {run.settings.coverage:.0%} set."
     else:
         colour = run.predicted[:, 0]
     if run.encoded.graph.network is not None:
@@ -303,15 +310,6 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
             )
         caption += " Nodes of other types have the colours of their types."
     caption += " The names are those of the nodes that receive most attention."
-    drawn = sample_network(edges, len(colour))
-    if len(drawn) < len(colour):
-        caption += (
-            f" The picture shows {len(drawn):,} of {len(colour):,} nodes, around the node of "
-            "highest degree."
-        )
-    shown = torch.isin(edges, torch.from_numpy(drawn)).all(0) & (edges[0] != edges[1])
-    if int(shown.sum()) > edge_limit(len(drawn)):
-        caption += " Only the edges with most attention are drawn."
     draw = network_picture(
         edges, alpha, colour, names, labels=labels,
         top_labels=TOP_LABELS, wrong=wrong, uncertain=uncertain,
