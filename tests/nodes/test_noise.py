@@ -33,7 +33,7 @@ def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path, monk
     metrics = train_run(settings, tmp_path / "run")
     assert metrics["noise"]
     assert texts == [("wrong prediction (not in training)", "several classes in the 90% set")]
-    assert set(metrics["components"]) >= {"constant", "columns", "labels", "closed_form", "gat"}
+    assert set(metrics["components"]) >= {"constant", "columns", "labels", "propagation", "gat"}
     page = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "not significantly better than a constant" in page
     assert "Components" in page

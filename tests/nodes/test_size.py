@@ -15,7 +15,7 @@ from gattn.nodes.runs.config import override
 from gattn.nodes.runs.predict import predict_graph
 from gattn.nodes.runs.train import train_run
 from gattn.nodes.size.budget import choose_size, free_memory, graph_bytes, parse_memory
-from gattn.nodes.size.means import NeighbourMeans, graph_of, propagate, smooth
+from gattn.nodes.size.means import NeighbourMeans, graph_of, propagate
 from gattn.nodes.stack import propagation as whole
 from gattn.training.settings import SettingsError
 from tests.nodes.networks import class_network
@@ -147,17 +147,13 @@ def test_means_are_those_of_sparse_matrices():
 
 def test_labels_spread_like_on_the_whole_graph(monkeypatch):
     monkeypatch.setattr(whole, "STEPS", 8)
-    monkeypatch.setattr(whole, "SMOOTHING_STEPS", 5)
     pairs = random_graph()
     means, matrix = NeighbourMeans(graph_of(pairs, 50)), whole.Neighbours(pairs.long(), 50).means
     train, draw = np.arange(0, 50, 4), np.random.default_rng(0)
     labels = np.eye(20, dtype=np.float32)[draw.integers(20, size=len(train))]
-    guess = draw.dirichlet(np.ones(20), size=50).astype(np.float32)
     out = np.empty((50, 20), np.float32)
     expected = whole.propagate(matrix, labels, train)[:, :-1]
     np.testing.assert_allclose(propagate(means, labels, train, out), expected, atol=1e-5)
-    expected = whole.smooth(matrix, guess, labels, train)
-    np.testing.assert_allclose(smooth(means, guess, labels, train, out), expected, atol=1e-5)
 
 
 def test_a_small_budget_samples_and_says_so(tmp_path):
@@ -168,7 +164,7 @@ def test_a_small_budget_samples_and_says_so(tmp_path):
     assert metrics["size"]["budget_bytes"] == 1_000_000
     assert lines[0].startswith("Neighbours are sampled in training: the whole graph needs about")
     text = " ".join(lines)
-    omitted = "trees, closed_form and consistent"
+    omitted = "trees and consistent"
     assert f"left out when neighbours are sampled: {omitted}" in text
     assert "factors that correct the frequencies of the classes are also left out" in text
     page = (folder / "report.html").read_text("utf-8")
@@ -176,7 +172,7 @@ def test_a_small_budget_samples_and_says_so(tmp_path):
     assert omitted in page
     assert "frequencies of the classes are also left out" in page
     assert set(metrics["components"]) == {
-        *("constant", "columns", "neighbours", "labels", "propagation", "gat", "smoothed")
+        *("constant", "columns", "neighbours", "labels", "propagation", "gat")
     }
     assert metrics["test"]["accuracy"] > 0.6
     table = pd.read_parquet(folder / "predictions.parquet")

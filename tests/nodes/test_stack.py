@@ -16,7 +16,7 @@ from gattn.nodes.runs.config import NodeRunSettings
 from gattn.nodes.stack.linear import Scaler, fit_linear, leave_one_out
 from gattn.nodes.stack.perceptron import Perceptron
 from gattn.nodes.stack.predictor import StackedPredictor
-from gattn.nodes.stack.propagation import Neighbours, label_features, propagate, smooth
+from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
 from gattn.nodes.stack.weights import cross_fit, fit_weights, pool, temperature
 from tests.nodes.networks import class_network, probabilities
 
@@ -112,10 +112,6 @@ def test_spread_probabilities_are_at_most_1():
     spread = propagate(means, labels, train)[:, :2]
     assert spread.min() >= 0
     assert spread.max() <= 1
-    predicted = np.tile([1.0, 0.0], (size, 1))
-    smoothed = smooth(means, predicted, labels, train)
-    assert smoothed.min() >= 0
-    assert smoothed.max() <= 1
 
 
 def test_weights_prefer_the_better_model_and_stay_equal_without_labels():

@@ -1,4 +1,4 @@
-"""Parts of a stacked model: trees, smoothing, choice of weights, and the final fit."""
+"""Parts of a stacked model: trees, choice of weights, and the final fit."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 from gattn.nodes import NodeClassifier
 from gattn.nodes.stack.components import Components
 from gattn.nodes.stack.predictor import StackedPredictor
-from gattn.nodes.stack.propagation import Neighbours, smooth
+from gattn.nodes.stack.propagation import Neighbours
 from gattn.nodes.stack.trees import Trees
 from gattn.nodes.stack.weights import choose_weights
 from tests.nodes.networks import class_network, probabilities
@@ -59,20 +59,6 @@ def test_trees_predict_the_only_class_and_no_absent_class(monkeypatch):
     assert (two[:, 1] == 0).all()
 
 
-def test_smoothed_predictions_are_those_of_a_loop_and_keep_lonely_nodes():
-    edges = torch.tensor([[0, 1], [1, 2]])
-    means = Neighbours(edges, 4).means
-    predicted, labels = np.array([[0.2], [0.4], [0.9], [0.7]]), np.array([[1.0]])
-    start = np.array([1.0, 0.4, 0.9, 0.7])
-    value = start
-    for _ in range(10):
-        mean = np.array([value[1], (value[0] + value[2]) / 2, value[1], start[3]])
-        value = 0.8 * mean + 0.2 * start
-    result = smooth(means, predicted, labels, np.array([0]))
-    np.testing.assert_allclose(result[:3, 0], value[:3], rtol=1e-5)
-    assert result[3, 0] == 0.7
-
-
 @pytest.mark.parametrize("is_class", [True, False])
 def test_a_combination_that_is_clearly_worse_is_replaced_by_its_best_model(is_class, monkeypatch):
     y = DRAW.integers(4, size=400)
@@ -96,13 +82,31 @@ def test_a_combination_is_kept_if_it_is_as_good_as_its_best_model():
     assert (weights > 0).all()
 
 
+def test_sets_of_a_refit_come_from_fits_that_left_the_node_out(monkeypatch):
+    parts, fit = [], Components.fit
+
+    def record(x, neighbours, y, train, val, *rest, **options):
+        parts.append((train, val))
+        return fit(x, neighbours, y, train, val, *rest, **options)
+
+    monkeypatch.setattr(Components, "fit", record)
+    edges, nodes = class_network(nodes=200, homophily=0.7)
+    NodeClassifier(label="label", epochs=EPOCHS, width=8, heads=2).fit((edges, nodes))
+    (train, val), *folds, (final, _) = parts
+    left_out = [np.setdiff1d(val, some) for some, _ in folds]
+    assert np.array_equal(np.sort(np.concatenate(left_out)), np.sort(val))
+    assert all(np.isin(train, some).all() for some, _ in folds)
+    assert len(final) == len(train) + len(val)
+
+
 def test_a_drawn_validation_part_is_fitted_too_and_does_not_change_the_weights():
     edges, nodes = class_network(nodes=400, homophily=0.7)
     options = {"label": "label", "epochs": EPOCHS, "width": 8, "heads": 2}
     models = [NodeClassifier(**options, refit=refit).fit((edges, nodes)) for refit in (False, True)]
     before, after = map(_stack, models)
     assert after.weights == before.weights
-    np.testing.assert_array_equal(after.validation, before.validation)
+    for name, part in before.validation_parts.items():
+        np.testing.assert_array_equal(after.validation_parts[name], part)
     both = torch.cat([models[1].split_.train, models[1].split_.val])
     assert len(before._training.names) < len(after._training.names) == len(both)
     masks = {name: [False] * 400 for name in ("train_mask", "val_mask")}

@@ -321,6 +321,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             metrics["classes"] = dict(zip(names, class_scores(counts)))
             metrics["confusion"] = counts.tolist()
             reasons["classes"] = undefined_scores(counts, names)
+            if isinstance(predictor, StackedPredictor):
+                metrics["class_factors"] = dict(zip(names, predictor.combination.factors))
         metrics["undefined"] = {part: reason for part, reason in reasons.items() if reason}
         return NodeRun(estimator, split, metrics, settings, encoded, y, predicted, trials)
 

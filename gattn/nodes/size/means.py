@@ -12,13 +12,12 @@ from gattn.graph import Graph
 from gattn.graph.sorting import lay_out_rows
 from gattn.layout.layout import INT32_END
 
-__all__ = ["NeighbourMeans", "graph_of", "propagate", "smooth"]
+__all__ = ["NeighbourMeans", "graph_of", "propagate"]
 
 COLUMNS = 16
 """Number of columns whose means are computed at once, which limits the memory."""
 STEPS, RESTART = 8, 0.15
 """Number of steps of label propagation, and the probability of a restart in each."""
-SMOOTHING_STEPS, SMOOTHING_RESTART = 5, 0.2
 
 
 def graph_of(edges: Tensor, nodes: int) -> Graph:
@@ -124,40 +123,3 @@ def _spread(
         value *= 1 - RESTART
         value[train] += RESTART * labels
     return value
-
-
-def smooth(
-    means: NeighbourMeans,
-    predicted: NDArray[np.float32],
-    labels: NDArray[np.float32],
-    train: NDArray,
-    out: NDArray[np.float32],
-) -> NDArray[np.float32]:
-    r"""Smooth predictions along the edges, with the labels of the training nodes.
-
-    .. math:: F \leftarrow (1 - r) A F + r \tilde Y
-
-    Args:
-        means: means over neighbours.
-        predicted: [n, c] probabilities or numbers.
-        labels: [k, c] one-hot classes or numbers.
-        train: [k] nodes that have these labels; all others start with their prediction.
-        out: [n, c] array of the result. A node without neighbours has its prediction.
-
-    Returns:
-        The array ``out``.
-    """
-    is_alone = means.degrees.numpy() == 0
-    for first in range(0, predicted.shape[1], COLUMNS):
-        columns = slice(first, first + COLUMNS)
-        start = np.array(predicted[:, columns])
-        start[train] = labels[:, columns]
-        value = start
-        for _ in range(SMOOTHING_STEPS):
-            value = means(value)
-            value[is_alone] = start[is_alone]
-            value *= 1 - SMOOTHING_RESTART
-            value += SMOOTHING_RESTART * start
-        value[is_alone] = predicted[is_alone, columns]
-        out[:, columns] = value
-    return out

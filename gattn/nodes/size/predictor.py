@@ -22,7 +22,6 @@ from gattn.nodes.size.components import (
     VALIDATION_ROWS,
     SampledComponents,
 )
-from gattn.nodes.size.means import NeighbourMeans, smooth
 from gattn.nodes.size.network import ONE, SampledNetwork, fit_sampled, plan_samples
 from gattn.nodes.size.scratch import Scratch, pieces
 from gattn.nodes.stack.blocks import Reduction
@@ -36,7 +35,7 @@ from gattn.training.types import EpochRecord, History
 
 __all__ = ["SampledPredictor"]
 
-NETWORK, SMOOTHED = "gat", "smoothed"
+NETWORK = "gat"
 LABEL_FREE = ("constant", "columns", "neighbours", NETWORK)
 """Names of the components that read no labels, so that they can also predict other graphs."""
 SHOWN_SEEDS, SHOWN_FANOUT = 64, 12
@@ -58,7 +57,6 @@ class SampledPredictor:
     ``labels``       the same, also on the labels around a node
     ``propagation``  labels spread along the edges
     ``gat``          attention network, trained on sampled neighbourhoods
-    ``smoothed``     the combination of all others, smoothed along the edges with the labels
     ===============  =========================================================================
 
     All predictions are computed for all nodes and read all edges: means over neighbours a few
@@ -76,7 +74,6 @@ class SampledPredictor:
         encoder: encoder of the features.
         outputs: number of classes; 1 for numbers.
         weights: weight of each component by name, for the graph of :meth:`fit`.
-        smoothed: weights of the components in the combination that is smoothed.
         other_weights: weights of the components without labels, for other graphs.
         validation: [m, outputs] predictions of the validation part. Empty after
             :meth:`from_state`.
@@ -101,7 +98,6 @@ class SampledPredictor:
         self.task: NodeTask = task
         self.mean, self.std = 0.0, 1.0
         self.weights: dict[str, float] = {}
-        self.smoothed: dict[str, float] = {}
         self.other_weights: dict[str, float] = {}
         self.validation = torch.zeros(0, outputs, dtype=torch.float64)
         self.validation_parts: dict[str, Tensor] = {}
@@ -224,19 +220,10 @@ class SampledPredictor:
         truth = targets[val_rows]
         at_rows = {name: part[val_rows].astype(np.float64) for name, part in parts.items()}
         weights, _ = choose_weights(list(at_rows.values()), truth, seed, is_class=is_class)
-        self.smoothed = dict(zip(parts, weights.tolist()))
+        self.weights = dict(zip(parts, weights.tolist()))
         other = {name: p for name, p in at_rows.items() if name in LABEL_FREE}
         of_others = fit_weights(list(other.values()), truth, is_class=is_class)
         self.other_weights = dict(zip(other, of_others.tolist()))
-        self.weights = dict(self.smoothed)
-        if self._is_stack:
-            combined = self._smooth(parts, blocks.means, train, scratch, components)
-            pair = [pool_by_name(at_rows, self.smoothed, is_class=is_class)]
-            pair.append(combined[val_rows].astype(np.float64))
-            share, _ = choose_weights(pair, truth, seed, is_class=is_class)
-            self.weights = {name: float(share[0]) * w for name, w in self.smoothed.items()}
-            self.weights[SMOOTHED] = float(share[1])
-            parts[SMOOTHED] = combined
         self._last = graph, parts, scratch
         self._shown = graph, self._shown_attention(blocks)
         at_val = {
@@ -260,18 +247,6 @@ class SampledPredictor:
     def _embed(self, blocks: SampledBlocks) -> Tensor:
         return self._network.embed_all(blocks.network_features, blocks.graph, blocks.attributes)
 
-    def _smooth(
-        self,
-        parts: Mapping[str, NDArray],
-        means: NeighbourMeans,
-        train: NDArray,
-        scratch: Scratch,
-        components: SampledComponents,
-    ) -> NDArray[np.float32]:
-        combined = self._pooled(parts, self.smoothed, scratch)
-        out = scratch.array(*combined.shape)
-        return smooth(means, combined, components.one_hot(), train, out)
-
     def _pooled(
         self, parts: Mapping[str, NDArray], weights: Mapping[str, float], scratch: Scratch
     ) -> NDArray[np.float32]:
@@ -288,7 +263,7 @@ class SampledPredictor:
         float64.
         """
         parts = self._parts(graph)
-        weights = self.weights if SMOOTHED in parts or not self._is_stack else self.other_weights
+        weights = self.weights if "labels" in parts or not self._is_stack else self.other_weights
         pooled = self._pooled(parts, weights, Scratch())
         result = torch.from_numpy(pooled).double()
         return result if self._is_class else result * self.std + self.mean
@@ -331,7 +306,6 @@ class SampledPredictor:
         around = components.around(blocks, parts["neighbours"], train, scratch)
         parts |= components.with_labels(blocks, around, train, scratch)
         parts[NETWORK] = self._by_network(blocks, scratch)
-        parts[SMOOTHED] = self._smooth(parts, blocks.means, train, scratch, components)
         return parts, scratch
 
     def _blocks(self, graph: AttributedGraph) -> SampledBlocks:
@@ -419,9 +393,9 @@ class SampledPredictor:
         return tensors | more, {
             "sampled": True, "settings": to_table(self.settings), "task": self.task,
             "outputs": self.outputs, "encoder": self.encoder.state(), "mean": self.mean,
-            "std": self.std, "weights": self.weights, "smoothed": self.smoothed,
-            "other_weights": self.other_weights,
-            "with_direction": self._with_direction, **components,
+            "std": self.std, "weights": self.weights,
+            "other_weights": self.other_weights, "with_direction": self._with_direction,
+            **components,
         }  # fmt: skip
 
     @classmethod
@@ -436,8 +410,7 @@ class SampledPredictor:
         encoder = FeatureEncoder.from_state(state["encoder"])
         model = cls(settings, state["task"], encoder, state["outputs"])
         model.mean, model.std = state["mean"], state["std"]
-        model.weights, model.smoothed = state["weights"], state["smoothed"]
-        model.other_weights = state["other_weights"]
+        model.weights, model.other_weights = state["weights"], state["other_weights"]
         model._with_direction = state["with_direction"]
         model._reduction = Reduction(tensors["axes"].numpy())
         model._training = TrainingNodes.from_state(remove_prefix("training.", tensors))

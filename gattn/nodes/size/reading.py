@@ -113,8 +113,8 @@ def _sampled_notes(settings: NodeSettings) -> list[str]:
     if settings.model != "stacked":
         return notes
     return [
-        "Models that are left out when neighbours are sampled: trees, closed_form and consistent, "
-        "which are slow on many nodes, and the refit to the training and the validation part. The "
+        "Models that are left out when neighbours are sampled: trees and consistent, which are "
+        "slow on many nodes, and the refit to the training and the validation part. The "
         "factors that correct the frequencies of the classes are also left out.",
         f"Models that are fitted to samples: the linear model to at most {LINEAR_ROWS:,} training "
         f"nodes, each perceptron to at most {PERCEPTRON_ROWS:,}, and the weights to at most "

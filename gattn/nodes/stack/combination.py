@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gattn.nodes.stack.propagation import Neighbours, smooth
-from gattn.nodes.stack.weights import CLEARLY, choose_weights, fit_weights, pool_by_name
+from gattn.nodes.stack.priors import class_factors, scale_classes
+from gattn.nodes.stack.weights import choose_weights, cross_fit, fit_weights, pool_by_name
 
-__all__ = ["SMOOTHED", "Combination", "mean_loss"]
+__all__ = ["Combination"]
 
-SMOOTHED = "smoothed"
-"""Name of the component that is the combination of the others, smoothed along the edges."""
+READS_LABELS = "labels"
+"""Component that is left out for a network other than that of the training."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,87 +22,95 @@ class Combination:
     """Weights of a stack, and the predictions for the validation part that result from them.
 
     Attributes:
-        parts: final weight of each component, by name.
+        weights: weight of each component, by name.
         other: weight of each component that does not read labels, by name, for other graphs.
-        smoothed: weight of each component in the combination that is smoothed along the edges.
-        validation: [m, outputs] predictions whose weights do not depend on the node's label.
-        extra: [m, outputs] predictions of the component ``smoothed``, by name.
+        factors: factor of the probability of each class; empty for numbers.
+        validation: [m, outputs] predictions whose weights do not depend on the node's label; no
+            rows if the object was not fitted.
     """
 
-    parts: dict[str, float]
+    weights: dict[str, float]
     other: dict[str, float]
-    smoothed: dict[str, float]
+    factors: list[float]
     validation: NDArray[np.float64]
-    extra: dict[str, NDArray[np.float64]]
 
     @classmethod
     def fit(
         cls,
         outputs: Mapping[str, NDArray],
-        neighbours: Neighbours,
-        labels: NDArray,
+        y: NDArray,
         train: NDArray,
         val: NDArray,
+        seed: int,
+        *,
+        is_class: bool,
+        timed: bool,
+        label_free: Sequence[str],
+    ) -> Combination:
+        """Fit the weights of the components, and the factors of the classes.
+
+        Args:
+            outputs: predictions [n, outputs] of the components, by name.
+            y: [n] classes or numbers.
+            train: [k] training nodes.
+            val: [m] validation nodes.
+            seed: seed of the folds.
+            is_class: True for classes.
+            timed: True if a prediction must not depend on newer nodes.
+            label_free: names of the components that do not read labels.
+        """
+        parts, truth = {name: p[val] for name, p in outputs.items()}, y[val]
+        values, validation = choose_weights([*parts.values()], truth, seed, is_class=is_class)
+        weights = dict(zip(outputs, values.tolist()))
+        names = [name for name in label_free if name in outputs]
+        values = fit_weights([parts[name] for name in names], truth, is_class=is_class)
+        other = dict(zip(names, values.tolist()))
+        if not is_class:
+            return cls(weights, other, [], validation)
+        nodes = np.arange(0 if timed else len(y))
+        rest = np.setdiff1d(nodes, np.concatenate([train, val]))
+        others = pool_by_name({n: p[rest] for n, p in outputs.items()}, weights, is_class=True)
+        factors, validation = class_factors(validation, truth, others, y[train], seed)
+        return cls(weights, other, factors.tolist(), validation)
+
+    def fit_again(
+        self,
+        first: Mapping[str, NDArray],
+        again: Mapping[str, NDArray],
         y: NDArray,
         seed: int,
         *,
         is_class: bool,
-        label_free: Sequence[str],
     ) -> Combination:
-        """Fit the weights of all components, of their combination and its smoothed version, of the
-        components for other graphs.
-
-        The combination is smoothed only if this clearly reduces the loss of the validation part.
+        """Return the combination with the validation predictions of models that were fitted again.
 
         Args:
-            outputs: predictions [n, outputs] of the components, by name.
-            neighbours: the graph.
-            labels: [k, outputs], one-hot classes or numbers of the training nodes.
-            train: [k] training nodes.
-            val: [m] validation nodes.
+            first: predictions [m, outputs] of the validation nodes by the models of :meth:`fit`.
+            again: the same by models that were fitted again without the node.
             y: [m] labels of the validation nodes.
-            seed: seed of the folds.
+            seed: seed of the folds of the weights.
             is_class: True for classes.
-            label_free: names of the components that do not read labels.
         """
-        parts = [p[val] for p in outputs.values()]
-        weights, combined = choose_weights(parts, y, seed, is_class=is_class)
-        base = dict(zip(outputs, weights.tolist()))
-        names = [name for name in label_free if name in outputs]
-        of_label_free = fit_weights([outputs[name][val] for name in names], y, is_class=is_class)
-        other = dict(zip(names, of_label_free.tolist()))
-        together = pool_by_name(outputs, base, is_class=is_class)
-        spread = smooth(neighbours.means, together, labels, train)
-        pair, validation = choose_weights([combined, spread[val]], y, seed, is_class=is_class)
-        if not _is_clearly_better(validation, combined, y, is_class=is_class):
-            pair, validation = np.array([1.0, 0.0]), combined
-        final = {name: float(pair[0]) * weight for name, weight in base.items()}
-        final[SMOOTHED] = float(pair[1])
-        extra = {SMOOTHED: spread[val]}
-        return cls(final, other, base, validation, extra)
+        if np.count_nonzero([*self.weights.values()]) == 1:
+            validation = pool_by_name(again, self.weights, is_class=is_class)
+        else:
+            some = [again[name] for name in first]
+            validation = cross_fit([*first.values()], y, seed, is_class=is_class, predicted=some)
+        if self.factors:
+            validation = scale_classes(validation, np.array(self.factors))
+        return replace(self, validation=validation)
+
+    def predict(self, parts: Mapping[str, NDArray]) -> NDArray[np.float64]:
+        """Combine predictions [n, outputs] of the components, by name."""
+        is_class = bool(self.factors)
+        if READS_LABELS not in parts:
+            return pool_by_name(parts, self.other, is_class=is_class)
+        combined = pool_by_name(parts, self.weights, is_class=is_class)
+        return scale_classes(combined, np.array(self.factors)) if is_class else combined
 
     @property
     def used(self) -> set[str]:
         """Names of the components that have a weight."""
-        weights = self.smoothed.items(), self.other.items()
-        return {name for name, weight in chain(*weights) if weight}
-
-
-def _is_clearly_better(one: NDArray, other: NDArray, y: NDArray, *, is_class: bool) -> bool:
-    """Return True if the loss of the predictions is lower by more than ``CLEARLY`` standard
-    errors.
-    """
-    gain = _losses(other, y, is_class=is_class) - _losses(one, y, is_class=is_class)
-    return bool(gain.mean() > CLEARLY * gain.std() / max(len(gain), 1) ** 0.5)
-
-
-def mean_loss(predicted: NDArray, y: NDArray, *, is_class: bool) -> float:
-    """Return the mean cross entropy, or the mean squared error, of predictions [m, outputs]."""
-    return float(_losses(predicted, y, is_class=is_class).mean())
-
-
-def _losses(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.float64]:
-    """Return the loss of each node, which is its cross entropy or squared error."""
-    if not is_class:
-        return np.square(predicted[:, 0] - y)
-    return -np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12)
+        return {
+            name for part in (self.weights, self.other) for name, weight in part.items() if weight
+        }

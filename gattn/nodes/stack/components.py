@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.nodes.stack.blocks import Blocks, Reduction, as_matrix
-from gattn.nodes.stack.closed_form import ClosedForm
-from gattn.nodes.stack.combination import mean_loss
 from gattn.nodes.stack.consistency import ConsistentNetworks, affordable_epochs
 from gattn.nodes.stack.linear import Linear, Scaler, fit_linear
 from gattn.nodes.stack.perceptron import Perceptron
 from gattn.nodes.stack.propagation import Neighbours, label_features, propagate
 from gattn.nodes.stack.trees import Trees, can_fit_trees
+from gattn.nodes.stack.weights import mean_loss
 from gattn.training.model_io import remove_prefix
 from gattn.training.threads import Background
 
@@ -55,13 +54,11 @@ class Components:
     ``consistent``     :class:`gattn.nodes.stack.consistency.ConsistentNetworks`; for classes,
                        with fewer than 2,000 training nodes and without times
     ``propagation``    labels spread along the edges
-    ``closed_form``    :class:`gattn.nodes.stack.closed_form.ClosedForm`
     =================  ========================================================================
 
     Attributes:
         is_class: True for classes.
         linear: linear models and the scalers of their features, by name.
-        closed_form: the model without training.
         perceptrons: perceptrons by name; empty with few training nodes.
         trees: boosted trees; None if they were not fitted.
         consistent: networks that also learn from nodes without a label; None if they were not
@@ -74,7 +71,6 @@ class Components:
     def __init__(
         self,
         linear: Mapping[str, tuple[Scaler, Linear]],
-        closed_form: ClosedForm,
         perceptrons: Mapping[str, Perceptron],
         trees: Trees | None,
         consistent: ConsistentNetworks | None,
@@ -85,7 +81,7 @@ class Components:
         *,
         is_class: bool,
     ) -> None:
-        self.linear, self.closed_form, self.perceptrons = linear, closed_form, perceptrons
+        self.linear, self.perceptrons = linear, perceptrons
         self.trees, self.consistent, self.reduction = trees, consistent, reduction
         self.train, self.labels = train, labels
         self._mean = labels.mean(0, dtype=np.float64)
@@ -226,25 +222,23 @@ class Components:
 
         def fit_others(
             check: Callable[[], None],
-        ) -> tuple[ClosedForm, Trees | None, ConsistentNetworks | None]:
+        ) -> tuple[Trees | None, ConsistentNetworks | None]:
             fit_linear_model("columns", [matrix])
-            check()
-            form, _ = ClosedForm.fit(blocks, labels, train, seed, is_class=is_class)
             # The trees of a first fit are compared with all other models.
             trees = None if like is None else fit_trees(check)
-            return form, trees, fit_consistent(check)
+            return trees, fit_consistent(check)
 
         if parallel:
             with Background(fit_others) as background:
                 fit_around()
-                form, trees, consistent = background.result()
+                trees, consistent = background.result()
         else:
-            form, trees, consistent = fit_others(check)
+            trees, consistent = fit_others(check)
             fit_around()
         if like is None:
             trees = fit_trees(check)
         components = cls(
-            linear, form, perceptrons, trees, consistent, reduction, train, labels, seed,
+            linear, perceptrons, trees, consistent, reduction, train, labels, seed,
             is_class=is_class,
         )  # fmt: skip
         predictions |= components._rest(blocks)
@@ -255,7 +249,7 @@ class Components:
         """Names of the models."""
         optional = {"trees": self.trees, "consistent": self.consistent}
         some = [name for name, model in optional.items() if model is not None]
-        return ["columns", "neighbours", "labels", *some, "constant", "propagation", "closed_form"]
+        return ["columns", "neighbours", "labels", *some, "constant", "propagation"]
 
     def with_train(self, places: NDArray) -> Components:
         """Return the models for a changed network. ``places`` [k] contains the positions of the
@@ -306,7 +300,6 @@ class Components:
         return {
             "constant": self._constant(blocks.x.shape[0]),
             "propagation": spread[:, :-1].astype(np.float64),
-            "closed_form": self.closed_form.predict(blocks, self.labels, self.train),
         }
 
     def _constant(self, nodes: int) -> NDArray[np.float64]:
@@ -315,9 +308,6 @@ class Components:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and JSON values from which :meth:`from_state` restores the models."""
         arrays = {"axes": self.reduction.axes, "train": self.train, "labels": self.labels}
-        arrays["closed_form.shares"] = self.closed_form.shares
-        for place, weight in enumerate(self.closed_form.weights):
-            arrays[f"closed_form.weights.{place}"] = weight
         for name, (_, model) in self.linear.items():
             arrays[f"{name}.weight"], arrays[f"{name}.bias"] = model.weight, model.bias
         if self.trees is not None:
@@ -331,7 +321,7 @@ class Components:
             tensors |= {f"{name}.perceptron.{key}": tensor for key, tensor in state.items()}
         return tensors, {
             "is_class": self.is_class, "seed": self.seed,
-            "factors": list(self.closed_form.factors), "perceptrons": list(self.perceptrons),
+            "perceptrons": list(self.perceptrons),
             "scalers": {name: list(scaler.factors) for name, (scaler, _) in self.linear.items()},
             "penalties": {name: model.penalty for name, (_, model) in self.linear.items()},
         }  # fmt: skip
@@ -353,11 +343,6 @@ class Components:
             )
             for name, factors in state["scalers"].items()
         }
-        weights = tuple(
-            arrays[f"closed_form.weights.{place}"] for place in range(len(state["factors"]))
-        )
-        shares = arrays["closed_form.shares"]
-        form = ClosedForm(weights, tuple(state["factors"]), shares, is_class)
         labels = arrays["labels"]
         perceptrons = {
             name: Perceptron.from_state(
@@ -373,6 +358,6 @@ class Components:
         stored = remove_prefix("consistent.", tensors)
         consistent = ConsistentNetworks.from_state(stored) if stored else None
         return cls(
-            linear, form, perceptrons, trees, consistent, Reduction(arrays["axes"]),
+            linear, perceptrons, trees, consistent, Reduction(arrays["axes"]),
             arrays["train"], labels, state["seed"], is_class=is_class,
         )  # fmt: skip

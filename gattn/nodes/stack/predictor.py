@@ -21,12 +21,11 @@ from gattn.nodes.features import FeatureEncoder
 from gattn.nodes.fields import field_size
 from gattn.nodes.predictor import NodePredictor, NodeProblem, label_moments
 from gattn.nodes.settings import NodeSettings, NodeTask
-from gattn.nodes.stack.combination import SMOOTHED, Combination, mean_loss
+from gattn.nodes.stack.combination import Combination
 from gattn.nodes.stack.components import LABEL_FREE, Components
-from gattn.nodes.stack.propagation import Neighbours, smooth
 from gattn.nodes.stack.residual import ResidualPredictor, residual_settings
 from gattn.nodes.stack.training_nodes import TrainingNodes
-from gattn.nodes.stack.weights import pool_by_name
+from gattn.nodes.stack.weights import mean_loss
 from gattn.nodes.typed.neighbours import neighbours_of
 from gattn.nodes.typed.predictor import TypedPredictor, input_size, network_kind
 from gattn.training.model_io import remove_prefix
@@ -51,31 +50,33 @@ MAX_PRODUCTS = 5e9
 it limits the number of epochs, but not to less than ``FEWEST_EPOCHS``.
 """
 FEWEST_EPOCHS = 20
+REFIT_FOLDS = 3
+"""Number of folds of the validation part for the calibration of models that are fitted again."""
 PREFIX = "components."
 
 
 class StackedPredictor:
     """Stacked model of nodes: several models, combined by weights fitted on the validation part.
 
-    The components are the models of :class:`gattn.nodes.stack.components.Components`, the attention
-    network, and the component ``smoothed``, in which the combination of all others is
-    smoothed along the edges together with the labels. Components that read labels can predict
-    only the network that they were fitted to, which may have changed: training nodes keep their
-    labels by name. For another network, the remaining components are combined by a second set of
-    weights.
+    The components are the models of :class:`gattn.nodes.stack.components.Components` and the
+    attention network. Components that read labels can predict only the network that they were
+    fitted to, which may have changed: training nodes keep their labels by name. For another
+    network, the remaining components are combined by a second set of weights. For classes, the
+    combination is multiplied by a factor for each class; see
+    :func:`gattn.nodes.stack.priors.class_factors`.
 
     If the validation part was drawn from the nodes for training, the components other than the
-    network that have a weight are fitted to both parts after the weights are chosen.
+    network that have a weight are fitted to both parts after the weights are chosen. The
+    predictions of the validation part, which calibrate sets and intervals, then come from models
+    that were fitted in the same way without a third of this part, so that the sets have their
+    coverage with the final models.
 
     Attributes:
         settings: settings of the model and of its training.
         task: ``"regression"`` or ``"classification"``.
         encoder: encoder of the features.
         network: the attention network.
-        weights: weight of each component by name, for the graph of :meth:`fit`.
-        smoothed: weights of the components in the combination that ``smoothed`` spreads along the
-            edges.
-        other_weights: weight by name of each component that does not read labels, for other graphs.
+        combination: weights of the components.
         validation: [m, outputs] cross-fitted predictions of the validation part: each node is
             predicted with weights that were chosen without it. Empty after :meth:`from_state`.
         validation_parts: [m, outputs] predictions of the validation part by each component that
@@ -91,18 +92,15 @@ class StackedPredictor:
         settings: NodeSettings,
         network: NodePredictor,
         components: Components,
-        weights: Mapping[str, float],
-        smoothed: Mapping[str, float],
-        other_weights: Mapping[str, float],
+        combination: Combination,
         training: TrainingNodes,
     ) -> None:
         self.settings, self.network, self._components = settings, network, components
         self.task: NodeTask = network.task
         self.encoder, self.outputs = network.encoder, network.outputs
-        self.weights, self.other_weights = dict(weights), dict(other_weights)
-        self.smoothed = dict(smoothed)
+        self.combination = combination
         self.validation_parts: dict[str, Tensor] = {}
-        self.validation = torch.zeros(0, self.outputs, dtype=torch.float64)
+        self.validation = torch.from_numpy(combination.validation)
         self.validation_loss = float("nan")
         self.stopped = False
         self._training = training
@@ -163,18 +161,16 @@ class StackedPredictor:
                 components, predictions = fit_components(train, val)
         for network in networks:
             network.threads = threads
-        truth, train_labels = (
-            problem.y.numpy()[val],
-            _labels(problem.y.numpy(), train, problem, task),
-        )
+        truth = problem.y.numpy()[val]
         by_network = [
             {network.settings.model: network.predict(graph).numpy()} for network in networks
         ]
         in_unit = {name: p * std + mean for name, p in predictions.items()}
         chosen = [
             Combination.fit(
-                in_unit | each, neighbours, train_labels, train, val, truth, stack_settings.seed,
-                is_class=is_class, label_free=(*LABEL_FREE, NETWORK, TYPED_NETWORK),
+                in_unit | each, problem.y.numpy(), train, val, stack_settings.seed,
+                is_class=is_class, timed=neighbours.timed,
+                label_free=(*LABEL_FREE, NETWORK, TYPED_NETWORK),
             )
             for each, stack_settings in zip(by_network, settings)
         ]  # fmt: skip
@@ -184,38 +180,53 @@ class StackedPredictor:
             if "labels" in used:
                 used.add("neighbours")  # its predictions are inputs of the model `labels`
             reuse = {name: p for name, p in predictions.items() if name not in used}
-            both = np.sort(np.concatenate([train, val]))
-            with _one_blas_thread(), limited_threads(0, threads):
-                final, predictions = fit_components(
+
+            def fit_again(more: NDArray) -> tuple[Components, dict[str, NDArray]]:
+                both = np.sort(np.concatenate([train, more]))
+                again, new = fit_components(
                     both, val, parallel=parallel, like=components, reuse=reuse
                 )
-            final_predictions = {name: p * std + mean for name, p in predictions.items()}
+                return again, {name: p * std + mean for name, p in new.items()}
+
+            fold = np.random.default_rng(first.seed).permutation(len(val)) % REFIT_FOLDS
+            left_out = {name: p[val] for name, p in in_unit.items()}
+            with _one_blas_thread(), limited_threads(0, threads):
+                for number in range(min(REFIT_FOLDS, len(val))):
+                    inside = fold == number
+                    for name, p in fit_again(val[~inside])[1].items():
+                        left_out[name][inside] = p[val[inside]]
+                final, final_predictions = fit_again(val)
+            chosen = [
+                weights.fit_again(
+                    {name: p[val] for name, p in (in_unit | each).items()},
+                    left_out | {name: p[val] for name, p in each.items()},
+                    truth, stack_settings.seed, is_class=is_class,
+                )
+                for each, weights, stack_settings in zip(by_network, chosen, settings)
+            ]  # fmt: skip
         training = TrainingNodes.fit(graph, final.train)
         stacks = []
         for stack_settings, network, each, weights in zip(settings, networks, by_network, chosen):
-            stack = cls(
-                stack_settings,
-                network,
-                final,
-                weights.parts,
-                weights.smoothed,
-                weights.other,
-                training,
-            )
-            stack._last = (
-                graph,
-                stack._with_smoothed(final_predictions | each, neighbours, final),
-            )
+            stack = cls(stack_settings, network, final, weights, training)
+            stack._last = graph, final_predictions | each
             stack._matched = graph, final.train
             stack.stopped = is_hopeless(network.history[0].records)
-            stack.validation = torch.from_numpy(weights.validation)
-            parts = {name: p[val] for name, p in (in_unit | each).items()}
             stack.validation_parts = {
-                name: torch.from_numpy(p) for name, p in (parts | weights.extra).items()
+                name: torch.from_numpy(p[val]) for name, p in (in_unit | each).items()
             }
             stack.validation_loss = mean_loss(weights.validation, truth, is_class=is_class)
             stacks.append(stack)
         return stacks
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weight of each component by name, for the graph of :meth:`fit`."""
+        return self.combination.weights
+
+    @property
+    def other_weights(self) -> dict[str, float]:
+        """Weight by name of each component that does not read labels, for other graphs."""
+        return self.combination.other
 
     @property
     def history(self) -> list[History]:
@@ -251,19 +262,7 @@ class StackedPredictor:
     def _combine(self, parts: Mapping[str, Tensor]) -> Tensor:
         """Return the weighted combination of the predictions of the components."""
         arrays = {name: part.numpy() for name, part in parts.items()}
-        weights = self.weights if SMOOTHED in parts else self.other_weights
-        combined = pool_by_name(arrays, weights, is_class=self.task == "classification")
-        return torch.from_numpy(combined)
-
-    def _with_smoothed(
-        self, parts: Mapping[str, NDArray], neighbours: Neighbours, components: Components
-    ) -> dict[str, NDArray[np.float64]]:
-        """Add the predictions of the component ``smoothed`` to the predictions of the other
-        components.
-        """
-        combined = pool_by_name(parts, self.smoothed, is_class=self.task == "classification")
-        labels = components.labels * self.network.std + self.network.mean
-        return {**parts, SMOOTHED: smooth(neighbours.means, combined, labels, components.train)}
+        return torch.from_numpy(self.combination.predict(arrays))
 
     def component_predictions(self, graph: AttributedGraph) -> dict[str, Tensor]:
         """Return a dictionary from the name of each model in the stack to its predictions, [n,
@@ -279,17 +278,13 @@ class StackedPredictor:
     def _predict_components(
         self, graph: AttributedGraph, places: NDArray[np.int64] | None
     ) -> dict[str, Tensor]:
-        neighbours = neighbours_of(graph)
         components = self._components if places is None else self._components.with_train(places)
-        with_labels = places is not None
         predicted = components.predict(
-            self.encoder.features(graph), neighbours, with_labels=with_labels
+            self.encoder.features(graph), neighbours_of(graph), with_labels=places is not None
         )
         mean, std = self.network.mean, self.network.std
         outputs = {name: p * std + mean for name, p in predicted.items()}
         outputs[self.network.settings.model] = self.network.predict(graph).numpy()
-        if with_labels:
-            outputs = self._with_smoothed(outputs, neighbours, components)
         return {name: torch.from_numpy(p) for name, p in outputs.items()}
 
     def training_places(self, graph: AttributedGraph) -> NDArray[np.int64] | None:
@@ -326,7 +321,7 @@ class StackedPredictor:
             **network, "settings": to_table(self.settings), "network": network["settings"],
             "residual": isinstance(self.network, ResidualPredictor),
             "components": components, "weights": self.weights,
-            "smoothed": self.smoothed, "other_weights": self.other_weights,
+            "factors": self.combination.factors, "other_weights": self.other_weights,
         }  # fmt: skip
 
     @classmethod
@@ -349,9 +344,12 @@ class StackedPredictor:
             name.removeprefix(PREFIX): t for name, t in tensors.items() if name.startswith(PREFIX)
         }
         components = Components.from_state(arrays, state["components"])
-        weights = state["weights"], state["smoothed"], state["other_weights"]
+        combination = Combination(
+            state["weights"], state["other_weights"], state["factors"],
+            np.zeros((0, network.outputs)),
+        )  # fmt: skip
         training = TrainingNodes.from_state(remove_prefix("training.", arrays))
-        return cls(settings, network, components, *weights, training)
+        return cls(settings, network, components, combination, training)
 
 
 def _choose_network(
@@ -395,13 +393,6 @@ def _one_blas_thread() -> Iterator[None]:
     with threadpool_limits(1, "blas"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield
-
-
-def _labels(y: NDArray, train: NDArray, problem: NodeProblem, task: NodeTask) -> NDArray:
-    """Return the labels of the training nodes: one-hot classes [k, c], or numbers [k, 1]."""
-    if task == "classification":
-        return np.eye(problem.outputs)[y[train].astype(int)]
-    return y[train][:, None]
 
 
 def _is_hopeless(records: Sequence[EpochRecord], best: float, epochs: int) -> bool:

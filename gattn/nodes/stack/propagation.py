@@ -17,7 +17,7 @@ from gattn.nodes.fields import csr_tensor
 
 __all__ = [
     "Neighbours", "edge_means", "label_features", "propagate", "propagate_folds", "row_means",
-    "smooth", "weighted_graph",
+    "weighted_graph",
 ]  # fmt: skip
 
 FOLDS = 5
@@ -27,7 +27,6 @@ its own nodes.
 STEPS = 15
 RESTART = 0.15
 """Probability of a restart in each of the ``STEPS`` steps of label propagation with restarts."""
-SMOOTHING_STEPS, SMOOTHING_RESTART = 10, 0.2
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -225,39 +224,6 @@ def _between(means: NDArray, values: NDArray) -> NDArray:
     can exceed.
     """
     return np.clip(means, values.min(0), values.max(0)).astype(means.dtype)
-
-
-def smooth(
-    means: Matrix, predicted: NDArray, labels: NDArray, train: NDArray
-) -> NDArray[np.float64]:
-    r"""Smooth predictions along the edges, together with the known labels of the training nodes.
-
-    .. math:: F \leftarrow (1 - r) A F + r \tilde Y
-
-    The initial values :math:`\tilde Y` contain the labels of the training nodes and the predictions
-    of all others.
-
-    Args:
-        means: [n, n] means over neighbours.
-        predicted: [n, c], probabilities or numbers.
-        labels: [k, c], one-hot classes or numbers.
-        train: [k], the nodes that have these labels.
-
-    Returns:
-        [n, c]. A node without neighbours has its prediction.
-
-    Reference:
-        Huang et al., "Combining label propagation and simple models out-performs graph neural
-        networks" (ICLR 2021), the step of smoothing.
-    """
-    start = predicted.astype(np.float32)
-    start[train] = labels
-    alone = (means.getnnz(1) == 0)[:, None]
-    value = start
-    for _ in range(SMOOTHING_STEPS):
-        mean = np.where(alone, start, means @ value)
-        value = (1 - SMOOTHING_RESTART) * mean + SMOOTHING_RESTART * start
-    return np.where(alone, predicted, _between(value, start)).astype(np.float64)
 
 
 def propagate_folds(

@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["choose_weights", "cross_fit", "fit_weights", "pool", "pool_by_name", "temperature"]
+__all__ = [
+    "choose_weights", "cross_fit", "fit_weights", "mean_loss", "pool", "pool_by_name",
+    "temperature",
+]  # fmt: skip
 
 PRIOR_ROWS = 4.0
 """Strength of the penalty on deviations from the prior weights, as a number of additional nodes."""
@@ -170,7 +173,12 @@ def _regression_weights(predicted: NDArray, y: NDArray, prior: NDArray) -> NDArr
 
 
 def cross_fit(
-    predictions: Sequence[NDArray], y: NDArray, seed: int, *, is_class: bool
+    predictions: Sequence[NDArray],
+    y: NDArray,
+    seed: int,
+    *,
+    is_class: bool,
+    predicted: Sequence[NDArray] | None = None,
 ) -> NDArray[np.float64]:
     """Combine the predictions for each node with weights that were fitted to the other nodes.
 
@@ -179,13 +187,15 @@ def cross_fit(
         y: [m] classes from 0, or numbers.
         seed: seed of the folds.
         is_class: True for probabilities.
+        predicted: K other predictions [m, c] of the same models, to which the weights are applied;
+            None to apply the weights to ``predictions``.
 
     Returns:
         [m, c]. With more than 5,000 nodes, the weights are fitted to all of them.
     """
-    count = len(y)
+    count, predicted = len(y), predictions if predicted is None else predicted
     weights = fit_weights(predictions, y, is_class=is_class)
-    combined = pool(predictions, weights, is_class=is_class)
+    combined = pool(predicted, weights, is_class=is_class)
     if count > MANY or count < 2:
         return combined
     folds = np.random.default_rng(seed).permutation(count) % min(FOLDS, count)
@@ -193,7 +203,7 @@ def cross_fit(
         inside = folds == fold
         others = [p[~inside] for p in predictions]
         weights = fit_weights(others, y[~inside], is_class=is_class)
-        combined[inside] = pool([p[inside] for p in predictions], weights, is_class=is_class)
+        combined[inside] = pool([p[inside] for p in predicted], weights, is_class=is_class)
     return combined
 
 
@@ -252,3 +262,15 @@ def temperature(scores: NDArray, y: NDArray, factors: NDArray = SHARPNESS) -> fl
         norm = np.log(np.exp(scaled - top[:, None]).sum(1)) + top
         losses.append(float((norm - scaled[rows, labels]).mean()))
     return float(factors[int(np.argmin(losses))])
+
+
+def mean_loss(predicted: NDArray, y: NDArray, *, is_class: bool) -> float:
+    """Return the mean cross entropy, or the mean squared error, of predictions [m, outputs]."""
+    return float(_losses(predicted, y, is_class=is_class).mean())
+
+
+def _losses(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.float64]:
+    """Return the loss of each node, which is its cross entropy or squared error."""
+    if not is_class:
+        return np.square(predicted[:, 0] - y)
+    return -np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12)
