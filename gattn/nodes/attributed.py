@@ -166,6 +166,36 @@ class AttributedGraph:
         edges = arcs if self.directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
         return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
 
+    def in_name_order(self) -> tuple[AttributedGraph, Tensor]:
+        """Return the graph with its nodes and rows of edges in the order of the nodes' names, and
+        the index [n] in this graph of each node of the result.
+
+        Random draws, such as splits and dropout, depend on positions. In this order, a training
+        does not depend on the order of the rows of the tables. A compact graph, one with features
+        ``x`` (whose nodes have numbers) and one with several tables of nodes are not changed.
+        """
+        order = torch.arange(len(self))
+        if self.compact or self.x is not None or self.network is not None:
+            return self, order
+        keys = [_natural(name) for name in self.names]
+        order = torch.tensor(sorted(range(len(self)), key=keys.__getitem__))
+        position = torch.empty_like(order)
+        position[order] = torch.arange(len(self))
+        edges = self.edge_table
+        if edges is not None:
+            pairs = position[edges.pairs]
+            edges = replace(edges, pairs=pairs).select(np.lexsort(pairs.numpy()))
+        ordered = replace(
+            self,
+            names=[self.names[i] for i in order.tolist()],
+            edge_index=_unique(position[self.edge_index], len(self)),
+            arcs=_unique(position[self.arcs], len(self)),
+            table=self.table.iloc[order.numpy()].reset_index(drop=True),
+            lines=tuple(self.lines[i] for i in order.tolist()) if self.lines else (),
+            edge_table=edges,
+        )
+        return ordered, order
+
     def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
         """Return a copy of the graph in which every attribute value that equals one of ``words`` is
         missing.
@@ -182,6 +212,12 @@ class AttributedGraph:
             return graph
         edges, notes = with_gaps(self.edge_table.table, words, " of the edges")
         return replace(graph.with_notes(*notes), edge_table=replace(self.edge_table, table=edges))
+
+
+def _natural(name: Hashable) -> list[str | int]:
+    """Return a key that sorts names with their numbers: n2 before n10."""
+    parts = re.split(r"([0-9]+)", str(name))
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
 
 
 def with_gaps(

@@ -108,9 +108,20 @@ class NodeEstimator(SerializableEstimator, Parameters):
             )
         values, notes = self._read_labels(read, y)
         labels = self.learn_labels(values, read.where)
-        split, split_notes = self._parts(read, labels)
-        encoded = self.encode(read.with_notes(*notes, *split_notes), values.name, split=split)
-        return self.fit_parts(encoded, labels, split, on_epoch=on_epoch)
+        ordered, order = read.in_name_order()
+        y_ordered = labels[order]
+        split, split_notes = self._parts(ordered, y_ordered)
+        encoded = self.encode(ordered.with_notes(*notes, *split_notes), values.name, split=split)
+        self.fit_parts(encoded, y_ordered, split, on_epoch=on_epoch)
+        if not torch.equal(order, torch.arange(len(order))):
+            # The user's order of the nodes is that of all results.
+            self.graph_ = encoded.encoder.attach_edges(read.with_notes(*notes, *split_notes))
+            train, val, test = (
+                order[part].sort().values
+                for part in (self.split_.train, self.split_.val, self.split_.test)
+            )
+            self.y_, self.split_ = labels, replace(self.split_, train=train, val=val, test=test)
+        return self
 
     def encode(
         self,

@@ -1,12 +1,13 @@
 """Parts of a stacked model: trees, choice of weights, and the final fit."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
-from gattn.nodes import NodeClassifier
+from gattn.nodes import NodeClassifier, NodeRegressor
 from gattn.nodes.stack.components import Components
 from gattn.nodes.stack.predictor import StackedPredictor
 from gattn.nodes.stack.propagation import Neighbours
@@ -163,3 +164,27 @@ def test_the_network_of_a_large_graph_is_stopped_if_it_is_far_behind(monkeypatch
     model = NodeClassifier(label="label", epochs=50, width=8, heads=2).fit((edges, nodes))
     assert len(model.history_[0].records) == 20
     assert not _stack(model).stopped
+
+
+@pytest.mark.parametrize("label", ["label", "number"])
+def test_a_training_does_not_depend_on_the_order_of_the_rows(label):
+    edges, nodes = class_network(nodes=120, homophily=0.8)
+    nodes = nodes.assign(number=nodes["x0"] + DRAW.normal(size=120))
+    kind = NodeClassifier if label == "label" else NodeRegressor
+    features = ["x0", "x1"]
+    shuffled = edges.sample(frac=1, random_state=1), nodes.sample(frac=1, random_state=2)
+    models = [
+        kind(label=label, features=features, epochs=EPOCHS, width=8, heads=2).fit(tables)
+        for tables in ((edges, nodes), shuffled)
+    ]
+    tables = [
+        pd.DataFrame(np.reshape(_values(model), (120, -1)), index=model.graph_.names)
+        for model in models
+    ]
+    np.testing.assert_allclose(tables[1].loc[tables[0].index], tables[0], rtol=1e-4, atol=1e-5)
+    parts = [{model.graph_.names[i] for i in model.split_.val.tolist()} for model in models]
+    assert parts[0] == parts[1]
+
+
+def _values(model):
+    return model.predict_proba() if isinstance(model, NodeClassifier) else model.predict()

@@ -213,7 +213,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         graph, choice = read_for_training(self.settings, self.processes.size)
         if choice is not None:
             self.log(choice.text)
-        return self.with_labels(graph, choice)
+        return self.with_labels(graph.in_name_order()[0], choice)
 
     def with_labels(self, graph: AttributedGraph, choice: SizeChoice | None = None) -> NodeData:
         """Read the labels of a graph, and create the estimator."""
