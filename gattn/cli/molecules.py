@@ -398,8 +398,7 @@ def check(
     out: Annotated[
         Path | None,
         Option(
-            help="New folder for the page and the tables of findings. Without it, the findings are "
-            "only printed."
+            help="New folder for the tables of findings. Without it, the findings are only printed."
         ),
     ] = None,
     strict: Annotated[
@@ -435,7 +434,7 @@ def check(
     for line in summary(result):
         typer.echo(line)
     if out is not None:
-        say(f"{out / 'report.html'} is the page of the findings")
+        say(f"{out / 'findings.csv'} lists the findings")
     if strict and result.has_faults:
         raise typer.Exit(1)
 

@@ -18,7 +18,6 @@ from gattn.molecules.checks.structures import check_structures
 from gattn.molecules.checks.table import CheckedTable, read_table
 from gattn.pipeline.split_rule import read_rule
 from gattn.pipeline.text import plural
-from gattn.training.report import write_report
 
 __all__ = ["check_table", "summary"]
 
@@ -37,12 +36,11 @@ def check_table(
     encoding: str | None = None,
     numbers: Mapping[str, str] | None = None,
 ) -> CheckResult:
-    """Look for faults in a table of molecules, and write the findings as a page and as tables.
+    """Look for faults in a table of molecules, and write the findings as tables.
 
     Args:
         path: the CSV file.
-        out: a new folder for ``report.html``, ``report.json``, ``findings.csv`` and
-            ``findings.json``; None to write nothing.
+        out: a new folder for ``findings.csv`` and ``findings.json``; None to write nothing.
         smiles: the column of SMILES.
         targets: the columns of labels; by default every column whose cells are mostly numbers, if
             they are not names or numbers of the molecules.
@@ -83,11 +81,7 @@ def check_table(
     findings.sort(key=lambda finding: order.index(finding.kind))
     result = CheckResult(table, other, tuple(findings))
     if out is not None:
-        # The page draws molecules, and its module imports torch, which takes a second.
-        from gattn.molecules.checks.page import content
-
         with new_folder(out) as folder:
-            write_report(folder, content(result))
             write_rows(folder / "findings.csv", _lines(result))
             entries = json.dumps(_entries(result), ensure_ascii=False, indent=1)
             (folder / "findings.json").write_text(f"{entries}\n", "utf-8")
