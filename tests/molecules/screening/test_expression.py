@@ -1,4 +1,4 @@
-"""Expressions over columns: precedence, types, missing cells, and errors with their position."""
+"""Expressions over columns: precedence, types, missing cells, and errors."""
 
 import math
 
@@ -7,8 +7,8 @@ import pytest
 from gattn.molecules.screening.expression import parse_condition, parse_value
 from gattn.training.settings import SettingsError
 
-COLUMNS = ["prediction", "std", "upper", "set", "my column", "input"]
-ROW = ["7.5", "0.5", "inf", "active", "3", ""]
+COLUMNS = ["prediction", "std", "upper", "set", "my column", "input", "class"]
+ROW = ["7.5", "0.5", "inf", "active", "3", "", "a\\b"]
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,7 @@ ROW = ["7.5", "0.5", "inf", "active", "3", ""]
         ("set == 'active'", True),
         ('set != "idle"', True),
         ("set < 'b'", True),
+        ("class == 'a\\b'", True),
         ("`my column` == 3", True),
         ("std < `my column`", True),
         # A comparison with an empty cell, or of a number with a text, is false.
@@ -69,34 +70,38 @@ def test_a_value_of_a_text_is_missing():
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
-        ("", "expected a number, a text or a column; got the end, at character 1"),
+        ("", "not a valid expression"),
         ("prediction", "must be a condition such as 'prediction > 7'; got 'prediction'"),
-        ("prediction >", "expected a number, a text or a column; got the end, at character 13"),
-        ("prediction = 7", "'=' is not an operator (use ==), at character 12"),
-        ("prediction > 7 & std < 1", "'&' is not an operator (use and), at character 16"),
+        ("prediction >", "not a valid expression"),
+        ("prediction = 7", "use =="),
+        ("prediction > 7 & std < 1", "use and"),
         ("activity > 7", "no column 'activity'; the columns are prediction, std"),
         ("`a b` > 7", "no column 'a b'"),
-        ("prediction > 7 std", "expected an operator; got 'std', at character 16"),
-        ("(prediction > 7", "expected a closing parenthesis; got the end"),
-        ("prediction > 7)", "expected an operator; got ')'"),
-        ("std and prediction > 7", "'and' needs a condition on each side"),
-        ("not std", "'not' needs a condition"),
-        ("set + 'a' == 'b'", "'+' needs numbers"),
+        ("prediction > 7 std", "not a valid expression"),
+        ("(prediction > 7", "not a valid expression"),
+        ("prediction > 7)", "not a valid expression"),
+        ("std and prediction > 7", "needs a condition"),
+        ("not std", "needs a condition"),
+        ("set + 'a' == 'b'", "needs a number"),
         ("'a' < 3", "'<' needs two numbers or two texts"),
         ("(std > 1) > 2", "'>' needs two numbers or two texts"),
-        ("abs prediction > 7", "expected ( after abs; got 'prediction'"),
-        ("7x > 3", "'7' is not an operator"),
+        ("abs prediction > 7", "not a valid expression"),
+        ("abs > 7", "not supported"),
+        ("7x > 3", "not a valid expression"),
         ("__import__('os') > 1", "no column '__import__'"),
-        ("prediction.real > 1", "'.' is not an operator"),
-        ("prediction[0] > 1", "'[' is not an operator"),
-        ("lambda: 1", "':' is not an operator"),
-        ("(" * 60 + "std" + ")" * 60 + " > 1", "more than 50 nested parentheses"),
-        ("not " * 60 + "std > 1", "more than 50 nested parentheses"),
-        ("-" * 60 + "std > 1", "more than 50 nested parentheses"),
-        ("std > 1 or " * 300 + "std > 1", "must have at most 2,000 characters; got 3,307"),
+        ("_0 > 1", "no column '_0'"),
+        ("prediction.real > 1", "not supported"),
+        ("prediction[0] > 1", "not supported"),
+        ("prediction(0) > 1", "not supported"),
+        ("2 ** 99 > 1", "not supported"),
+        ("1j > 1", "not supported"),
+        ("lambda: 1", "no column 'lambda'"),
+        ("not " * 480 + "std > 1", "nested"),
+        ("-" * 1900 + "std > 1", "nested"),
+        ("std > 1 or " * 300 + "std > 1", "more than 2,000 characters"),
     ],
 )
-def test_errors_name_the_fault_and_its_position(expression, message):
+def test_error_names_the_fault(expression, message):
     with pytest.raises(SettingsError) as raised:
         parse_condition("where", expression, COLUMNS)
     assert str(raised.value).startswith("where")
