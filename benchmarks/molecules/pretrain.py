@@ -66,7 +66,7 @@ def pretrain(options: argparse.Namespace) -> None:
     begin = time.process_time()
     smiles, sources = molecules(options.wheels, options.molecules, options.joined, options.seed)
     options.work.mkdir(parents=True, exist_ok=True)
-    inputs, targets = prepare(smiles, options.work / "inputs.safetensors")
+    inputs, targets = prepare(smiles)
     print(f"{len(inputs):,} molecules in {time.process_time() - begin:.0f} s", flush=True)
     order = torch.arange(len(inputs))
     train, validation = (

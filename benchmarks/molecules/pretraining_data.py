@@ -224,17 +224,16 @@ class Targets:
         return torch.cat(columns, 1)
 
 
-def prepare(smiles: list[str], cache: Path | None = None) -> tuple[MoleculeInputs, Targets]:
+def prepare(smiles: list[str]) -> tuple[MoleculeInputs, Targets]:
     """Compute the inputs and the targets of SMILES. Invalid SMILES are left out.
 
     Args:
         smiles: n texts.
-        cache: file of the inputs; see :func:`gattn.molecules.inputs.featurise`.
 
     Returns:
         The inputs of k molecules, and their targets.
     """
-    parsed = featurise(smiles, max_atoms=LARGEST, cache=cache)
+    parsed = featurise(smiles, max_atoms=LARGEST)
     valid = [smiles[row] for row in parsed.row_index.tolist()]
     pieces = list(_more_targets(valid))
     autocorrelations, pairs = (torch.from_numpy(np.concatenate(each)) for each in zip(*pieces))

@@ -117,15 +117,13 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         targets: Sequence[str] | None = None,
         bounds: np.ndarray | None = None,
         weights: Any = None,
-        cache: str | os.PathLike[str] | None = None,
     ) -> LabelledMolecules:
         """Parse molecules, and store the names and classes of their labels for
         :meth:`fit_labelled`.
 
         ``targets`` are the names of the targets, by default those of the columns of y. ``bounds``
         [n, t, 2] are the lower and upper ends of the labels for a bounded loss; by default they are
-        read from the strings in y. ``weights`` [n] are the weights of the rows. ``cache`` is a file
-        that stores the parsed molecules; see :func:`gattn.molecules.inputs.featurise`.
+        read from the strings in y. ``weights`` [n] are the weights of the rows.
         """
         # An invalid parameter raises an error before the SMILES are parsed, which may take long.
         read_foundation_of(settings_of(MoleculeParameters, self))
@@ -144,7 +142,7 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
                 f"task_weights must have a weight for each of the {len(self.targets_)} targets; "
                 f"got {count}"
             )
-        labelled = self._labelled(texts, values, table, bounds, cache, _weights(weights, texts))
+        labelled = self._labelled(texts, values, table, bounds, _weights(weights, texts))
         self.bad_ = labelled.bad
         return labelled
 
@@ -260,13 +258,11 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         explanations = iter(explain_model(self, inputs, method, target=index, label=label))
         return [None if error else next(explanations) for error in parsed.errors]
 
-    def labelled(
-        self, smiles: Rows, y: Any, *, cache: str | os.PathLike[str] | None = None
-    ) -> LabelledMolecules:
+    def labelled(self, smiles: Rows, y: Any) -> LabelledMolecules:
         """Return the valid molecules that have a label, with labels encoded as by :meth:`read`."""
         texts, values = self._rows(smiles)
         table, bounds = self._split_bounds(as_table(y, len(texts)))
-        return self._labelled(texts, values, table, bounds, cache)
+        return self._labelled(texts, values, table, bounds)
 
     def _split_bounds(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Separate censored labels from measured ones, if the loss is bounded. The result is the
@@ -281,11 +277,10 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
         values: np.ndarray,
         table: np.ndarray,
         bounds: np.ndarray | None,
-        cache: str | os.PathLike[str] | None,
         weights: Tensor | None = None,
     ) -> LabelledMolecules:
         labels = torch.from_numpy(self._encode(table))
-        parsed = self.featurise(texts, cache=cache)
+        parsed = self.featurise(texts)
         bad = tuple(bad_rows(texts, parsed))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")

@@ -76,17 +76,14 @@ class MoleculeModel(FittedModel):
             tuple(self.standardize),
         )  # fmt: skip
 
-    def featurise(
-        self, smiles: Sequence[str], *, cache: str | os.PathLike[str] | None = None
-    ) -> FeaturizedSmiles:
+    def featurise(self, smiles: Sequence[str]) -> FeaturizedSmiles:
         """Compute the inputs of the model from the SMILES of n rows, as in training.
 
         Args:
             smiles: n texts.
-            cache: see :func:`gattn.molecules.inputs.featurise`.
         """
         return featurise(
-            smiles, max_atoms=self.max_atoms, workers=self.workers, cache=cache,
+            smiles, max_atoms=self.max_atoms, workers=self.workers,
             row_format=self.row_format,
         )  # fmt: skip
 

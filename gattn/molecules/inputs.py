@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -20,16 +18,8 @@ from gattn.data.molecules.dataset import Molecules, Positions, indices_of
 from gattn.data.molecules.packing import PackedInputs, read_packed
 from gattn.data.molecules.pairs import count_pairs
 from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit
-from gattn.molecules.input_cache import (
-    PackedView,
-    cache_key,
-    decode_texts,
-    join_pieces,
-    locked,
-    read_cache,
-    write_cache,
-)
 from gattn.molecules.joined import join_rows
+from gattn.molecules.packed_view import PackedView, decode_texts, join_pieces
 from gattn.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.training.processes import in_order
 
@@ -40,7 +30,6 @@ __all__ = [
     "MoleculeInputs",
     "ParsedSmiles",
     "Piece",
-    "cache_path",
     "check_is_list",
     "distinct_inputs",
     "featurise",
@@ -297,7 +286,6 @@ def featurise(
     *,
     max_atoms: int = MAX_ATOMS,
     workers: int = 1,
-    cache: str | os.PathLike[str] | None = None,
     row_format: RowFormat = ONE_MOLECULE,
 ) -> FeaturizedSmiles:
     """Compute the inputs of a model from SMILES; invalid SMILES are listed with the reason.
@@ -307,21 +295,16 @@ def featurise(
         max_atoms: larger molecules are errors.
         workers: number of processes that share the work; the result is the same. Short lists are
             parsed by one process, because starting other processes takes longer.
-        cache: a file that stores the inputs. The file is read if it was written from the same
-            SMILES, with the same version of RDKit and of the features; otherwise it is written
-            again. It is memory-mapped, so use a cache file for molecules that do not fit into
-            memory.
         row_format: content of a text: one molecule, several, or a reaction.
 
     Returns:
-        The valid molecules, packed (:class:`gattn.molecules.input_cache.PackedView`), and the
+        The valid molecules, packed (:class:`gattn.molecules.packed_view.PackedView`), and the
         reason why each of the others is invalid. An empty list gives empty inputs.
 
     Raises:
-        ValueError: ``max_atoms`` or ``workers`` is below 1, ``smiles`` is one text instead of a
-            list, or ``cache`` is another kind of file, which is not overwritten.
+        ValueError: ``max_atoms`` or ``workers`` is below 1, or ``smiles`` is one text instead of a
+            list.
         ImportError: RDKit is not installed.
-        OSError: the cache cannot be written.
 
     >>> parsed = featurise(["CCO", "C1CC", "OCC"])
     >>> parsed.row_index.tolist(), parsed.canonical, parsed.errors[1]
@@ -329,9 +312,7 @@ def featurise(
     """
     if row_format.joined:
         check_is_list(smiles)
-        read = partial(
-            featurise, max_atoms=max_atoms, workers=workers, cache=cache, row_format=row_format.part
-        )
+        read = partial(featurise, max_atoms=max_atoms, workers=workers, row_format=row_format.part)
         return FeaturizedSmiles(*join_rows(smiles, row_format, read))
     if not isinstance(smiles, str):
         smiles = row_format.prepare(smiles)
@@ -339,17 +320,7 @@ def featurise(
         read_packed, max_atoms=max_atoms, canonical=True, add_h=row_format.add_h,
         standardize=row_format.standardize,
     )  # fmt: skip
-    pieces = _read_pieces(smiles, PIECE, max_atoms, workers, packed)
-    if cache is None:
-        arrays = join_pieces(pieces)
-    else:
-        key = cache_key(smiles, max_atoms, row_format.standardize, add_h=row_format.add_h)
-        with locked(cache):
-            arrays = read_cache(cache, key) if Path(cache).exists() else None
-            if arrays is None:
-                write_cache(cache, pieces, key)
-                arrays = read_cache(cache, key)
-    assert arrays is not None
+    arrays = join_pieces(_read_pieces(smiles, PIECE, max_atoms, workers, packed))
     rows = arrays["row_index"]
     return FeaturizedSmiles(
         torch.tensor(rows),
@@ -396,16 +367,6 @@ def stream(
     read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
     pieces = _read_pieces(smiles, chunk, max_atoms, workers, read)
     return (_expand(piece) for piece in pieces)
-
-
-def cache_path(folder: Path, smiles: Sequence[str], max_atoms: int, row_format: RowFormat) -> Path:
-    """Return the path of the cache of parsed SMILES in a folder, which depends on the SMILES, the
-    row format and the versions of the parsers.
-    """
-    # The row format changes the stored molecules, so it is part of the key. The key of the default
-    # format does not contain it.
-    texts = smiles if row_format == ONE_MOLECULE else [repr(row_format), *smiles]
-    return folder / f"{cache_key(texts, max_atoms)[:32]}.safetensors"
 
 
 def make_pieces(

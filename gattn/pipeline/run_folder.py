@@ -33,7 +33,7 @@ FOLDER = "folder"
 """Key of ``splits.json`` for the path from the folder of a run to the one in which it was
 trained.
 """
-NO_DIFFERENCE = ("workers", "threads", "cache")
+NO_DIFFERENCE = ("workers", "threads")
 """Names of the settings that do not change the results of a run."""
 
 

@@ -22,7 +22,7 @@ CALLS: dict[str, list[str]] = {
     "molecules train": [
         "table.csv --target y --target z --unit nM --smiles smiles --split random --workers 1 "
         "--task regression --task-weights 1 --task-weights 2 --weight-column weight "
-        "--descriptors-columns size --descriptors-path array.npy --encoding utf-8 --cache cache "
+        "--descriptors-columns size --descriptors-path array.npy --encoding utf-8 "
         "--epochs 1 --batch-size 16 --width 8 --layers 1 --heads 1 --coverage 0.5 --dropout 0.1 "
         "--learning-rate 0.01 --trees 3 --standardize neutral --config table.toml --tune 0 "
         "--folds 0 --replicates 1 --seed 3 --devices 1 --max-atoms 99 --ensemble 1 "

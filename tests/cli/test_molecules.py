@@ -134,23 +134,6 @@ def test_a_truncated_file_of_a_run_says_what_to_do(folder, tmp_path, gattn, name
         assert ("remove it" if name == "metrics.json" else "copy the run again") in output
 
 
-def test_a_damaged_cache_says_that_it_is_to_be_removed(tmp_path, gattn):
-    (tmp_path / "in.csv").write_text(TABLE)
-    train = ["train", tmp_path / "in.csv", "--target", "y", *GP, "--out"]
-    assert gattn(*train, tmp_path / "first")[0] == 0
-    (cache,) = (tmp_path / ".gattn").glob("*.safetensors")
-    content = cache.read_bytes()
-    for spoilt in (b"", content[:5], content[:200], content[:-1], b"smiles,y\n", bytes(500)):
-        cache.write_bytes(spoilt)
-        code, output = gattn(*train, tmp_path / "second")
-        assert (code, output.count("\n")) == (2, 1)
-        assert f"the cache {cache} is damaged" in output
-        assert "remove it" in output
-    cache.unlink()
-    assert gattn(*train, tmp_path / "second")[0] == 0
-    assert cache.read_bytes() == content
-
-
 def test_a_run_of_which_nothing_is_done_gives_way(tmp_path, gattn):
     data = tmp_path / "data.csv"
     data.write_text(TABLE)

@@ -142,7 +142,7 @@ def test_run_from_table_to_explanation(tmp_path):
     rows = [["smiles", "kind"], *([s, n] for s, n in zip(SMILES, NAMES))]
     with table.open("w", newline="") as file:
         csv.writer(file).writerows(rows)
-    changes = {**TINY, "data": str(table), "target": ("kind",), "workers": 1, "cache": ""}
+    changes = {**TINY, "data": str(table), "target": ("kind",), "workers": 1}
     out = tmp_path / "run"
     metrics = train_run(override(None, changes), out)
     assert metrics["task"] == "multiclass"

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.molecules.bbb import card as card_of
 from benchmarks.molecules.pretrain import card as encoder_card
-from gattn.molecules import MoleculeRegressor, input_cache, inputs
+from gattn.molecules import MoleculeRegressor, inputs, packed_view
 from gattn.molecules.foundation import read_foundation
 from gattn.molecules.inputs import featurise
 from gattn.molecules.kernel_function import compare, kernel_matrix, standardise
@@ -103,7 +103,7 @@ def test_a_model_without_atom_pairs_does_not_count_them(monkeypatch):
     assert kernel is not None
     assert not kernel.has_pairs
     monkeypatch.setattr(inputs, "count_pairs", fail)
-    monkeypatch.setattr(input_cache, "count_pairs", fail)
+    monkeypatch.setattr(packed_view, "count_pairs", fail)
     smiles = ["CC(C)Cc1ccccc1", "OCC1OC(O)C(O)C(O)C1O"]
     parsed = featurise(smiles).inputs
     with pytest.raises(AssertionError, match="counted"):

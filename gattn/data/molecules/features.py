@@ -22,7 +22,8 @@ ORDERS = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 
 
 FEATURISER = "2"
-"""Version of the features. Increase it when features change, so that cached files become invalid.
+"""Version of the features. Increase it when features change, so that models of other features
+are refused.
 """
 
 

@@ -14,10 +14,7 @@ from gattn.data.molecules.standardise import largest_fragment, neutral
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["IDENTITY", "flat", "identity", "molecule_identities", "parent"]
-
-IDENTITY = "identity 2"
-"""Version of :func:`identity`; cached results from other versions are not used."""
+__all__ = ["flat", "identity", "molecule_identities", "parent"]
 
 UNSTABLE = re.compile(r":\d+\]|\[H\]|->|<-")
 """Regular expression for atom maps, explicit hydrogens and dative bonds. If a molecule has one of

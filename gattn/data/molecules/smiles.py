@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_ATOMS",
-    "READER",
     "need_rdkit",
     "parse_any_size",
     "parse_or_reason",
@@ -26,10 +25,6 @@ __all__ = [
 ]
 
 MAX_ATOMS = 1000
-READER = "SMILES 2"
-"""Version of the parser. Caches of other versions are not used. Version 2 added atom maps,
-CXSMILES extensions and names.
-"""
 
 
 def smiles_to_data(smiles: str, *, max_atoms: int = MAX_ATOMS) -> Data:

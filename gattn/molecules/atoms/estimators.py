@@ -127,7 +127,6 @@ class AtomEstimator(FittedModel, Parameters):
         *,
         coding: Coding | None = None,
         weights: torch.Tensor | None = None,
-        cache: str | os.PathLike[str] | None = None,
     ) -> LabelledAtoms:
         """Parse molecules with their labels, and store the targets and their classes.
 
@@ -136,7 +135,6 @@ class AtomEstimator(FittedModel, Parameters):
             cells: the cells of the labels.
             coding: task and classes of the labels; by default they are determined from the labels.
             weights: [n] weights of the rows.
-            cache: a file that stores the parsed molecules.
 
         Returns:
             The valid molecules that have a label.
@@ -153,7 +151,7 @@ class AtomEstimator(FittedModel, Parameters):
         self.coding_ = coding or coding_of(
             cells, self._task, bounded=settings.bounded
         )  # fmt: skip
-        labelled = self.labelled(smiles, cells, weights=weights, cache=cache)
+        labelled = self.labelled(smiles, cells, weights=weights)
         self.bad_ = labelled.bad
         return labelled
 
@@ -163,13 +161,12 @@ class AtomEstimator(FittedModel, Parameters):
         cells: AtomCells,
         *,
         weights: torch.Tensor | None = None,
-        cache: str | os.PathLike[str] | None = None,
     ) -> LabelledAtoms:
         """Return the valid molecules that have a label; the labels are encoded as in training."""
         if self.coding_.task == "regression":
             cells = without_faults(cells, bounded=self.coding_.bounded)
         problems = self._order_problems(smiles)
-        parsed = self._featurise(smiles, problems, cache)
+        parsed = self._featurise(smiles, problems)
         # With reorder_atoms, atom map numbers that cannot be used are a problem of the labels,
         # because the order of the lists is not known.
         bad = [replace(row, in_labels=bool(problems[row.row])) for row in bad_rows(smiles, parsed)]
@@ -232,11 +229,9 @@ class AtomEstimator(FittedModel, Parameters):
         """Return the settings of the model."""
         return settings_of(MoleculeSettings, self)
 
-    def featurise(
-        self, smiles: Sequence[str], *, cache: str | os.PathLike[str] | None = None
-    ) -> FeaturizedSmiles:
+    def featurise(self, smiles: Sequence[str]) -> FeaturizedSmiles:
         """Compute the inputs of the model from n SMILES."""
-        return self._featurise(smiles, self._order_problems(smiles), cache)
+        return self._featurise(smiles, self._order_problems(smiles))
 
     def _order_problems(self, smiles: Sequence[object]) -> list[str]:
         """Return the result of :func:`order_problem` for each SMILES with ``reorder_atoms``;
@@ -247,18 +242,15 @@ class AtomEstimator(FittedModel, Parameters):
             return [""] * len(smiles)
         return [order_problem(str(text)) for text in smiles]
 
-    def _featurise(
-        self, smiles: Sequence[str], problems: Sequence[str], cache: str | os.PathLike[str] | None
-    ) -> FeaturizedSmiles:
+    def _featurise(self, smiles: Sequence[str], problems: Sequence[str]) -> FeaturizedSmiles:
         """Compute the inputs from n SMILES. A SMILES with a problem is not parsed, and the problem
         is its error.
         """
         if any(problems):
             smiles = ["" if problem else text for text, problem in zip(smiles, problems)]
         parsed = featurise(
-            smiles, max_atoms=self.max_atoms, workers=self.workers, cache=cache,
-            row_format=self.row_format,
-        )  # fmt: skip
+            smiles, max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format
+        )
         return replace(parsed, errors=[p or e for p, e in zip(problems, parsed.errors)])
 
     def predictions(

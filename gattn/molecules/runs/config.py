@@ -288,14 +288,6 @@ class RunSettings(NumberSettings):
         ),
     ] = 2
     threads: Threads = 0
-    cache: Annotated[
-        str,
-        Meta(
-            description="Folder in which parsed SMILES are stored, so that later runs with the "
-            "same molecules start faster.",
-            extra={"default": "the folder .gattn next to the folder of the run"},
-        ),
-    ] = ""
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
     def check(self) -> None:

@@ -25,7 +25,6 @@ from gattn.molecules.runs.splits import (
     validation_groups,
 )
 from gattn.molecules.runs.train import (
-    CACHE,
     MoleculeData,
     MoleculeProduct,
     atom_product,
@@ -96,8 +95,7 @@ def train_repeats(
     _check(settings, folds, replicates)
     if (folder / "config.toml").exists():
         raise RunError(f"{folder} contains a single run: choose another folder")
-    cache = settings.cache or str(folder.parent / CACHE)
-    settings = replace(settings, cache=cache, threads=settings.threads or 1)
+    settings = replace(settings, threads=settings.threads or 1)
     seeds = [settings.model.seed + i for i in range(replicates)]
     names = [f"replicate-{i + 1}" if replicates > 1 else "" for i in range(replicates)]
     runs = {name: updated(settings, {"seed": seed}) for name, seed in zip(names, seeds)}

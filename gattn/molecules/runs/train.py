@@ -13,7 +13,6 @@ from gattn.data import Split
 from gattn.data.molecules.standardise import STEPS
 from gattn.data.tables.formats import open_molecules
 from gattn.molecules.base import MoleculeEstimator
-from gattn.molecules.inputs import cache_path
 from gattn.molecules.label_notes import decades_note
 from gattn.molecules.labelling import ClassificationEstimator, RegressionEstimator
 from gattn.molecules.prediction import Prediction
@@ -47,9 +46,6 @@ if TYPE_CHECKING:
     from gattn.molecules.runs.atoms.train import AtomProduct
 
 __all__ = ["MoleculeProduct", "MoleculeRun", "atom_product", "read_run_source", "train_run"]
-
-CACHE = ".gattn"
-"""Name of the folder in which parsed SMILES are cached, with one file for each list of SMILES."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +113,7 @@ def train_run(
     (which :meth:`gattn.molecules.MoleculeRegressor.load` reads), ``metrics.json``,
     ``predictions.csv`` of the validation and test parts, ``left_out.csv``, ``plots`` and
     ``report.html``. If it contains an unfinished run with the same settings, training continues
-    from the last checkpoint; if it contains the finished run, nothing is done. Parsed SMILES
-    are cached in
-    ``settings.cache``, by their content and the versions of the parsers, for the next run.
+    from the last checkpoint; if it contains the finished run, nothing is done.
 
     Args:
         settings: settings of the run.
@@ -146,8 +140,7 @@ def atom_product(
     """Return the product with the stages of a run for targets of atoms and bonds."""
     from gattn.molecules.runs.atoms.train import AtomProduct
 
-    cache = Path(settings.cache) if settings.cache else Path(out).parent / CACHE
-    return AtomProduct(settings, out, cache, log, progress=progress)
+    return AtomProduct(settings, out, log, progress=progress)
 
 
 class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, MoleculeRun]):
@@ -172,15 +165,13 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             **asdict(settings.model), on_error="skip", workers=settings.workers,
             threads=settings.threads, molecules_per_row=len(settings.smiles_columns),
         )  # fmt: skip
-        cache = Path(settings.cache) if settings.cache else self.out.parent / CACHE
-        cache.mkdir(parents=True, exist_ok=True)
         if is_regression:
             check_labels_domain(settings.model.target_transform, source)
             if settings.model.target_transform == "none":
                 for target, values in zip(source.targets, source.labels.y.T):
                     if note := decades_note(values):
                         self.log(f"Column {target!r}: {note}")
-        molecules = _parse(estimator, source, cache)
+        molecules = _parse(estimator, source)
         self.log(_summary(source, molecules, estimator))
         return MoleculeData(source, molecules, estimator)
 
@@ -343,11 +334,10 @@ def read_run_source(settings: RunSettings) -> Source:
     )  # fmt: skip
 
 
-def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> LabelledMolecules:
+def _parse(estimator: MoleculeEstimator, source: Source) -> LabelledMolecules:
     """Return the labelled molecules; their attribute ``bad`` contains all invalid rows of the
     table.
     """
-    path = cache_path(cache, source.smiles, estimator.max_atoms, estimator.row_format)
     y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
     molecules = estimator.read(
         source.rows,
@@ -355,7 +345,6 @@ def _parse(estimator: MoleculeEstimator, source: Source, cache: Path) -> Labelle
         targets=source.targets,
         bounds=source.labels.bounds,
         weights=source.weights,
-        cache=path,
     )
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
     bad |= {row.row: row for row in source.bad}

@@ -15,7 +15,6 @@ from gattn.molecules.atoms.labels import AtomCells
 from gattn.molecules.atoms.predictor import AtomPrediction
 from gattn.molecules.atoms.settings import check_atom_settings
 from gattn.molecules.atoms.values import LabelledAtoms
-from gattn.molecules.inputs import cache_path
 from gattn.molecules.rows import LabelledMolecules
 from gattn.molecules.runs.atoms.columns import prediction_table
 from gattn.molecules.runs.atoms.measure import (
@@ -85,12 +84,11 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
     settings: RunSettings
 
     def __init__(
-        self, settings: RunSettings, out: str | Path, cache: Path, log: Log = no_log, *,
-        progress: bool = False,
-    ) -> None:  # fmt: skip
+        self, settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
+    ) -> None:
         super().__init__(settings, out, log)
         self.inputs = settings.files
-        self.cache, self.progress = cache, progress
+        self.progress = progress
 
     def load(self) -> AtomData:
         """Read the table, and parse its SMILES and lists."""
@@ -103,14 +101,8 @@ class AtomProduct(Product[AtomData, AtomParts, AtomEstimator, AtomRun]):
             **asdict(settings.model), on_error="skip", workers=settings.workers,
             threads=settings.threads, reorder_atoms=settings.reorder_atoms,
         )  # fmt: skip
-        self.cache.mkdir(parents=True, exist_ok=True)
         weights = None if source.weights is None else torch.from_numpy(source.weights)
-        labelled = estimator.read(
-            source.smiles, cells, coding=coding, weights=weights,
-            cache=cache_path(
-                self.cache, source.smiles, estimator.max_atoms, estimator.row_format
-            ),
-        )  # fmt: skip
+        labelled = estimator.read(source.smiles, cells, coding=coding, weights=weights)
         bad = {row.row: replace(row, line=source.lines[row.row]) for row in labelled.bad}
         lists = [row for row in bad.values() if source.smiles[row.row] and row.in_labels]
         check_share(

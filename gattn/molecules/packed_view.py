@@ -1,59 +1,34 @@
-"""Compact storage of the model inputs of molecules, in memory or in a memory-mapped cache file.
+"""Compact storage of the model inputs of molecules.
 
-A molecule takes about one kilobyte in this form, and ten kilobytes as tensors. A cache file is
-written piece by piece
-while the SMILES are parsed, and memory-mapped when it is read, so neither needs memory that grows
-with the number of molecules. See :mod:`gattn.data.array_file` for the format.
+A molecule takes about one kilobyte in this form, and ten kilobytes as tensors.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
-import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gattn.data import ATOM_FEATURES, BOND_FEATURES, DESCRIPTORS, Molecules
-from gattn.data.array_file import Layout, map_arrays, read_metadata, write_arrays
 from gattn.data.molecules.building import PackedMolecules, PackedRows
 from gattn.data.molecules.dataset import Positions, indices_of
-from gattn.data.molecules.features import FEATURISER
-from gattn.data.molecules.fingerprints import COUNTS, PackedCounts
-from gattn.data.molecules.identity import IDENTITY
+from gattn.data.molecules.fingerprints import PackedCounts
 from gattn.data.molecules.packing import PackedInputs
 from gattn.data.molecules.pairs import count_pairs
-from gattn.data.molecules.smiles import READER
 
-__all__ = [
-    "LAYOUT",
-    "PackedView",
-    "cache_key",
-    "decode_texts",
-    "join_pieces",
-    "locked",
-    "read_cache",
-    "write_cache",
-]
+__all__ = ["LAYOUT", "PackedView", "decode_texts", "join_pieces"]
 
-FORMAT = "gattn molecule inputs 4"
 UTF8 = ("utf-8", "surrogatepass")
 """Encoding of strings; invalid bytes of a table are stored as lone surrogates."""
-CHUNK = 65_536
-"""Number of SMILES that are hashed at once to compute the key of a cache."""
 
 POINTERS = ("atom_ptr", "bond_ptr", "count_ptr", "smiles_ptr", "canonical_ptr", "errors_ptr")
 """Names of the arrays of offsets. They have k + 1 entries for k molecules; the offsets of the
 errors have n + 1 entries for n SMILES.
 """
-LAYOUT: Layout = {
+LAYOUT: Mapping[str, tuple[type[np.generic], tuple[int, ...]]] = {
     "row_index": (np.int64, ()),  # [k]: index of each valid molecule among the n SMILES
     **dict.fromkeys(POINTERS, (np.int64, ())),
     "atoms": (np.int32, ()),  # for each atom, its row in atom_table
@@ -117,93 +92,6 @@ def join_pieces(pieces: Iterable[PackedInputs]) -> Arrays:
     """
     increments = list(_increments(pieces))
     return {name: np.concatenate([each[name] for each in increments]) for name in LAYOUT}
-
-
-def cache_key(
-    smiles: Sequence[str],
-    max_atoms: int,
-    standardize: Sequence[str] = (),
-    *,
-    add_h: bool = False,
-) -> str:
-    """Return a checksum that identifies cached inputs. It depends on the SMILES, the changes to
-    their molecules, and the versions of all software that parses them.
-    """
-    import rdkit
-
-    versions = [FEATURISER, DESCRIPTORS, COUNTS, rdkit.__version__, max_atoms, len(smiles)]
-    versions += [READER, IDENTITY, *sorted(standardize), *["hydrogens"] * add_h]
-    digest = hashlib.sha256(json.dumps(versions).encode())
-    for begin in range(0, len(smiles), CHUNK):
-        digest.update(json.dumps(list(smiles[begin : begin + CHUNK])).encode())
-    return digest.hexdigest()
-
-
-@contextlib.contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Lock a cache file inside the ``with`` block, so that one process writes it while others wait.
-
-    The lock is a hidden file beside the cache. The lock is released if its process dies.
-    """
-    from filelock import FileLock
-
-    path = Path(path)
-    with FileLock(path.with_name(f".{path.name}.lock")):
-        yield
-
-
-def write_cache(path: str | os.PathLike[str], pieces: Iterable[PackedInputs], key: str) -> None:
-    """Write model inputs to a cache file; the file is either complete or missing.
-
-    Args:
-        path: the file; an existing one is replaced.
-        pieces: packed molecules with canonical SMILES; an iterator is consumed piece by piece.
-        key: the :func:`cache_key` of the SMILES.
-
-    Raises:
-        OSError: the file cannot be written, for instance because the disk is full; temporary files
-            are deleted.
-    """
-    path = Path(path)
-    folder = path.with_name(f".{path.name}.parts")
-    # The folder is removed first, because a process that was killed may have left it.
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    try:
-        with contextlib.ExitStack() as stack:
-            files = {name: stack.enter_context((folder / name).open("wb")) for name in LAYOUT}
-            for increment in _increments(pieces):
-                for name, (dtype, _) in LAYOUT.items():
-                    np.ascontiguousarray(increment[name], dtype).tofile(files[name])
-        arrays = {name: _map(folder / name, *row) for name, row in LAYOUT.items()}
-        write_arrays(folder / "whole", arrays, {"format": FORMAT, "key": key})
-        (folder / "whole").replace(path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _map(path: Path, dtype: type[np.generic], row_shape: tuple[int, ...]) -> np.ndarray:
-    """Memory-map a file of rows; return an empty array if the file is empty."""
-    rows = np.memmap(path, dtype, "r") if path.stat().st_size else np.empty(0, dtype)
-    return rows.reshape(-1, *row_shape)
-
-
-def read_cache(path: str | os.PathLike[str], key: str) -> Arrays | None:
-    """Memory-map a file that :func:`write_cache` wrote; return None if it has another key.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file is damaged, or was not written by :func:`write_cache`.
-    """
-    try:
-        if read_metadata(path, FORMAT).get("key") != key:
-            return None
-        return map_arrays(path, LAYOUT)
-    except ValueError as error:
-        raise ValueError(
-            f"the cache {path} is damaged, or is another kind of file ({error}): remove it to "
-            "parse the SMILES again"
-        ) from None
 
 
 @dataclass(frozen=True, eq=False)
