@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from gattn import __version__
 from gattn.data.molecules.descriptors import PROPERTIES
@@ -31,15 +30,14 @@ from gattn.molecules.export.onnx import write_onnx
 from gattn.molecules.export.predict import FORMAT, ExportedModel
 from gattn.molecules.fitted import ClassificationModel, MoleculeModel
 from gattn.molecules.fitting import OFFSET
-from gattn.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.molecules.kernel_function import FARTHEST, JITTER
 from gattn.molecules.loading import coverage_of, load_model, smiles_columns
-from gattn.molecules.row_format import join_smiles
+from gattn.molecules.network import MoleculeNetwork
 from gattn.molecules.runs.predict import output_columns
 
 __all__ = ["EXPORTED_PARTS", "ExportError", "Exported", "export_model"]
 
-EXPORTED_PARTS = ("attention", "attentive_fp", "gp", "forest")
+EXPORTED_PARTS = ("attention", "gp", "forest")
 """Names of the parts of a model that can be exported."""
 TOLERANCE = 1e-5
 """Maximum difference between the predictions of the export and those of ``predict``, in standard
@@ -50,19 +48,6 @@ EXAMPLES = (
     "O=S(=O)(c1ccccc1)N1CCNCC1", "[NH3+]CCc1ccc(O)cc1", "CC#N",
 )  # fmt: skip
 """Molecules on which the predictions of the model and of its export are compared."""
-REACTIONS = (
-    "[CH3:1][CH2:2][Br:3].[OH-:4]>>[CH3:1][CH2:2][OH:4].[Br-:3]",
-    "[CH2:1]=[CH:2][CH:3]=[CH2:4].[CH2:5]=[CH2:6]>>[CH2:1]1[CH:2]=[CH:3][CH2:4][CH2:6][CH2:5]1",
-    "[CH3:1][C:2](=[O:3])[OH:4].[CH3:5][OH:6]>[H+]>[CH3:1][C:2](=[O:3])[O:6][CH3:5].[OH2:4]",
-    "F/[CH:1]=[CH:2]/Cl>>F/[CH:1]=[CH:2]\\Cl",
-    "[CH3:1][C@H:2]([OH:3])C#N>>[CH3:1][CH:2]=[O:3].C#N",
-    "[cH:1]1[cH:2]ccc[cH:3]1>>[CH2:1]1[CH2:2]CCC[CH2:3]1",
-    "[CH4:1]>>[CH3:1]Cl",
-    "[H:1][O:2]C>>[H:1][Cl:3].[O-:2]C",
-    "[CH3:1][NH2:2]>>[CH3:1][NH3+:2]",
-)
-"""Reactions on which a model of reactions and its export are compared."""
-
 READER = "table_reader"
 """Name of the package in the folder that reads and writes tables."""
 
@@ -115,16 +100,11 @@ def export_model(run: str | Path, out: str | Path, *, threads: int = 0) -> Expor
     predictor.threads = threads
     with new_folder(out) as folder:
         if predictor.networks:
-            rows, columns = _examples(model)
-            write_onnx(predictor.networks, _inputs(model, rows, columns), folder / "network.onnx")
+            inputs = predictor.standardised(model.featurise(EXAMPLES).inputs)
+            networks = cast("Sequence[MoleculeNetwork]", predictor.networks)
+            write_onnx(networks, inputs, folder / "network.onnx")
         np.savez_compressed(folder / "arrays.npz", allow_pickle=False, **_arrays(model))
-        numbers = cast("dict[str, str]", card.get("numbers", {}))
-        facts = _facts(model, names) | {
-            "coverage": coverage_of(card, None),
-            "numbers": {
-                name: numbers[name] for name in ("decimal", "thousands") if name in numbers
-            },
-        }
+        facts = _facts(model, names) | {"coverage": coverage_of(card, None)}
         facts = json.dumps(facts, indent=1, ensure_ascii=False)
         (folder / "model.json").write_text(facts + "\n", "utf-8")
         _copy_program(folder)
@@ -154,11 +134,17 @@ def _copy_program(folder: Path) -> None:
 
 def _check(run: str | Path, model: MoleculeModel) -> None:
     """Raise an ExportError if a model cannot be exported."""
-    parts = model.predictor_.weights
-    if others := [name for name in parts if name not in EXPORTED_PARTS]:
+    predictor = model.predictor_
+    others = [f"the part {name!r}" for name in predictor.weights if name not in EXPORTED_PARTS]
+    others += ["reactions"] * model.reaction
+    others += ["several molecules in a row"] * (model.molecules_per_row > 1)
+    others += ["descriptor columns"] * (predictor.extra > 0)
+    others += ["quantiles"] * bool(predictor.levels)
+    if others:
         raise ExportError(
-            f"{run} cannot be exported, because its model has the part {others[0]!r}: the parts "
-            f"that can be exported are {', '.join(EXPORTED_PARTS)}"
+            f"{run} cannot be exported, because its model has {others[0]}: models of one molecule "
+            f"in a row with the parts {', '.join(EXPORTED_PARTS)} can be exported; use gattn "
+            "molecules predict or gattn serve"
         )
 
 
@@ -171,18 +157,11 @@ def _arrays(model: MoleculeModel) -> dict[str, np.ndarray]:
     arrays = {
         "mean": tensors["mean"], "scale": tensors["scale"], "bits": tensors["bits"],
         "weights": weights[:, None].expand(-1, outputs) if weights.dim() == 1 else weights,
-        "clip": torch.tensor(FARTHEST).double(),
     }  # fmt: skip
     if model.task == "regression":
         arrays["spread"] = tensors["spread"]
     else:
         arrays["offset"] = tensors.get(OFFSET, torch.zeros(outputs).double())
-    if model.descriptors_columns_:
-        missing = torch.full((predictor.extra,), torch.nan).double()
-        arrays |= {
-            f"columns.{name}": tensors.get(f"extra_{name}", missing)
-            for name in ("mean", "scale", "low", "high")
-        }
     if predictor.kernel is not None:
         weight, added = predictor.kernel.solution()
         some = ("counts", "descriptors", "theta", "mean", "scale", "center", "width")
@@ -190,7 +169,7 @@ def _arrays(model: MoleculeModel) -> dict[str, np.ndarray]:
         if predictor.kernel.has_pairs:
             arrays["gp.pairs"] = tensors["gp.pairs"]
         arrays |= {
-            "gp.alpha": weight, "gp.added": added, "gp.clip": arrays["clip"],
+            "gp.alpha": weight, "gp.added": added, "gp.clip": torch.tensor(FARTHEST).double(),
             "gp.jitter": torch.tensor(JITTER).double(),
             "groups": torch.tensor(predictor.kernel.groups),
         }  # fmt: skip
@@ -229,12 +208,7 @@ def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
         "transforms": list(predictor.transform.names),
         "parts": list(predictor.weights),
         "networks": len(predictor.networks),
-        "levels": list(predictor.levels),
-        "molecules": model.molecules_per_row,
-        "reaction": model.reaction,
-        "order_free": model.order_free,
         "smiles": list(names),
-        "columns": list(model.descriptors_columns_),
         "outputs": output_columns(model),
         "featuriser": {
             "max_atoms": model.max_atoms,
@@ -258,44 +232,14 @@ def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _examples(model: MoleculeModel) -> tuple[list[list[str]], Tensor]:
-    """Return the SMILES of the example rows, and the values of their descriptor columns."""
-    texts = REACTIONS if model.reaction else EXAMPLES
-    count = len(texts)
-    rows = [
-        [texts[(row + i) % count] for i in range(model.molecules_per_row)] for row in range(count)
-    ]
-    predictor = model.predictor_
-    if not predictor.extra:
-        return rows, torch.empty(count, 0).double()
-    tensors, _ = predictor.state()
-    steps = torch.linspace(-2, 2, count)[:, None].double()
-    columns = tensors["extra_mean"] + steps * tensors["extra_scale"]
-    columns[0] = torch.nan
-    return rows, columns
-
-
-def _inputs(model: MoleculeModel, rows: Sequence[Sequence[str]], columns: Tensor) -> MoleculeInputs:
-    """Return the inputs of the model for rows of SMILES, as :meth:`MoleculePredictor.predict`
-    reads them.
-    """
-    inputs = model.featurise([join_smiles(row) for row in rows]).inputs
-    if columns.shape[1]:
-        inputs = DescribedInputs(inputs, columns)
-    return model.predictor_.standardised(inputs)
-
-
 def _difference(model: MoleculeModel, folder: Path) -> float:
     """Return the largest difference between the predictions of the model and of the export.
 
     Raises:
         RuntimeError: the difference is larger than :data:`TOLERANCE`.
     """
-    rows, columns = _examples(model)
-    exported = ExportedModel(folder).predict(rows, columns.numpy())
-    items = list(zip(map(join_smiles, rows), columns.tolist()))
-    descriptors = (lambda item: item[1]) if model.descriptors_columns_ else None
-    (piece,) = model.predictions(items, smiles=lambda item: item[0], descriptors=descriptors)
+    exported = ExportedModel(folder).predict(EXAMPLES)
+    (piece,) = model.predictions(EXAMPLES)
     transform = model.predictor_.transform
     scale = model.predictor_.state()[0]["scale"]
     index, predicted = piece.row_index, piece.result
@@ -308,11 +252,6 @@ def _difference(model: MoleculeModel, folder: Path) -> float:
         if model.task == "regression"
         else (torch.from_numpy(exported["std"])[index] - predicted.std).abs(),
     ]
-    if predicted.quantiles is not None:
-        quantiles = torch.from_numpy(exported["quantiles"])[index]
-        for pair in zip(quantiles.unbind(2), predicted.quantiles.unbind(2)):
-            got, expected = map(transform, pair)
-            gaps.append(((got - expected) / scale).abs())
     difference = max(float(gap.max()) for gap in gaps)
     failed = sum(map(bool, exported["errors"])) != sum(map(bool, piece.errors))
     if failed or not difference <= TOLERANCE:

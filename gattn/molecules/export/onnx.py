@@ -1,4 +1,4 @@
-"""Export of the networks of a model to ONNX. The numbers of atoms, bonds and rows are variable."""
+"""Export of the networks of a model to ONNX, for any numbers of atoms, bonds and molecules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gattn.molecules.export.reference import PlainBatch, network_outputs
 from gattn.molecules.inputs import MoleculeInputs
-from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork, batch_inputs
+from gattn.molecules.network import MoleculeNetwork, batch_inputs
 
 __all__ = ["EnsembleOutputs", "plain_batch", "write_onnx"]
 
@@ -35,48 +35,36 @@ class EnsembleOutputs(nn.Module):
 
     Shapes:
         - **input:** the tensors of a :class:`PlainBatch`
-        - **output:** [K, g, t] float32: scaled targets, or logits for classes
+        - **output:** [K, m, t] float32: scaled targets, or logits for classes
     """
 
-    def __init__(self, networks: Sequence[MoleculeNetwork | AttentiveFPNetwork]) -> None:
+    def __init__(self, networks: Sequence[MoleculeNetwork]) -> None:
         super().__init__()
         self.networks = nn.ModuleList(networks)
 
     def forward(
-        self, atoms: Tensor, edges: Tensor, bonds: Tensor, molecule: Tensor, sizes: Tensor,
-        columns: Tensor,
-    ) -> Tensor:  # fmt: skip
+        self, atoms: Tensor, edges: Tensor, bonds: Tensor, molecule: Tensor, sizes: Tensor
+    ) -> Tensor:
         """Compute the outputs of each network; see Shapes."""
-        batch = PlainBatch(atoms, edges, bonds, molecule, sizes, columns)
-        networks = cast("Iterable[MoleculeNetwork | AttentiveFPNetwork]", self.networks)
+        batch = PlainBatch(atoms, edges, bonds, molecule, sizes)
+        networks = cast("Iterable[MoleculeNetwork]", self.networks)
         return torch.stack([network_outputs(network, batch) for network in networks])
 
 
 def plain_batch(inputs: MoleculeInputs) -> PlainBatch:
-    """Return the inputs of g rows as tensors for :class:`EnsembleOutputs`.
-
-    Args:
-        inputs: g rows, with standardised descriptor columns.
-    """
+    """Return the inputs of m molecules as tensors for :class:`EnsembleOutputs`."""
     batch = batch_inputs(inputs)
-    return PlainBatch(
-        batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.ptr.diff(),
-        batch.extra_descriptors,
-    )  # fmt: skip
+    return PlainBatch(batch.x, batch.edge_index, batch.edge_attr, batch.batch, batch.ptr.diff())
 
 
-def write_onnx(
-    networks: Sequence[MoleculeNetwork | AttentiveFPNetwork], example: MoleculeInputs, path: Path
-) -> None:
+def write_onnx(networks: Sequence[MoleculeNetwork], example: MoleculeInputs, path: Path) -> None:
     """Write the networks of an ensemble to an ONNX file. Its inputs have the names of
     :class:`PlainBatch`, and its output is called ``outputs``.
 
-    An input that no network reads, such as ``columns`` without descriptor columns, is left out.
-
     Args:
         networks: K trained networks.
-        example: rows of at least two molecules with bonds, with which the networks are traced. The
-            file can compute any number of rows.
+        example: at least two molecules with bonds, with which the networks are traced. The file
+            can compute any number of molecules.
         path: the file.
     """
     # If a package is missing, an error is raised before the networks are traced, which takes

@@ -5,7 +5,7 @@
 
 ``gattn molecules export`` writes this file to a folder together with
 
-- ``model.json``: names of targets, classes and columns, and the settings of the featuriser;
+- ``model.json``: names of targets and classes, and the settings of the featuriser;
 - ``arrays.npz``: the Gaussian process and the forest, the weights of the parts, the calibration;
 - ``network.onnx``: the networks of the ensemble, if the model has any;
 - ``table_reader``: the reader and writer of tables of ``gattn molecules predict``.
@@ -29,11 +29,10 @@ import math
 import re
 import string
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,15 +41,13 @@ from rdkit.Chem import rdFingerprintGenerator, rdMolDescriptors
 from rdkit.Chem.MolStandardize import rdMolStandardize
 from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 
-from gattn.data.tables.csv_table import LARGEST, TableRow
 from gattn.data.tables.formats import open_molecules
-from gattn.data.tables.numbers import NumberFormat
 from gattn.files import check_table_ending, new_file
 
 Array = Any
 """Type of a NumPy array, or of numbers that NumPy converts to one."""
 
-FORMAT = 3
+FORMAT = 4
 """Version of the content of the folder."""
 BATCH = 256
 """Number of rows that are computed at once, to limit the memory."""
@@ -62,20 +59,7 @@ BLANK = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u2
 BLANK += "".join(map(chr, range(0x2000, 0x2010))) + "\u2060\xad"
 """White space and invisible characters, which are removed from both ends of a cell."""
 MAP = re.compile(r":\d+\]")
-ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
-MAPPED = re.compile(r"\[\d*([A-Za-z][a-z]?|\*)[^\]]*:(\d+)\]")
-"""Pattern of a bracket atom with an atom map number: its element and the number."""
 LABEL = "_label"
-PLACE = "_place"
-MEDIAN = 0.5
-NARROWEST = 0.01
-"""Minimum distance between the median and the outer quantiles, as a multiple of the standard
-deviation of the error.
-"""
-MARGIN = 0.1
-"""A value is far outside a column's training range if it is outside by more than this fraction
-of the width of the range.
-"""
 
 
 class Molecule(NamedTuple):
@@ -128,25 +112,6 @@ class Featuriser:
                 self._pairs(atoms, bonds, ends),
                 self._descriptors(molecule),
             )  # fmt: skip
-
-    def read_reaction(self, text: str) -> Molecule:
-        """Compute the inputs of one reaction ``A>>B`` with atom map numbers.
-
-        Raises:
-            ValueError: the text is not a reaction that the model reads.
-        """
-        sides = _sides(text)
-        molecules: list[Molecule] = []
-        errors = []
-        for i, side in enumerate(sides):
-            name = ("reactants", "products")[i]
-            try:
-                molecules.append(self.read(side))
-            except ValueError as error:
-                errors.append(f"{name}: {error}")
-        if errors:
-            raise ValueError("; ".join(errors))
-        return _condensed(*molecules, images=_align(sides, molecules))
 
     def _graph(
         self, molecule: Any, centres: dict[int, str], planes: dict[int, str]
@@ -374,130 +339,6 @@ def _without_hydrogens(
     return molecule, (_labels(molecule.GetAtoms(), LABEL), _labels(molecule.GetBonds(), LABEL))
 
 
-def _sides(text: str) -> list[str]:
-    """Return the SMILES of the reactants, with the agents, and of the products."""
-    words = text.split()
-    if not words:
-        raise ValueError("the SMILES is empty")
-    if len(words) > 1 and words[1].startswith("|"):
-        raise ValueError("an exported model reads no CXSMILES extension")
-    sides = words[0].split(">")
-    if len(sides) != 3:
-        raise ValueError(
-            f"a reaction must be the SMILES A>>B; {words[0]!r} has {len(sides) - 1} signs >"
-        )
-    reactants, agents, products = sides
-    if not reactants or not products:
-        raise ValueError(
-            f"the {'products' if reactants else 'reactants'} of the reaction are empty"
-        )
-    return [f"{reactants}.{agents}" if agents else reactants, products]
-
-
-def _mapped_atoms(smiles: str) -> list[tuple[str, int]]:
-    """Return the element and the map number of each atom that the model reads; the element is ""
-    and the number 0 for an atom without a map number.
-    """
-    matches = [MAPPED.fullmatch(atom) for atom in ATOM.findall(smiles)]
-    pairs = [(m[1].capitalize(), int(m[2])) if m and int(m[2]) else ("", 0) for m in matches]
-    if not re.search(r"\[\d*H(?![a-z])", smiles):
-        return pairs
-    with rdBase.BlockLogs():
-        # RDKit reads no map number of more than nine digits and none that starts with 0.
-        molecule = Chem.MolFromSmiles(MAP.sub("]", smiles), sanitize=False)
-        for atom in molecule.GetAtoms():
-            atom.SetIntProp(PLACE, atom.GetIdx())
-            if atom.GetAtomicNum() == 1:
-                atom.SetIsotope(0)
-        left = Chem.RemoveHs(molecule, _removal())
-        return [pairs[atom.GetIntProp(PLACE)] for atom in left.GetAtoms()]
-
-
-def _align(sides: Sequence[str], molecules: Sequence[Molecule]) -> Array:
-    """Return for each atom of the products its node in the condensed graph, [n].
-
-    An atom of the products has the node of the atom of the reactants with its map number. Hydrogens
-    of ``--add-h``, which follow the other atoms, are paired in order if their neighbours are
-    paired.
-    """
-    reactants, products = map(_mapped_atoms, sides)
-    for name, side in (("reactants", reactants), ("products", products)):
-        numbers = [number for _, number in side if number]
-        if len(set(numbers)) < len(numbers):
-            twice = next(number for number in numbers if numbers.count(number) > 1)
-            raise ValueError(f"atom map number {twice} is used twice in the {name}")
-    atoms = {number: i for i, (_, number) in enumerate(reactants) if number}
-    common = [(element, number) for element, number in products if number in atoms]
-    if not common:
-        raise ValueError(
-            "no atom has the same map number in the reactants and in the products: map the atoms "
-            "of the reaction first, such as [CH3:1][Br:2]>>[CH3:1][OH:3]"
-        )
-    for element, number in common:
-        other = reactants[atoms[number]][0]
-        if other != element:
-            raise ValueError(
-                f"atom map number {number} is {other} in the reactants, but {element} in the "
-                "products"
-            )
-    node, images = len(molecules[0].atoms), []
-    for _, number in products:
-        images.append(atoms.get(number, node))
-        node += number not in atoms
-    spare = _hydrogens(molecules[0], len(reactants))
-    for parent, hydrogens in sorted(_hydrogens(molecules[1], len(products)).items()):
-        for _ in hydrogens:
-            pair = spare.get(images[parent], []) if images[parent] < len(reactants) else []
-            images.append(pair.pop(0) if pair else node)
-            node += images[-1] == node
-    return np.array(images, np.int64)
-
-
-def _hydrogens(molecule: Molecule, atoms: int) -> dict[int, list[int]]:
-    """Return the added hydrogens of each atom; ``atoms`` is the number of other atoms."""
-    hydrogens: dict[int, list[int]] = {}
-    pairs = [*molecule.ends.tolist(), *molecule.ends[:, ::-1].tolist()]
-    for hydrogen, parent in sorted(pairs):
-        if hydrogen >= atoms:
-            hydrogens.setdefault(parent, []).append(hydrogen)
-    return hydrogens
-
-
-def _condensed(reactants: Molecule, products: Molecule, images: Array) -> Molecule:
-    """Return the condensed graph of a reaction. Its features are those of the reactants, beside
-    the differences between the products and the reactants.
-    """
-    nodes = max(len(reactants.atoms), int(images.max()) + 1)
-    sides = [np.sort(reactants.ends, 1), np.sort(images[products.ends], 1)]
-    ends, place = np.unique(np.concatenate(sides), axis=0, return_inverse=True)
-    first, second = np.split(place.reshape(-1), [len(sides[0])])
-    described = products.descriptors - reactants.descriptors
-    before = np.arange(len(reactants.atoms))
-    return Molecule(
-        _beside(reactants.atoms, products.atoms, before, images, nodes),
-        _beside(reactants.bonds, products.bonds, first, second, len(ends)),
-        ends.reshape(-1, 2),
-        _changes(reactants.counts, products.counts),
-        _changes(reactants.pairs, products.pairs),
-        np.concatenate([reactants.descriptors, described]),
-    )
-
-
-def _changes(reactants: Array, products: Array) -> Array:
-    change = products.astype(np.int64) - reactants
-    counts = [reactants, np.maximum(change, 0), np.maximum(-change, 0)]
-    return np.concatenate(counts).astype(np.uint8)
-
-
-def _beside(reactant: Array, product: Array, before: Array, after: Array, count: int) -> Array:
-    width = reactant.shape[1]
-    rows = np.zeros((count, 2 * width), np.float32)
-    rows[before, :width] = reactant
-    rows[after, width:] = product
-    rows[before, width:] -= reactant
-    return rows
-
-
 def _removal() -> Any:
     """Return RDKit's parameters for the removal of explicit hydrogens."""
     removal = Chem.RemoveHsParameters()
@@ -583,8 +424,8 @@ def _in_canonical_order(molecule: Any) -> Any:
 
 
 class Inputs(NamedTuple):
-    """Inputs of a model for k rows: arrays for the network, and fingerprints and descriptors for
-    the Gaussian process.
+    """Inputs of a model for k molecules: arrays for the network, and fingerprints and descriptors
+    for the Gaussian process.
     """
 
     network: dict[str, Array]
@@ -593,15 +434,8 @@ class Inputs(NamedTuple):
     descriptors: Array
 
 
-def join_rows(rows: Sequence[Sequence[Molecule]], columns: Array, order_free: bool) -> Inputs:
-    """Join the molecules of k rows to the inputs of a model.
-
-    Args:
-        rows: for each row its c molecules.
-        columns: [k, f] standardised descriptor columns.
-        order_free: whether the order of the molecules of a row has no meaning.
-    """
-    molecules = [molecule for row in rows for molecule in row]
+def join(molecules: Sequence[Molecule]) -> Inputs:
+    """Join k molecules to the inputs of a model."""
     sizes = np.array([len(molecule.atoms) for molecule in molecules], np.int64)
     bonds = np.array([len(molecule.bonds) for molecule in molecules], np.int64)
     ends = np.concatenate([molecule.ends for molecule in molecules])
@@ -612,22 +446,13 @@ def join_rows(rows: Sequence[Sequence[Molecule]], columns: Array, order_free: bo
         "bonds": np.concatenate([molecule.bonds for molecule in molecules]).repeat(2, 0),
         "molecule": np.arange(len(molecules)).repeat(sizes),
         "sizes": sizes,
-        "columns": columns.astype(np.float32),
     }
-    counts = np.stack([[molecule.counts for molecule in row] for row in rows])
-    pairs = np.stack([[molecule.pairs for molecule in row] for row in rows])
-    descriptors = np.stack([[molecule.descriptors for molecule in row] for row in rows])
-    if order_free:
-        counts, pairs = (
-            np.minimum(each.sum(1, dtype=np.int64), 255).astype(np.uint8)
-            for each in (counts, pairs)
-        )
-        spread = descriptors.max(1) - descriptors.min(1)
-        descriptors = np.concatenate([descriptors.mean(1), spread], 1)
-    counts, pairs, descriptors = (
-        each.reshape(len(rows), -1) for each in (counts, pairs, descriptors)
+    return Inputs(
+        network,
+        np.stack([molecule.counts for molecule in molecules]),
+        np.stack([molecule.pairs for molecule in molecules]),
+        np.stack([molecule.descriptors for molecule in molecules]).astype(float),
     )
-    return Inputs(network, counts, pairs, np.concatenate([descriptors.astype(float), columns], 1))
 
 
 class GaussianProcess:
@@ -736,26 +561,14 @@ class Forest:
 
     def predict(self, inputs: Inputs) -> Array:
         """Return the means [k, t] in the targets' units."""
-        return self._each_tree(inputs, lambda values: values.mean(1)[..., None])[..., 0]
-
-    def quantiles(self, inputs: Inputs, levels: Sequence[float]) -> Array:
-        """Return the quantiles [k, t, q] of the training labels in the leaves of the trees."""
-        return self._each_tree(inputs, lambda v: np.moveaxis(np.quantile(v, levels, axis=1), 0, -1))
-
-    def _each_tree(self, inputs: Inputs, reduce: Callable[[Array], Array]) -> Array:
-        """Return statistics [k, t, q] of the predictions [k, T, o] of T trees."""
         arrays = self.arrays
         x = np.concatenate([inputs.descriptors, inputs.counts[:, arrays["columns"]]], 1)
         x = x.astype(np.float32)
-        blocks = range(int(arrays["block"].max()) + 1)
-        some = [
-            reduce(arrays[f"{block}.value"][self._leaves(x, block)].astype(float))
-            for block in blocks
-        ]
-        result = np.zeros((len(x), len(arrays["mean"]), some[0].shape[2]))
-        for block, statistics in zip(blocks, some):
-            result[:, arrays["block"] == block] = statistics
-        return result * arrays["scale"][:, None] + arrays["mean"][:, None]
+        result = np.zeros((len(x), len(arrays["mean"])))
+        for block in range(int(arrays["block"].max()) + 1):
+            values = arrays[f"{block}.value"][self._leaves(x, block)]
+            result[:, arrays["block"] == block] = values.astype(float).mean(1)
+        return result * arrays["scale"] + arrays["mean"]
 
     def _leaves(self, x: Array, block: int) -> Array:
         """Return the leaf of each row of x in each of T trees, [k, T]."""
@@ -804,64 +617,43 @@ class ExportedModel:
         self.forest = Forest(self._of("forest.")) if "forest" in self.facts["parts"] else None
         self.bits = np.unpackbits(self.arrays["bits"], axis=1).astype(np.float32)
 
-    def predict(
-        self, smiles: Sequence[Any], columns: Array = None, coverage: float = 0.9
-    ) -> dict[str, Any]:
-        """Predict n rows.
+    def predict(self, smiles: Sequence[str], coverage: float = 0.9) -> dict[str, Any]:
+        """Predict n molecules.
 
         Args:
-            smiles: n SMILES or reactions; for a model of several molecules in a row, n lists of
-                SMILES.
-            columns: [n, f] descriptor columns, NaN for a missing value.
+            smiles: n SMILES.
             coverage: coverage of the intervals or of the sets of classes.
 
         Returns:
-            ``mean`` and ``std`` [n, t]; for a regression ``lower`` and ``upper`` [n, t]; for a
-            model of quantiles ``quantiles`` [n, t, q], whose median is ``mean``; for
+            ``mean`` and ``std`` [n, t]; for a regression ``lower`` and ``upper`` [n, t]; for
             classes ``sets``, [n, c] bool for each target; ``similarity`` [n]; ``errors``, a text
             for each row. Rows with an error are NaN. For several classes t is the number of
             classes of all targets.
         """
-        extra = len(self.facts["columns"])
-        values = np.empty((len(smiles), 0)) if columns is None else np.array(columns, float)
-        if values.shape != (len(smiles), extra):
-            raise ValueError(
-                f"the model reads {extra} columns of {len(smiles)} rows; got {values.shape}"
-            )
-        rows, errors = self._read(smiles)
-        good = [i for i, error in enumerate(errors) if not error]
+        read = [self._read(text) for text in smiles]
+        molecules = {i: each for i, each in enumerate(read) if isinstance(each, Molecule)}
+        good = list(molecules)
         wide = self.arrays["weights"].shape[1]
         results = {
             "mean": np.full((len(smiles), wide), np.nan),
             "std": np.full((len(smiles), wide), np.nan),
             "similarity": np.full(len(smiles), np.nan),
         }
-        levels = self.facts["levels"]
-        quantiles = np.full((len(smiles), wide, len(levels)), np.nan)
         for some in (good[i : i + BATCH] for i in range(0, len(good), BATCH)):
-            inputs = join_rows(
-                [rows[i] for i in some], self._standardised(values[some]), self.facts["order_free"]
-            )
-            results["mean"][some], results["std"][some], quantiles[some] = self._predict(inputs)
+            inputs = join([molecules[i] for i in some])
+            results["mean"][some], results["std"][some] = self._predict(inputs)
             results["similarity"][some] = self._similarity(inputs.counts)
         mean, std = results["mean"], results["std"]
         if self.facts["task"] == "regression":
-            results["lower"], results["upper"] = self._interval(mean, std, quantiles, coverage)
-            results |= {"quantiles": quantiles} if levels else {}
+            results["lower"], results["upper"] = self._interval(mean, std, coverage)
         else:
             results["sets"] = self._sets(mean, coverage)
-        return results | {"errors": errors}
+        return results | {"errors": [each if isinstance(each, str) else "" for each in read]}
 
     def _of(self, prefix: str) -> dict[str, Array]:
         """Return the arrays of one part of the model."""
         names = [name for name in self.arrays if name.startswith(prefix)]
         return {name.removeprefix(prefix): self.arrays[name] for name in names}
-
-    def outside(self, values: Array) -> Array:
-        """Return a mask [n, f] of the descriptors that are far outside their training range."""
-        low, high = self.arrays["columns.low"], self.arrays["columns.high"]
-        margin = MARGIN * (high - low)
-        return (values < low - margin) | (values > high + margin)
 
     def probabilities(self, mean: Array) -> list[Array]:
         """Return the probabilities [n, c] of the classes of each target."""
@@ -870,39 +662,19 @@ class ExportedModel:
             return np.split(mean, np.cumsum(counts)[:-1], axis=1)
         return [np.stack([1 - column, column], 1) for column in mean.T]
 
-    def _read(self, smiles: Sequence[Any]) -> tuple[list[list[Molecule]], list[str]]:
-        """Return the molecules of each row; for a row that cannot be read, return the reason."""
-        count, rows, errors = self.facts["molecules"], [], []
-        for row in smiles:
-            texts = [row] if isinstance(row, str) else list(row)
-            try:
-                if len(texts) != count:
-                    raise ValueError(f"a row must have {count} molecules; it has {len(texts)}")
-                reading = self.featuriser
-                read = reading.read_reaction if self.facts["reaction"] else reading.read
-                rows.append([read(text) for text in texts])
-                errors.append("")
-            except ValueError as error:
-                rows.append([])
-                errors.append(str(error))
-        return rows, errors
+    def _read(self, text: str) -> Molecule | str:
+        """Return a molecule, or the reason why it cannot be read."""
+        try:
+            return self.featuriser.read(text)
+        except ValueError as error:
+            return str(error)
 
-    def _standardised(self, values: Array) -> Array:
-        if not values.shape[1]:
-            return values
-        scaled = (values - self.arrays["columns.mean"]) / self.arrays["columns.scale"]
-        return np.nan_to_num(np.clip(scaled, -self.arrays["clip"], self.arrays["clip"]))
-
-    def _predict(self, inputs: Inputs) -> tuple[Array, Array, Array]:
-        """Return the mean and the standard deviation [k, t], and the quantiles [k, t, q], in the
-        targets' units.
-        """
-        arrays, task, levels = self.arrays, self.facts["task"], self.facts["levels"]
-        weights, count = arrays["weights"][:, None], len(inputs.counts)
-        wide = weights.shape[2]
-        # Quantiles [k, t, q] of each part; of a model without quantiles, its means with q = 1.
-        members = np.empty((0, count, wide, max(len(levels), 1)))
-        variance = np.zeros((count, wide))
+    def _predict(self, inputs: Inputs) -> tuple[Array, Array]:
+        """Return the mean and the standard deviation [k, t], in the targets' units."""
+        arrays, count = self.arrays, len(inputs.counts)
+        weights = arrays["weights"][:, None]
+        members = np.empty((0, count, weights.shape[2]))
+        variance = np.zeros(members.shape[1:])
         if self.session is not None:
             feed = {name: inputs.network[name] for name in self.names}
             members = self._in_units(np.asarray(self.session.run(None, feed)[0], dtype=float))
@@ -910,24 +682,17 @@ class ExportedModel:
         for name in self.facts["parts"]:
             if name == "gp" and self.kernel is not None:
                 mean, variance = self.kernel.predict(inputs)
-                steps = [NormalDist().inv_cdf(level) for level in levels] or [0.0]
-                part = self._scores(mean)[..., None]
-                parts.append(part + np.sqrt(variance)[..., None] * np.array(steps))
-            elif name == "forest" and self.forest is not None and levels:
-                parts.append(self.forest.quantiles(inputs, levels))
+                parts.append(self._scores(mean))
             elif name == "forest" and self.forest is not None:
-                parts.append(self._scores(self.forest.predict(inputs))[..., None])
+                parts.append(self._scores(self.forest.predict(inputs)))
             else:
                 parts.append(members.mean(0))
-        quantiles = (np.stack(parts) * weights[..., None]).sum(0)
-        middle = levels.index(MEDIAN) if levels else 0
-        mean, members = quantiles[..., middle], members[..., middle]
-        parts = np.stack([part[..., middle] for part in parts])
-        if task != "regression":
+        parts = np.stack(parts)
+        mean = (parts * weights).sum(0)
+        if self.facts["task"] != "regression":
             mean = mean + arrays["offset"]
             voices = np.concatenate([parts, members])
-            std = np.sqrt(((voices - voices.mean(0)) ** 2).mean(0))
-            return mean, std, np.empty((count, wide, 0))
+            return mean, np.sqrt(((voices - voices.mean(0)) ** 2).mean(0))
         sources = [np.broadcast_to(arrays["scale"] ** 2, mean.shape)]
         if self.kernel is not None:
             sources.append(variance)
@@ -936,24 +701,17 @@ class ExportedModel:
             sources.append(members.var(0, ddof=1))
         std = np.sqrt((np.stack(sources) * arrays["spread"][:, None]).sum(0))
         mean = self._inverse(mean)
-        columns = [self._inverse(quantiles[..., i]) for i in range(len(levels))]
-        shown = np.stack(columns, 2) if columns else np.empty((count, wide, 0))
-        return mean, std / self._slope(mean), shown
+        return mean, std / self._slope(mean)
 
     def _in_units(self, raw: Array) -> Array:
-        """Convert the outputs of networks [K, k, t q] to quantiles, means or probabilities, [K, k,
-        t, q].
-        """
+        """Convert the outputs of networks [K, k, t] to means or probabilities, [K, k, t]."""
         if self.facts["task"] == "classification":
-            return 1 / (1 + np.exp(-raw))[..., None]
+            return 1 / (1 + np.exp(-raw))
         if self.facts["task"] == "regression":
-            count = max(len(self.facts["levels"]), 1)
-            scaled = np.sort(raw.reshape(*raw.shape[:2], -1, count), -1)
-            return scaled * self.arrays["scale"][:, None] + self.arrays["mean"][:, None]
+            return raw * self.arrays["scale"] + self.arrays["mean"]
         parts = self._split(raw)
         scores = [np.exp(part - part.max(-1, keepdims=True)) for part in parts]
-        shares = [each / each.sum(-1, keepdims=True) for each in scores]
-        return np.concatenate(shares, -1)[..., None]
+        return np.concatenate([each / each.sum(-1, keepdims=True) for each in scores], -1)
 
     def _scores(self, mean: Array) -> Array:
         """Convert means of the Gaussian process to probabilities if the labels are classes."""
@@ -991,23 +749,14 @@ class ExportedModel:
             logit=lambda v: 1 / (v * (1 - v)),
         )  # fmt: skip
 
-    def _interval(
-        self, mean: Array, std: Array, quantiles: Array, coverage: float
-    ) -> tuple[Array, Array]:
-        def transform(values: Array) -> Array:
-            return self._each(values, log10=np.log10, logit=lambda y: np.log(y / (1 - y)))
-
-        z, targets = transform(mean), range(mean.shape[1])
-        factor = np.array([_quantile(self.arrays[f"scores.{i}"], coverage) for i in targets])
-        below = above = std * self._slope(mean)
-        if quantiles.shape[2]:
-            least = NARROWEST * below
-            below = np.maximum(z - transform(quantiles[..., 0]), least)
-            above = np.maximum(transform(quantiles[..., -1]) - z, least)
+    def _interval(self, mean: Array, std: Array, coverage: float) -> tuple[Array, Array]:
+        z = self._each(mean, log10=np.log10, logit=lambda y: np.log(y / (1 - y)))
+        factor = [_quantile(self.arrays[f"scores.{i}"], coverage) for i in range(mean.shape[1])]
+        distance = np.array(factor) * std * self._slope(mean)
         with np.errstate(over="ignore"):  # an infinite end stays infinite
             return tuple(
                 self._each(end, log10=lambda v: 10**v, logit=lambda v: 1 / (1 + np.exp(-v)))
-                for end in (z - factor * below, z + factor * above)
+                for end in (z - distance, z + distance)
             )  # pyright: ignore[reportReturnType]
 
     def _sets(self, mean: Array, coverage: float) -> list[Array]:
@@ -1044,13 +793,12 @@ def _quantile(ascending: Array, coverage: float) -> float:
     return float(ascending[rank - 1]) if rank <= len(ascending) else math.inf
 
 
-def output_rows(model: ExportedModel, predicted: dict[str, Any], values: Array) -> Iterator[list]:
+def output_rows(model: ExportedModel, predicted: dict[str, Any]) -> Iterator[list]:
     """Yield for each row the cells of the columns ``outputs`` of ``model.json``, and the error."""
     facts, chances = model.facts, []
     if facts["task"] != "regression":
         chances = model.probabilities(predicted["mean"])
     spreads = model._split(predicted["std"]) if facts["task"] == "multiclass" else None
-    outside = model.outside(values) if facts["columns"] else None
     for i, error in enumerate(predicted["errors"]):
         if error:
             yield [*[""] * len(facts["outputs"]), error]
@@ -1060,8 +808,6 @@ def output_rows(model: ExportedModel, predicted: dict[str, Any], values: Array) 
             if not chances:
                 names = ("mean", "std", "lower", "upper")
                 cells += [f"{predicted[name][i, target]:.8g}" for name in names]
-                if facts["levels"]:
-                    cells += [f"{value:.8g}" for value in predicted["quantiles"][i, target]]
                 continue
             classes, chance = facts["classes"][target], chances[target][i]
             best = int(chance.argmax())
@@ -1071,29 +817,15 @@ def output_rows(model: ExportedModel, predicted: dict[str, Any], values: Array) 
             cells += [classes[best], *(f"{p:.8g}" for p in shown), f"{spread:.8g}"]
             cells.append("|".join(map(str, chosen)))
         cells.append(f"{predicted['similarity'][i]:.8g}")
-        if outside is not None:
-            cells.append("|".join(n for n, out in zip(facts["columns"], outside[i]) if out))
         yield [*cells, ""]
-
-
-def _descriptors(
-    row: TableRow, names: Sequence[str], places: Sequence[int], style: NumberFormat
-) -> tuple[list[float], str]:
-    """Return the descriptors of a row, and the reason why it has no prediction, or ""."""
-    values = []
-    for name, place in zip(names, places):
-        value = style.parse(row.cells[place].strip())
-        if row.problem or value is None or abs(value) > LARGEST:
-            reason = f"{name} must be a finite number or empty; it is {row.cells[place]!r}"
-            return [math.nan] * len(names), row.problem or reason
-        values.append(value)
-    return values, row.problem
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Predict the rows of a CSV file."""
     parser = argparse.ArgumentParser(description="Predict the molecules of a CSV file.")
-    parser.add_argument("table", help="CSV file with a header and the columns of the training")
+    parser.add_argument(
+        "table", help="CSV file with a header and the column of SMILES of the training"
+    )
     parser.add_argument("out", help="file to write: .csv, .tsv or .csv.gz")
     parser.add_argument("--coverage", type=float, help="coverage of the intervals")
     options = parser.parse_args(arguments)
@@ -1101,25 +833,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     coverage = model.facts["coverage"] if options.coverage is None else options.coverage
     if not 0 < coverage < 1:
         parser.error(f"--coverage must be above 0 and below 1; got {coverage:g}")
-    extra, added = model.facts["columns"], [*model.facts["outputs"], "error"]
+    added = [*model.facts["outputs"], "error"]
     try:
         check_table_ending(options.out)
-        table = open_molecules(
-            options.table, model.facts["smiles"], extra, on_bad_bytes="surrogateescape"
-        )
+        table = open_molecules(options.table, model.facts["smiles"], on_bad_bytes="surrogateescape")
         rows = list(table.rows())
-        style, places = NumberFormat(**model.facts["numbers"]), list(map(table.place, extra))
-        read = [_descriptors(row, extra, places, style) for row in rows]
-        smiles = [
-            [row.cells[table.place(name)] * (not problem) for name in table.smiles]
-            for row, (_, problem) in zip(rows, read)
-        ]
-        values = np.array([numbers for numbers, _ in read]).reshape(len(rows), len(extra))
-        predicted = model.predict(smiles, values, coverage)
-        pairs = zip(read, predicted["errors"])
-        predicted["errors"] = [problem or error for (_, problem), error in pairs]
+        place = table.place(table.smiles[0])
+        predicted = model.predict([row.cells[place] * (not row.problem) for row in rows], coverage)
+        problems = zip(rows, predicted["errors"])
+        predicted["errors"] = [row.problem or error for row, error in problems]
         with new_file(options.out) as file, table.writer(file, added) as writer:
-            for row, more in zip(rows, output_rows(model, predicted, values)):
+            for row, more in zip(rows, output_rows(model, predicted)):
                 writer.writerow([*row.cells, *more])
     except (OSError, ValueError) as error:
         parser.error(str(error))

@@ -1,26 +1,22 @@
 """Networks of molecules, computed only with operators of PyTorch itself, which exporters can
 translate.
 
-The functions compute the same as :meth:`gattn.molecules.network.MoleculeNetwork.forward` and
-:meth:`gattn.molecules.network.AttentiveFPNetwork.forward`, with gathers, scatters and products
-instead of gattn's kernels.
+The functions compute the same as :meth:`gattn.molecules.network.MoleculeNetwork.forward`, with
+gathers, scatters and products instead of gattn's kernels.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from gattn.molecules.layers import SLOPE, BondAttention, QueryReadout
-from gattn.molecules.network import ATOMS, AttentiveFPNetwork, MoleculeNetwork
+from gattn.molecules.network import ATOMS, MoleculeNetwork
 
 __all__ = ["PlainBatch", "network_outputs", "segment_softmax", "segment_sum"]
-
-BOND_SLOPE = 0.01
-"""Negative slope of the LeakyReLU that AttentiveFP applies to attention scores."""
 
 
 class PlainBatch(NamedTuple):
@@ -32,7 +28,6 @@ class PlainBatch(NamedTuple):
         bonds: [e, b] float32, features of the edges.
         molecule: [n] int64, the molecule of each atom.
         sizes: [m] int64, the number of atoms of each molecule, above 0.
-        columns: [g, f] float32, standardised descriptor columns; a row has m / g molecules.
     """
 
     atoms: Tensor
@@ -40,17 +35,11 @@ class PlainBatch(NamedTuple):
     bonds: Tensor
     molecule: Tensor
     sizes: Tensor
-    columns: Tensor
 
 
-def network_outputs(network: MoleculeNetwork | AttentiveFPNetwork, batch: PlainBatch) -> Tensor:
-    """Compute the outputs of a network, [g, t]: scaled targets, or logits of classes."""
-    if isinstance(network, MoleculeNetwork):
-        vectors = _molecule_vectors(network, batch)
-    else:
-        vectors = _attentive_vectors(network.model, batch)
-    vectors = network.readouts(vectors)
-    return network.head(torch.cat([vectors, batch.columns], 1) if network.extra else vectors)
+def network_outputs(network: MoleculeNetwork, batch: PlainBatch) -> Tensor:
+    """Compute the outputs of a network, [m, t]: scaled targets, or logits of classes."""
+    return network.head(network.readouts(_molecule_vectors(network, batch)))
 
 
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
@@ -125,38 +114,3 @@ def _query_readout(readout: QueryReadout, x: Tensor, molecule: Tensor, molecules
     weights = weights.unflatten(1, (queries, heads))
     pooled = segment_sum(weights[..., None] * value[:, None], molecule, molecules)
     return readout.lin_out(pooled.flatten(2)).flatten(1)
-
-
-def _attentive_vectors(model: Any, batch: PlainBatch) -> Tensor:
-    """Compute :class:`gattn.models.AttentiveFP`: [m, width]."""
-    atoms, molecules = batch.atoms.shape[0], batch.sizes.shape[0]
-    source, destination = batch.edges.unbind(0)
-    x = F.leaky_relu(model.lin1(batch.atoms))
-    gate = model.gate_conv
-    hidden = F.leaky_relu(gate.lin1(torch.cat([x[source], batch.bonds], 1)))
-    score = F.linear(hidden, gate.att_l) + F.linear(x, gate.att_r)[destination]
-    weights = segment_softmax(F.leaky_relu(score, BOND_SLOPE), destination, atoms)
-    message = segment_sum(weights * gate.lin2(x)[source], destination, atoms)
-    x = _refined(model.gru, message + gate.bias, x)
-    for conv, gru in zip(model.atom_convs, model.atom_grus):
-        x = _refined(gru, _graph_attention(conv, x, x, source, destination), x)
-    out = segment_sum(x, batch.molecule, molecules).relu()
-    for _ in range(model.num_timesteps):
-        message = _graph_attention(model.mol_conv, x, out, torch.arange(atoms), batch.molecule)
-        out = _refined(model.mol_gru, message, out)
-    return model.lin2(out)
-
-
-def _graph_attention(
-    conv: Any, x: Tensor, queries: Tensor, source: Tensor, destination: Tensor
-) -> Tensor:
-    """Compute a :class:`gattn.nn.GATConv` with one head, from nodes x to queries: [k, c]."""
-    value, count = conv.lin(x), queries.shape[0]
-    from_source = F.linear(value, conv.att_src.flatten(1))[source]
-    score = from_source + F.linear(conv.lin(queries), conv.att_dst.flatten(1))[destination]
-    weights = segment_softmax(F.leaky_relu(score, conv.negative_slope), destination, count)
-    return segment_sum(weights * value[source], destination, count) + conv.bias
-
-
-def _refined(gru: nn.Module, message: Tensor, state: Tensor) -> Tensor:
-    return gru(F.elu(message), state).relu()
