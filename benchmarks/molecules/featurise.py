@@ -29,8 +29,8 @@ import numpy as np
 
 from benchmarks.core import record
 from gattn.data import atom_features, bond_features, data_root, get_dataset
+from gattn.data.molecules.counts import COUNTS, morgan_counter
 from gattn.data.molecules.descriptors import descriptor_row
-from gattn.data.molecules.fingerprints import COUNTS, morgan_counter
 from gattn.data.molecules.plain import plain
 from gattn.data.molecules.smiles import MAX_ATOMS, parse_or_reason
 from gattn.data.tables.csv_table import open_table

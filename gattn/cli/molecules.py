@@ -340,7 +340,6 @@ def evaluate(
 
 
 @app.command()
-@with_settings(RunSettings, only=("threads",))
 def export(
     run: Annotated[
         Path,
@@ -350,8 +349,6 @@ def export(
         ),
     ],
     out: Annotated[Path, Option(help="New folder for the exported model.")],
-    *,
-    settings: dict[str, Any],
 ) -> None:
     """Export a model to a folder, from which a program predicts without gattn and PyTorch.
 
@@ -361,7 +358,7 @@ def export(
     """
     from gattn.molecules.export.folder import export_model
 
-    exported = export_model(run, out, **settings)
+    exported = export_model(run, out)
     megabytes = sum(exported.files.values()) / 1e6
     say(
         f"{out}: {', '.join(exported.files)} ({megabytes:.1f} MB); largest difference from predict "

@@ -113,8 +113,9 @@ class ExpandedInputs:
     @property
     def pairs(self) -> Tensor:
         """Counts of atom pairs: [k, 2048] uint8."""
-        stored = self.pair_counts
-        return count_pairs(self.molecules.arrays) if stored is None else stored
+        if self.pair_counts is not None:
+            return self.pair_counts
+        return torch.from_numpy(count_pairs(self.molecules.arrays))
 
     @property
     def extra_descriptors(self) -> Tensor:
@@ -493,8 +494,7 @@ def _process_in_chunks(
 
 def _expand(packed: PackedInputs) -> FeaturizedSmiles:
     """Convert a chunk of packed model inputs to tensors."""
-    inputs = ExpandedInputs(
-        packed.molecules.unpack(), packed.counts.unpack(), torch.from_numpy(packed.descriptors)
-    )
+    arrays = map(torch.from_numpy, (packed.counts.unpack(), packed.descriptors))
+    inputs = ExpandedInputs(packed.molecules.unpack(), *arrays)
     rows = torch.tensor(packed.molecules.rows, dtype=torch.int64)
     return FeaturizedSmiles(rows, packed.errors, inputs, packed.canonical)

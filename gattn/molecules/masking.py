@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gattn.data.molecules.building import MoleculeBuilder
+from gattn.data.molecules.counts import COUNTS, atom_codes, morgan_counter
 from gattn.data.molecules.dataset import Molecules
-from gattn.data.molecules.fingerprints import COUNTS, atom_codes, morgan_counter
 from gattn.data.molecules.pairs import atom_pairs
 from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.smiles import parse_any_size
@@ -406,7 +406,7 @@ def _pairs(molecule: Mol, smiles: str) -> Environments:
     """Return the pairs of atoms that are counted in the second fingerprint of a molecule."""
     builder = MoleculeBuilder()
     builder.add(molecule, smiles)
-    pairs = atom_pairs(builder.pack().unpack().arrays)
+    pairs = atom_pairs(builder.pack().graphs())
     members = torch.from_numpy(np.concatenate([pairs.first, pairs.second]))
     which = torch.arange(len(pairs.columns)).repeat(2)
     return Environments(torch.from_numpy(pairs.columns), torch.stack([which, members]))

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gattn.data import ATOM_FEATURES, BOND_FEATURES, DESCRIPTORS, Molecules
 from gattn.data.molecules.building import PackedMolecules, PackedRows
+from gattn.data.molecules.counts import PackedCounts
 from gattn.data.molecules.dataset import Positions, indices_of
-from gattn.data.molecules.fingerprints import PackedCounts
 from gattn.data.molecules.packing import PackedInputs
 from gattn.data.molecules.pairs import count_pairs
 
@@ -140,12 +140,12 @@ class PackedView:
         """Counts of Morgan environments, [k, 2048] uint8, which are unpacked at each access."""
         entries, lengths = _ranges(self.arrays["count_ptr"], self.index)
         columns, counts = self.arrays["columns"][entries], self.arrays["counts"][entries]
-        return PackedCounts(lengths, columns, counts).unpack()
+        return torch.from_numpy(PackedCounts(lengths, columns, counts).unpack())
 
     @property
     def pairs(self) -> Tensor:
         """Counts of atom pairs, [k, 2048] uint8, which are counted at each access."""
-        return count_pairs(self.molecules.arrays)
+        return torch.from_numpy(count_pairs(self.molecules.arrays))
 
     @property
     def descriptors(self) -> Tensor:

@@ -59,7 +59,7 @@ CALLS: dict[str, list[str]] = {
         "m new.csv --out evaluated --target y --target z --unit nM --smiles smiles --workers 1 "
         "--descriptors-path new.npy --encoding utf-8 --coverage 0.5",
     ],
-    "molecules export": ["classes --out exported --threads 1"],
+    "molecules export": ["classes --out exported"],
     "molecules check": [
         "table.csv --target y --unit nM --smiles smiles --encoding utf-8 --test test.csv "
         "--split column:part --out checked",

@@ -6,10 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
-import torch
 
-from gattn.data.molecules.arrays import MoleculeArrays
-from gattn.data.molecules.dataset import Molecules
 from gattn.data.molecules.environments import environments
 from gattn.data.molecules.graph_reader import GraphReader, Graphs
 from gattn.data.molecules.kinds import ATOMS, BONDS, Table
@@ -19,7 +16,9 @@ from gattn.data.molecules.stereo import Configurations
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["MoleculeBuilder", "PackedMolecules", "PackedRows", "Skeletons"]
+    from gattn.data.molecules.dataset import Molecules
+
+__all__ = ["GraphArrays", "MoleculeBuilder", "PackedMolecules", "PackedRows", "Skeletons"]
 
 BLOCK = 1024
 """Number of molecules whose atom and bond features are computed at once."""
@@ -35,6 +34,18 @@ class PackedRows(NamedTuple):
 
     order: np.ndarray
     table: np.ndarray
+
+
+class GraphArrays(NamedTuple):
+    """Graphs of molecules as NumPy arrays; the fields are those of
+    :class:`gattn.data.molecules.arrays.MoleculeArrays`.
+    """
+
+    x: np.ndarray
+    edge_index: np.ndarray
+    edge_attr: np.ndarray
+    ptr: np.ndarray
+    edge_ptr: np.ndarray
 
 
 class PackedMolecules(NamedTuple):
@@ -56,19 +67,29 @@ class PackedMolecules(NamedTuple):
     ends: np.ndarray
     sizes: np.ndarray
 
-    def unpack(self) -> Molecules:
-        """Convert the compact form to ``Molecules`` without targets."""
-        forth = torch.from_numpy(self.ends).long()
-        edges = torch.stack([forth, forth.flip(1)], 1).reshape(-1, 2)
-        ptr = torch.zeros(2, len(self.smiles) + 1, dtype=torch.int64)
-        ptr[:, 1:] = torch.from_numpy(self.sizes).cumsum(1)
-        arrays = MoleculeArrays(
-            torch.from_numpy(self.atoms.table[self.atoms.order]),
-            edges.t().contiguous(),
-            torch.from_numpy(self.bonds.table[self.bonds.order.repeat(2)]),
-            ptr[0].clone(),
+    def graphs(self) -> GraphArrays:
+        """Convert the compact form to the arrays of the graphs."""
+        ends = self.ends.astype(np.int64)
+        ptr = np.zeros((2, len(self.smiles) + 1), np.int64)
+        ptr[:, 1:] = self.sizes.cumsum(1)
+        return GraphArrays(
+            self.atoms.table[self.atoms.order],
+            np.ascontiguousarray(np.stack([ends, ends[:, ::-1]], 1).reshape(-1, 2).T),
+            self.bonds.table[self.bonds.order.repeat(2)],
+            ptr[0],
             2 * ptr[1],
         )
+
+    def unpack(self) -> Molecules:
+        """Convert the compact form to ``Molecules`` without targets."""
+        # The imports are inside the function, because exported models use this module without
+        # torch.
+        import torch
+
+        from gattn.data.molecules.arrays import MoleculeArrays
+        from gattn.data.molecules.dataset import Molecules
+
+        arrays = MoleculeArrays(*map(torch.from_numpy, self.graphs()))
         return Molecules(
             self.smiles, arrays, torch.empty(len(self.smiles), 0), (), tuple(self.rows)
         )

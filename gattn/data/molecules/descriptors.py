@@ -14,10 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from gattn.data.molecules.dataset import Molecules, smiles_of
 from gattn.data.molecules.environments import AtomMemory
 from gattn.data.molecules.plain import plain
 from gattn.data.molecules.smiles import need_rdkit, parse_any_size
@@ -25,8 +22,10 @@ from gattn.data.molecules.smiles import need_rdkit, parse_any_size
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
     from rdkit.Chem.rdMolDescriptors import Properties
+    from torch import Tensor
 
     from gattn.data.molecules.building import Skeletons
+    from gattn.data.molecules.dataset import Molecules
 
 __all__ = [
     "DESCRIPTORS",
@@ -115,7 +114,11 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
     1.0
     """
     need_rdkit()
+    # The imports are inside the function, because exported models use this module without torch.
+    import torch
     from rdkit import rdBase
+
+    from gattn.data.molecules.dataset import smiles_of
 
     smiles = smiles_of(molecules)
     rows = np.empty((len(smiles), len(DESCRIPTORS)), np.float32)

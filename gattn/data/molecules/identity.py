@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from gattn.data.molecules.dataset import Molecules, smiles_of
 from gattn.data.molecules.smiles import need_rdkit, parse_any_size
 from gattn.data.molecules.standardise import largest_fragment, neutral
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
+
+    from gattn.data.molecules.dataset import Molecules
 
 __all__ = ["flat", "identity", "molecule_identities", "parent"]
 
@@ -56,6 +57,9 @@ def molecule_identities(molecules: Sequence[str] | Molecules) -> list[str]:
     >>> molecule_identities(["C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O"])
     ['C[C@H](N)C(=O)O', 'C[C@@H](N)C(=O)O', 'CC(N)C(=O)O']
     """
+    # The import is inside the function, because exported models use this module without torch.
+    from gattn.data.molecules.dataset import smiles_of
+
     need_rdkit()
     return [identity(parse_any_size(text)) for text in smiles_of(molecules)]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from gattn.data.molecules.building import MoleculeBuilder, PackedMolecules
+from gattn.data.molecules.counts import PackedCounts, count_environments
 from gattn.data.molecules.descriptors import descriptor_rows
-from gattn.data.molecules.fingerprints import PackedCounts, count_environments
 from gattn.data.molecules.identity import identity
 from gattn.data.molecules.plain import plain
 from gattn.data.molecules.smiles import parse_or_reason

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from gattn.data.molecules.arrays import MoleculeArrays
+from gattn.data.molecules.counts import COUNTS
 from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, ELEMENTS
-from gattn.data.molecules.fingerprints import COUNTS
+
+if TYPE_CHECKING:
+    from gattn.data.molecules.arrays import MoleculeArrays
+    from gattn.data.molecules.building import GraphArrays
 
 __all__ = ["ELEMENT_CODES", "PAIR_DISTANCE", "AtomPairs", "atom_pairs", "count_pairs"]
 
@@ -43,13 +44,13 @@ class AtomPairs(NamedTuple):
     columns: np.ndarray
 
 
-def count_pairs(arrays: MoleculeArrays) -> Tensor:
+def count_pairs(arrays: GraphArrays | MoleculeArrays) -> np.ndarray:
     """Count the atom pairs of each of k molecules (:func:`atom_pairs`): [k, COUNTS] uint8. A count
     is at most 255.
     """
     molecules = len(arrays.ptr) - 1
     counts = np.zeros((molecules, COUNTS), np.uint8)
-    owners = np.arange(molecules).repeat(arrays.ptr.diff().numpy())
+    owners = np.arange(molecules).repeat(np.diff(arrays.ptr))
     for first, _, columns in _pieces(arrays):
         if len(first):
             owner = owners[first]
@@ -57,10 +58,10 @@ def count_pairs(arrays: MoleculeArrays) -> Tensor:
             places = (owner - begin) * COUNTS + columns
             some = np.bincount(places, minlength=(end - begin) * COUNTS).reshape(-1, COUNTS)
             counts[begin:end] = np.minimum(counts[begin:end] + some, 255)
-    return torch.from_numpy(counts)
+    return counts
 
 
-def atom_pairs(arrays: MoleculeArrays) -> AtomPairs:
+def atom_pairs(arrays: GraphArrays | MoleculeArrays) -> AtomPairs:
     """Return the pairs of atoms that the fingerprint counts.
 
     Two pairs have the same column if the elements, the numbers of neighbours and of pi electrons,
@@ -79,16 +80,18 @@ def atom_pairs(arrays: MoleculeArrays) -> AtomPairs:
     return AtomPairs(*map(np.concatenate, zip(*pieces)))
 
 
-def _pieces(arrays: MoleculeArrays) -> Iterator[AtomPairs]:
+def _pieces(arrays: GraphArrays | MoleculeArrays) -> Iterator[AtomPairs]:
     """Yield the pairs in pieces, in the order of the first atoms' molecules."""
-    x, sizes = arrays.x.numpy(), arrays.ptr.diff().numpy()
-    first_atom = arrays.ptr[:-1].repeat_interleave(arrays.edge_ptr.diff())
-    source, destination = (arrays.edge_index + first_atom).numpy()
+    x, edges, bonds, ptr, edge_ptr = (
+        np.asarray(getattr(arrays, name))
+        for name in ("x", "edge_index", "edge_attr", "ptr", "edge_ptr")
+    )
+    sizes = np.diff(ptr)
+    source, destination = edges + ptr[:-1].repeat(np.diff(edge_ptr))
     heavy = x[:, ATOM_FEATURES.index("element=H")] == 0
     edges = np.flatnonzero(heavy[source] & heavy[destination])
     edges = edges[source[edges].argsort(kind="stable")]
     degrees = np.bincount(source[edges], minlength=len(x))
-    bonds = arrays.edge_attr.numpy()
     multiple = bonds[:, _DOUBLE] + 2 * bonds[:, _TRIPLE]
     codes = _codes(x, degrees, np.bincount(source, multiple, len(x)))
     for first, second, steps in _close_atoms(sizes, degrees, destination[edges]):

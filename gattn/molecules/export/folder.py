@@ -13,18 +13,6 @@ import numpy as np
 import torch
 
 from gattn import __version__
-from gattn.data.molecules.descriptors import PROPERTIES
-from gattn.data.molecules.features import (
-    CHARGES,
-    DEGREES,
-    ELEMENTS,
-    HYBRIDISATIONS,
-    HYDROGENS,
-    ORDERS,
-)
-from gattn.data.molecules.fingerprints import CENTRE_CODES, COUNTS, PLANE_CODES, RADIUS
-from gattn.data.molecules.pairs import ELEMENT_CODES, PAIR_DISTANCE
-from gattn.data.molecules.stereo import CHIRALITIES, STEREOS
 from gattn.files import new_folder
 from gattn.molecules.export.onnx import write_onnx
 from gattn.molecules.export.predict import FORMAT, ExportedModel
@@ -48,8 +36,14 @@ EXAMPLES = (
     "O=S(=O)(c1ccccc1)N1CCNCC1", "[NH3+]CCc1ccc(O)cc1", "CC#N",
 )  # fmt: skip
 """Molecules on which the predictions of the model and of its export are compared."""
-READER = "table_reader"
-"""Name of the package in the folder that reads and writes tables."""
+READER = "gattn_reader"
+"""Name of the package in the folder that reads molecules, and reads and writes tables."""
+MODULES = (
+    "building", "counts", "descriptors", "environments", "features", "graph_reader", "identity",
+    "kinds", "packing", "pairs", "plain", "smiles", "smiles_text", "standardise", "stereo",
+    "stereo_marks",
+)  # fmt: skip
+"""Modules of :mod:`gattn.data.molecules` that are copied to the folder. They need no torch."""
 
 
 class ExportError(ValueError):
@@ -69,7 +63,7 @@ class Exported(NamedTuple):
     difference: float
 
 
-def export_model(run: str | Path, out: str | Path, *, threads: int = 0) -> Exported:
+def export_model(run: str | Path, out: str | Path) -> Exported:
     """Write a trained model to a folder in which ``predict.py`` predicts without gattn.
 
     The folder contains ``network.onnx`` (the networks, if the model has any), ``arrays.npz``,
@@ -80,8 +74,6 @@ def export_model(run: str | Path, out: str | Path, *, threads: int = 0) -> Expor
     Args:
         run: the folder of a trained model, or the name of a model of gattn.
         out: the folder to write, which must not exist.
-        threads: number of threads inside one operator of the comparison with the files; 0 to
-            choose it from the size of a batch.
 
     Returns:
         The files, and the largest difference of the predictions.
@@ -97,7 +89,6 @@ def export_model(run: str | Path, out: str | Path, *, threads: int = 0) -> Expor
     _check(run, model)
     names = smiles_columns(card, None, model.molecules_per_row)
     predictor = model.predictor_
-    predictor.threads = threads
     with new_folder(out) as folder:
         if predictor.networks:
             inputs = predictor.standardised(model.featurise(EXAMPLES).inputs)
@@ -118,16 +109,16 @@ def export_model(run: str | Path, out: str | Path, *, threads: int = 0) -> Expor
 
 
 def _copy_program(folder: Path) -> None:
-    """Copy the program and the modules that read and write tables, as a package of their own."""
+    """Copy the program, and as a package the modules that read molecules and tables."""
     program = Path(__file__).with_name("predict.py")
     root = program.parents[2]
     (folder / READER).mkdir()
-    copies = {program: folder / program.name}
-    for path in (root / "files.py", *(root / "data" / "tables").glob("*.py")):
-        copies[path] = folder / READER / path.name
-    for path, copy in copies.items():
+    modules = [root / "files.py", *(root / "data" / "tables").glob("*.py")]
+    modules += [root / "data" / "molecules" / f"{name}.py" for name in MODULES]
+    copies = {path: folder / READER / path.name for path in modules}
+    for path, copy in (copies | {program: folder / program.name}).items():
         text = path.read_text("utf-8")
-        for package in ("gattn.data.tables.", "gattn."):
+        for package in ("gattn.data.tables.", "gattn.data.molecules.", "gattn."):
             text = text.replace(f"from {package}", f"from {READER}.")
         copy.write_text(text, "utf-8")
 
@@ -215,19 +206,7 @@ def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
             "standardize": list(model.standardize),
             "ignore_stereo": model.ignore_stereo,
             "add_h": model.add_h,
-            "atoms": {
-                "element": ELEMENTS, "degree": DEGREES, "charge": CHARGES,
-                "chirality": CHIRALITIES, "hydrogens": HYDROGENS, "hybridisation": HYBRIDISATIONS,
-            },
-            "bonds": {"order": ORDERS, "stereo": STEREOS},
-            "radius": RADIUS,
             "pairs": predictor.kernel is not None and predictor.kernel.has_pairs,
-            "pair_distance": PAIR_DISTANCE,
-            "element_codes": ELEMENT_CODES,
-            "columns": COUNTS,
-            "centre_codes": CENTRE_CODES,
-            "plane_codes": PLANE_CODES,
-            "properties": PROPERTIES,
         },
     }  # fmt: skip
 

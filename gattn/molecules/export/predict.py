@@ -8,7 +8,7 @@
 - ``model.json``: names of targets and classes, and the settings of the featuriser;
 - ``arrays.npz``: the Gaussian process and the forest, the weights of the parts, the calibration;
 - ``network.onnx``: the networks of the ensemble, if the model has any;
-- ``table_reader``: the reader and writer of tables of ``gattn molecules predict``.
+- ``gattn_reader``: the modules of gattn that read molecules, and read and write tables.
 
 From Python:
 
@@ -17,8 +17,7 @@ From Python:
     prediction = model.predict(["CCO", "c1ccccc1"])
     prediction["mean"], prediction["lower"], prediction["upper"], prediction["errors"]
 
-The numbers are those of ``gattn molecules predict`` up to rounding. A CXSMILES extension is an
-error here.
+The numbers are those of ``gattn molecules predict`` up to rounding.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
-import string
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -36,391 +33,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rdkit import Chem, rdBase
-from rdkit.Chem import rdFingerprintGenerator, rdMolDescriptors
-from rdkit.Chem.MolStandardize import rdMolStandardize
-from rdkit.Chem.rdCIPLabeler import AssignCIPLabels
 
+from gattn.data.molecules.building import GraphArrays
+from gattn.data.molecules.packing import read_packed
+from gattn.data.molecules.pairs import count_pairs
+from gattn.data.molecules.stereo_marks import without_stereo_marks
 from gattn.data.tables.formats import open_molecules
 from gattn.files import check_table_ending, new_file
 
 Array = Any
 """Type of a NumPy array, or of numbers that NumPy converts to one."""
 
-FORMAT = 4
+FORMAT = 5
 """Version of the content of the folder."""
 BATCH = 256
 """Number of rows that are computed at once, to limit the memory."""
-FEW_STEPS, MANY_STEPS = 500_000, 5_000_000
-"""Maximum number of comparisons in RDKit's CIP labeller: first in the order of the text, then in
-canonical order.
-"""
-BLANK = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
-BLANK += "".join(map(chr, range(0x2000, 0x2010))) + "\u2060\xad"
-"""White space and invisible characters, which are removed from both ends of a cell."""
-MAP = re.compile(r":\d+\]")
-LABEL = "_label"
-
-
-class Molecule(NamedTuple):
-    """Molecule with n atoms and b bonds: features of the atoms and bonds, fingerprints, and
-    descriptors.
-    """
-
-    atoms: Array
-    bonds: Array
-    ends: Array
-    counts: Array
-    pairs: Array
-    descriptors: Array
-
-
-class Featuriser:
-    """Converter from SMILES to the inputs of the model.
-
-    Args:
-        settings: the entry ``featuriser`` of ``model.json``.
-    """
-
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self.settings = settings
-        self.morgan = rdFingerprintGenerator.GetMorganGenerator(
-            radius=settings["radius"], fpSize=settings["columns"]
-        )
-        self.properties = rdMolDescriptors.Properties(settings["properties"])
-
-    def read(self, text: str) -> Molecule:
-        """Compute the inputs of one molecule.
-
-        Raises:
-            ValueError: the text is not the SMILES of a molecule that the model reads.
-        """
-        smiles = _without_name(text)
-        if self.settings["ignore_stereo"]:
-            smiles = re.sub(r"[/\\]|@(?:@|(?:TH|AL|SP|TB|OH)\d+)?", "", smiles)
-        with rdBase.BlockLogs():
-            molecule = _parse(smiles, self.settings["max_atoms"])
-            if self.settings["standardize"]:
-                smiles = Chem.MolToSmiles(_standardise(molecule, self.settings["standardize"]))
-                molecule = _parse(smiles, self.settings["max_atoms"])
-            molecule, labels = _without_hydrogens(molecule, smiles)
-            graph = Chem.AddHs(molecule) if self.settings["add_h"] else molecule
-            atoms, bonds, ends = self._graph(graph, *labels)
-            return Molecule(
-                atoms, bonds, ends,
-                self._counts(molecule, *labels),
-                self._pairs(atoms, bonds, ends),
-                self._descriptors(molecule),
-            )  # fmt: skip
-
-    def _graph(
-        self, molecule: Any, centres: dict[int, str], planes: dict[int, str]
-    ) -> tuple[Array, Array, Array]:
-        """Return the features of the atoms, the features of the bonds, and the two atoms of each
-        bond.
-        """
-        of_atoms, of_bonds = self.settings["atoms"], self.settings["bonds"]
-        atoms = [
-            [
-                *_one_hot(atom.GetSymbol(), of_atoms["element"]),
-                *_one_hot(atom.GetDegree(), of_atoms["degree"]),
-                *_one_hot(atom.GetFormalCharge(), of_atoms["charge"]),
-                *_one_hot(centres.get(atom.GetIdx(), "none"), of_atoms["chirality"]),
-                *_one_hot(atom.GetTotalNumHs(), of_atoms["hydrogens"]),
-                *_one_hot(atom.GetHybridization().name, of_atoms["hybridisation"]),
-                float(atom.GetIsAromatic()),
-                float(atom.IsInRing()),
-                atom.GetMass() / 100,
-            ]
-            for atom in molecule.GetAtoms()
-        ]
-        bonds = [
-            [
-                *_one_hot(bond.GetBondType().name, of_bonds["order"]),
-                *_one_hot(planes.get(bond.GetIdx(), "none"), of_bonds["stereo"]),
-                float(bond.GetIsConjugated()),
-                float(bond.IsInRing()),
-            ]
-            for bond in molecule.GetBonds()
-        ]
-        ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
-        width = sum(len(values) + 1 for values in of_bonds.values()) + 2
-        return (
-            np.array(atoms, np.float32),
-            np.array(bonds, np.float32).reshape(-1, width),
-            np.array(ends, np.int64).reshape(-1, 2),
-        )
-
-    def _counts(self, molecule: Any, centres: dict[int, str], planes: dict[int, str]) -> Array:
-        """Count the Morgan environments of a molecule, with and without configurations:
-        [columns]. A count is at most 255.
-        """
-        codes = list(rdMolDescriptors.GetConnectivityInvariants(molecule))
-        for atom, label in centres.items():
-            codes[atom] = (codes[atom] + self.settings["centre_codes"][label]) % 2**32
-        for number, label in planes.items():
-            bond = molecule.GetBondWithIdx(number)
-            for atom in (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()):
-                codes[atom] = (codes[atom] + self.settings["plane_codes"][label]) % 2**32
-        counts = np.zeros(self.settings["columns"], np.int64)
-        for invariants in ([], codes):
-            fingerprint = self.morgan.GetCountFingerprint(molecule, customAtomInvariants=invariants)
-            for column, count in fingerprint.GetNonzeroElements().items():
-                counts[column] += count
-        return np.minimum(counts, 255).astype(np.uint8)
-
-    def _pairs(self, atoms: Array, bonds: Array, ends: Array) -> Array:
-        """Count the pairs of heavy atoms that are close to each other: [columns]. A count is at
-        most 255. All counts are 0 if the model does not read them.
-        """
-        width = self.settings["columns"]
-        if not self.settings["pairs"]:
-            return np.zeros(width, np.uint8)
-        heavy = atoms[:, self.settings["atoms"]["element"].index("H")] == 0
-        near: list[list[int]] = [[] for _ in atoms]
-        for one, other in ends[heavy[ends].all(1)].tolist():
-            near[one].append(other)
-            near[other].append(one)
-        triples: list[tuple[int, int, int]] = []
-        for atom in range(len(atoms)):
-            seen, layer = {atom}, {atom}
-            for steps in range(1, self.settings["pair_distance"] + 1):
-                layer = {other for one in layer for other in near[one]} - seen
-                seen |= layer
-                triples += [(atom, other, steps) for other in layer if other > atom]
-        first, second, steps = np.array(triples, np.uint32).reshape(-1, 3).T
-        codes = self._pair_codes(atoms, bonds, ends, np.array(list(map(len, near))))
-        one, other = codes[first], codes[second]
-        # This is the hash function of RDKit's atom pairs, in integers of 32 bits.
-        column = np.zeros(len(triples), np.uint32)
-        for part in (np.minimum(one, other), steps, np.maximum(one, other)):
-            column ^= (
-                part + np.uint32(0x9E3779B9) + (column << np.uint32(6)) + (column >> np.uint32(2))
-            )
-        counts = np.bincount(column % np.uint32(width), minlength=width)
-        return np.minimum(counts, 255).astype(np.uint8)
-
-    def _pair_codes(self, atoms: Array, bonds: Array, ends: Array, degrees: Array) -> Array:
-        """Return the code of each atom in the hash codes of its pairs: [n] uint32.
-
-        It contains the element, the number of neighbours and the number of pi electrons.
-        """
-        of_atoms, orders = self.settings["atoms"], self.settings["bonds"]["order"]
-        element = atoms[:, : len(of_atoms["element"]) + 1].argmax(1)
-        multiple = bonds[:, orders.index("DOUBLE")] + 2 * bonds[:, orders.index("TRIPLE")]
-        electrons = np.bincount(ends.ravel(), multiple.repeat(2), len(atoms))
-        # The last columns of an atom are its hybridisation, the flag of aromatic atoms, the flag of
-        # atoms in rings, and the mass.
-        hybridisations = atoms[:, -4 - len(of_atoms["hybridisation"]) : -3]
-        electrons[hybridisations[:, of_atoms["hybridisation"].index("SP3")] == 1] = 0
-        electrons[atoms[:, -3] == 1] = 1
-        codes = np.array(self.settings["element_codes"])[element] << 5
-        return (codes | electrons.astype(int) % 3 << 3 | degrees % 7).astype(np.uint32)
-
-    def _descriptors(self, molecule: Any) -> Array:
-        rd = rdMolDescriptors
-        values = np.array(
-            [
-                *self.properties.ComputeProperties(molecule),
-                rd.CalcNumRotatableBonds(molecule, rd.NumRotatableBondsOptions.NonStrict),
-                *rd.CalcCrippenDescriptors(molecule, includeHs=False),
-                *rd.SlogP_VSA_(molecule),
-                *rd.SMR_VSA_(molecule),
-                *rd.PEOE_VSA_(_in_canonical_order(molecule)),
-            ],
-            np.float32,
-        )
-        return np.where(np.isfinite(values), values, np.float32(0))
-
-
-def _without_name(text: str) -> str:
-    """Return the SMILES in a cell, without a name after it and without atom map numbers.
-
-    Raises:
-        ValueError: the cell is empty, or contains an extension, several molecules or a character
-            that SMILES do not have.
-    """
-    text = text.strip(BLANK)
-    if not text:
-        raise ValueError("the SMILES is empty")
-    if "\n" in text or "\r" in text:
-        raise ValueError("the SMILES has several lines: a cell must contain one molecule")
-    smiles, *rest = re.split(r"[ \t]+", text, maxsplit=1)
-    if rest and rest[0].startswith("|"):
-        raise ValueError("an exported model reads no CXSMILES extension")
-    if not smiles.isprintable() or re.search(r"\[#|~", smiles):
-        raise ValueError(f"not valid SMILES: {smiles!a}")
-    smiles = MAP.sub("]", smiles)
-    if rest:
-        _check_name(smiles, rest[0].split()[0])
-    return smiles
-
-
-def _check_name(smiles: str, word: str) -> None:
-    """Raise an error if the word after a SMILES is a second SMILES or continues the first one."""
-    with rdBase.BlockLogs():
-        if not word.isascii() or _molecule(smiles, sanitize=False) is None:
-            return
-        if _molecule(word, sanitize=False) is not None:
-            raise ValueError(
-                f"{word!r} follows the SMILES {smiles!r} and is also valid SMILES: a cell must "
-                f"contain one molecule (a mixture is {smiles}.{word}); if it is a name, put it "
-                "into another column"
-            )
-        if _molecule(smiles + word, sanitize=False) is not None:
-            raise ValueError(f"the SMILES contains white space between {smiles!r} and {word!r}")
-
-
-def _molecule(smiles: str, *, sanitize: bool = True) -> Any:
-    """Parse a SMILES with RDKit; return None if this fails."""
-    try:
-        return Chem.MolFromSmiles(smiles, sanitize=sanitize) if smiles.isascii() else None
-    except RuntimeError:
-        # RDKit raises a RuntimeError if a check in its C++ code fails, for example for an unknown
-        # element.
-        return None
-
-
-def _parse(smiles: str, max_atoms: int) -> Any:
-    molecule = _molecule(smiles)
-    if molecule is None:
-        raise ValueError(f"not valid SMILES: {smiles!a}")
-    if not 0 < molecule.GetNumAtoms() <= max_atoms:
-        raise ValueError(
-            f"the molecule must have 1 to {max_atoms} atoms; it has {molecule.GetNumAtoms()}"
-        )
-    return molecule
-
-
-def _one_hot(value: object, values: Sequence[object]) -> list[float]:
-    """Return the one-hot code of a value. The last column stands for all other values."""
-    code = [0.0] * (len(values) + 1)
-    code[values.index(value) if value in values else -1] = 1.0
-    return code
-
-
-def _standardise(molecule: Any, steps: Sequence[str]) -> Any:
-    if "largest-fragment" in steps and any(a.GetAtomicNum() == 6 for a in molecule.GetAtoms()):
-        molecule = rdMolStandardize.MetalDisconnector().Disconnect(molecule)
-        chooser = rdMolStandardize.LargestFragmentChooser(preferOrganic=True)
-        molecule = chooser.choose(molecule)
-    if "neutral" in steps:
-        molecule = rdMolStandardize.Uncharger().uncharge(molecule)
-    if "tautomer" in steps:
-        enumerator = rdMolStandardize.TautomerEnumerator()
-        enumerator.SetRemoveSp3Stereo(False)
-        enumerator.SetRemoveBondStereo(False)
-        molecule = enumerator.Canonicalize(molecule)
-    return molecule
-
-
-def _without_hydrogens(
-    molecule: Any, smiles: str
-) -> tuple[Any, tuple[dict[int, str], dict[int, str]]]:
-    """Remove explicit hydrogen atoms; return the stereo labels of the atoms and of the bonds.
-
-    A configuration that is defined by a hydrogen keeps its label.
-    """
-    hydrogens = []
-    if re.search(r"\[\d*H(?![a-z])", smiles):
-        hydrogens = [atom.GetIdx() for atom in molecule.GetAtoms() if atom.GetAtomicNum() == 1]
-    if not hydrogens:
-        return molecule, _configurations(molecule, smiles)
-    molecule = Chem.Mol(molecule)
-    for number in hydrogens:
-        molecule.GetAtomWithIdx(number).SetIsotope(0)
-    Chem.AssignStereochemistry(molecule, cleanIt=True, force=True, flagPossibleStereoCenters=True)
-    centres, planes = _configurations(molecule, smiles)
-    for number, label in centres.items():
-        molecule.GetAtomWithIdx(number).SetProp(LABEL, label)
-    for number, label in planes.items():
-        molecule.GetBondWithIdx(number).SetProp(LABEL, label)
-    molecule = Chem.RemoveHs(molecule, _removal())
-    return molecule, (_labels(molecule.GetAtoms(), LABEL), _labels(molecule.GetBonds(), LABEL))
-
-
-def _removal() -> Any:
-    """Return RDKit's parameters for the removal of explicit hydrogens."""
-    removal = Chem.RemoveHsParameters()
-    removal.removeDefiningBondStereo, removal.showWarnings = True, False
-    return removal
-
-
-def _labels(parts: Any, name: str) -> dict[int, str]:
-    return {part.GetIdx(): part.GetProp(name) for part in parts if part.HasProp(name)}
-
-
-def _configurations(molecule: Any, smiles: str) -> tuple[dict[int, str], dict[int, str]]:
-    """Return the CIP labels of the stereo centres and of the double bonds."""
-    if not re.search(r"[@/\\]", smiles):
-        return {}, {}
-    tags = {atom.GetIdx(): int(atom.GetChiralTag()) for atom in molecule.GetAtoms()}
-    kinds = {}
-    if re.search(r"[/\\]", smiles):
-        kinds = {bond.GetIdx(): int(bond.GetStereo()) for bond in molecule.GetBonds()}
-    centres = {number: "other" for number, tag in tags.items() if tag > 2}
-    planes = {
-        i: "any" if kind == 1 else "other" for i, kind in kinds.items() if kind not in range(2, 6)
-    }
-    planes = {number: label for number, label in planes.items() if kinds[number]}
-    atoms = [number for number, tag in tags.items() if tag in (1, 2)]
-    bonds = [number for number, kind in kinds.items() if kind in range(2, 6)]
-    if not atoms and not bonds:
-        return centres, planes
-    copy = Chem.Mol(molecule)
-    for part in (*map(copy.GetAtomWithIdx, atoms), *map(copy.GetBondWithIdx, bonds)):
-        part.ClearProp("_CIPCode")
-    if _assign(copy, FEW_STEPS):
-        named = _labels(copy.GetAtoms(), "_CIPCode"), _labels(copy.GetBonds(), "_CIPCode")
-    else:
-        named = _canonical_labels(copy, atoms, bonds)
-    centres |= {number: label for number, label in named[0].items() if number in atoms}
-    planes |= {number: label for number, label in named[1].items() if number in bonds}
-    return centres, planes
-
-
-def _canonical_labels(
-    molecule: Any, atoms: Sequence[int], bonds: Sequence[int]
-) -> tuple[dict[int, str], dict[int, str]]:
-    """Return the CIP labels after the atoms were reordered as in the canonical SMILES."""
-    text = Chem.MolToSmiles(molecule)
-    order = molecule.GetPropsAsDict(True, True)["_smilesAtomOutputOrder"]
-    place = {atom: number for number, atom in enumerate(order)}
-    copy = Chem.MolFromSmiles(text, sanitize=False)
-    Chem.SanitizeMol(copy)
-    Chem.AssignStereochemistry(copy, cleanIt=True, force=True)
-    if not _assign(copy, MANY_STEPS):
-        return dict.fromkeys(atoms, "other"), dict.fromkeys(bonds, "other")
-    of_atoms, of_bonds = _labels(copy.GetAtoms(), "_CIPCode"), _labels(copy.GetBonds(), "_CIPCode")
-    numbers = {}
-    for number in bonds:
-        bond = molecule.GetBondWithIdx(number)
-        ends = place[bond.GetBeginAtomIdx()], place[bond.GetEndAtomIdx()]
-        numbers[number] = copy.GetBondBetweenAtoms(*ends).GetIdx()
-    return (
-        {number: of_atoms[place[number]] for number in atoms if place[number] in of_atoms},
-        {number: of_bonds[other] for number, other in numbers.items() if other in of_bonds},
-    )
-
-
-def _assign(molecule: Any, steps: int) -> bool:
-    """Assign CIP labels; return False if this takes more than ``steps`` comparisons."""
-    try:
-        AssignCIPLabels(molecule, maxRecursiveIterations=steps)
-    except RuntimeError:
-        return False
-    return True
-
-
-def _in_canonical_order(molecule: Any) -> Any:
-    """Renumber atoms in canonical order, because partial charges depend on the order of charged
-    atoms of the same element.
-    """
-    charged = [atom.GetAtomicNum() for atom in molecule.GetAtoms() if atom.GetFormalCharge()]
-    if len(charged) == len(set(charged)):
-        return molecule
-    ranks = list(Chem.CanonicalRankAtoms(molecule, includeChirality=False))
-    return Chem.RenumberAtoms(molecule, sorted(range(len(ranks)), key=ranks.__getitem__))
 
 
 class Inputs(NamedTuple):
@@ -434,25 +61,16 @@ class Inputs(NamedTuple):
     descriptors: Array
 
 
-def join(molecules: Sequence[Molecule]) -> Inputs:
-    """Join k molecules to the inputs of a model."""
-    sizes = np.array([len(molecule.atoms) for molecule in molecules], np.int64)
-    bonds = np.array([len(molecule.bonds) for molecule in molecules], np.int64)
-    ends = np.concatenate([molecule.ends for molecule in molecules])
-    ends = ends + (sizes.cumsum() - sizes).repeat(bonds)[:, None]
-    network = {
-        "atoms": np.concatenate([molecule.atoms for molecule in molecules]),
-        "edges": np.stack([ends, ends[:, ::-1]], 1).reshape(-1, 2).T.copy(),
-        "bonds": np.concatenate([molecule.bonds for molecule in molecules]).repeat(2, 0),
-        "molecule": np.arange(len(molecules)).repeat(sizes),
-        "sizes": sizes,
+def network_inputs(graphs: GraphArrays) -> dict[str, Array]:
+    """Return the inputs of the network for the graphs of k molecules."""
+    atoms, edges = np.diff(graphs.ptr), np.diff(graphs.edge_ptr)
+    return {
+        "atoms": graphs.x,
+        "edges": graphs.edge_index + graphs.ptr[:-1].repeat(edges),
+        "bonds": graphs.edge_attr,
+        "molecule": np.arange(len(atoms)).repeat(atoms),
+        "sizes": atoms,
     }
-    return Inputs(
-        network,
-        np.stack([molecule.counts for molecule in molecules]),
-        np.stack([molecule.pairs for molecule in molecules]),
-        np.stack([molecule.descriptors for molecule in molecules]).astype(float),
-    )
 
 
 class GaussianProcess:
@@ -600,7 +218,6 @@ class ExportedModel:
             )
         with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
             self.arrays = dict(stored)
-        self.featuriser = Featuriser(self.facts["featuriser"])
         self.session = self.kernel = None
         if self.facts["networks"]:
             import onnxruntime
@@ -630,25 +247,26 @@ class ExportedModel:
             for each row. Rows with an error are NaN. For several classes t is the number of
             classes of all targets.
         """
-        read = [self._read(text) for text in smiles]
-        molecules = {i: each for i, each in enumerate(read) if isinstance(each, Molecule)}
-        good = list(molecules)
         wide = self.arrays["weights"].shape[1]
         results = {
             "mean": np.full((len(smiles), wide), np.nan),
             "std": np.full((len(smiles), wide), np.nan),
             "similarity": np.full(len(smiles), np.nan),
         }
-        for some in (good[i : i + BATCH] for i in range(0, len(good), BATCH)):
-            inputs = join([molecules[i] for i in some])
-            results["mean"][some], results["std"][some] = self._predict(inputs)
-            results["similarity"][some] = self._similarity(inputs.counts)
+        errors: list[str] = []
+        for start in range(0, len(smiles), BATCH):
+            inputs, rows, problems = self._read(smiles[start : start + BATCH])
+            errors += problems
+            if rows:
+                some = start + np.array(rows)
+                results["mean"][some], results["std"][some] = self._predict(inputs)
+                results["similarity"][some] = self._similarity(inputs.counts)
         mean, std = results["mean"], results["std"]
         if self.facts["task"] == "regression":
             results["lower"], results["upper"] = self._interval(mean, std, coverage)
         else:
             results["sets"] = self._sets(mean, coverage)
-        return results | {"errors": [each if isinstance(each, str) else "" for each in read]}
+        return results | {"errors": errors}
 
     def _of(self, prefix: str) -> dict[str, Array]:
         """Return the arrays of one part of the model."""
@@ -662,12 +280,22 @@ class ExportedModel:
             return np.split(mean, np.cumsum(counts)[:-1], axis=1)
         return [np.stack([1 - column, column], 1) for column in mean.T]
 
-    def _read(self, text: str) -> Molecule | str:
-        """Return a molecule, or the reason why it cannot be read."""
-        try:
-            return self.featuriser.read(text)
-        except ValueError as error:
-            return str(error)
+    def _read(self, smiles: Sequence[str]) -> tuple[Inputs, list[int], list[str]]:
+        """Return the inputs of the molecules that can be read, their rows, and the error of each
+        row.
+        """
+        settings = self.facts["featuriser"]
+        if settings["ignore_stereo"]:
+            smiles = [without_stereo_marks(text) for text in smiles]
+        packed = read_packed(
+            smiles, canonical=False,
+            **{name: settings[name] for name in ("max_atoms", "standardize", "add_h")},
+        )  # fmt: skip
+        graphs = packed.molecules.graphs()
+        counts = packed.counts.unpack()
+        pairs = count_pairs(graphs) if settings["pairs"] else np.zeros_like(counts)
+        inputs = Inputs(network_inputs(graphs), counts, pairs, packed.descriptors.astype(float))
+        return inputs, packed.molecules.rows, packed.errors
 
     def _predict(self, inputs: Inputs) -> tuple[Array, Array]:
         """Return the mean and the standard deviation [k, t], in the targets' units."""

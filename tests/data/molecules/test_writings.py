@@ -44,7 +44,7 @@ def _differences(molecules, count):
     texts = [writing.text for group in groups for writing in group]
     packed = read_packed(texts, max_atoms=1000, canonical=False)
     assert not any(packed.errors)
-    graphs, counts = packed.molecules.unpack(), packed.counts.unpack()
+    graphs, counts = packed.molecules.unpack(), torch.from_numpy(packed.counts.unpack())
     wrong, start = [], 0
     for group in groups:
         reference = graphs[start]

@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-import json
 import os
 import runpy
 import subprocess
@@ -13,13 +12,11 @@ import pandas as pd
 import pytest
 import torch
 
-from gattn.data import load_molecules
-from gattn.data.molecules.descriptors import PROPERTIES
 from gattn.data.tables.csv_table import open_table
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.molecules.export.folder import EXAMPLES, ExportError, export_model
 from gattn.molecules.export.onnx import EnsembleOutputs, plain_batch
-from gattn.molecules.export.predict import ExportedModel, Featuriser, Forest, Inputs
+from gattn.molecules.export.predict import ExportedModel, Forest, Inputs
 from gattn.molecules.export.reference import segment_softmax
 from gattn.molecules.inputs import featurise
 from gattn.molecules.members import make_network, predict_members
@@ -97,23 +94,21 @@ def test_exported_gaussian_process_predicts_the_same(name, tmp_path):
     model.save(tmp_path / "run")
     exported = export_model(tmp_path / "run", tmp_path / "out")
     assert exported.difference <= 1e-5
-    names = [name for name in exported.files if not name.startswith("table_reader/")]
+    names = [name for name in exported.files if not name.startswith("gattn_reader/")]
     assert names == ["arrays.npz", "model.json", "predict.py"]
     check_equal(model, tmp_path / "out", ASKED)
 
 
-def test_exported_model_accepts_the_cells_that_predict_accepts(tmp_path):
+def test_exported_model_reads_the_cells_that_predict_reads(tmp_path):
     model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
     model.save(tmp_path / "run")
     export_model(tmp_path / "run", tmp_path / "out")
-    valid = ["CCO ethanol", "[CH3:01]C", "\u200bCC\u3000", "CC\tethane CCO", "CC \xe9"]
+    valid = ["CCO ethanol", "[CH3:01]C", "\u200bCC\u3000", "CC \xe9", "C[C@H](N)O |&1:1|"]
     check_equal(model, tmp_path / "out", valid)
-    wrong = ["CCO CCN", "CC (O)", "CC(=O O)", "C\nC", "CC\xa0C", "CC\0", "[#6]", "C~C", "C>>C"]
+    wrong = ["", "C1CC", "CCO CCN", "CC(=O O)", "C\nC", "CC\0", "[#6]", "C~C", "C>>C"]
     (piece,) = model.predictions(wrong)
     assert all(piece.errors)
-    errors = ExportedModel(tmp_path / "out").predict(wrong)["errors"]
-    assert all(errors)
-    assert errors[:2] == piece.errors[:2]
+    assert ExportedModel(tmp_path / "out").predict(wrong)["errors"] == piece.errors
 
 
 def test_exported_program_reports_files_and_rows_that_it_cannot_read(tmp_path, capsys, monkeypatch):
@@ -185,7 +180,7 @@ def test_exported_program_predicts_a_table_without_gattn_and_torch(tmp_path):
         for name, column in (("prediction", "mean"), ("lower", "lower"), ("upper", "upper")):
             np.testing.assert_allclose(float(row[name]), got[column][i, 0], rtol=1e-6)
     assert rows[-1]["prediction"] == ""
-    assert rows[-1]["error"] == "not valid SMILES: 'C1CC'"
+    assert rows[-1]["error"].startswith("not valid SMILES")
 
 
 @pytest.mark.slow
@@ -226,34 +221,6 @@ def test_reference_networks_compute_the_same_as_the_networks():
 def test_segment_softmax_is_finite_for_large_scores():
     got = segment_softmax(torch.tensor([[1e4], [1e4], [-1e4]]), torch.tensor([1, 1, 1]), 3)
     assert got.flatten().tolist() == [0.5, 0.5, 0.0]
-
-
-def test_featuriser_of_the_export_computes_the_same_inputs(tmp_path):
-    model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
-    model.save(tmp_path / "run")
-    export_model(tmp_path / "run", tmp_path / "out")
-    featuriser = Featuriser(json.loads((tmp_path / "out/model.json").read_text())["featuriser"])
-    texts = [
-        *ASKED, *load_molecules("chembl2321810").smiles[::7], "[2H]OC", "[H]/N=C/C",
-        "C[S@](=O)CC", "[NH3]->[Cu]", "C/C=C/C=C\\C", "[O-][n+]1ccccc1", "F[P-](F)(F)(F)(F)F",
-        "C[C@H](N)C(=O)O alanine", "[13CH4]", "*C", "[H][H]", "[CH3:1][OH:2]",
-        "OC(=O)C[N+](C)(C)C",
-    ]  # fmt: skip
-    parsed = featurise(texts)
-    assert len(parsed.row_index) == len(texts)
-    expected = parsed.inputs
-    arrays, pairs = expected.molecules.arrays, expected.pairs
-    for i, text in enumerate(texts):
-        got = featuriser.read(text)
-        atoms, edges = slice(*arrays.ptr[i : i + 2]), slice(*arrays.edge_ptr[i : i + 2])
-        assert np.array_equal(got.atoms, arrays.x[atoms]), text
-        assert np.array_equal(got.bonds.repeat(2, 0), arrays.edge_attr[edges]), text
-        assert np.array_equal(got.ends, arrays.edge_index[:, edges].T[::2]), text
-        assert np.array_equal(got.counts, expected.counts[i]), text
-        assert np.array_equal(got.pairs, pairs[i]), text
-        np.testing.assert_allclose(got.descriptors, expected.descriptors[i], rtol=1e-6, atol=1e-6)
-    polymer = "CC(c1ccccc1)" * 60
-    assert np.array_equal(featuriser.read(polymer).pairs, featurise([polymer]).inputs.pairs[0])
 
 
 def test_forest_of_the_export_follows_the_nodes_of_each_tree():
@@ -301,19 +268,7 @@ def test_model_that_cannot_be_exported_is_one_clear_error(reason, tmp_path):
 def test_an_export_that_differs_is_not_written(tmp_path, monkeypatch):
     model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
     model.save(tmp_path / "run")
-    monkeypatch.setattr("gattn.molecules.export.folder.PROPERTIES", PROPERTIES[::-1])
+    monkeypatch.setattr("gattn.molecules.export.folder.TOLERANCE", -1.0)
     with pytest.raises(RuntimeError, match="the folder was not written"):
         export_model(tmp_path / "run", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_exported_model_names_wrong_rows(tmp_path):
-    model = fitted(MoleculeRegressor, SMILES, numbers(len(SMILES))[:, 0], model="gp")
-    model.save(tmp_path / "run")
-    export_model(tmp_path / "run", tmp_path / "out")
-    exported = ExportedModel(tmp_path / "out")
-    errors = exported.predict(["", "C1CC", "CC |$a;b$|", "CCO"])["errors"]
-    assert errors[0] == "the SMILES is empty"
-    assert errors[1] == "not valid SMILES: 'C1CC'"
-    assert "CXSMILES" in errors[2]
-    assert errors[3] == ""
