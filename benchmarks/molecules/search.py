@@ -78,7 +78,6 @@ VARIANTS = {
     "stacked-fast": _of(epochs=30, learning_rate=2e-3),
     "stacked-5": _of(ensemble=5),
     "stacked-pretrained": _of(from_foundation="encoder-128", epochs=30, batch_size=32),
-    "attentive_fp": _of(model="attentive_fp"),
     "gp": _of(model="gp"),
     "ridge-counts": Variant(MoleculeSettings(model="gp"), _without_descriptors),
     "ridge-descriptors": Variant(MoleculeSettings(model="gp"), _without_counts),

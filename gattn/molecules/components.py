@@ -13,7 +13,7 @@ from gattn.molecules.classes import class_softmax, normalised
 from gattn.molecules.forest import Forest
 from gattn.molecules.gaussian_process import GaussianProcess
 from gattn.molecules.members import make_network, predict_members
-from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork
+from gattn.molecules.network import MoleculeNetwork
 from gattn.molecules.quantiles import by_level, normal_quantiles, sorted_quantiles
 from gattn.molecules.settings import MEDIAN, MoleculeSettings, Task
 from gattn.molecules.stacking import combine
@@ -279,9 +279,7 @@ def disagreement(means: Tensor, members: Tensor) -> Tensor:
     return (predictions - predictions.mean(0)).square().mean(0).sqrt()
 
 
-def _loaded(
-    network: MoleculeNetwork | AttentiveFPNetwork, tensors: dict[str, Tensor]
-) -> MoleculeNetwork | AttentiveFPNetwork:
+def _loaded(network: MoleculeNetwork, tensors: dict[str, Tensor]) -> MoleculeNetwork:
     """Return the network with its weights, in evaluation mode."""
     network.load_state_dict(tensors)
     return network.eval()

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from gattn.data.splits import number_groups
-from gattn.molecules.auxiliary import descriptor_targets
 from gattn.molecules.calibration import calibrate
 from gattn.molecules.components import Components, levels_of
 from gattn.molecules.descriptor_scaling import column_tensors, with_standard_columns
@@ -34,7 +33,7 @@ from gattn.molecules.members import (
     molecules_in_row,
 )
 from gattn.molecules.nearest import NearestMolecules, pack_bits
-from gattn.molecules.network import AttentiveFPNetwork, MoleculeNetwork
+from gattn.molecules.network import MoleculeNetwork
 from gattn.molecules.prediction import Prediction
 from gattn.molecules.settings import MEDIAN, MoleculeSettings, Task
 from gattn.molecules.target_transform import TargetTransform, choose
@@ -180,8 +179,6 @@ def fit_model(
         )
         for part in (train, val)
     )  # fmt: skip
-    if settings.auxiliary_weight:
-        batches = batches.with_auxiliary(descriptor_targets(train.inputs))
     rows, seed = settings.kernel_rows, settings.seed
     kernel_size = KERNEL_PARTS * min(len(train.inputs), rows) ** 2
     without = forest_obstacle(settings.trees, targets, train.bounds, val.bounds)
@@ -193,7 +190,7 @@ def fit_model(
         )
 
     history: list[History] = []
-    networks: list[MoleculeNetwork | AttentiveFPNetwork] = []
+    networks: list[MoleculeNetwork] = []
     others: _Others | None = None
     if settings.model != "gp":
         with ExitStack() as stack:

@@ -54,7 +54,7 @@ class Foundation:
         Raises:
             ValueError: the encoder has another architecture, or no readout of molecules.
         """
-        if settings.model != "attentive_fp" and "attend.query" not in self.tensors:
+        if "attend.query" not in self.tensors:
             raise ValueError(
                 f"from_foundation {self.source} is a run of atoms or bonds, whose network has no "
                 "readout of molecules: use a run of molecules or an encoder"
@@ -160,5 +160,4 @@ def fine_tuning_rates(settings: MoleculeSettings) -> dict[str, Rate]:
 
 
 def _architecture(settings: MoleculeSettings) -> dict[str, Any]:
-    kind = "attentive_fp" if settings.model == "attentive_fp" else "attention"
-    return {"model": kind, **{name: getattr(settings, name) for name in ARCHITECTURE}}
+    return {name: getattr(settings, name) for name in ARCHITECTURE}

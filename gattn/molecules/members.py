@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import multiprocessing
 from collections.abc import Sequence
@@ -11,18 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gattn.molecules.auxiliary import AuxiliaryNetwork, with_auxiliary
 from gattn.molecules.classes import split_classes
 from gattn.molecules.foundation import Foundation, fine_tuning_rates, read_foundation_of
 from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.network import (
-    AttentiveFPNetwork,
-    MoleculeNetwork,
-    batch_inputs,
-    join_graphs,
-)
+from gattn.molecules.network import MoleculeNetwork, batch_inputs, join_graphs
 from gattn.molecules.settings import MoleculeSettings, Task
 from gattn.molecules.stacking import varied
 from gattn.training.losses import (
@@ -105,8 +98,7 @@ class MoleculeBatches:
         levels: int = 1,
     ) -> None:
         self.inputs, self.y = inputs, y.float()
-        self.auxiliary, self.levels = 0, levels
-        self.bounded, self.weights = bounded, weights
+        self.levels, self.bounded, self.weights = levels, bounded, weights
         self.targets = self.y
         if bounded:
             ends = self.y[..., None].expand(-1, -1, 2) if bounds is None else bounds.float()
@@ -115,18 +107,6 @@ class MoleculeBatches:
             single = self.targets if bounded else self.targets[..., None]
             column = weights.float()[:, None, None].expand(-1, single.shape[1], 1)
             self.targets = torch.cat([single, column], 2)
-
-    def with_auxiliary(self, values: Tensor) -> MoleculeBatches:
-        """Return a copy of this data set with additional targets [k, a] for the networks."""
-        added = copy.copy(self)
-        columns = values if self.targets.dim() == 2 else values[..., None]
-        if self.targets.dim() > 2:
-            columns = columns.repeat(1, 1, self.targets.shape[2])
-        if self.weights is not None:
-            columns[..., -1] = self.weights.float()[:, None]
-        added.targets = torch.cat([self.targets, columns], 1)
-        added.auxiliary = values.shape[1]
-        return added
 
     @property
     def outputs(self) -> int:
@@ -155,17 +135,12 @@ class MoleculeBatches:
         inputs = self.inputs
         return inputs.molecules.arrays, inputs.descriptors, inputs.extra_descriptors.float()
 
-    def make_network(
-        self, settings: MoleculeSettings, seed: int, auxiliary: int = 0
-    ) -> MoleculeNetwork | AttentiveFPNetwork:
+    def make_network(self, settings: MoleculeSettings, seed: int) -> MoleculeNetwork:
         """Return a new network whose sizes fit the targets, the molecules in a row and the
         descriptor columns.
-
-        ``auxiliary`` is the number of additional outputs.
         """
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
-        outputs = self.outputs + auxiliary
-        return make_network(settings, outputs, extra=extra, molecules=molecules, seed=seed)
+        return make_network(settings, self.outputs, extra=extra, molecules=molecules, seed=seed)
 
 
 def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
@@ -186,17 +161,16 @@ def molecules_in_row(inputs: MoleculeInputs) -> int:
 
 def make_network(
     settings: MoleculeSettings, outputs: int, *, extra: int = 0, molecules: int = 1, seed: int = 0
-) -> MoleculeNetwork | AttentiveFPNetwork:
+) -> MoleculeNetwork:
     """Create a network. Its weights are drawn from a seed, and torch's global generator is not
     used.
 
     ``extra`` is the number of descriptor columns of the user, and ``molecules`` the number of
     molecules in a row.
     """
-    kind = AttentiveFPNetwork if settings.model == "attentive_fp" else MoleculeNetwork
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return kind(settings, outputs, extra, molecules)
+        return MoleculeNetwork(settings, outputs, extra, molecules)
 
 
 def fit_members(
@@ -209,7 +183,7 @@ def fit_members(
     folder: Path | None = None,
     progress: bool = False,
     threads: int = 0,
-) -> tuple[list[MoleculeNetwork | AttentiveFPNetwork], list[History]]:
+) -> tuple[list[MoleculeNetwork], list[History]]:
     """Train the networks of an ensemble, each with a different seed.
 
     Several networks are trained in parallel, with one process for each processor and one thread in
@@ -274,15 +248,13 @@ class _MemberTraining:
     threads: int
     foundation: Foundation | None
 
-    def fit(
-        self, member: int, *, progress: bool
-    ) -> tuple[MoleculeNetwork | AttentiveFPNetwork, History]:
+    def fit(self, member: int, *, progress: bool) -> tuple[MoleculeNetwork, History]:
         """Train one network of the ensemble and return it with its training history."""
         from gattn.training.loop import LoopSettings, fit_network
 
         settings, train = self.settings, self.train
         seed = settings.seed + member
-        network = train.make_network(settings, seed, train.auxiliary)
+        network = train.make_network(settings, seed)
         rates: dict[str, Rate] = {}
         if self.foundation is not None:
             self.foundation.load_into(network, freeze=settings.freeze_encoder)
@@ -297,21 +269,10 @@ class _MemberTraining:
         where = self.folder / f"member-{member}" if self.folder is not None else None
         loss = _loss(self.task, settings, train.y, self.classes, train.weights is not None)
         title = f"network {member + 1} of {settings.ensemble}"
-        trained: nn.Module = network
-        if train.auxiliary:
-            loss = with_auxiliary(
-                loss, train.y.shape[1], settings.auxiliary_weight,
-                has_weights=train.weights is not None, outputs=train.outputs,
-            )  # fmt: skip
-            trained = AuxiliaryNetwork(network, train.outputs)
-            rates = {f"network.{name}": rate for name, rate in rates.items()}
         history = fit_network(
-            trained, loss, train, self.val, loop, folder=where, progress=progress, title=title,
+            network, loss, train, self.val, loop, folder=where, progress=progress, title=title,
             rates=rates,
         )  # fmt: skip
-        if isinstance(trained, AuxiliaryNetwork):
-            network = train.make_network(settings, seed)
-            network.load_state_dict(trained.trimmed_state(network))
         return network.eval(), history
 
     def fit_some(self, share: tuple[range, bool]) -> list[tuple[dict[str, Tensor], History]]:
@@ -339,7 +300,7 @@ def _process_count(settings: MoleculeSettings, molecules: int) -> int:
 
 
 def cross_fit_members(
-    networks: Sequence[MoleculeNetwork | AttentiveFPNetwork],
+    networks: Sequence[MoleculeNetwork],
     histories: Sequence[History],
     val: MoleculeBatches,
     folds: Tensor,
@@ -390,7 +351,7 @@ def cross_fit_members(
 
 
 def predict_members(
-    networks: Sequence[MoleculeNetwork | AttentiveFPNetwork],
+    networks: Sequence[MoleculeNetwork],
     inputs: MoleculeInputs,
     outputs: int,
     *,

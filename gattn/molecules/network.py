@@ -28,7 +28,6 @@ __all__ = [
     "ATOMS",
     "QUERIES",
     "AtomLayers",
-    "AttentiveFPNetwork",
     "MoleculeNetwork",
     "Readouts",
     "batch_inputs",
@@ -39,8 +38,6 @@ __all__ = [
 
 QUERIES = 4
 """Number of learned queries in a readout, and number of heads of each query."""
-TIMESTEPS = 2
-"""Number of times that AttentiveFP updates the molecule vector."""
 ATOMS = 10.0
 """Sums over atoms are divided by this number, which is about the number of atoms in a small
 molecule.
@@ -325,59 +322,3 @@ class MoleculeNetwork(AtomLayers):
             readout.lin_out.weight, readout.lin_out.bias, self.project.weight, self.project.bias,
             hidden.weight, hidden.bias, last.weight, last.bias,
         ]  # fmt: skip
-
-
-class AttentiveFPNetwork(nn.Module):
-    """AttentiveFP network as published; its interface is that of :class:`MoleculeNetwork`.
-
-    Args:
-        settings: ``width``, ``layers`` and ``dropout`` are read.
-        targets: number t of targets.
-        extra: number f of descriptor columns of the user. Without these columns, the head of the
-            network is a linear map. With them it has a hidden layer, so that the effect of a column
-            depends on the molecule.
-        molecules: number of molecules in a row. With several, the head has a hidden layer, too.
-
-    Reference:
-        :class:`gattn.models.AttentiveFP`.
-
-    Example:
-        >>> from gattn.data import batch_molecules, smiles_to_data
-        >>> network = AttentiveFPNetwork(MoleculeSettings(width=16), targets=2)
-        >>> network(batch_molecules([smiles_to_data("CCO"), smiles_to_data("C")])).shape
-        torch.Size([2, 2])
-    """
-
-    threads: int = 1
-    """Ignored; the layers use torch's threads."""
-
-    def __init__(
-        self, settings: MoleculeSettings, targets: int, extra: int = 0, molecules: int = 1
-    ) -> None:
-        # PyTorch Geometric takes seconds to import, so it is imported only for this model.
-        from gattn.models import AttentiveFP
-
-        super().__init__()
-        self.extra = extra
-        (atoms, bonds), width = feature_sizes(settings), settings.width
-        self.model = AttentiveFP(
-            atoms, width, width, bonds, settings.layers, TIMESTEPS, settings.dropout
-        )
-        self.head: nn.Module = nn.Linear(width, targets)
-        self.readouts = Readouts(molecules, settings.order_free)
-        if extra or molecules > 1:
-            hidden = nn.Linear(self.readouts.copies * width + extra, width)
-            self.head = nn.Sequential(hidden, nn.ReLU(), nn.Linear(width, targets))
-
-    def forward(self, batch: MoleculeBatch) -> Tensor:
-        """Predict the targets of every molecule in a batch: [g, t]."""
-        vector = self.embed(batch)
-        return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
-
-    def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the hidden vector of each row, from which ``head`` computes the prediction:
-        [g, width] for one molecule in a row.
-        """
-        graphs = len(batch.ptr) - 1
-        vectors = self.model(batch.x, batch.edge_index, batch.edge_attr, batch.batch, graphs)
-        return self.readouts(vectors)

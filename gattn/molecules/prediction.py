@@ -22,7 +22,7 @@ class Prediction:
             probabilities of the classes.
         std: [k, t] float64, in the target's unit: the standard deviation of the expected error.
             For classes the standard deviation over components and networks.
-        component_means: mean [k, t] of each component: ``"attention"`` or ``"attentive_fp"``,
+        component_means: mean [k, t] of each component: ``"attention"``,
             ``"gp"``, ``"forest"``.
         member_predictions: [K, k, t], predictions of each network of the ensemble.
         max_train_similarity: [k] float32 in 0..1, the Tanimoto similarity on Morgan bits to the

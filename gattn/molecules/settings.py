@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 Task = Literal["regression", "classification", "multiclass"]
-ModelName = Literal["stacked", "attention", "attentive_fp", "gp"]
+ModelName = Literal["stacked", "attention", "gp"]
 ClassWeight = Literal["none", "balanced"]
 Standardization = Literal["largest-fragment", "neutral", "tautomer"]
 Transform = Literal["none", "log10", "logit", "auto"]
@@ -60,11 +60,10 @@ class MoleculeSettings(TrainingSettings):
     model: Annotated[
         ModelName,
         Meta(
-            description="Model to train. attention and attentive_fp are graph neural networks. "
-            "gp is an exact Gaussian process on fingerprints and descriptors, which trains "
-            "fastest. stacked is a weighted mean of attention, gp and a forest of trees; the "
-            "weights are computed from the errors of these three models on molecules on which they "
-            "were not trained."
+            description="Model to train. attention is a graph neural network. gp is an exact "
+            "Gaussian process on fingerprints and descriptors, which trains fastest. stacked is a "
+            "weighted mean of attention, gp and a forest of trees; the weights are computed from "
+            "the errors of these three models on molecules on which they were not trained."
         ),
     ] = "stacked"
     ensemble: Annotated[
@@ -168,16 +167,6 @@ class MoleculeSettings(TrainingSettings):
             extra={"default": "equal weights"},
         ),
     ] = ()
-    auxiliary_weight: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Weight of RDKit's descriptors, such as logP and the polar surface, as "
-            "additional targets of the networks, relative to the weight of the targets. 0 trains "
-            "the networks on the targets alone. In a comparison with one seed, the weight 0 gave "
-            "lower errors on FreeSolv and ESOL, and a higher error on CHEMBL2321810.",
-        ),
-    ] = 0.0
     from_foundation: Annotated[
         str,
         Meta(

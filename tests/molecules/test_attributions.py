@@ -103,7 +103,7 @@ def test_shares_are_rdkits_own_contributions():
     ("model", "task"),
     [
         ("stacked", "regression"),
-        *((name, "classification") for name in ("gp", "attention", "attentive_fp")),
+        *((name, "classification") for name in ("gp", "attention")),
     ],
 )
 def test_integrated_gradients_sum_to_the_prediction_minus_one_baseline(inputs, some, model, task):

@@ -35,7 +35,7 @@ def gp():
     return fitted()
 
 
-@pytest.mark.parametrize("model", ["stacked", "attention", "attentive_fp", "gp"])
+@pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
 def test_every_model_reads_the_columns(model):
     estimator = fitted(model, epochs=40, batch_size=8, learning_rate=1e-2)
     moved = TABLE.assign(heat=TABLE.heat + 20)

@@ -62,7 +62,7 @@ def assert_equal(one: Prediction, other: Prediction) -> None:
     )
 
 
-@pytest.mark.parametrize("model", ["stacked", "attention", "attentive_fp", "gp"])
+@pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
 def test_a_restored_model_predicts_the_same(model: str) -> None:
     inputs, y = chains_and_targets()
     predictor = fitted(y, model=model, ensemble=2)

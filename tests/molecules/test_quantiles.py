@@ -175,7 +175,7 @@ def test_a_row_that_cannot_be_read_has_no_quantiles():
 
 def test_other_settings_of_the_training():
     options: dict[str, object] = {
-        "ensemble": 2, "auxiliary_weight": 0.5, "target_transform": "log10", "task_weights": (2.0,),
+        "ensemble": 2, "target_transform": "log10", "task_weights": (2.0,),
     }  # fmt: skip
     fitted = MoleculeRegressor(**QUANTILE, **options)
     weights = np.linspace(0.5, 2, len(SMILES))

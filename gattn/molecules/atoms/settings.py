@@ -18,7 +18,6 @@ UNSUPPORTED = (
     "standardize",
     "target_transform",
     "class_weight",
-    "auxiliary_weight",
     "from_foundation",
 )
 """Settings of molecule models that models of atoms and bonds do not support."""
