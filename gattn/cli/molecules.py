@@ -19,7 +19,6 @@ from gattn.molecules.runs.config import NumberSettings, RunSettings, override
 from gattn.molecules.screening.settings import ScreenSettings, is_screening
 from gattn.molecules.settings import MoleculeSettings
 from gattn.pipeline.text import plural
-from gattn.training.early_process import start_early_process
 from gattn.training.settings import SettingsError, declared
 
 if TYPE_CHECKING:
@@ -112,10 +111,6 @@ def train(
             "on all of them without --folds and --replicates"
         )
         return
-    if run.model.model == "stacked" and run.model.trees:
-        # scikit-learn takes longer to import than its trees to train, so a second process imports
-        # it while this process imports PyTorch.
-        start_early_process("gattn.molecules.trees", "sklearn.tree")
     from gattn.molecules.runs.train import train_run
 
     show_metrics(train_run(run, out, progress=True, log=say), "molecules")

@@ -20,10 +20,9 @@ from gattn.cli.reading import (
     with_reading,
     with_tables,
 )
-from gattn.nodes.runs.config import MIN_PARALLEL, NodeRunSettings, override
+from gattn.nodes.runs.config import NodeRunSettings, override
 from gattn.nodes.settings import NodeSettings, Preset
 from gattn.pipeline.text import plural
-from gattn.training.early_process import start_early_process
 from gattn.training.settings import declared
 
 if TYPE_CHECKING:
@@ -76,9 +75,6 @@ def train(
     run = override(config, preset, settings if data is None else {**settings, "data": data})
     # PyTorch, whose import takes seconds, is imported after the checks.
     check_unless_finished(out, run.data, run.nodes, run.edges)
-    if run.runs >= MIN_PARALLEL and run.workers == 2:
-        # The process imports PyTorch while this process does, too, and reads the graph.
-        start_early_process("gattn.nodes.runs.trials", "sklearn.linear_model")
     from gattn.nodes.runs.train import train_run
 
     with watched("training", run.runs) as on_progress:

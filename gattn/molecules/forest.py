@@ -16,7 +16,6 @@ from torch import Tensor
 from gattn.kernels.molecule_features import TreeNodes, tree_leaves, tree_steps
 from gattn.molecules.inputs import in_pieces
 from gattn.molecules.trees import TreeProblem, grow_forests
-from gattn.training.early_process import run_in_early_process
 from gattn.training.scaling import moments
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ class Forest:
                 )
             )  # fmt: skip
             places.append((torch.from_numpy(rows)[:, None], of_block))
-        forests = run_in_early_process(grow_forests, x, blocks, count, generator, check=check)
+        forests = grow_forests(x, blocks, count, generator, check=check)
         for number, (nodes, inside) in enumerate(forests):
             grown = _Trees(**{name: torch.from_numpy(value) for name, value in nodes.items()})
             tensors |= {f"{number}.{name}": value for name, value in vars(grown).items()}

@@ -1,7 +1,4 @@
-"""Training of extremely randomised trees by scikit-learn.
-
-This module does not import PyTorch, so that a process that only trains trees starts quickly.
-"""
+"""Training of extremely randomised trees by scikit-learn."""
 
 from __future__ import annotations
 

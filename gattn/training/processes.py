@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from joblib.externals.loky import ProcessPoolExecutor
 
 __all__ = [
-    "ONE_THREAD",
-    "deferred_signals",
-    "end_with_parent",
     "in_order",
     "is_first_process",
     "prepare_process",
@@ -49,7 +46,7 @@ While child processes start, this process computes up to this number of results 
 """
 PAUSE = 0.5
 """Interval in seconds at which a child process checks that its parent process exists."""
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 """Environment variables that limit torch, NumPy and SciPy to one thread."""
 HIDDEN_WARNING = "ignore:Sparse CSR tensor support is in beta"
 """Filter for torch's warning about sparse tensors. It is passed to a child process in an
@@ -115,10 +112,10 @@ def in_order(
 
     tasks, others = iter(tasks), workers - 1
     filters = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), HIDDEN_WARNING]))
-    initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters, **ONE_THREAD}
+    initargs, env = (work, os.getpid()), {"PYTHONWARNINGS": filters, **_ONE_THREAD}
     # Creating the pool may start an additional process, loky's resource tracker, which the locks of
     # the pool need.
-    with deferred_signals():
+    with _deferred_signals():
         pool = ProcessPoolExecutor(others, initializer=_prepare, initargs=initargs, env=env)
         _OPEN[pool] = frozenset(multiprocessing.active_children())
     waiting: deque[tuple[Key, Future[Result]]] = deque()
@@ -127,7 +124,7 @@ def in_order(
             room = WINDOW * workers - len(waiting)
             idle = ahead * others - sum(not future.done() for _, future in waiting)
             for key, task in islice(tasks, max(min(idle, room), 0)):
-                with deferred_signals():
+                with _deferred_signals():
                     waiting.append((key, pool.submit(_do, task)))
                 room -= 1
                 _stop_at_exit()
@@ -153,7 +150,7 @@ def in_order(
 
 
 @contextmanager
-def deferred_signals() -> Iterator[None]:
+def _deferred_signals() -> Iterator[None]:
     """Delay SIGINT and SIGTERM until the end of a ``with`` block that starts child processes.
 
     A child process that is interrupted while it starts would print a traceback. Child processes
@@ -251,17 +248,8 @@ starts.
 
 
 def prepare_process(parent: int) -> None:
-    """Prepare a child process: limit it to one thread, and end it when its parent process is gone.
-
-    Args:
-        parent: the identifier of the parent process.
-    """
-    end_with_parent(parent)
-    use_one_thread()
-
-
-def end_with_parent(parent: int) -> None:
-    """Let this process exit as soon as its parent process does not exist any more.
+    """Prepare a child process: limit it to one thread, and let it exit as soon as its parent
+    process does not exist any more.
 
     The parent cannot end its child processes itself if it is killed by a signal.
 
@@ -269,6 +257,7 @@ def end_with_parent(parent: int) -> None:
         parent: the identifier of the parent process.
     """
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    use_one_thread()
 
 
 def _prepare(work: Callable[[object], object], parent: int) -> None:

@@ -5,7 +5,6 @@ import sys
 import pytest
 
 from gattn.cli import main
-from gattn.training import early_process
 
 
 def run_command(patch, *arguments):
@@ -17,12 +16,7 @@ def run_command(patch, *arguments):
 
 
 def runner(patch, capsys, *product):
-    """Return a function that runs a command and returns its exit code and its output.
-
-    The command starts no process that imports scikit-learn, which is imported here already. The
-    trainings of :func:`run_command` start it.
-    """
-    patch.setattr(early_process, "processor_count", lambda: 1)
+    """Return a function that runs a command and returns its exit code and its output."""
 
     def run(*arguments):
         code = run_command(patch, *product, *arguments)

@@ -12,7 +12,6 @@ import uvicorn
 from rdkit import Chem
 
 from gattn.cli.app import app
-from gattn.training import early_process
 from tests.cli.commands import run_command
 from tests.pictures import leave_blank
 
@@ -208,7 +207,6 @@ def test_every_option_has_a_value():
 def test_every_command_accepts_every_option(inputs, monkeypatch, capsys):
     leave_blank(monkeypatch)
     monkeypatch.chdir(inputs)
-    monkeypatch.setattr(early_process, "processor_count", lambda: 1)
     monkeypatch.setattr(uvicorn.Server, "run", lambda *_, **__: None)
     faults = []
     for name in CALLS:

@@ -17,7 +17,6 @@ from gattn.nodes.runs.trials import (
     variance_components,
 )
 from gattn.nodes.splits import per_class_split, random_node_split
-from gattn.training import early_process
 from gattn.training.full_batch import FullBatch, FullBatchSettings, fit_full_batches
 from gattn.training.losses import squared_error
 from gattn.training.types import TrainingError
@@ -156,9 +155,7 @@ def test_a_score_at_its_maximum_does_not_continue_the_training():
     assert history.chosen == 5
 
 
-def test_two_processes_train_the_same_models_as_one(monkeypatch):
-    monkeypatch.setattr(early_process, "processor_count", lambda: 2)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
+def test_two_processes_train_the_same_models_as_one():
     edges, nodes = class_network(nodes=80)
     model = NodeClassifier(label="label", model="gat", epochs=3, width=8, heads=2)
     graph = read_graph((edges, nodes), label="label")
@@ -167,13 +164,10 @@ def test_two_processes_train_the_same_models_as_one(monkeypatch):
     trainer = Trainer(model, model.encode(graph, "label"), y, splits)
     results = []
     for is_parallel in (False, True):
-        if is_parallel:
-            early_process.start_early_process("gattn.nodes.runs.trials")
         ended = []
         plans = plan_trials(4, 0, drawn=True)
         trials = run_trials(trainer, plans, workers=1 + is_parallel, on_run_end=ended.append)
         assert ended == trials
         assert [trial.plan for trial in trials] == plans
-        assert not early_process.has_early_process()
         results.append(torch.stack([trial.predicted for trial in trials]))
     assert torch.equal(*results)

@@ -9,7 +9,6 @@ import pytest
 from gattn.serve.app import Server
 from gattn.serve.server import open_runs
 from gattn.serve.settings import ServeSettings
-from gattn.training import early_process
 from tests.cli.commands import run_command
 from tests.cli.molecule_table import GP, NETWORK, TABLE
 from tests.pictures import leave_blank
@@ -38,8 +37,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         leave_blank(patch)
-        # The trees are trained in this process, which has imported scikit-learn already.
-        patch.setattr(early_process, "processor_count", lambda: 1)
         for name, (product, *arguments) in commands.items():
             assert run_command(patch, product, "train", *arguments, "--out", folder / name) == 0
     return {name: folder / name for name in commands}

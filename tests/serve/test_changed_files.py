@@ -9,7 +9,6 @@ import pytest
 from gattn.pipeline import train
 from gattn.serve.server import open_runs
 from gattn.serve.settings import ServeSettings
-from gattn.training import early_process
 from tests.cli.commands import run_command, runner
 from tests.pictures import leave_blank
 
@@ -84,7 +83,6 @@ def interrupted(folders, tmp_path_factory):
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         leave_blank(patch)
-        patch.setattr(early_process, "processor_count", lambda: 1)
         assert run_command(patch, *command, "--out", folder / "whole") == 0
 
         def stop(*_):

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-import pickle
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import NamedTuple
@@ -26,13 +24,7 @@ from gattn.nodes.models import COMBINED
 from gattn.nodes.runs.config import MIN_PARALLEL
 from gattn.nodes.runs.measure import measure
 from gattn.nodes.size.network import ONE
-from gattn.training.early_process import (
-    has_early_process,
-    run_in_early_process,
-    stop_early_process,
-)
 from gattn.training.processes import in_order
-from gattn.training.threads import Background, one_thread, use_one_thread
 from gattn.training.types import EpochRecord, History
 
 __all__ = [
@@ -219,61 +211,18 @@ def run_trials(
         and len(groups) > 1
         and (size == 1 or len(plans) >= MIN_PARALLEL)
     )
-    if is_parallel and workers == 2 and has_early_process():
-        results = _train_in_two_processes(trainer, groups)
-    elif is_parallel:
-        stop_early_process()
+    if is_parallel:
         tasks = ((group, group) for group in groups)
         # A child process that had two of few groups would still train when this process is done.
         ahead = 1 if len(groups) < 2 * workers else 2
         results = (result for _, result in in_order(trainer.train, tasks, workers, ahead=ahead))
     else:
-        stop_early_process()
         results = (trainer.train(group, on_epoch) for group in groups)
     trials = []
     for trial in chain.from_iterable(results):
         trials.append(trial)
         on_run_end(trial)
     return trials
-
-
-def _train_in_two_processes(
-    trainer: Trainer, groups: Sequence[Sequence[TrialPlan]]
-) -> Iterator[list[Trial]]:
-    """Yield the trials of each group. This process trains the first half of the groups, and the
-    process that was started early trains the other half.
-    """
-    half = (len(groups) + 1) // 2
-    # Torch would send tensors as shared memory, which ends with the process.
-    content = pickle.dumps((trainer, groups[half:]))
-
-    def train_others(check: Callable[[], None]) -> list[list[Trial]]:
-        return pickle.loads(run_in_early_process(_train_groups, content, check=check))
-
-    with Background(train_others) as others:
-        for group in groups[:half]:
-            with one_thread():
-                trials = trainer.train(group)
-            yield trials
-        yield from others.result()
-
-
-def _train_groups(content: bytes, check: Callable[[], None]) -> bytes:
-    """Train groups of trials, and return the pickled trials of each group.
-
-    Args:
-        content: pickled pair of a :class:`Trainer` and the groups.
-        check: called before each group; it may raise an exception to end the computation.
-    """
-    use_one_thread()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        trainer, groups = pickle.loads(content)
-        results = []
-        for group in groups:
-            check()
-            results.append(trainer.train(group))
-    return pickle.dumps(results)
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
