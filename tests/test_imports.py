@@ -141,7 +141,7 @@ def test_version_imports_no_other_package() -> None:
         "--help",
         "--nothing",
         "molecules train --help",
-        "molecules train data.csv --out run --heads 3",
+        "molecules train data.csv --out run --width 3",
         "molecules predict --help",
         "molecules predict run",
         "nodes train --help",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
+from gattn.cli.molecules import FILE_ONLY
 from gattn.links.runs.config import LinkRunSettings
 from gattn.links.settings import LinkSettings
 from gattn.molecules.runs.config import RunSettings
@@ -39,6 +40,9 @@ def page() -> str:
         "the parameter `learning_rate` of the estimators and the option `--learning-rate` of the",
         "command. In `config.toml`, the settings of the network and its training are in the table",
         "`[model]`.",
+        "",
+        "These settings of `gattn molecules train` have no option. Write them to a TOML file, and",
+        f"pass it with `--config`: {', '.join(f'`{name}`' for name in FILE_ONLY)}.",
     ]
     for command, kinds in COMMANDS.items():
         settings = [setting for kind in kinds for setting in declared(kind).values()]

@@ -51,10 +51,15 @@ NUMBERS = tuple(declared(NumberSettings))
 COMMON = ("smiles", "target", "task", "split", "model", "ensemble", "epochs", "seed", "workers")
 """Settings that the help of ``train`` shows first."""
 SCREENING = tuple(declared(ScreenSettings))
+FILE_ONLY = (
+    "accelerator", "cache", "devices", "encoder_rate", "freeze_encoder", "heads", "kernel_rows",
+    "max_atoms", "precision", "relation_column", "task_weights", "trees", "weight_decay",
+)  # fmt: skip
+"""Settings of ``train`` without an option, which are read from the file of ``--config``."""
 
 
 @app.command(no_args_is_help=False)
-@with_settings(RunSettings, MoleculeSettings, without=("more_data",), common=COMMON)
+@with_settings(RunSettings, MoleculeSettings, without=("more_data", *FILE_ONLY), common=COMMON)
 def train(
     out: Annotated[
         Path,

@@ -8,7 +8,7 @@ ROWS = [
     for i, end in enumerate("ON")
 ]
 TABLE = "smiles,y,kind,constant\n" + "".join(f"{s},{y},{k},3\n" for s, y, k in ROWS)
-NETWORK = ["--epochs", 2, "--width", 16, "--heads", 2, "--layers", 1, "--workers", 1]
+NETWORK = ["--epochs", 2, "--width", 16, "--layers", 1, "--workers", 1]
 GP = ["--model", "gp", "--workers", 1]
 
 

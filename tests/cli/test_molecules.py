@@ -283,7 +283,6 @@ REFUSED = {
     "nothing": ("", [], "is empty"),
     "a header alone": ("smiles,y\n", [], "no rows"),
     "an open quote": (TABLE + '"CC,1', [], "is not a CSV file: line 82"),
-    "too large molecules": (TABLE, ["--max-atoms", 4], "at least 10 labelled molecules; got 6"),
     "texts for numbers": (TABLE, ["--target", "kind", "--task", "regression"], "has no numbers"),
     "a split of no name": (TABLE, ["--split", "magic"], "split must be random, scaffold"),
     "a split without a part": (TABLE, ["--split", "scaffold"], "no molecule in the train part"),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tomlkit
 import torch
 
 from gattn.molecules import MoleculeClassifier, MoleculeRegressor
@@ -126,12 +127,10 @@ def test_the_command_takes_a_folder(encoder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lines = [f"{text},{value}" for text, value in zip(SMILES, Y)]
     (tmp_path / "table.csv").write_text("\n".join(["smiles,y", *lines]))
-    options = [text for name in ("model", "epochs", "width", "heads", "layers")
-               for text in (f"--{name}", str(SMALL[name]))]  # fmt: skip
-    arguments = ("molecules", "train", "table.csv", "--target", "y", *options)
-    assert run_command(
-        monkeypatch, *arguments, "--from-foundation", "encoder", "--freeze-encoder", "--out", "run"
-    ) == 0  # fmt: skip
+    model = {**SMALL, "from_foundation": "encoder", "freeze_encoder": True}
+    (tmp_path / "settings.toml").write_text(tomlkit.dumps({"model": model}))
+    arguments = ("molecules", "train", "table.csv", "--target", "y", "--config", "settings.toml")
+    assert run_command(monkeypatch, *arguments, "--out", "run") == 0
     stored, tuned = (read_foundation(tmp_path / name).tensors for name in ("encoder", "run"))
     assert all(torch.equal(stored[name], tuned[name]) for name in stored)
     assert run_command(

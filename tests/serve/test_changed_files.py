@@ -78,7 +78,7 @@ def interrupted(folders, tmp_path_factory):
     folder = tmp_path_factory.mktemp("interrupted")
     command = (
         "molecules", "train", folders["numbers"].parent / "data.csv", "--target", "y",
-        "--model", "attention", "--epochs", 2, "--width", 16, "--heads", 2, "--layers", 1,
+        "--model", "attention", "--epochs", 2, "--width", 16, "--layers", 1,
         "--workers", 1,
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:

@@ -331,7 +331,7 @@ class RunSettings(NumberSettings):
             "--bond-target": self.bond_target,
             "--descriptors-columns": self.descriptors_columns,
             "--descriptors-path": self.descriptors_path,
-            "--relation-column": self.relation_column,
+            "relation_column": self.relation_column,
             "--weight-column": self.weight_column,
             "--time": self.time,
             "--test": self.test,
@@ -370,7 +370,7 @@ class RunSettings(NumberSettings):
             "--decimal": self.decimal != ".",
             "--thousands": bool(self.thousands),
             "--unit": bool(self.unit),
-            "--relation-column": bool(self.relation_column),
+            "relation_column": bool(self.relation_column),
             "--censored": self.censored != "refuse",
         }
         for option, is_set in changed.items():

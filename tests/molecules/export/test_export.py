@@ -245,7 +245,6 @@ def test_forest_of_the_export_follows_the_nodes_of_each_tree():
 
 PAIRS = [[a, b] for a, b in zip(SMILES, reversed(SMILES))]
 REFUSED = {
-    "the part 'attentive_fp'": (SMILES, {"model": "attentive_fp"}),
     "several molecules in a row": (PAIRS, {"molecules_per_row": 2}),
     "reactions": ([f"[CH3:1]{text}>>[CH3:1]" for text in SMILES], {"reaction": True}),
     "descriptor columns": (pd.DataFrame({"smiles": SMILES, "pH": range(len(SMILES))}), {}),
