@@ -188,11 +188,11 @@ class PretrainingBatches:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
+    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor, None]:
         """Return a batch of the molecules at these positions, and their standardised targets."""
         rows = self.rows[positions]
         inputs = self.inputs[rows]
-        return batch_inputs(inputs), self.targets.standardised(inputs, rows)
+        return batch_inputs(inputs), self.targets.standardised(inputs, rows), None
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,6 @@ from gattn.training.losses import (
     multiclass_cross_entropy,
     quantile_error,
     regression_loss,
-    weighted,
 )
 from gattn.training.optimizer import Rate
 from gattn.training.processes import in_order, process_count, processor_count
@@ -98,15 +97,12 @@ class MoleculeBatches:
         levels: int = 1,
     ) -> None:
         self.inputs, self.y = inputs, y.float()
-        self.levels, self.bounded, self.weights = levels, bounded, weights
+        self.levels, self.bounded = levels, bounded
+        self.weights = None if weights is None else weights.float()[:, None]
         self.targets = self.y
         if bounded:
             ends = self.y[..., None].expand(-1, -1, 2) if bounds is None else bounds.float()
             self.targets = ends.contiguous()
-        if weights is not None:
-            single = self.targets if bounded else self.targets[..., None]
-            column = weights.float()[:, None, None].expand(-1, single.shape[1], 1)
-            self.targets = torch.cat([single, column], 2)
 
     @property
     def outputs(self) -> int:
@@ -116,18 +112,21 @@ class MoleculeBatches:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
-        """Return a batch of the molecules at these positions, and their targets, or the ends of
-        their targets for a bounded loss.
+    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor, Tensor | None]:
+        """Return a batch of the molecules at these positions, their targets (for a bounded loss the
+        ends of their targets), and the weights of their rows.
         """
-        targets = self.targets[positions]
+        weights = None if self.weights is None else self.weights[positions]
+        return self._graphs(positions), self.targets[positions], weights
+
+    def _graphs(self, positions: Tensor) -> MoleculeBatch:
         if len(self) > MAX_EXPANDED:
-            return batch_inputs(self.inputs[positions]), targets
+            return batch_inputs(self.inputs[positions])
         arrays, *descriptors = self._expanded
         sizes = self.inputs.molecule_sizes
         some = None if sizes is None else sizes[positions]
         chosen = (each[positions] for each in descriptors)
-        return join_graphs(arrays.take(positions), *chosen, sizes=some), targets
+        return join_graphs(arrays.take(positions), *chosen, sizes=some)
 
     @functools.cached_property
     def _expanded(self) -> tuple[MoleculeArrays, Tensor, Tensor]:
@@ -206,10 +205,7 @@ def fit_members(
     """
     if not len(val) or not varied(val.y).any():
         none = val.inputs[torch.arange(0)]
-        weights = None if val.weights is None else val.weights[:0]
-        val = MoleculeBatches(
-            none, val.y[:0], bounded=val.bounded, weights=weights, levels=val.levels
-        )
+        val = MoleculeBatches(none, val.y[:0], bounded=val.bounded, levels=val.levels)
     foundation = read_foundation_of(settings)
     training = _MemberTraining(
         train, val, task, settings, folder, tuple(classes), threads, foundation
@@ -267,7 +263,7 @@ class _MemberTraining:
             recorded_outputs=RECORDED_OUTPUTS,
         )  # fmt: skip
         where = self.folder / f"member-{member}" if self.folder is not None else None
-        loss = _loss(self.task, settings, train.y, self.classes, train.weights is not None)
+        loss = _loss(self.task, settings, train.y, self.classes)
         title = f"network {member + 1} of {settings.ensemble}"
         history = fit_network(
             network, loss, train, self.val, loop, folder=where, progress=progress, title=title,
@@ -331,13 +327,16 @@ def cross_fit_members(
         logits.
     """
     outputs = predict_members(networks, val.inputs, val.outputs, threads=threads)
-    loss = _loss(task, settings, y.float(), classes, val.weights is not None)
+    loss = _loss(task, settings, y.float(), classes)
+    weights = 1.0 if val.weights is None else val.weights
     measured = _measured(val.targets)
     for member, history in enumerate(histories):
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
-        losses = losses.where(measured, 0.0).double().sum(2)  # [epochs, m] losses of molecules
+        losses = (
+            (weights * losses).where(measured, 0.0).double().sum(2)
+        )  # [epochs, m] losses of molecules
         for fold in folds.unique():
             inside = folds == fold
             if inside.all() or not varied(val.y[~inside]).any():
@@ -383,14 +382,10 @@ def _measured(targets: Tensor) -> Tensor:
     return mask.all(2) if targets.dim() > 2 else mask
 
 
-def _loss(
-    task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int], has_weights: bool
-) -> Loss:
+def _loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
     """Return a function that computes the loss of outputs for a batch of g molecules, [g, t]."""
     loss, factors = _equal_loss(task, settings, y, classes), target_weights(settings, classes)
-    if factors is not None:
-        loss = _scaled(loss, factors.float())
-    return weighted(loss) if has_weights else loss
+    return loss if factors is None else _scaled(loss, factors.float())
 
 
 def _scaled(loss: Loss, factors: Tensor) -> Loss:

@@ -344,7 +344,7 @@ class _Training:
         number of labels.
         """
         share = positions[self.processes.rank :: self.processes.size]
-        inputs, target = part.batch(share if len(share) else positions[:1])
+        inputs, target, weight = part.batch(share if len(share) else positions[:1])
         if not len(share):
             # If a batch has fewer items than there are processes, this process computes an item of
             # another process, but with missing labels.
@@ -357,6 +357,8 @@ class _Training:
                 output = output.float()
             labelled = ~target.isnan()
             loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
+            if weight is not None:
+                loss = weight.to(output) * loss
             if target.dim() > output.dim():  # two bounds of each censored label
                 labelled = labelled.all(-1)
             if loss.shape != labelled.shape:

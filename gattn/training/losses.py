@@ -22,7 +22,6 @@ __all__ = [
     "quantile_error",
     "regression_loss",
     "squared_error",
-    "weighted",
 ]
 
 
@@ -148,31 +147,6 @@ def bounded(loss: Loss) -> Loss:
         return loss(output, output.detach().maximum(lower).minimum(upper))
 
     return of_ends
-
-
-def weighted(loss: Loss) -> Loss:
-    """Return a loss that is multiplied by the weight of each row. The weight is the last entry of
-    the row's target.
-
-    Args:
-        loss: element-wise loss of outputs [g, t] and targets [g, t] or [g, t, d].
-
-    Returns:
-        A function of outputs [g, t] and of targets with weights, [g, t, 2] or [g, t, d + 1], with
-        element-wise results [g, t].
-
-    Example:
-        >>> target = torch.tensor([[[1.0, 0.5]], [[1.0, 2.0]]])
-        >>> weighted(squared_error)(torch.tensor([[3.0], [3.0]]), target)
-        tensor([[2.],
-                [8.]])
-    """
-
-    def of_rows(output: Tensor, targets: Tensor) -> Tensor:
-        target, weight = targets[..., :-1], targets[..., -1]
-        return weight * loss(output, target[..., 0] if target.shape[-1] == 1 else target)
-
-    return of_rows
 
 
 def cross_entropy(weights: Tensor | None = None) -> Loss:

@@ -50,15 +50,16 @@ class Batches(Protocol):
         """Return the number of items."""
         ...
 
-    def batch(self, positions: Tensor) -> tuple[Input, Tensor]:
+    def batch(self, positions: Tensor) -> tuple[Input, Tensor, Tensor | None]:
         """Combine the items at these positions into a batch.
 
         Args:
             positions: [b] int64, the indices of the items, counted from 0.
 
         Returns:
-            The input of the network, a tensor or PyG data, and the targets [g, t]. Targets that
-            the loss should ignore are NaN.
+            The input of the network, a tensor or PyG data; the targets [g, t], which are NaN if
+            the loss should ignore them; and factors [g, t] or [g, 1] of the losses, None if all
+            are 1.
         """
         ...
 

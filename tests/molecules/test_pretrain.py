@@ -77,11 +77,11 @@ def test_targets_are_standardised_and_in_the_order_of_the_batch():
     inputs, targets = prepare([*DRUGS, "not a molecule"])
     assert len(inputs) == len(DRUGS)
     batches = PretrainingBatches(inputs, targets, torch.arange(len(inputs)))
-    _, y = batches.batch(torch.arange(len(inputs)))
+    _, y, _ = batches.batch(torch.arange(len(inputs)))
     assert y.shape == (len(DRUGS), sum(GROUPS.values()))
     assert y.abs().max() <= 6
     torch.testing.assert_close(y.mean(0), torch.zeros(y.shape[1]), atol=1e-4, rtol=0)
-    _, reverse = batches.batch(torch.arange(len(inputs)).flip(0))
+    _, reverse, _ = batches.batch(torch.arange(len(inputs)).flip(0))
     torch.testing.assert_close(reverse.flip(0), y)
 
 

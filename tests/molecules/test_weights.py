@@ -16,7 +16,6 @@ from gattn.molecules.runs.config import override
 from gattn.molecules.runs.source import read_source
 from gattn.molecules.runs.train import train_run
 from gattn.molecules.settings import MoleculeSettings
-from gattn.training.losses import bounded, squared_error, weighted
 
 TINY: dict[str, Any] = {
     "epochs": 40,
@@ -29,16 +28,6 @@ TINY: dict[str, Any] = {
 SMILES = [f"{'C' * n}{end}" for n in range(1, 25) for end in "ON"]
 LENGTH = np.array([float(len(text)) for text in SMILES])
 WRONG = np.arange(len(SMILES)) % 3 == 0
-
-
-def test_weighted_losses():
-    output = torch.tensor([[3.0, 0.0], [1.0, 2.0]])
-    y, weight = torch.tensor([[1.0, 1.0], [1.0, 1.0]]), torch.tensor([2.0, 0.5])
-    targets = torch.stack([y, weight[:, None].expand(-1, 2)], 2)
-    assert weighted(squared_error)(output, targets).tolist() == [[8, 2], [0, 0.5]]
-    ends = torch.tensor([[[2.0, torch.inf], [0.0, 0.0]], [[2.0, torch.inf], [0.0, 0.0]]])
-    both = torch.cat([ends, weight[:, None, None].expand(-1, 2, 1)], 2)
-    assert weighted(bounded(squared_error))(output, both).tolist() == [[0, 0], [0.5, 2]]
 
 
 def test_gradient_of_the_weighted_density():

@@ -21,8 +21,8 @@ class Points:
     def __len__(self) -> int:
         return len(self.x)
 
-    def batch(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return self.x[positions], self.y[positions]
+    def batch(self, positions: Tensor) -> tuple[Tensor, Tensor, None]:
+        return self.x[positions], self.y[positions], None
 
 
 def network(dropout: float = 0.1) -> nn.Sequential:

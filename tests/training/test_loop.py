@@ -18,10 +18,15 @@ SETTINGS = LoopSettings(epochs=4, batch_size=32, learning_rate=0.03, average=0.5
 
 def test_it_is_a_bare_loop(toy) -> None:
     """The result equals the result of the same epochs in plain PyTorch, with the items in the same
-    order.
+    order and with the same weights.
     """
-    orders, original = [], toy.train.batch
-    toy.train.batch = lambda positions: orders.append(positions) or original(positions)
+    orders, original, weights = [], toy.train.batch, torch.rand(150, 1) + 0.5
+
+    def batch(positions):
+        orders.append(positions)
+        return *original(positions)[:2], weights[positions]
+
+    toy.train.batch = batch
     ours = toy.network(dropout=0.0)
     history = fit_network(ours, toy.squared, toy.train, toy.val, SETTINGS)
     assert len(orders) == 4 * 5
@@ -35,9 +40,10 @@ def test_it_is_a_bare_loop(toy) -> None:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.03, 20, pct_start=0.1)
     mask, losses = ~toy.val.y.isnan(), []
     for step, positions in enumerate(orders):
-        x, y = original(positions)
+        x, y, _ = original(positions)
         bare.zero_grad()
-        toy.squared(bare(x), y.nan_to_num().float())[~y.isnan()].mean().backward()
+        error = weights[positions] * toy.squared(bare(x), y.nan_to_num().float())
+        error[~y.isnan()].mean().backward()
         nn.utils.clip_grad_norm_(bare.parameters(), 5.0)
         optimizer.step()
         schedule.step()
@@ -111,7 +117,7 @@ def test_one_batch_may_be_a_whole_graph(toy) -> None:
 
         def batch(self, positions):
             assert positions.tolist() == [0]
-            return parts.x, self.y
+            return parts.x, self.y, None
 
     settings = dataclasses.replace(SETTINGS, epochs=30)
     history = fit_network(
@@ -191,7 +197,7 @@ def test_float64_reads_the_callers_graph_and_leaves_it(toy) -> None:
             return 1
 
         def batch(self, positions):
-            return graph, torch.ones(6, 2)
+            return graph, torch.ones(6, 2), None
 
     class Reads(nn.Module):
         def __init__(self) -> None:

@@ -15,7 +15,7 @@ from gattn.molecules.inputs import MoleculeInputs
 from gattn.molecules.layers import MoleculeBatch
 from gattn.molecules.members import AVERAGE, CLIP, WARMUP, MoleculeBatches, batch_elements
 from gattn.molecules.settings import MoleculeSettings, Task
-from gattn.training.losses import cross_entropy, regression_loss, weighted
+from gattn.training.losses import cross_entropy, regression_loss
 from gattn.training.settings import TrainingSettings
 from gattn.training.threads import limited_threads
 from gattn.training.types import History, LoopSettings, Loss
@@ -90,7 +90,8 @@ class AtomTraining:
         settings = self.settings
         share = self._label_weights(train)
         batches, val_batches = (
-            _AtomBatches(part.inputs, self._loop_targets(part, share)) for part in (train, val)
+            _AtomBatches(part.inputs, self._loop_targets(part), self._loop_weights(part, share))
+            for part in (train, val)
         )
         shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
         networks, histories = [], []
@@ -132,47 +133,58 @@ class AtomTraining:
             weights[kind][column] = share * total / counts[kind][column].clamp(min=1)
         return weights
 
-    def _loop_targets(self, part: LabelledAtoms, share: Mapping[str, Tensor]) -> Values:
-        """Return the targets of the loss, [r, t, c, e], as a dictionary by kind. The last of the
-        e entries is the weight.
+    def _loop_targets(self, part: LabelledAtoms) -> Values:
+        """Return the scaled targets of the loss by kind: [r, t, c], or [r, t, 1, 2] if they have
+        two ends.
         """
         rows: dict[str, Tensor] = {}
         for kind in self.targets.kinds:
-            y = part.y.rows[kind]
             mean, scale = self.scaling[f"mean.{kind}"], self.scaling[f"scale.{kind}"]
             if part.bounds is not None:
                 single = (part.bounds.rows[kind] - mean[:, None]) / scale[:, None]
-                single = single[:, :, None, :]
+                rows[kind] = single[:, :, None, :].float()
             else:
-                labels = one_hot_labels(y, self.width)
-                single = ((labels - mean[:, None]) / scale[:, None])[..., None]
-            weight = share[kind].expand(len(y), -1)
+                labels = one_hot_labels(part.y.rows[kind], self.width)
+                rows[kind] = ((labels - mean[:, None]) / scale[:, None]).float()
+        return Values(rows, part.y.ptr)
+
+    def _loop_weights(self, part: LabelledAtoms, share: Mapping[str, Tensor]) -> Values:
+        """Return the weights of the targets by kind, [r, t, 1]."""
+        rows: dict[str, Tensor] = {}
+        for kind in self.targets.kinds:
+            weight = share[kind].expand(len(part.y.rows[kind]), -1)
             if part.weights is not None:
                 weight = weight * (part.weights / part.weights.mean())[part.y.owners(kind), None]
-            column = weight[:, :, None, None].expand(*single.shape[:3], 1)
-            rows[kind] = torch.cat([single, column], 3).float()
+            rows[kind] = weight[..., None].float()
         return Values(rows, part.y.ptr)
 
     def _loss(self) -> Loss:
         if self.task == "regression":
-            return weighted(regression_loss(self.settings.error, is_bounded=self.settings.bounded))
-        return weighted(cross_entropy() if self.task == "classification" else _several_classes)
+            return regression_loss(self.settings.error, is_bounded=self.settings.bounded)
+        return cross_entropy() if self.task == "classification" else _several_classes
 
 
 class _AtomBatches:
-    """Data set for the training loop. It contains molecules and the targets of their atoms."""
+    """Data set for the training loop. It contains molecules, and the targets of their atoms and
+    their weights.
+    """
 
-    def __init__(self, inputs: MoleculeInputs, targets: Values) -> None:
+    def __init__(self, inputs: MoleculeInputs, targets: Values, weights: Values) -> None:
         self._graphs = MoleculeBatches(inputs, torch.zeros(len(inputs), 1))
-        self._targets = targets
+        self._values = targets, weights
 
     def __len__(self) -> int:
         return len(self._graphs)
 
-    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor]:
-        """Return a batch, and the targets for all of its N outputs, [N, c, e]."""
-        rows = self._targets[positions].rows.values()
-        return self._graphs.batch(positions)[0], torch.cat([each.flatten(0, 1) for each in rows])
+    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor, Tensor]:
+        """Return a batch, and for all of its N outputs the targets, [N, c] or [N, 1, 2], and the
+        weights, [N, 1].
+        """
+        targets, weights = (
+            torch.cat([each.flatten(0, 1) for each in values[positions].rows.values()])
+            for values in self._values
+        )
+        return self._graphs.batch(positions)[0], targets, weights
 
 
 def _several_classes(logits: Tensor, label: Tensor) -> Tensor:
