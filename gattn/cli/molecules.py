@@ -368,7 +368,7 @@ def export(
 
 
 @app.command()
-@with_settings(RunSettings, only=("smiles", "encoding", "decimal", "thousands", "unit"))
+@with_settings(RunSettings, only=("smiles", "encoding", "decimal", "thousands"))
 def check(
     table: Table,
     target: Annotated[
@@ -420,7 +420,7 @@ def check(
         check_table_inputs(test, columns)
     from gattn.molecules.checks.run import check_table, summary
 
-    names = ("decimal", "thousands", "unit")
+    names = ("decimal", "thousands")
     numbers = {name: settings.pop(name) for name in names if name in settings}
     if "smiles" in settings:
         (settings["smiles"],) = settings["smiles"]

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-from gattn.data.tables.numbers import NumberFormat, classify, read_numbers
+from gattn.data.tables.numbers import read_numbers
 from gattn.nodes.attributed import Where, at_row, attribute_names
 from gattn.nodes.notation import describe_patterns, looks_numeric
 from gattn.nodes.values import (
@@ -56,7 +56,6 @@ class Column:
         mean: mean of the numbers.
         std: standard deviation of the numbers, above 0.
         gaps: True if training values are missing; a second feature then marks missing numbers.
-        unit: unit that follows every number, such as ``%``; empty if there is none.
         categories: the texts that are one-hot encoded; other texts are encoded as zeros.
         places: hashes of the words that are features, ascending.
         idf: inverse document frequency of each hash in ``places``.
@@ -67,7 +66,6 @@ class Column:
     mean: float = 0.0
     std: float = 1.0
     gaps: bool = False
-    unit: str = ""
     categories: tuple[str, ...] = ()
     places: tuple[int, ...] = field(default=(), repr=False)
     idf: tuple[float, ...] = field(default=(), repr=False)
@@ -96,7 +94,7 @@ class Column:
         """Return the features of a numeric column: n scaled numbers and, if training values are
         missing, n marks of missing values.
         """
-        numbers = _checked_numbers(values, where, self.unit)
+        numbers = _checked_numbers(values, where)
         missing = np.isnan(numbers)
         scaled = np.where(missing, 0.0, (numbers - self.mean) / self.std)
         return [scaled, missing.astype(float)] if self.gaps else [scaled]
@@ -235,7 +233,7 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
         if not len(present) or present.min() == present.max():
             reason = "constant" if len(present) else "empty"
             return None, [f"Column {name!r} is not used: it is {reason}."]
-        return _learn_numbers(name, values, "", where)
+        return _learn_numbers(name, values, where)
     texts = as_texts(values)
     counts = Counter(text for text, gone in zip(texts, missing) if not gone)
     if len(counts) < 2:
@@ -243,14 +241,10 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
         return None, [f"Column {name!r} is not used: it is {reason}."]
     words = [text for text, number in zip(texts, numbers) if text and np.isnan(number)]
     if not words:
-        return _learn_numbers(name, values, "", where)
+        return _learn_numbers(name, values, where)
     total, notes = counts.total(), []
     written = read_numbers(texts if looks_numeric(texts) else ())
     recognised = sum(pattern.count for pattern in written.recognised())
-    if recognised == total and all(classify(text).unit == "%" for text in counts):
-        column, notes = _learn_numbers(name, values, "%", where)
-        if column is not None:
-            return column, notes
     if times := time_words(values):
         notes.append(
             f"Column {name!r} is read as texts, not as numbers: {times}. To use it as a "
@@ -276,28 +270,16 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
     return column, notes + more
 
 
-def _learn_numbers(
-    name: str, values: pd.Series, unit: str, where: Where
-) -> tuple[Column | None, list[str]]:
-    """Fit the encoder of a numeric column; return None if a cell does not have the unit."""
+def _learn_numbers(name: str, values: pd.Series, where: Where) -> tuple[Column, list[str]]:
+    """Fit the encoder of a numeric column."""
     missing, words = is_missing(values, numbers=True), gap_words(values)
-    if unit and np.isnan(as_numbers(values, NumberFormat(unit=unit))[~missing]).any():
-        return None, []
-    numbers, notes = _checked_numbers(values, where, unit)[~missing], []
-    if unit:
-        notes.append(f"Column {name!r} is read as numbers with the unit {unit!r}.")
+    numbers, notes = _checked_numbers(values, where)[~missing], []
     if words:
         notes.append(f"Column {name!r} has missing values where it contains {_counts(words)}.")
-    are_numbers = values.dtype.kind in NUMERIC
-    texts = [] if are_numbers else [v for v in values.tolist() if isinstance(v, str)]
-    notes += [
-        f"Column {name!r}: {describe_patterns([doubt], where)}."
-        for doubt in (read_numbers(texts).doubts if len(texts) == len(values) else ())
-    ]
     # If all numbers are equal, rounding can make their standard deviation positive, so it is set to
     # 1.
     std = float(numbers.std()) if numbers.min() < numbers.max() else 1.0
-    column = Column(name, "number", float(numbers.mean()), std, bool(missing.any()), unit)
+    column = Column(name, "number", float(numbers.mean()), std, bool(missing.any()))
     return column, notes
 
 
@@ -345,8 +327,8 @@ def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
     return sp.csr_matrix(HashingVectorizer(n_features=HASHES, **options).transform(texts))
 
 
-def _checked_numbers(values: pd.Series, where: Where, unit: str = "") -> NDArray[np.float64]:
-    numbers = as_numbers(values, NumberFormat(unit=unit))
+def _checked_numbers(values: pd.Series, where: Where) -> NDArray[np.float64]:
+    numbers = as_numbers(values)
     invalid = np.isnan(numbers) & ~is_missing(values, numbers=True)
     if invalid.any():
         texts = [str(value) if bad else "" for value, bad in zip(values, invalid)]

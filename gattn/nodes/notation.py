@@ -83,35 +83,38 @@ def _numbers(
         if not all(isinstance(value, str) for value in values.dropna()):
             continue
         texts = as_texts(values)
-        if not looks_numeric(texts):
+        is_percent = all(text.strip().endswith("%") for text in texts if text) and any(texts)
+        cells = [text.strip().removesuffix("%") for text in texts] if is_percent else texts
+        plain = read_numbers(cells) if looks_numeric(cells) else None
+        if plain is None:
             continue
-        plain = read_numbers(texts)
-        chosen = style if style is not None else _with_comma(plain) if commas else None
-        if not plain.unread and style is None:
-            point = next((text for text in texts if POINTED.fullmatch(text.strip())), None)
+        column, words = plain, "a percent sign"
+        if style is not None or (commas and plain.unread):
+            chosen = style or _with_comma(plain)
+            column = read_numbers(cells, chosen)
+            words = _words(chosen)
+            with_commas = with_commas or (chosen.decimal == "," and not column.unread)
+        if not plain.unread and (style is None or column.unread):
+            point = next((text for text in cells if POINTED.fullmatch(text.strip())), None)
             if point is not None:
                 pointed.append((name, point))
-            continue
-        column = None if chosen is None else read_numbers(texts, chosen)
-        if chosen is None or column is None or column.unread:
-            if style is not None and not plain.unread and plain.labelled:
+            if style is not None:
                 notes.append(
                     f"Column {name!r}{owner} has numbers with a decimal point: they are read "
-                    f"with a decimal point instead of {_words(style)}."
+                    f"with a decimal point instead of {words}."
                 )
+                words = "a decimal point"
+            column = plain
+        is_same = np.array_equal(column.values, plain.values, equal_nan=True)
+        if column.unread or (is_same and not is_percent):
             continue
         table[name] = column.values
-        if plain.unread or not np.array_equal(column.values, plain.values, equal_nan=True):
-            with_commas = with_commas or chosen.decimal == ","
-            place = (
-                plain.unread[0]
-                if plain.unread
-                else int(np.flatnonzero(column.values != plain.values)[0])
-            )
-            notes.append(
-                f"Column {name!r}{owner} is read with {_words(chosen)}: "
-                f"{texts[place].strip()!r} is {column.values[place]:g}."
-            )
+        differ = column.values != (np.nan if is_percent else plain.values)
+        place = int((differ & np.isfinite(column.values)).argmax())
+        notes.append(
+            f"Column {name!r}{owner} is read with {words}: {texts[place].strip()!r} is "
+            f"{column.values[place]:g}."
+        )
     if with_commas:
         notes += [
             f"Column {name!r}{owner} has points, for example {point!r}, but other columns "
@@ -167,15 +170,11 @@ def _option(name: str, value: str) -> str:
     return f"{command_option(name, value)} / {python_argument(name, value)}"
 
 
-def _with_comma(column: NumberColumn) -> NumberFormat | None:
-    """Return the number format with a decimal comma with which a column can be read; None if
-    there is none.
-    """
+def _with_comma(column: NumberColumn) -> NumberFormat:
+    """Return the number format with a decimal comma that fits a column best."""
     ways = [dict(way) for pattern in column.patterns for way in pattern.settings]
-    for way in ways:
-        if way.get("decimal") == ",":
-            return NumberFormat(decimal=",", thousands=way.get("thousands", ""))
-    return None
+    thousands = next((way.get("thousands", "") for way in ways if way.get("decimal") == ","), "")
+    return NumberFormat(decimal=",", thousands=thousands)
 
 
 def _words(style: NumberFormat) -> str:

@@ -103,7 +103,7 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
     Raises:
         GraphError: a value is complex.
 
-    >>> as_numbers(pd.Series(["1.5", None, "old", "−2"]))
+    >>> as_numbers(pd.Series(["1.5", None, "old", "-2"]))
     array([ 1.5,  nan,  nan, -2. ])
     """
     if is_complex(values):

@@ -145,7 +145,7 @@ class ServedMolecules:
     @property
     def unit(self) -> str:
         """Unit of the numbers in the columns of labels; "" if the training did not name one."""
-        return self.numbers.unit if self.model.task == "regression" else ""
+        return self.card.get("unit", "") if self.model.task == "regression" else ""
 
     def input_rows(
         self, smiles: Sequence[str | list[str]], columns: Mapping[str, Sequence[float | None]]

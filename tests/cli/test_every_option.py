@@ -54,12 +54,12 @@ CALLS: dict[str, list[str]] = {
         "classes table.csv --out vectors.npy --smiles smiles --encoding utf-8 --workers 1"
     ],
     "molecules evaluate": [
-        "m new.csv --out evaluated --target y --target z --unit nM --smiles smiles --workers 1 "
+        "m new.csv --out evaluated --target y --target z --smiles smiles --workers 1 "
         "--descriptors-path new.npy --encoding utf-8 --coverage 0.5",
     ],
     "molecules export": ["classes --out exported"],
     "molecules check": [
-        "table.csv --target y --unit nM --smiles smiles --encoding utf-8 --test test.csv "
+        "table.csv --target y --smiles smiles --encoding utf-8 --test test.csv "
         "--split column:part --out checked",
     ],
     "nodes train": [
@@ -164,7 +164,7 @@ def inputs(tmp_path_factory):
 
     header = "smiles y z kind weight size year solvent relation part"
     rows = [
-        (text, f"{n + i % 3} nM", n, "abc"[i % 3], 1 + i % 2, n, 2000 + i, "O", "=",
+        (text, n + i % 3, n, "abc"[i % 3], 1 + i % 2, n, 2000 + i, "O", "=",
          ("train", "val", "test")[i % 3])
         for i, (text, n) in enumerate(zip(texts, atoms))
     ]  # fmt: skip

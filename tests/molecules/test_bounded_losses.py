@@ -27,7 +27,7 @@ CENSORED = np.array([f">{LIMIT:g}" if y > LIMIT else y for y in LENGTH], dtype=o
     ("cell", "ends"),
     [
         (">10", (10, np.inf)),
-        (">= 10 nM", (10, np.inf)),
+        (">= 10", (10, np.inf)),
         ("≤0.5", (-np.inf, 0.5)),
         ("<<1,008", (-np.inf, 1008)),
         ("~3", (3, 3)),
@@ -37,7 +37,7 @@ CENSORED = np.array([f">{LIMIT:g}" if y > LIMIT else y for y in LENGTH], dtype=o
     ],
 )
 def test_limits_of_a_cell(cell, ends):
-    style = NumberFormat(censored="limit", thousands=",", unit="nM")
+    style = NumberFormat(censored="limit", thousands=",")
     assert style.limits(cell) == pytest.approx(ends, nan_ok=True)
     parsed = style.parse(cell)
     if np.isinf(ends).any():

@@ -85,16 +85,7 @@ MANY = [str(n + 0.5) for n in range(40)]
             "for example '>10' in line 41. Use --loss-function bounded-mse, which trains on",
         ),
         (["~3"], "1 label is a censored value, for example '~3'"),
-        (["ca. 3"], "1 label is a censored value"),
-        (["3.2 ± 0.1"], "has an uncertainty after ±.*--uncertainty drop reads it"),
-        (["45 %"], "has a percent sign.*--unit % reads it"),
-        (["3.2 nM"], "has a unit, for example '3.2 nM' .*--unit nM reads it"),
-        (["3.2 nM", "4 µM"], "units are mixed: nM 1 times, μM 1 times; convert them"),
-        (["2021-03-12"], "is a date or a time, for example '2021-03-12'"),
-        (["3-Dec-20"], "is a date or a time"),
-        (["3-5"], "is a range of two numbers"),
-        (["1.2x10^-3"], "is written as a power of ten.*write 1.2e-3"),
-        (["0x1F"], "is a hexadecimal number"),
+        (["3.2 nM", "3.2 ± 0.1", "3-Dec-20"], "3 labels .*'3.2 nM' in line 41 .write a plain"),
         (["inf"], "must be finite; it is 'inf' in line 41"),
         (
             ["see note", "see note", "other"],
@@ -134,7 +125,7 @@ def test_the_advice_on_censored_labels_names_each_option_once():
     assert "bounded-mse" not in str(error.value)
     with pytest.raises(ValueError, match="No label is a measured value; --censored bound uses"):
         read_labels([[">1"], ["<2"], [">3"]], ["y"], "regression")
-    with pytest.raises(ValueError, match=r"--unit nM reads it\)\. .*leave them out\. Use --loss"):
+    with pytest.raises(ValueError, match=r"or range\)\. .*leave them out\. Use --loss"):
         read_labels([*cells, ["3.2 nM"]], ["y"])
 
 
@@ -146,9 +137,6 @@ def test_the_advice_on_censored_labels_names_each_option_once():
         ({"thousands": "'"}, "1'008", 1008),
         ({"censored": "bound"}, ">10", 10),
         ({"censored": "drop"}, ">10", np.nan),
-        ({"uncertainty": "drop"}, "3.2 ± 0.1", 3.2),
-        ({"unit": "nM"}, "3.2 nM", 3.2),
-        ({}, "−3.25", -3.25),
         ({}, "20210312", 20210312),
     ],
 )
@@ -172,16 +160,11 @@ def test_what_an_option_does_to_labels_is_noted():
     assert note == "Column 'y': 2 censored labels treated as missing (--censored drop)."
     (note,) = read_labels(cells, ["y"], style=NumberFormat(censored="bound")).notes
     assert note == "Column 'y': the bound of 2 censored labels is used as the value."
-    (note,) = read_labels(
-        [[c] for c in [*MANY, "3 nM"]], ["y"], style=NumberFormat(unit="nM")
-    ).notes
-    assert note == "Column 'y': 40 labels without a unit are read as numbers in nM."
 
 
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        (["48", "960", "1.008", "1.200", "5", "6"], "may have? a point|may separate thousands"),
         (["20210312", "20210413", "20210514", "20210615", "20210716", "20210817"], "like dates"),
         ([str(n) for n in range(7, 20)], "count the rows"),
         (["0", "1", "2"] * 5, "labels 0, 1, 2 are read as numbers; --task multiclass"),

@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
     """Folder of a run that predicts quantiles of concentrations, whose unit is uM."""
     folder = tmp_path_factory.mktemp("quantiles")
     data = folder / "data.csv"
-    lines = [f"{smiles},{1 + y} uM" for smiles, y, _ in ROWS]
+    lines = [f"{smiles},{1 + y}" for smiles, y, _ in ROWS]
     data.write_text("\n".join(["smiles,IC50", *lines, ""]))
     options = ["--unit", "uM", "--loss-function", "quantile", "--target-transform", "log10"]
     options += ["--quantiles", "0.1", "--quantiles", "0.9", *GP, "--out", folder / "run"]

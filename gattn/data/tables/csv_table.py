@@ -288,7 +288,7 @@ def as_number(cell: str) -> float | None:
 
     >>> as_number("1.5"), as_number("NA"), as_number("1e99"), as_number("1,5")
     (1.5, nan, inf, None)
-    >>> as_number("−1.5"), as_number("1_000")
+    >>> as_number("-1.5"), as_number("1_000")
     (-1.5, None)
     """
     value = PLAIN.parse(cell)

@@ -1,7 +1,9 @@
-"""Parser of numbers in table cells. It gives advice on the settings for each column.
+"""Parser of numbers in table cells, which names the option for numbers in another format.
 
+A number has ASCII digits, an ASCII sign, one decimal sign and at most one separator of thousands.
 ``1,008`` is 1008 in one country and 1.008 in another. The whole column is therefore inspected, and
-if it can be parsed in two ways, the user has to choose one by a setting.
+if it can be parsed in two ways, the user has to choose one by a setting. All other formats, such as
+``3.2 nM`` and ``3-Dec-20``, are errors that show the cell.
 """
 
 from __future__ import annotations
@@ -9,8 +11,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, NamedTuple
@@ -18,48 +19,41 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gattn.data.tables.number_cells import (
-    GROUPS,
-    READINGS,
-    UNIT,
-    Cell,
-    Kind,
-    Separators,
-    classify,
-    digits_pattern,
-    is_missing,
-    kind_of_number,
-    matching_separators,
-    normalised_unit,
-    number_of,
-)
-
 __all__ = [
-    "Cell",
-    "NumberColumn",
-    "NumberFormat",
-    "Pattern",
-    "classify",
-    "command_option",
-    "is_missing",
-    "python_argument",
-    "read_numbers",
-]
+    "Cell", "NumberColumn", "NumberFormat", "Pattern", "classify", "command_option", "is_missing",
+    "python_argument", "read_numbers",
+]  # fmt: skip
 
+Kind = Literal[
+    "plain", "missing", "infinite", "censored", "thousands", "decimal", "comma", "point", "odd",
+    "text",
+]  # fmt: skip
+Separators = tuple[str, str]
+"""Type of a pair of a decimal sign and a thousands separator."""
 Settings = tuple[tuple[str, str], ...]
 """Type of the settings of a :class:`NumberFormat`, as pairs of a name and a value."""
 
-LOWER_LIMITS = frozenset((">", ">=", "=>", ">>", "≥", "≥=", "≫", "≫=", ">>=", "≳", "≳="))
-UPPER_LIMITS = frozenset(("<", "<=", "=<", "<<", "≤", "≤=", "≪", "≪=", "<<=", "≲", "≲="))
-"""Signs before a number which mean that it is a lower limit (LOWER_LIMITS) or an upper limit
-(UPPER_LIMITS) of the true value.
+READINGS: tuple[Separators, ...] = (
+    *((".", ""), (",", ""), (".", ","), (",", ".")),
+    *((".", " "), (",", " "), (".", "'"), (",", "'")),
+)
+MISSING = frozenset(
+    ("", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "nan", "-nan", "nat", "none", "null")
+)
+SIGNS = {
+    **dict.fromkeys(map(ord, "\u00a0\u2009\u202f"), " "),
+    **{ord("’"): "'", ord("≤"): "<=", ord("≥"): ">=", ord("≈"): "~"},
+}
+"""Characters that are replaced by an ASCII character of the same meaning."""
+PLAIN = (".", "")
+"""Separators of a plain number."""
+RELATION = re.compile(r"(>>|<<|[<>~]=?|=[<>])\s*(.*)")
+INFINITE = re.compile(r"[+-]?(?:inf|infinity|∞)", re.IGNORECASE)
+WORD = re.compile(r"[^\W\d_]+")
+LONGEST_UNIT = 6
+"""Maximum number of letters of a word in a cell of an unsupported number format, for example of
+a unit or a month. With longer words, a cell is a text.
 """
-
-MOST_UNITS = 5
-"""Maximum number of different units in a column of numbers. If there are more, its cells are
-treated as text.
-"""
-
 WORDS: dict[str, tuple[str, str]] = {
     "censored": ("is a censored value", "are censored values"),
     "thousands": (
@@ -78,21 +72,26 @@ WORDS: dict[str, tuple[str, str]] = {
         "has a point that may separate thousands",
         "have a point that may separate thousands",
     ),
-    "plus_minus": ("has an uncertainty after ±", "have an uncertainty after ±"),
-    "percent": ("has a percent sign", "have a percent sign"),
-    "unit": ("has a unit", "have a unit"),
-    "bare": (
-        "has no percent sign among labels that have one",
-        "have no percent sign among labels that have one",
-    ),
-    "range": ("is a range of two numbers", "are ranges of two numbers"),
-    "power": ("is written as a power of ten", "are written as powers of ten"),
-    "hexadecimal": ("is a hexadecimal number", "are hexadecimal numbers"),
-    "date": ("is a date or a time", "are dates or times"),
     "odd": ("has an unsupported number format", "have an unsupported number format"),
     "infinite": ("is not a finite number", "are not finite numbers"),
     "text": ("is a text and not a number", "are texts and not numbers"),
 }
+
+
+class Cell(NamedTuple):
+    """Kind and components of a cell.
+
+    Attributes:
+        kind: the pattern of the cell. The default :class:`NumberFormat` parses ``"plain"`` cells.
+            The comma of a ``"comma"`` cell may separate thousands or decimals; the other cells of
+            the column determine which. An ``"odd"`` cell is a number in an unsupported format.
+        body: the number with its sign and separators; empty if the cell is not a single number.
+        relation: the sign before the number, for example ``>``, ``<`` or ``~``.
+    """
+
+    kind: Kind
+    body: str = ""
+    relation: str = ""
 
 
 class Pattern(NamedTuple):
@@ -105,7 +104,7 @@ class Pattern(NamedTuple):
         example: the text of the first such cell.
         settings: the settings of :class:`NumberFormat` that parse these cells; several if the
             column is ambiguous, empty if no setting parses them.
-        detail: a further sentence, for instance about mixed units.
+        detail: a further sentence of advice.
     """
 
     kind: Kind
@@ -135,22 +134,21 @@ class Pattern(NamedTuple):
         "40 labels may have thousands separators or decimal commas, for example '1,008' in line 0 \
 (--thousands , reads them)"
         """
-        them = "it" if self.count == 1 else "them"
-        words = (
-            f"{self.count:,} {noun}{'s' * (self.count != 1)} {WORDS[self.kind][self.count != 1]}"
-        )
-        words += f", for example {self.example!r} {where(self.place)}"
+        several = self.count != 1
         ways = [" ".join(option(*one) for one in way) for way in self.settings] if option else []
         hints = [self.detail] if self.detail else []
         if len(ways) == 1:
-            hints.append(f"{ways[0]} reads {them}" + " as such" * (self.kind == "point"))
+            hints.append(f"{ways[0]} reads {'them' if several else 'it'}")
         elif ways:
             hints.append(f"use {' or '.join(ways)}")
-        return words + f" ({'; '.join(hints)})" * bool(hints)
+        return (
+            f"{self.count:,} {noun}{'s' * several} {WORDS[self.kind][several]}, for example "
+            f"{self.example!r} {where(self.place)}" + f" ({'; '.join(hints)})" * bool(hints)
+        )
 
 
 class NumberColumn(NamedTuple):
-    """Numbers in a column, and descriptions of the cells that could not be parsed.
+    """Numbers of a column, and descriptions of the cells that could not be parsed.
 
     Attributes:
         values: [k] float64; NaN where a cell is missing, dropped or could not be parsed.
@@ -159,7 +157,6 @@ class NumberColumn(NamedTuple):
         dropped: the number of censored values that were dropped, because ``censored="drop"``.
         patterns: the patterns of the cells in ``unread``, the most frequent first and texts last.
             A cell that has two patterns (``>1,008``) counts for both.
-        doubts: patterns of cells that were parsed but may have another meaning, for a note.
     """
 
     values: NDArray[np.float64]
@@ -167,7 +164,6 @@ class NumberColumn(NamedTuple):
     missing: int
     dropped: int
     patterns: tuple[Pattern, ...]
-    doubts: tuple[Pattern, ...] = ()
 
     @property
     def labelled(self) -> int:
@@ -185,10 +181,9 @@ class NumberColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """Notation of the numbers in a table: decimal separator, thousands separator, units and so on.
+    """Notation of the numbers in a table: decimal sign, thousands separator and censored values.
 
-    The minus sign may be an ASCII or a Unicode character. Integers without separators are parsed
-    with any settings.
+    Integers without separators are parsed with any settings.
 
     Attributes:
         decimal: the decimal sign, ``"."`` or ``","``.
@@ -198,10 +193,6 @@ class NumberFormat:
             them, ``"drop"`` treats them as missing, ``"bound"`` returns the number as the value.
             ``"limit"`` treats ``">10"`` and ``"<0.5"`` as missing, but :meth:`limits` returns
             them, and returns 3 for ``"~3"``.
-        uncertainty: treatment of ``"3.2 ± 0.1"``: ``"refuse"`` does not parse it, ``"drop"``
-            returns 3.2.
-        unit: the unit that may follow a number, for example ``"nM"`` or ``"%"``. The number is not
-            converted: ``45 %`` is 45.
 
     Raises:
         ValueError: a value that a setting does not accept, or the same sign for decimals and
@@ -214,15 +205,12 @@ class NumberFormat:
     decimal: str = "."
     thousands: str = ""
     censored: Literal["refuse", "drop", "bound", "limit"] = "refuse"
-    uncertainty: Literal["refuse", "drop"] = "refuse"
-    unit: str = ""
 
     def __post_init__(self) -> None:
         choices = {
             "decimal": (".", ","),
-            "thousands": tuple(GROUPS),
+            "thousands": ("", ",", ".", " ", "'"),
             "censored": ("refuse", "drop", "bound", "limit"),
-            "uncertainty": ("refuse", "drop"),
         }
         for name, values in choices.items():
             if (value := getattr(self, name)) not in values:
@@ -234,8 +222,6 @@ class NumberFormat:
                 f"decimal and thousands must be different signs; both are {self.decimal!r} "
                 f"(numbers such as 1{self.thousands}008{other}5 have the decimal sign {other!r})"
             )
-        if self.unit and re.fullmatch(UNIT, normalised_unit(self.unit)) is None:
-            raise ValueError(f"unit must be letters or %, for example nM; got {self.unit!r}")
 
     def parse(self, cell: str) -> float | None:
         """Convert the text of one cell to a number.
@@ -246,15 +232,28 @@ class NumberFormat:
         Returns:
             The number; NaN if the cell is missing or contains a censored value that is to be
             dropped; infinity if the cell contains infinity or a number outside the range of
-            float64;
-            None if the cell cannot be parsed.
+            float64; None if the cell cannot be parsed.
 
-        >>> NumberFormat().parse("−3.2"), NumberFormat().parse("1,5")
+        >>> NumberFormat().parse("-3.2"), NumberFormat().parse("1,5")
         (-3.2, None)
         >>> NumberFormat(censored="bound").parse("> 10")
         10.0
         """
-        return _parse(cell, classify(cell), self)
+        return self.value(classify(cell))
+
+    def value(self, cell: Cell) -> float | None:
+        """Convert a classified cell to a number, as :meth:`parse` does."""
+        if cell.kind == "missing":
+            return math.nan
+        if cell.kind == "infinite":
+            return float(cell.body)
+        if not cell.body or (cell.relation and self.censored == "refuse"):
+            return None
+        if cell.relation and self.censored == "drop":
+            return math.nan
+        value = _number(cell.body, (self.decimal, self.thousands))
+        is_limit = "<" in cell.relation or ">" in cell.relation
+        return math.nan if self.censored == "limit" and is_limit and value is not None else value
 
     def limits(self, cell: str) -> tuple[float, float]:
         """Return the interval in which the true value must be, according to the cell.
@@ -272,13 +271,46 @@ class NumberFormat:
         ((10.0, inf), (-inf, 0.5), (3.0, 3.0))
         """
         parts = classify(cell)
-        value = _parse(cell, parts, replace(self, censored="bound"))
+        value = replace(self, censored="bound").value(parts)
         if value is None or not math.isfinite(value):
             return math.nan, math.nan
         return (
-            -math.inf if parts.relation in UPPER_LIMITS else value,
-            math.inf if parts.relation in LOWER_LIMITS else value,
+            -math.inf if "<" in parts.relation else value,
+            math.inf if ">" in parts.relation else value,
         )
+
+
+def is_missing(cell: str) -> bool:
+    """Return True if a cell contains no value: empty, NA, N/A, #N/A, NaN, NaT, None or null.
+
+    >>> is_missing(" NA "), is_missing("0")
+    (True, False)
+    """
+    return cell.strip().lower() in MISSING
+
+
+def classify(cell: str) -> Cell:
+    """Split a cell into a relation and a number, and determine its kind.
+
+    >>> classify("> 1,008")
+    Cell(kind='censored', body='1,008', relation='>')
+    >>> classify("3,25").kind, classify("1,008").kind, classify("3.2 nM").kind
+    ('decimal', 'comma', 'odd')
+    """
+    text = cell.strip().translate(SIGNS)
+    if _digits(PLAIN).fullmatch(text):
+        return Cell("plain" if math.isfinite(float(text)) else "infinite", text)
+    if is_missing(text):
+        return Cell("missing")
+    if INFINITE.fullmatch(text):
+        return Cell("infinite", text.replace("∞", "inf"))
+    match = RELATION.fullmatch(text)
+    relation, body = match.groups() if match else ("", text)
+    if ways := _ways([body]):
+        return Cell("censored" if relation else _kind(ways), body, relation)
+    words = WORD.findall(text)
+    is_odd = any(map(str.isdigit, text)) and not text[0].isalpha()
+    return Cell("odd" if is_odd and max(map(len, words), default=0) <= LONGEST_UNIT else "text")
 
 
 def command_option(name: str, value: str) -> str:
@@ -288,7 +320,7 @@ def command_option(name: str, value: str) -> str:
     "--thousands ' '"
     """
     quoted = '"\'"' if value == "'" else shlex.quote(value)
-    return f"--{name.replace('_', '-')} {quoted}"
+    return f"--{name} {quoted}"
 
 
 def python_argument(name: str, value: str) -> str:
@@ -319,182 +351,115 @@ settings=((('thousands', ','),),), detail=''),)
     """
     style = style or NumberFormat()
     # The result of classify is cached, because the same text often occurs in many cells.
-    look = cache(classify)
-    values = np.full(len(cells), math.nan)
-    unread: list[int] = []
-    missing = dropped = 0
-    parts: list[Cell] = []
-    for place, text in enumerate(cells):
-        cell = look(text)
-        parts.append(cell)
-        value = _parse(text, cell, style)
-        if value is None or math.isinf(value):
-            unread.append(place)
-        else:
-            values[place] = value
-            missing += cell.kind == "missing"
-            dropped += cell.kind != "missing" and math.isnan(value)
-    if style.unit == "%" and any(cell.unit for cell in parts):
-        # In a column of percentages, a cell without a percent sign is ambiguous: 0.45 may mean 45 %
-        # or 0.45 %. Such a cell is treated as unreadable.
-        bare = [i for i, cell in enumerate(parts) if cell.body and not cell.unit]
-        values[bare] = math.nan
-        unread = sorted({*unread, *bare})
-    patterns = tuple(_patterns(cells, parts, unread, style))
-    doubts = tuple(_doubts(cells, parts, style))
-    return NumberColumn(values, tuple(unread), missing, dropped, patterns, doubts)
+    parts = list(map(cache(classify), cells))
+    numbers = [style.value(cell) for cell in parts]
+    unread = tuple(i for i, one in enumerate(numbers) if one is None or math.isinf(one))
+    values = np.array([math.nan if one is None else one for one in numbers], np.float64)
+    values[list(unread)] = math.nan
+    missing = sum(cell.kind == "missing" for cell in parts)
+    dropped = int(np.isnan(values).sum()) - missing - len(unread)
+    return NumberColumn(values, unread, missing, dropped, _patterns(cells, parts, unread, style))
 
 
-def _parse(text: str, cell: Cell, style: NumberFormat) -> float | None:
-    if cell.kind == "missing":
-        return math.nan
-    if cell.kind == "infinite":
-        return math.copysign(math.inf, float(cell.body))
-    if not cell.body or (cell.relation and style.censored == "refuse"):
+@cache
+def _digits(reading: Separators) -> re.Pattern[str]:
+    """Return a regular expression for numbers with these decimal and thousands separators."""
+    decimal, thousands = map(re.escape, reading)
+    grouped = rf"[1-9][0-9]{{0,2}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
+    return re.compile(
+        rf"[+-]?(?:(?:{grouped}[0-9]+)(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    )
+
+
+def _number(body: str, reading: Separators) -> float | None:
+    """Parse a number with these separators; return None if it does not have them."""
+    decimal, thousands = reading
+    if _digits(reading).fullmatch(body) is None:
         return None
-    if cell.relation and style.censored == "drop":
-        return math.nan
-    if (cell.spread and style.uncertainty == "refuse") or not _is_unit(cell, style):
-        return None
-    value = number_of(cell.body, (style.decimal, style.thousands))
-    is_limit = cell.relation in LOWER_LIMITS or cell.relation in UPPER_LIMITS
-    if style.censored == "limit" and is_limit and value is not None:
-        return math.nan
-    return value
+    return float(body.replace(thousands, "").replace(decimal, "."))
 
 
-def _is_unit(cell: Cell, style: NumberFormat) -> bool:
-    return cell.unit in ("", normalised_unit(style.unit))
-
-
-def _obstacles(cell: Cell, style: NumberFormat) -> Iterator[Kind]:
-    """Yield each reason why a cell cannot be parsed with a number format."""
-    if not cell.body or cell.kind == "infinite":
-        yield cell.kind
-        return
-    if cell.relation and style.censored == "refuse":
-        yield "censored"
-    if cell.spread and style.uncertainty == "refuse":
-        yield "plus_minus"
-    if not _is_unit(cell, style):
-        yield "percent" if cell.unit == "%" else "unit"
-    if number_of(cell.body, (style.decimal, style.thousands)) is None:
-        kind = kind_of_number(matching_separators(cell.body))
-        yield "point" if kind == "plain" else kind
-    elif style.unit == "%" and not cell.unit:
-        yield "bare"
-
-
-def _patterns(
-    cells: Sequence[str], parts: Sequence[Cell], unread: Sequence[int], style: NumberFormat
-) -> list[Pattern]:
-    if not unread:
-        return []
-    places: dict[Kind, list[int]] = {}
-    units = Counter(cell.unit for cell in parts if cell.unit)
-    for place in unread:
-        for kind in _obstacles(parts[place], style):
-            words = kind == "unit" and len(units) > MOST_UNITS
-            places.setdefault("text" if words else kind, []).append(place)
-    ways = _ways([cell for cell in parts if cell.body and cell.kind != "infinite"])
-    if len(ways) == 1:
-        # If a single number format fits the whole column, it decides whether 1,008 means 1008 or
-        # 1.008.
-        undecided = [place for kind in ("comma", "point") for place in places.pop(kind, [])]
-        for place in undecided:
-            grouped = ways[0] in matching_separators(parts[place].body) and ways[0][1]
-            places.setdefault("thousands" if grouped else "decimal", []).append(place)
-    patterns = []
-    for kind, where in places.items():
-        settings, detail = _hint(kind, ways, units, style)
-        first = min(where)
-        patterns.append(Pattern(kind, len(where), first, cells[first].strip(), settings, detail))
-    return sorted(patterns, key=lambda pattern: (pattern.kind == "text", -pattern.count))
-
-
-def _hint(
-    kind: Kind, ways: Sequence[Separators], units: Counter[str], style: NumberFormat
-) -> tuple[tuple[Settings, ...], str]:
-    """Return the settings with which cells of some kind can be parsed, and an additional
-    sentence of advice.
-    """
-    if kind in ("thousands", "decimal", "comma", "point"):
-        if not ways:
-            return (), "no combination of decimal sign and thousands separator fits all cells"
-        return tuple(_settings(way) for way in ways), ""
-    if kind == "censored":
-        return ((("censored", "drop"),), (("censored", "bound"),)), ""
-    if kind == "plus_minus":
-        return ((("uncertainty", "drop"),),), ""
-    if kind in ("percent", "unit"):
-        if len(units) == 1 and not style.unit:
-            return ((("unit", next(iter(units))),),), ""
-        mixed = ", ".join(f"{unit} {count:,} times" for unit, count in units.most_common())
-        prefix = (
-            f"the unit is set to {style.unit!r}, but the column has "
-            if style.unit
-            else "units are "
-        )
-        return (), f"{prefix}{'' if style.unit else 'mixed: '}{mixed}; convert them to one unit"
-    if kind == "bare":
-        return (), "write the unit in all cells or in none"
-    if kind == "power":
-        return (), "write 1.2e-3"
-    return (), ""
-
-
-def _settings(way: Separators) -> Settings:
-    decimal, thousands = way
-    settings = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
-    # If the suggested format is the default, the user has set another decimal separator. The
-    # suggestion is then the decimal point.
-    return tuple((name, value) for name, value in settings.items() if value) or (("decimal", "."),)
-
-
-def _ways(parts: Sequence[Cell]) -> list[Separators]:
-    """Return the pairs of decimal and thousands separators with which the whole column can be
-    parsed.
+def _ways(bodies: Sequence[str]) -> list[Separators]:
+    """Return the pairs of decimal and thousands separators with which all numbers can be parsed.
 
     Pairs with a sign that does not occur are omitted. If ``1,008`` is ambiguous, its comma counts
     as a thousands separator if no integer without a separator has more than three digits, as in
     ``48, 960, 1,008``.
     """
-    bodies = {body for cell in parts for body in (cell.body, cell.spread) if body}
     every = "".join(bodies)
     fitting = [
         (decimal, thousands)
         for decimal, thousands in READINGS
-        if all(digits_pattern((decimal, thousands)).fullmatch(body) for body in bodies)
-        and (not thousands or re.search(GROUPS[thousands] or "", every))
+        if thousands in every
         and (decimal == "." or thousands == "." or "," in every)
+        and all(_digits((decimal, thousands)).fullmatch(body) for body in bodies)
     ]
-    if set(fitting) == {(",", ""), (".", ",")} and _stops_at_three(bodies):
+    lengths = {len(body.lstrip("+-")) for body in bodies if body.lstrip("+-").isdigit()}
+    if set(fitting) == {(",", ""), (".", ",")} and max(lengths, default=0) == 3:
         return [(".", ",")]
     return fitting
 
 
-def _stops_at_three(bodies: set[str]) -> bool:
-    """Return True if the longest integer without separators has exactly three digits."""
-    lengths = {len(body.lstrip("+-")) for body in bodies if body.lstrip("+-").isdigit()}
-    return bool(lengths) and max(lengths) == 3
+def _kind(ways: Sequence[Separators]) -> Kind:
+    """Return the kind of a number, given the pairs of separators that can parse it."""
+    if PLAIN in ways:
+        return "plain"
+    if (",", "") in ways:
+        return "comma" if (".", ",") in ways else "decimal"
+    return "thousands"
 
 
-def _doubts(cells: Sequence[str], parts: Sequence[Cell], style: NumberFormat) -> Iterator[Pattern]:
-    """Yield a pattern for parsed numbers whose point may be a thousands separator.
+def _patterns(
+    cells: Sequence[str], parts: Sequence[Cell], unread: Sequence[int], style: NumberFormat
+) -> tuple[Pattern, ...]:
+    if not unread:
+        return ()
+    bodies = {cell.body for cell in parts if cell.body and cell.kind != "infinite"}
+    ways = _ways(list(bodies))
+    places: dict[Kind, list[int]] = {}
+    for place in unread:
+        for kind in _obstacles(parts[place], style, ways):
+            places.setdefault(kind, []).append(place)
+    patterns = []
+    for kind, where in places.items():
+        settings, detail = _advice(kind, ways)
+        first = where[0]
+        patterns.append(Pattern(kind, len(where), first, cells[first].strip(), settings, detail))
+    return tuple(sorted(patterns, key=lambda one: (one.kind == "text", -one.count)))
 
-    For example, a column with ``960`` and ``1.200`` is suspicious: with three decimals, 960 would
-    be written as ``960.000``, and without trailing zeros, 1.2 would be written as ``1.2``.
-    """
-    if style.decimal != "." or style.thousands:
-        return
-    bodies = {cell.body for cell in parts if cell.kind == "plain"}
-    pointed = {body for body in bodies if "." in body}
-    if not pointed or not _stops_at_three(bodies):
-        return
-    grouped = all(re.fullmatch(r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}", body) for body in pointed)
-    if grouped and any(body.endswith("0") for body in pointed):
-        places = [i for i, cell in enumerate(parts) if cell.body in pointed]
-        settings = _settings((",", "."))
-        text = cells[places[0]].strip()
-        detail = f"it was read as {float(parts[places[0]].body):g}"
-        yield Pattern("point", len(places), places[0], text, (settings,), detail)
+
+def _obstacles(cell: Cell, style: NumberFormat, ways: Sequence[Separators]) -> list[Kind]:
+    """Return the reasons why a cell cannot be parsed, given the separators of its column."""
+    if not cell.body or cell.kind == "infinite":
+        return [cell.kind]
+    kinds: list[Kind] = ["censored"] if cell.relation and style.censored == "refuse" else []
+    if _number(cell.body, (style.decimal, style.thousands)) is None:
+        fitting = _ways([cell.body])
+        kind = _kind(fitting)
+        if kind in ("comma", "plain") and len(ways) == 1:
+            # If a single number format fits the whole column, it decides whether 1,008 means 1008
+            # or 1.008.
+            kind = "thousands" if ways[0] in fitting and ways[0][1] else "decimal"
+        kinds.append("point" if kind == "plain" else kind)
+    return kinds
+
+
+def _advice(kind: Kind, ways: Sequence[Separators]) -> tuple[tuple[Settings, ...], str]:
+    """Return the settings that parse cells of some kind, and an additional sentence of advice."""
+    if kind == "censored":
+        return ((("censored", "drop"),), (("censored", "bound"),)), ""
+    if kind == "odd":
+        return (), "write a plain number without unit, ± or range"
+    if kind in ("infinite", "text"):
+        return (), ""
+    if not ways:
+        return (), "no combination of decimal sign and thousands separator fits all cells"
+    return tuple(map(_settings, ways)), ""
+
+
+def _settings(way: Separators) -> Settings:
+    decimal, thousands = way
+    settings = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
+    # If the suggested format is the default, the user has set another decimal sign. The suggestion
+    # is then the decimal point.
+    return tuple((name, value) for name, value in settings.items() if value) or (("decimal", "."),)

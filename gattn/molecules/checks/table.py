@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -219,7 +219,7 @@ def _target(table: CheckedTable, name: str, style: NumberFormat) -> Target:
         cells = list(map(with_relation, cells, table.cells(table.relation_column)))
     parts = [classify(cell) for cell in cells]
     numbers = read_numbers(cells, style)
-    limits = NumberFormat(style.decimal, style.thousands, "bound", "drop", style.unit)
+    limits = replace(style, censored="bound")
     values = numbers.values.copy()
     censored = np.array([bool(part.relation) for part in parts])
     for row in numbers.unread:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -67,35 +67,18 @@ class NumberSettings(Settings):
             "the label."
         ),
     ] = "refuse"
-    uncertainty: Annotated[
-        Literal["refuse", "drop"],
-        Meta(
-            description="Treatment of labels with an uncertainty, such as 3.2 ± 0.1. With "
-            "refuse, the command stops with an error. With drop, only the number before the sign, "
-            "here 3.2, is read."
-        ),
-    ] = "refuse"
-    unit: Annotated[
-        str,
-        Meta(
-            description="Unit that may follow the numbers in the label columns, for example nM "
-            "or %. The numbers are read without conversion."
-        ),
-    ] = ""
 
     @property
     def style(self) -> NumberFormat:
         """Parser for the numbers in the label columns."""
         from gattn.data.tables.numbers import NumberFormat
 
-        return NumberFormat(*(getattr(self, f.name) for f in fields(NumberSettings)))
+        return NumberFormat(self.decimal, self.thousands, self.censored)
 
     def check(self) -> None:
-        """Check that the decimal separator, the thousands separator and the unit are not
-        ambiguous.
-        """
+        """Check that the decimal separator and the thousands separator differ."""
         super().check()
-        if self.thousands or self.decimal == "," or self.unit:
+        if self.thousands or self.decimal == ",":
             # NumberFormat checks that the decimal and the thousands separator differ. Its module is
             # slow to import, so it is imported only if one of these settings was changed.
             _ = self.style
@@ -201,6 +184,13 @@ class RunSettings(NumberSettings):
             "another. Use it for descriptors that another program computed. Every prediction then "
             "needs such a file with the same columns.",
             extra={"default": "none"},
+        ),
+    ] = ""
+    unit: Annotated[
+        str,
+        Meta(
+            description="Unit of the labels, for example nM, which the report and the page of "
+            "the service show. The cells contain numbers without the unit."
         ),
     ] = ""
     relation_column: Annotated[

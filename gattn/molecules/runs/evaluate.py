@@ -167,7 +167,8 @@ def evaluate_table(
             rows = prediction_table(estimator, source, parts, predictions, coverage)
             write_rows(folder / "predictions.csv", rows)
             write_plots(
-                folder / "plots", evaluation_figures(estimator, test, predicted, style.unit)
+                folder / "plots",
+                evaluation_figures(estimator, test, predicted, str(card.get("unit", ""))),
             )
         log(f"{out} contains the metrics, the predictions and the plots")
     return metrics

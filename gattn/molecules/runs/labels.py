@@ -205,7 +205,7 @@ def _task(column: Sequence[str], target: str, lines: Sequence[int], style: Numbe
     numbers = {style.parse(cell) for cell in kinds}
     if numbers <= {0.0, 1.0}:
         return "classification"
-    words = {cell for cell in kinds if classify(cell).kind in ("text", "odd", "censored", "range")}
+    words = {cell for cell in kinds if classify(cell).kind in ("text", "odd", "censored")}
     if numbers == {None} and len(kinds) <= 2 and words == kinds:
         return "classification"
     if numbers == {None} and len(kinds) <= MOST_GUESSED and all(map(_is_text, kinds)):

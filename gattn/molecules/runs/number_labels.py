@@ -74,17 +74,27 @@ def number_labels(
         raise ValueError(_no_numbers(column, target, read))
     if len(different) == 1 and learnable:
         raise ValueError(f"column {target!r} is constant: every label is {different[0]:g}")
-    notes = [f"Column {target!r}: {note}" for note in _notes(read, column, lines, style, guessed)]
+    notes = [f"Column {target!r}: {note}" for note in _notes(read, column, style, guessed)]
     return LabelColumn(values.tolist(), sorted(unread), read.missing, read.dropped, notes)
 
 
 def _advice(patterns: Sequence[Pattern], read: NumberColumn, *, learnable: bool) -> str:
     """Return advice for labels such as ``>10`` that cannot be parsed with the current options."""
     others = [pattern for pattern in patterns if pattern.kind != "censored"]
-    measured = bool(np.isfinite(read.values).any())
-    advice = [_format_advice(others, is_measured=measured)] if others else []
+    is_measured = bool(np.isfinite(read.values).any())
+    advice = []
+    if others:
+        readable = all(pattern.settings for pattern in others)
+        way = "use the option that reads them" if readable else "write plain numbers"
+        advice.append(
+            f"Leaving out labels because of their format would bias the model: {way}, or use "
+            f"{SKIP} to leave them out"
+            if is_measured
+            else f"No label is a plain number: {way}"
+        )
     if len(others) < len(patterns):
-        advice.append(_censored_advice(is_measured=measured or bool(others), learnable=learnable))
+        is_measured = is_measured or bool(others)
+        advice.append(_censored_advice(is_measured=is_measured, learnable=learnable))
     return ". ".join(advice)
 
 
@@ -105,31 +115,15 @@ def _censored_advice(*, is_measured: bool, learnable: bool) -> str:
     )
 
 
-def _format_advice(patterns: Sequence[Pattern], *, is_measured: bool) -> str:
-    """Return advice for labels in a format that cannot be parsed with the current options."""
-    readable = all(pattern.settings for pattern in patterns)
-    if is_measured:
-        selected = "Leaving out labels because of their format would bias the model"
-        if readable:
-            return f"{selected}: use the option that reads them, or {SKIP} to leave them out"
-        return f"{selected}: write plain numbers, or use {SKIP} to leave them out"
-    if readable:
-        return "No label can be read without an option: use the option that reads them"
-    return "There is no option for such labels: write plain numbers"
-
-
 def _notes(
     read: NumberColumn,
     column: Sequence[str],
-    lines: Sequence[int],
     style: NumberFormat,
     guessed: bool,
 ) -> Iterator[str]:
     """Yield notes on a numeric column that may in fact contain classes, row numbers, dates or
     limits.
     """
-    for doubt in read.doubts:
-        yield doubt.sentence(_at(lines), command_option, "label") + "."
     if read.dropped and style.censored == "limit":
         yield (
             f"{plural(read.dropped, 'censored label')} read as limits for training; metrics and "
@@ -141,14 +135,6 @@ def _notes(
         bounds = sum(bool(classify(cell).relation) for cell in column)
         if bounds:
             yield f"the bound of {plural(bounds, 'censored label')} is used as the value."
-    if style.unit and style.unit != "%":
-        parts = [classify(cell) for cell in column]
-        bare = sum(bool(part.body) and not part.unit for part in parts)
-        if bare and bare < sum(bool(part.body) for part in parts):
-            yield (
-                f"{plural(bare, 'label')} without a unit {_are(bare)} read as numbers in "
-                f"{style.unit}."
-            )
     different = np.unique(read.values[~np.isnan(read.values)])
     whole = not (different % 1).any()
     if guessed and whole and 2 < len(different) <= FEW and read.labelled >= 4 * len(different):
@@ -187,7 +173,3 @@ def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
 
 def _at(lines: Sequence[int]):
     return lambda place: f"in line {lines[place]}"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"

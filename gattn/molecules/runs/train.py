@@ -292,6 +292,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
                 target: ", ".join(filter(None, (unit, f"as in column {target!r}")))
                 for target in run.estimator.targets_
             },
+            "unit": unit,
             "numbers": asdict(self.settings.style),
             "coverage": self.settings.coverage,
             "data": {"name": run.source.name, "sha256": run.source.sha256},
