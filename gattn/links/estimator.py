@@ -19,7 +19,6 @@ from gattn.links.settings import LinkParameters, LinkSettings
 from gattn.nodes.attributed import AttributedGraph, GraphError
 from gattn.nodes.edge_columns import EdgeColumns
 from gattn.nodes.features import EncodedGraph, encode_graph
-from gattn.nodes.name_columns import row_number_notes
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.splits import MASKS, split_column_notes
 from gattn.training.checks import check_fraction
@@ -134,7 +133,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         messages = restrict(graph, np.setdiff1d(keys[split.train.numpy()], later))
         left: list[Hashable] = [*MASKS]
         if self.features is None and graph.x is None:
-            notes = row_number_notes(graph) | split_column_notes(graph)
+            notes = split_column_notes(graph)
             left += notes
             messages = messages.with_notes(*notes.values())
         if self.time in graph.table.columns and self.time not in (self.features or ()):

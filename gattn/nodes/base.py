@@ -27,7 +27,6 @@ from gattn.nodes.models import (
     predictor_from_state,
     training_notes,
 )
-from gattn.nodes.name_columns import row_number_notes
 from gattn.nodes.predictor import NodePredictor, NodeProblem
 from gattn.nodes.reading import GraphLike, read_graph
 from gattn.nodes.settings import NodeParameters, NodeSettings, NodeTask
@@ -153,7 +152,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
                 )
             )
         if self.features is None and graph.x is None:
-            notes = row_number_notes(graph) | split_column_notes(graph)
+            notes = split_column_notes(graph)
             notes = {name: note for name, note in notes.items() if name not in left}
             left += notes
             graph = graph.with_notes(*notes.values())

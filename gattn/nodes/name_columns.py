@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 
-import numpy as np
 import pandas as pd
 
-from gattn.nodes.attributed import AttributedGraph
 from gattn.nodes.values import are_distinct_integers, as_numbers
 
 __all__ = [
     "as_names",
     "column_title",
     "counts_rows",
-    "is_moved_index",
     "may_count_rows",
-    "row_number_notes",
 ]
 
 UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
@@ -38,45 +34,14 @@ def may_count_rows(name: Hashable) -> bool:
 
 
 def counts_rows(name: Hashable, column: pd.Series) -> bool:
-    """Return True if a column contains the row numbers of its table.
+    """Return True if a column contains the row numbers of a table, which may have been sorted.
 
-    See :func:`gattn.nodes.tables.graph_of_ends`.
+    These are different whole numbers in a column that has such a name.
     """
     if not may_count_rows(name) or not len(column):
         return False
     numbers = as_numbers(column)
-    if UNNAMED.fullmatch("" if name is None else str(name).strip()):
-        return are_distinct_integers(numbers) and bool((numbers >= 0).all())
-    return bool((numbers == np.arange(len(numbers))).all())
-
-
-def is_moved_index(name: Hashable, column: pd.Series) -> bool:
-    """Return True if a column contains the row numbers in any order, for example because the
-    table was sorted.
-    """
-    if str(name).strip().lower() not in RESET or not len(column):
-        return False
-    numbers = as_numbers(column)
     return are_distinct_integers(numbers) and bool((numbers >= 0).all())
-
-
-def row_number_notes(graph: AttributedGraph) -> dict[Hashable, str]:
-    """Return notes on attributes called ``index`` or ``level_0`` that contain only row numbers.
-
-    Args:
-        graph: the graph.
-
-    Returns:
-        A sentence for each attribute whose values are different whole numbers starting at 0, by the
-        name of the attribute.
-    """
-    return {
-        name: f"Column {name!r} of the nodes has a different whole number for each node, like "
-        "the row numbers that pandas' reset_index writes: it is not used as a feature. "
-        f"To use it, list it in --features {name}."
-        for name in graph.table.columns
-        if is_moved_index(name, graph.table[name])
-    }
 
 
 def column_title(name: Hashable) -> str:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gattn.nodes.attributed import GraphError, at_row, check_names
-from gattn.nodes.name_columns import as_names, column_title, counts_rows, is_moved_index
+from gattn.nodes.name_columns import as_names, column_title, counts_rows
 from gattn.nodes.values import flat_table
 
 __all__ = ["NameColumn", "named_nodes"]
@@ -40,9 +40,7 @@ def named_nodes(
     titles = {column_title(columns[i]): i for i in reversed(others)}
     place = next((titles[name] for name in IDS if name in titles), None)
     if place is None:
-        moved = [i for i in others if is_moved_index(columns[i], nodes.iloc[:, i])]
-        rest = [i for i in others if i not in moved]
-        place, notes_on_names = _choose_names(nodes, rest, [*numbering, *moved], ends)
+        place, notes_on_names = _choose_names(nodes, others, numbering, ends)
     else:
         notes_on_names = [f"The names of the nodes are in column {columns[place]!r}."]
     if place is None:

@@ -41,7 +41,7 @@ def graph_of_ends(
     the index has a name, else in the first column that does not contain row numbers. Such a column,
     which ``to_csv`` of pandas writes first, contains the names of the nodes only if more of the
     names in the edges occur in it than in the next column. It has different whole numbers and no
-    name (or ``Unnamed: 0``), or is called ``index`` or ``level_0`` and counts 0, 1, 2, ...
+    name (or ``Unnamed: 0``), or is called ``index`` or ``level_0``.
 
     Edges to nodes that are not in the table of nodes are left out.
 

@@ -17,7 +17,6 @@ from gattn.nodes.columns import Column, learn_columns, write_features
 from gattn.nodes.edge_columns import EdgeColumns, edge_weights
 from gattn.nodes.edge_table import EdgeTable
 from gattn.nodes.feature_tensor import compact_features
-from gattn.nodes.name_columns import row_number_notes
 from gattn.nodes.typed.network import Messages, TypedInputs, TypedNetwork
 from gattn.nodes.typed.relations import Relation
 from gattn.nodes.typed.tables import with_projection
@@ -187,10 +186,8 @@ class TypedEncoder:
             if nodes.x is not None and chosen is None:
                 types[kind], widths[kind] = (), nodes.x.shape[1]
                 continue
-            numbering = row_number_notes(nodes) if chosen is None else {}
-            notes += numbering.values()
             if chosen is None:
-                chosen = [str(name) for name in nodes.table.columns if name not in numbering]
+                chosen = [str(name) for name in nodes.table.columns]
                 for reason in nodes.unreadable.values():
                     raise GraphError(
                         f"type {kind!r}: {reason}. List the attributes to use in features "
