@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from gattn.data.tables.csv_table import open_table
+from gattn.data.tables.formats import open_parquet
 from gattn.nodes.attributed import GraphError
 
 __all__ = ["read_table"]
@@ -20,13 +21,9 @@ def read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int
         separator, empty for Parquet.
     """
     if path.suffix.lower() == ".parquet":
-        import pyarrow
-
-        try:
-            table = pd.read_parquet(path)
-            return table, list(range(1, len(table) + 1)), ""
-        except (pyarrow.ArrowInvalid, OSError) as error:
-            raise GraphError(f"{path} is not a Parquet file: {error}") from error
+        with open_parquet(path) as file:
+            table = file.read(use_pandas_metadata=True).to_pandas()
+        return table, list(range(1, len(table) + 1)), ""
     table = open_table(path, encoding=encoding)
     rows = list(table.rows())
     bad = next((row for row in rows if row.problem), None)

@@ -190,7 +190,7 @@ def test_what_cannot_be_read_says_why(tmp_path, name, text, nodes, message):
     if nodes is not None:
         table = tmp_path / "nodes.csv"
         table.write_text(nodes)
-    with pytest.raises(GraphError, match=message):
+    with pytest.raises(ValueError, match=message):
         read_graph_file(path, table)
 
 

@@ -123,7 +123,7 @@ def test_bad_tables_give_the_same_error(tmp_path, name):
 def test_a_file_that_is_no_parquet_gives_the_same_error(tmp_path):
     path = tmp_path / "edges.parquet"
     path.write_text("source,target\n")
-    with pytest.raises(GraphError, match="is not a Parquet file"):
+    with pytest.raises(ValueError, match="is not a Parquet file"):
         read_graph_file(path, compact=True)
 
 

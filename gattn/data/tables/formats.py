@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gattn.data.tables.csv_table import (
     OnBadBytes,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow
     import pyarrow.parquet
 
-__all__ = ["FORMATS", "format_of", "open_molecules"]
+__all__ = ["FORMATS", "column_names", "format_of", "open_molecules", "open_parquet"]
 
 PARQUET, SMILES = (".parquet",), (".smi", ".smiles")
 FORMATS = (".csv", ".tsv", *PARQUET, *SMILES)
@@ -77,7 +77,7 @@ class ParquetTable(Table):
     def rows(self, start: int = 0) -> Iterator[TableRow]:
         """Yield the rows, beginning with row number ``start``."""
         names = list(self.columns)
-        with _parquet(self.path) as file:
+        with open_parquet(self.path) as file:
             position = 0
             for batch in file.iter_batches(BATCH, columns=names):
                 first = max(start - position, 0)
@@ -90,7 +90,7 @@ class ParquetTable(Table):
 
     def count(self) -> int:
         """Return the number of rows, which is stored at the end of the file."""
-        with _parquet(self.path) as file:
+        with open_parquet(self.path) as file:
             return file.metadata.num_rows
 
     def narrowed(self, columns: Sequence[str]) -> Table:
@@ -139,8 +139,8 @@ def open_molecules(
             path, ("smiles", NAME), "\t", "utf-8-sig", on_bad_bytes, smiles=("smiles",)
         )
     elif suffix in PARQUET:
-        with _parquet(path) as file:
-            header = tuple(file.schema_arrow.names)
+        with open_parquet(path) as file:
+            header = tuple(column_names(file))
         table = ParquetTable(path, header, ",", "utf-8", smiles=smiles_names(header, smiles))
     else:
         return open_table(
@@ -153,15 +153,29 @@ def open_molecules(
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[pyarrow.parquet.ParquetFile]:
-    """Open a Parquet file; convert pyarrow's errors to an error that names the file."""
+def open_parquet(path: Path, **options: Any) -> Iterator[pyarrow.parquet.ParquetFile]:
+    """Open a Parquet file; convert pyarrow's errors to an error that names the file.
+
+    Args:
+        path: the file.
+        options: arguments of ``pyarrow.parquet.ParquetFile``.
+    """
     import pyarrow.parquet
 
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with pyarrow.parquet.ParquetFile(path, **options) as file:
             yield file
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{path} is not a readable Parquet file: {error}") from None
+    except FileNotFoundError:
+        raise
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} is not a Parquet file: {error}") from None
+
+
+def column_names(file: pyarrow.parquet.ParquetFile) -> list[str]:
+    """Return the names of the columns of a table, except those of a data frame's index."""
+    schema = file.schema_arrow
+    index = list((schema.pandas_metadata or {}).get("index_columns", []))
+    return [name for name in schema.names if name not in index]
 
 
 def _texts(column: pyarrow.Array) -> Iterable[str]:

@@ -10,36 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gattn.nodes.attributed import GraphError
+from gattn.data.tables.formats import column_names, open_parquet
 from gattn.nodes.edge_ends import NamedEnds, choose_ends
 from gattn.nodes.name_columns import counts_rows, may_count_rows
 
 if TYPE_CHECKING:
     import pyarrow.parquet
 
-__all__ = ["column_names", "open_parquet", "read_ends"]
-
-
-def open_parquet(path: str | Path) -> pyarrow.parquet.ParquetFile:
-    """Open a Parquet file; its pages are mapped into memory.
-
-    Raises:
-        GraphError: the file is not a Parquet file.
-    """
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        return pyarrow.parquet.ParquetFile(path, memory_map=True)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise GraphError(f"{path} is not a Parquet file: {error}") from error
-
-
-def column_names(file: pyarrow.parquet.ParquetFile) -> list[str]:
-    """Return the names of the columns of a table, except those of a data frame's index."""
-    schema = file.schema_arrow
-    index = list((schema.pandas_metadata or {}).get("index_columns", []))
-    return [name for name in schema.names if name not in index]
+__all__ = ["read_ends"]
 
 
 def read_ends(path: Path, ends: tuple[str, str] = ("", "")) -> NamedEnds:
@@ -58,9 +36,9 @@ def read_ends(path: Path, ends: tuple[str, str] = ("", "")) -> NamedEnds:
         The names, and the other columns.
 
     Raises:
-        GraphError: the file is not a Parquet file, or has fewer than two columns.
+        ValueError: the file is not a Parquet file, or has fewer than two columns.
     """
-    with open_parquet(path) as file:
+    with open_parquet(path, memory_map=True) as file:
         columns = column_names(file)
         is_index = [
             may_count_rows(name)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gattn.data.tables.formats import column_names, open_parquet
 from gattn.nodes.attributed import AttributedGraph, GraphError, compacted
 from gattn.nodes.fields import stored_values
 from gattn.nodes.settings import NodeSettings
 from gattn.nodes.size.budget import SizeChoice, choose_size
 from gattn.nodes.size.components import LINEAR_ROWS, PERCEPTRON_ROWS, VALIDATION_ROWS
-from gattn.nodes.size.edge_file import column_names, open_parquet
 
 if TYPE_CHECKING:
     from gattn.nodes.runs.config import NodeRunSettings
