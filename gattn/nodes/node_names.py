@@ -13,7 +13,7 @@ from gattn.nodes.attributed import GraphError, at_row, check_names
 from gattn.nodes.name_columns import as_names, column_title, counts_rows
 from gattn.nodes.values import flat_table
 
-__all__ = ["NameColumn", "named_nodes"]
+__all__ = ["named_nodes"]
 
 IDS = ("id", "_id", "node", "node_id", "name", "paper", "paper_id")
 
@@ -60,7 +60,7 @@ def named_nodes(
 
 
 @dataclass(frozen=True)
-class NameColumn:
+class _NameColumn:
     """Column that may contain the names of the nodes.
 
     Attributes:
@@ -110,12 +110,12 @@ def _choose_names(
     columns = list(nodes.columns)
     if not others:
         return numbering[0], [f"The names of the nodes are in column {columns[numbering[0]]!r}."]
-    usual = NameColumn(
+    usual = _NameColumn(
         f"column {columns[others[0]]!r}", others[0], as_names(nodes.iloc[:, others[0]])
     )
     rows = [
-        NameColumn(f"column {columns[i]!r}", i, as_names(nodes.iloc[:, i])) for i in numbering
-    ] or [NameColumn("the index of the table", None, as_names(nodes.index.to_series()))]
+        _NameColumn(f"column {columns[i]!r}", i, as_names(nodes.iloc[:, i])) for i in numbering
+    ] or [_NameColumn("the index of the table", None, as_names(nodes.index.to_series()))]
     count = usual.share(ends)
     best = max(rows, key=lambda row: row.share(ends))
     # The index of a table that was read from a file only numbers the rows. Therefore an index is

@@ -14,8 +14,7 @@ from torch import Tensor
 from gattn.nodes.attributed import AttributedGraph, GraphError, LeftOut, attributed_graph
 from gattn.nodes.edge_ends import NamedEnds, check_header
 from gattn.nodes.edge_table import EdgeTable
-from gattn.nodes.name_columns import as_names
-from gattn.nodes.node_names import NameColumn, named_nodes
+from gattn.nodes.node_names import named_nodes
 from gattn.nodes.values import flat_table
 
 __all__ = ["graph_of_ends"]
@@ -93,7 +92,7 @@ def graph_of_ends(
                 "no edge connects two nodes of the table: the first edge, "
                 f"{left_out[0].text}, does not, because {left_out[0].reason}; the table's "
                 f"first node is {names[0] if names else None!r}{absent and f'. {absent}'}"
-                f"{_better(table, named, names)}"
+                f"{_alike(named, names)}"
             )
         notes.append(_left_out_note(left_out, len(edges), absent) + _alike(named, names))
     ends = torch.from_numpy(pairs if compact else pairs.astype(np.int64))
@@ -145,28 +144,6 @@ def _left_out_note(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
         f"first: {left_out[0].text} ({left_out[0].reason})."
     )
     return f"{note} {absent}" if absent else note
-
-
-def _better(table: pd.DataFrame, ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a hint why the edges contain names that the table of nodes does not contain.
-
-    Either the names are written differently, or another column of the table contains most of the
-    missing names. A column with empty or repeated cells is not proposed, because it cannot contain
-    the names of the nodes.
-    """
-    if alike := _alike(ends, names):
-        return alike
-    absent = np.array([end for end in ends.tolist() if end not in set(names)], dtype=object)
-    shares = {
-        name: NameColumn("", None, as_names(table[name])).share(absent) for name in table.columns
-    }
-    best = max(shares, key=lambda name: shares[name], default=None)
-    if best is None or 2 * shares[best] <= len(absent):
-        return ""
-    return (
-        f" Column {best!r} has {shares[best]:,} of the {len(absent):,} missing names: rename "
-        "it to 'id' if it contains the names of the nodes."
-    )
 
 
 def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:

@@ -98,10 +98,12 @@ CALLS: dict[str, list[str]] = {
         "--source source --target target --validation-fraction 0.1 --test-fraction 0.2 "
         "--negatives 3 --patience 1 --out l",
         f"edges.csv {TINY} --time year --out l-times",
+        f"edges.csv {TINY} --bipartite --out l-two",
     ],
     "links predict": [
         "l edges.csv --nodes nodes.csv --out l.csv --top 3 --encoding utf-8 --missing NA "
-        "--source source --target target"
+        "--source source --target target",
+        "l-two edges.csv --bipartite --out l-two.csv",
     ],
     "serve": [
         "classes --host 127.0.0.1 --port 0 --token-file token.txt --max-megabytes 1 --max-rows 9 "

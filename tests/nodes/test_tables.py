@@ -124,28 +124,9 @@ def test_names_that_are_written_differently_are_said(tmp_path, edges, ids, messa
     assert "written differently (2 names of the edges differ so): write the names" in str(
         caught.value
     )
-    assert "rename it to 'id'" not in str(caught.value)
     graph = _read(tmp_path, ends + "k,m\n", nodes + "k,1\nm,2\n")
     (note,) = (note for note in graph.notes if "left out" in note)
     assert message in note
-
-
-def test_a_column_is_hinted_at_only_where_it_holds_most_absent_names(tmp_path):
-    ends = "source,target\n21,22\n23,24\n"
-    some = "id,x,code\na,21,p\nb,22,q\nc,7,r\nd,8,s\n"
-    with pytest.raises(GraphError, match="no edge connects two nodes") as caught:
-        _read(tmp_path, ends, some)
-    assert "rename it to 'id'" not in str(caught.value)
-    most = "id,x,code\na,21,p\nb,22,q\nc,23,r\nd,8,s\n"
-    with pytest.raises(
-        GraphError, match="Column 'x' has 3 of the 4 missing names: rename it to 'id'"
-    ):
-        _read(tmp_path, ends, most)
-    # A column with repeated cells cannot name the nodes.
-    twice = "id,x\na,21\nb,22\nc,23\nd,24\ne,24\n"
-    with pytest.raises(GraphError, match="no edge connects two nodes") as caught:
-        _read(tmp_path, ends, twice)
-    assert "rename it to 'id'" not in str(caught.value)
 
 
 @pytest.mark.parametrize("header", ["0,1", "5,6", "1.0,2.0"])
