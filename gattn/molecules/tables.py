@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 
 from gattn.data.tables.csv_table import Table, TableRow, as_number
+from gattn.data.tables.dates import read_days
 from gattn.data.tables.formats import open_molecules
 
 __all__ = ["FileLine", "JoinedTables", "open_tables", "read_times"]
-
-DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\S.*)?)?")
-"""Pattern of an ISO 8601 date, such as 2024-01 or 2024-01-31 12:00. A year alone is read as a
-number.
-"""
 
 
 class FileLine(int):
@@ -137,22 +131,7 @@ def read_times(cells: Sequence[str]) -> np.ndarray:
     >>> read_times(["2019", "2020.5", "2020-01-01"]).tolist()
     [2019.0, 2020.5, nan]
     """
-    numbers = np.array([_number(cell.strip()) for cell in cells])
-    days = np.array([_day(cell.strip()) for cell in cells])
+    values = [as_number(cell) for cell in cells]
+    numbers = np.array([math.nan if value is None else value for value in values])
+    days = read_days(cells)
     return numbers if np.isfinite(numbers).sum() >= np.isfinite(days).sum() else days
-
-
-def _number(cell: str) -> float:
-    value = as_number(cell)
-    return math.nan if value is None else value
-
-
-def _day(cell: str) -> float:
-    if not DATE.fullmatch(cell):
-        return math.nan
-    try:
-        date = datetime.fromisoformat(f"{cell}-01" if len(cell) == 7 else cell)
-    except ValueError:
-        return math.nan
-    date = date.replace(tzinfo=date.tzinfo or timezone.utc)
-    return date.timestamp() / 86_400

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.data import Split
+from gattn.data.tables.dates import read_days
 from gattn.nodes.attributed import AttributedGraph, GraphError, Where, attribute_names
 from gattn.nodes.values import as_numbers, as_texts, is_missing
 
@@ -25,11 +25,6 @@ __all__ = [
     "time_split",
 ]
 
-DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\S.*)?)?")
-"""Pattern of an ISO 8601 date, such as 2024-01 or 2024-01-31 12:00. A year alone is read as a
-number.
-"""
-
 
 def are_dates(values: pd.Series) -> bool:
     """Return True if all values except missing ones are ISO 8601 dates.
@@ -38,7 +33,7 @@ def are_dates(values: pd.Series) -> bool:
     (True, False)
     """
     texts = [text for text in as_texts(values) if text]
-    return bool(texts) and not np.isnan(_days(texts)).any()
+    return bool(texts) and not np.isnan(read_days(texts)).any()
 
 
 def as_times(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]:
@@ -63,7 +58,7 @@ def as_times(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]
     missing = is_missing(values, numbers=True)
     if missing.all():
         raise GraphError(f"{title} must hold times; it is empty")
-    numbers, days = as_numbers(values), _days(as_texts(values))
+    numbers, days = as_numbers(values), read_days(as_texts(values))
     # If a column contains both dates and numbers, the error names a value of the rarer kind.
     times = max(numbers, days, key=lambda one: int(np.isfinite(one).sum()))
     bad = ~np.isfinite(times) & ~missing
@@ -74,13 +69,6 @@ def as_times(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]
             f"got {str(values.iloc[row])!r} {where(row)}"
         )
     return np.where(missing, np.nan, times)
-
-
-def _days(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Convert ISO 8601 dates to days since 1970; other texts give NaN."""
-    dates = [text if DATE.fullmatch(text.strip()) else None for text in texts]
-    stamps = pd.to_datetime(pd.Series(dates), format="ISO8601", errors="coerce", utc=True)
-    return ((stamps - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
 
 
 def edge_times(graph: AttributedGraph, name: str) -> NDArray[np.float64] | None:

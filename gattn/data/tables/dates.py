@@ -1,0 +1,30 @@
+"""Parser of dates in table cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["read_days"]
+
+DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\S.*)?)?")
+"""Pattern of an ISO 8601 date, such as 2024-01 or 2024-01-31 12:00. A year alone is read as a
+number.
+"""
+
+
+def read_days(cells: Sequence[str]) -> NDArray[np.float64]:
+    """Convert dates of ISO 8601 to days since 1970; other texts give NaN.
+
+    >>> read_days(["1970-01-02", "1970-02", "1970-01-01 12:00", "1970"]).tolist()
+    [1.0, 31.0, 0.5, nan]
+    """
+    # The import of pandas is slow, and few tables have dates.
+    import pandas as pd
+
+    dates = [cell.strip() if DATE.fullmatch(cell.strip()) else None for cell in cells]
+    stamps = pd.to_datetime(pd.Series(dates), format="ISO8601", errors="coerce", utc=True)
+    return ((stamps - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)).to_numpy(np.float64)
