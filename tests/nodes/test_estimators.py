@@ -46,6 +46,7 @@ def test_groups_are_found(fitted):
     assert fitted.predict_set(coverage=0.8).shape == (60, 2)
 
 
+@pytest.mark.filterwarnings("ignore:The network is not that of the training")
 def test_another_graph_is_predicted_too(fitted):
     other = _two_groups(40, seed=5)
     with pytest.warns(UserWarning, match="not that of the training"):
@@ -56,6 +57,7 @@ def test_another_graph_is_predicted_too(fitted):
     assert vectors.shape == (40, 8)
 
 
+@pytest.mark.filterwarnings("ignore:The network is not that of the training")
 def test_what_has_no_feature_is_warned_of(fitted):
     other = _two_groups(40, seed=5)
     other.nodes[3]["kind"], other.nodes[4]["size"] = "z", None
@@ -182,6 +184,7 @@ def test_labels_that_cannot_be_learnt_say_why(labels, message):
         NodeClassifier(epochs=1).fit((edges, nodes), labels)
 
 
+@pytest.mark.filterwarnings("ignore:The network is not that of the training")
 def test_other_bad_input_says_why(fitted):
     graph = _two_groups()
     with pytest.raises(GraphError, match="no attribute 'nothing'"):
