@@ -1,4 +1,4 @@
-"""Check the subjects of new commits against the rules in CONTRIBUTING.md.
+"""Check the subjects of new commits against the rules in docs/contributing/rules.md.
 
 Usage: python .ci/commits.py [FOLDER]
 

@@ -39,7 +39,7 @@ from benchmarks.data.typed_networks import TYPED_NETWORKS, write
 from benchmarks.sides.node_models import MODELS
 from benchmarks.tools import networks_table
 
-PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "nodes.md"
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "node_model.md"
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ TABLES: dict[tuple[str, str, str], Callable[[Path], str]] = {
     ("sampling", "docs/guide/large_graphs.md", "samplers"): lambda path: large_tables.sampling(
         record.every(path)
     ),
-    ("huge", "docs/guide/large_graphs.md", "sampled and whole"): lambda path: (
+    ("huge", "docs/guide/node_memory.md", "sampled and whole"): lambda path: (
         large_tables.sampled_and_whole(record.every(path))
     ),
     ("distributed", "docs/guide/distributed.md", "bytes"): lambda path: large_tables.distributed(

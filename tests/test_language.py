@@ -1,4 +1,4 @@
-"""Check names and docstrings against the section "Language" of CONTRIBUTING.md."""
+"""Check names and docstrings against the section "Language" of docs/contributing/rules.md."""
 
 import ast
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ import typer.main
 
 from gattn.cli.molecules import app
 
-GUIDE = Path(__file__).parents[1] / "docs" / "guide" / "migrate.md"
+GUIDE = Path(__file__).parents[1] / "docs" / "guide" / "chemprop.md"
 # The options of `chemprop train --help` and `chemprop predict --help` of Chemprop 2.3.1.
 TRAIN = """
 accelerator activation activation-args add-h agg aggregation aggregation-norm alpha

@@ -25,7 +25,8 @@ def test_readme_blocks_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", "docs/design.md", "examples/README.md"]
+    "page",
+    ["README.md", "CONTRIBUTING.md", "docs/design.md", "docs/design_apps.md", "examples/README.md"],
 )
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page

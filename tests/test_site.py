@@ -188,7 +188,7 @@ def test_every_page_reads_at_every_width_and_in_the_dark(
 def test_a_fault_is_found(
     address: str, browser: webdriver.Chrome, put: str, expected: str | None
 ) -> None:
-    browser.get(f"{address}howto/device/")
+    browser.get(f"{address}howto/precision/")
     browser.execute_script(
         "document.querySelector('.md-content').insertAdjacentHTML('beforeend', arguments[0])", put
     )

@@ -46,7 +46,7 @@ from benchmarks.molecules.parts import metrics_of
 
 VERSION = "2.3.1"
 SPLITS = (*parts.OTHER_SPLITS, "scaffold")
-PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_accuracy.md"
 HOW = (
     f"{{}} is no environment with Chemprop {VERSION}. Make one:\n"
     "  python3 -m venv ENV && ENV/bin/pip install torch==2.13.0 && "

@@ -33,7 +33,7 @@ from gattn.molecules.rows import LabelledMolecules
 
 COVERAGE = 0.9
 DATASETS = ("esol", "freesolv")
-PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_intervals.md"
 
 
 def main(arguments: list[str]) -> None:

@@ -37,7 +37,7 @@ SHOWN = {
 }  # fmt: skip
 PARTS = ("attention", "gp", "forest")
 TEST = 0.2
-PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_accuracy.md"
 
 
 def main(arguments: list[str]) -> None:

@@ -54,7 +54,7 @@ FINE_TUNING = {"epochs": 30, "batch_size": 32}
 PRETRAINED = ("stacked/attention", "stacked")
 """Predictions that the table of the pretrained encoder compares."""
 TREES = 100
-PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_accuracy.md"
 
 
 @dataclass(frozen=True)

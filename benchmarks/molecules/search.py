@@ -5,7 +5,7 @@ r"""Search for the default model of molecules: training of several variants.
     python -m benchmarks.molecules.search stacked stacked-pretrained --splits numpy-0 scaffold \
         --output benchmarks/results/molecules-pretrained.jsonl
     python -m benchmarks.molecules.search --table val          # what was measured before
-    python -m benchmarks.molecules.search --page               # the same, into the documentation
+    python -m benchmarks.molecules.search --page               # table of the encoder, into the docs
 
 The benchmark appends a JSON line for each run to benchmarks/results/molecules-search.jsonl. The
 line contains the metrics of the model and of its components on the validation and the test part,
@@ -38,14 +38,9 @@ from gattn.molecules.settings import MoleculeSettings
 from gattn.training.conformal import IntervalCalibrator
 
 COVERAGE = 0.9
-PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_model.md"
+PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_accuracy.md"
 PRETRAINED = record.RESULTS / "molecules-pretrained.jsonl"
 """Results of the variants ``stacked`` and ``stacked-pretrained``, measured by the same version."""
-CHOSEN = (
-    *("mean", "kernel_ridge", "stacked-before", "stacked/attention", "stacked/gp"),
-    *("stacked", "stacked-5", "gp"),
-)
-"""Variants with test results in the documentation: baselines, the default and its ensemble."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +83,7 @@ def main(arguments: list[str]) -> None:
     """Train every variant on every data set and split, and print a table."""
     options = _parser().parse_intermixed_args(arguments)
     if options.page:
-        return _write(PAGE, record.every(options.output))
+        return tables.write(PAGE, "search-pretrained", pretrained(record.every(PRETRAINED)))
     if options.table is None:
         torch.set_num_threads(options.threads)
         environment = record.environment("benchmarks.molecules.search", arguments)
@@ -101,15 +96,6 @@ def main(arguments: list[str]) -> None:
                         record.append(options.output, row | {"environment": environment})
     entries = record.every(options.output)
     print(table(entries, options.table or "val"))
-
-
-def _write(page: Path, entries: list[record.Record]) -> None:
-    """Write the tables of the page that describes the variants."""
-    chosen = [row for row in entries if row["variant"] in CHOSEN]
-    tables.write(page, "search", table(entries, "val"))
-    tested = (table(chosen, "test"), table(chosen, "test", parts.OTHER_SPLITS), intervals(chosen))
-    tables.write(page, "test", "\n\n".join(tested))
-    tables.write(page, "search-pretrained", pretrained(record.every(PRETRAINED)))
 
 
 @dataclass(frozen=True)
@@ -257,26 +243,6 @@ def pretrained(entries: list[record.Record]) -> str:
         rows.append([dataset, split, metric, *cells])
     head = ["data", "split", "metric", "network", "network, pretrained", "default"]
     return tables.markdown([*head, "default, pretrained"], rows, text=3)
-
-
-def intervals(entries: list[record.Record]) -> str:
-    """Return a table of the coverage and width of the default model's intervals on the test
-    parts.
-    """
-    rows = [row for row in entries if row["variant"] == "stacked" and "intervals" in row]
-    newest = {(row["dataset"], row["split"]): row for row in rows}.values()
-    measurements = [(row["dataset"], row["split"], *_measured(row["intervals"])) for row in newest]
-    if not measurements:
-        return ""
-    means = [statistics.mean(row[column] for row in measurements) for column in (2, 3, 4)]
-    head = ["data", "split", "coverage", "width / constant width", "coverage, constant width"]
-    cells = [(*row[:2], *map(_cell, row[2:])) for row in [*measurements, ("mean", "", *means)]]
-    return tables.markdown(head, cells, text=2)
-
-
-def _measured(entry: record.Record) -> tuple[float, float, float]:
-    scaled, constant = entry["normalised"], entry["constant"]
-    return scaled["coverage"], scaled["width"] / constant["width"], constant["coverage"]
 
 
 def _cell(value: float | None) -> str:

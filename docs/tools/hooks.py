@@ -21,8 +21,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Insert repository files into pages, and convert links to sources to text."""
     if "/" in page.file.src_uri:
         return markdown
-    markdown = INCLUDED.sub(lambda match: (ROOT / match["path"]).read_text(), markdown)
+    markdown = INCLUDED.sub(_included, markdown)
     return SOURCE.sub(r"\g<text>", OUTWARD.sub(r"\g<text>", markdown))
+
+
+def _included(match: re.Match[str]) -> str:
+    """Return a repository file, with links relative to the folder of the pages."""
+    return (ROOT / match["path"]).read_text().replace("](docs/", "](")
 
 
 def on_page_content(content: str, **_: Any) -> str:

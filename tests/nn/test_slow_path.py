@@ -11,8 +11,8 @@ import torch_geometric.nn as pyg
 from gattn import conversion_report, convert, nn
 from tests.nn.as_pyg import EDGES, X
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "migrate.md"
-SECTION = GUIDE.read_text().split("### Edge by edge")[1].split("```")[0]
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "slow.md"
+SECTION = GUIDE.read_text().split("## Edge by edge")[1].split("```")[0]
 REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"slow_path_reason"}
 """Reasons for edge-by-edge execution that the guide lists."""
 
