@@ -177,7 +177,7 @@ def convert(model: _Model) -> _Model:
 
     The new layers have the same parameter, buffer and submodule objects as the old ones, and the
     same settings, hooks and mode. Optimizers continue to work, and outputs are equal except for the
-    differences in the guide (``docs/guide/migrate.md``, "What differs"). The model is changed in
+    differences in the guide (``docs/guide/migrate.md``). The model is changed in
     place; if it is itself such a layer, the new layer is returned. The result is logged (logger
     ``gattn``, level INFO) and returned by :func:`conversion_report`.
 
