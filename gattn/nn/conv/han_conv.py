@@ -134,6 +134,11 @@ class HANConv(AttentionConv):
             ``(features, beta)`` with beta [number of edge types into the node type] by node type.
         """
         projected = {key: self.proj[key](x) for key, x in x_dict.items()}
+        # Before the features of its ends, so that an unknown edge type raises PyG's exception.
+        vectors = {
+            key: (self.lin_src["__".join(key)], self.lin_dst["__".join(key)])
+            for key in edge_index_dict
+        }
         graphs = {
             key: read_edges(edges, None, projected[key[0]], projected[key[-1]])[0]
             for key, edges in edge_index_dict.items()
@@ -143,7 +148,7 @@ class HANConv(AttentionConv):
         )
         computed: dict[NodeType, list[Tensor]] = {key: [] for key in x_dict}
         for key, graph in graphs.items():
-            nodes = self._ends("__".join(key), projected[key[0]], projected[key[-1]])
+            nodes = self._ends(vectors[key], projected[key[0]], projected[key[-1]])
             out, _ = self.attend(nodes, None, graph, edge_type=key, terms=terms[key])
             computed[key[-1]].append(out.flatten(1).relu())
         mixed = {key: self._mix(outs) for key, outs in computed.items()}
@@ -152,13 +157,13 @@ class HANConv(AttentionConv):
             return out_dict, {key: beta for key, (_, beta) in mixed.items()}
         return out_dict
 
-    def _ends(self, name: str, y_src: Tensor, y_dst: Tensor) -> Nodes:
+    def _ends(self, vectors: tuple[Tensor, Tensor], y_src: Tensor, y_dst: Tensor) -> Nodes:
         """Return the scores a_d . h_i, the scores a_s . h_j and the values h_j for one edge
-        type.
+        type with the vectors (a_s, a_d).
         """
         value, value_dst = (y.unflatten(-1, (self.heads, -1)) for y in (y_src, y_dst))
-        (key,) = head_scores(value, self.lin_src[name])
-        (query,) = head_scores(value_dst, self.lin_dst[name])
+        (key,) = head_scores(value, vectors[0])
+        (query,) = head_scores(value_dst, vectors[1])
         return Nodes(query, key, value, value_dst)
 
     def _score(self, nodes: Nodes, edge_attr: OptTensor, graph: Graph) -> FusedScore:

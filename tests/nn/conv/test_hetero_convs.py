@@ -106,6 +106,20 @@ def test_joined_graphs_do_not_keep_themselves():
         gc.enable()
 
 
+def test_han_raises_the_exception_of_pyg_for_types_outside_its_metadata(beside_pyg):
+    x, edges = beside_pyg.draw(3, 4), torch.tensor([[0, 1], [1, 2]])
+    metadata = ["a"], [("a", "to", "a")]
+    for layer in beside_pyg.pair("HANConv", 4, 4, metadata):
+        for nodes, edge_type, error in [
+            ("a", ("a", "of", "a"), AttributeError),
+            ("a", ("a", "to", "b"), AttributeError),
+            ("a", ("b", "to", "a"), AttributeError),
+            ("ab", ("a", "to", "a"), KeyError),
+        ]:
+            with pytest.raises(error):
+                layer(dict.fromkeys(nodes, x), {edge_type: edges})
+
+
 def test_heads_must_divide_the_channels():
     with pytest.raises(ValueError, match=r"heads must divide out_channels \(8\); got heads=3"):
         HGTConv(WIDTHS, 8, METADATA, heads=3)
