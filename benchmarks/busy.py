@@ -126,7 +126,7 @@ def make_commands(
             if f"{product} predict" in options.commands:
                 out = folder / f"{side}-{product}"
                 out.mkdir()
-                command = [python, "-m", "gattn.cli", *words(out, 1)]
+                command = [python, "-m", "gattn.apps.cli", *words(out, 1)]
                 run_together([command], folder, options.limit)
     return {
         "molecules train": Command(train_molecules),
@@ -153,7 +153,7 @@ def _measure(
     for _ in range(2 if load == PAIR else 1):
         place = folder / side
         place.mkdir(exist_ok=True)
-        words.append([python, "-m", "gattn.cli"])
+        words.append([python, "-m", "gattn.apps.cli"])
         words[-1] += command.words(Path(tempfile.mkdtemp(dir=place)))
     try:
         with busy_loops(cores() if load == BUSY else 0):

@@ -30,7 +30,7 @@ from benchmarks.data.huge_network import write_network
 INTERVAL = 0.2
 """Seconds between two measurements of the memory."""
 GIB = 2**30
-COMMAND = [sys.executable, "-m", "gattn.cli"]
+COMMAND = [sys.executable, "-m", "gattn.apps.cli"]
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -77,7 +77,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
             out = Path(folder) / f"run{seed}"
             command = ["links", "train", *data, "--seed", str(seed), *options.options]
             command += ["--out", str(out)]
-            subprocess.run([sys.executable, "-m", "gattn.cli", *command], check=True)
+            subprocess.run([sys.executable, "-m", "gattn.apps.cli", *command], check=True)
             metrics = json.loads((out / "metrics.json").read_text("utf-8"))
             ranks = {"model": metrics["test"]["mrr"]}
             for title, each in metrics["components"].items():

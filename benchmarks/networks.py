@@ -138,7 +138,7 @@ def measure(name: str, options: argparse.Namespace, edges: str) -> dict[str, Any
             out = Path(folder) / f"run{seed}"
             command = ["nodes", "train", *data, "--split", options.split, "--seed", str(seed)]
             command += ["--model", options.model, *options.options, "--out", str(out)]
-            subprocess.run([sys.executable, "-m", "gattn.cli", *command], check=True)
+            subprocess.run([sys.executable, "-m", "gattn.apps.cli", *command], check=True)
             metrics = json.loads((out / "metrics.json").read_text("utf-8"))
             accuracies = {options.model: metrics["test"]["accuracy"]}
             for title, each in metrics.get("components", {}).items():

@@ -28,7 +28,7 @@ from benchmarks.core import record, tables
 from benchmarks.core.isolate import ROOT
 from benchmarks.data.text_network import write_text_network
 
-COMMAND = ("-c", "import sys; sys.argv[0] = 'gattn'; from gattn.cli import main; main()")
+COMMAND = ("-c", "import sys; sys.argv[0] = 'gattn'; from gattn.apps.cli import main; main()")
 CODE = (
     "import torch",
     "import torch, rdkit",

@@ -17,8 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gattn.molecules import MoleculeRegressor
-from gattn.molecules.export.folder import export_model
+from gattn.apps.molecules import MoleculeRegressor
+from gattn.apps.molecules.export.folder import export_model
 
 NEW = ["CCCCCO", "OCc1ccccc1", "C1CC"]
 

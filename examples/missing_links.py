@@ -14,10 +14,10 @@ import json
 import networkx
 import numpy as np
 
-from gattn.links import LinkPredictor
-from gattn.links.metrics import chance_metrics
-from gattn.links.pairs import make_ranking, read_links
-from gattn.nodes.reading import read_graph
+from gattn.apps.links import LinkPredictor
+from gattn.apps.links.metrics import chance_metrics
+from gattn.apps.links.pairs import make_ranking, read_links
+from gattn.apps.nodes.reading import read_graph
 
 
 def main() -> None:

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 import torch
 
-from gattn.nodes import NodeClassifier
-from gattn.nodes.baselines import propagate_labels
-from gattn.nodes.models import typed_network
-from gattn.nodes.typed.report import attention_shares
+from gattn.apps.nodes import NodeClassifier
+from gattn.apps.nodes.baselines import propagate_labels
+from gattn.apps.nodes.models import typed_network
+from gattn.apps.nodes.typed.report import attention_shares
 
 WRITES, REVIEWS = ("authors", "writes", "papers"), ("authors", "reviews", "papers")
 TOPICS = ("algebra", "biology", "chemistry")

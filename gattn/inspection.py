@@ -25,7 +25,12 @@ from gattn.ops.registration.path_trace import PathEvent
 FUSED = "fused"
 DENSE = "dense"
 NOT_CALLED = "not called"
-_PACKAGES = ("gattn.nn.", "gattn.models.", "gattn.molecules.layers", "gattn.molecules.network")
+_PACKAGES = (
+    "gattn.nn.",
+    "gattn.models.",
+    "gattn.apps.molecules.layers",
+    "gattn.apps.molecules.network",
+)
 """Prefixes of the names of modules that define attention layers."""
 _SMALL = 1 << 16
 """Maximum size of a floating-point tensor that gets memory in the dry run."""

@@ -63,8 +63,9 @@ def as_many_threads_as_before(request: pytest.FixtureRequest) -> Iterator[None]:
     times slower. A test that changes the number must restore it.
     """
     before = torch.get_num_threads()
-    folder = request.path.relative_to(TESTS).parts[0] if request.path.is_relative_to(TESTS) else ""
-    threads = int(os.environ.get("GATTN_TEST_THREADS", before)) if folder in SHARED else before
+    folders = request.path.relative_to(TESTS).parts if request.path.is_relative_to(TESTS) else ()
+    shared = SHARED.intersection(folders[:1] if folders[:1] != ("apps",) else folders[1:2])
+    threads = int(os.environ.get("GATTN_TEST_THREADS", before)) if shared else before
     torch.set_num_threads(threads)
     yield
     after = torch.get_num_threads()

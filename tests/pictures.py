@@ -4,11 +4,11 @@ from typing import NoReturn
 
 import pytest
 
-from gattn.molecules.runs import report as molecule_report
-from gattn.molecules.runs.atoms import report as atom_report
-from gattn.nodes.runs import report as node_report
-from gattn.training.plots import style
-from gattn.training.report import Figure
+from gattn.apps.molecules.runs import report as molecule_report
+from gattn.apps.molecules.runs.atoms import report as atom_report
+from gattn.apps.nodes.runs import report as node_report
+from gattn.apps.report.plots import style
+from gattn.apps.report.report import Figure
 
 BLANK = b"<svg/>"
 

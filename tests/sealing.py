@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from gattn.training.model_io import Json, read_card, read_model, write_model
+from gattn.apps.run.model_io import Json, read_card, read_model, write_model
 
 ADDED = {"format", "versions", "files", "sha256"}
 

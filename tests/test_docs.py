@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import gattn
-import gattn.cli
+import gattn.apps.cli
 from docs.tools import settings as settings_page
 from tests.pictures import leave_blank
 
@@ -40,7 +40,7 @@ def run_command(line: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", shlex.split(line))
         with pytest.raises(SystemExit) as done:
-            gattn.cli.main()
+            gattn.apps.cli.main()
     assert not done.value.code, line
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gattn.molecules import MoleculeRegressor
+from gattn.apps.molecules import MoleculeRegressor
 
 COMPILER = ("torch._dynamo", "torch._inductor", "torch.onnx", "sympy")
 PYG = ("torch_geometric", *COMPILER)
@@ -57,7 +57,8 @@ def test_import_of_gattn_imports_no_other_package() -> None:
     "code",
     [
         "import gattn.nn, gattn.data, gattn.draw, gattn.graphs, gattn.models, gattn.transforms",
-        "import gattn.links, gattn.molecules, gattn.nodes, gattn.sampling, gattn.structure",
+        "import gattn.apps.links, gattn.apps.molecules, gattn.apps.nodes",
+        "import gattn.sampling, gattn.structure",
         "import gattn.testing",
         "from gattn.data import dataset_names; dataset_names()",
     ],
@@ -86,7 +87,7 @@ def test_layers_import_pyg_and_nothing_else() -> None:
 
 PREDICT = """
 import sys
-from gattn.molecules.runs.predict import predict_table
+from gattn.apps.molecules.runs.predict import predict_table
 predict_table(*sys.argv[1:])
 """
 
@@ -105,9 +106,9 @@ def test_prediction_of_molecules_imports_torch_and_rdkit(tmp_path: Path) -> None
 
 TRAIN = """
 import sys
-from gattn.molecules.runs.config import RunSettings
-from gattn.molecules.runs.train import train_run
-from gattn.molecules.settings import MoleculeSettings
+from gattn.apps.molecules.runs.config import RunSettings
+from gattn.apps.molecules.runs.train import train_run
+from gattn.apps.molecules.settings import MoleculeSettings
 model = MoleculeSettings(epochs=1, width=16, heads=2, trees=int(sys.argv[3]))
 train_run(RunSettings(data=sys.argv[1], target=("y",), model=model), sys.argv[2])
 """
@@ -127,7 +128,7 @@ def test_training_of_molecules_imports_no_compiler(trees: int, tmp_path: Path) -
     assert bool(libraries) == bool(trees)
 
 
-RUN = "import sys; sys.argv[0] = 'gattn'; from gattn.cli import main; main()"
+RUN = "import sys; sys.argv[0] = 'gattn'; from gattn.apps.cli import main; main()"
 
 
 def test_version_imports_no_other_package() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from gattn.cli.molecules import app
+from gattn.apps.cli.molecules import app
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide" / "chemprop.md"
 # The options of `chemprop train --help` and `chemprop predict --help` of Chemprop 2.3.1.

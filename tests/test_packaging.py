@@ -91,7 +91,7 @@ def test_wheel_carries_what_is_needed_and_no_sources(pure_wheel: Path) -> None:
     registry = "gattn/data/datasets/registry.toml"
     assert {"gattn/py.typed", registry, "gattn/functional.py"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    editor = "gattn/serve/static/jsme/"
+    editor = "gattn/apps/serve/static/jsme/"
     assert {f"{editor}jsme.nocache.js", f"{editor}license.txt"} <= set(names)
     assert [name for name in names if name.endswith(SOURCES)] == []
     tops = {name.split("/")[0] for name in names}

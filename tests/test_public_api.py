@@ -37,10 +37,10 @@ PUBLIC = {
         from_networkx grid grid_offsets in_subgraph knn pack pooling_graph radius to_networkx unpack
         virtual_node window_offsets""",
     "gattn.models": """AttentiveFP GAT Polynormer SGFormer layerwise_inference""",
-    "gattn.molecules": """
+    "gattn.apps.molecules": """
         AtomClassifier AtomRegressor MoleculeClassifier MoleculeRegressor MoleculeSettings""",
-    "gattn.links": """LinkPredictor LinkSettings""",
-    "gattn.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
+    "gattn.apps.links": """LinkPredictor LinkSettings""",
+    "gattn.apps.nodes": """NodeClassifier NodeRegressor NodeSettings PRESETS""",
     "gattn.nn": """
         AGNNConv AttentionRecord AttentionalAggregation DegreeEncoding ExphormerConv FAConv GATConv
         GATEConv GATv2Conv GPSConv GRITConv GTConv GeneralConv GraphAttention

@@ -30,12 +30,12 @@ from torch import Tensor
 
 from benchmarks.core import record
 from benchmarks.data.datasets import root
+from gattn.apps.molecules.attributions import METHODS, attribute
+from gattn.apps.molecules.fitting import FitPart
+from gattn.apps.molecules.inputs import MoleculeInputs, featurise
+from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.data import load_molecules, random_split
-from gattn.molecules.attributions import METHODS, attribute
-from gattn.molecules.fitting import FitPart
-from gattn.molecules.inputs import MoleculeInputs, featurise
-from gattn.molecules.predictor import MoleculePredictor
-from gattn.molecules.settings import MoleculeSettings
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol

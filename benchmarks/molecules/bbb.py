@@ -33,12 +33,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gattn.molecules.pretrained import FILES, folder_of
-from gattn.molecules.runs.config import RunSettings
-from gattn.molecules.runs.evaluate import evaluate_table
-from gattn.molecules.runs.train import train_run
-from gattn.molecules.runs.training_set import read_applicability
-from gattn.molecules.settings import MoleculeSettings
+from gattn.apps.molecules.pretrained import FILES, folder_of
+from gattn.apps.molecules.runs.config import RunSettings
+from gattn.apps.molecules.runs.evaluate import evaluate_table
+from gattn.apps.molecules.runs.train import train_run
+from gattn.apps.molecules.runs.training_set import read_applicability
+from gattn.apps.molecules.settings import MoleculeSettings
 
 MODULE = "benchmarks.molecules.bbb"
 NAME, CLASS = "bbb", "class"

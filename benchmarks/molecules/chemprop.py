@@ -176,7 +176,7 @@ def _train(
 def _train_command(python: Path, path: Path, dataset: parts.Dataset, out: Path) -> list[str]:
     """Return the words of the command that trains gattn on a table with a column of parts."""
     return [
-        str(python), "-m", "gattn.cli", "molecules", "train", str(path), "--smiles", "smiles",
+        str(python), "-m", "gattn.apps.cli", "molecules", "train", str(path), "--smiles", "smiles",
         "--target", "target", "--split", "column:split", "--task", dataset.task, "--out", str(out),
     ]  # fmt: skip
 

@@ -26,10 +26,10 @@ import torch
 
 from benchmarks.core import record, tables
 from benchmarks.molecules import parts
+from gattn.apps.molecules import MoleculeRegressor
+from gattn.apps.molecules.rows import LabelledMolecules
+from gattn.apps.tables.csv_table import open_table
 from gattn.data import random_split
-from gattn.data.tables.csv_table import open_table
-from gattn.molecules import MoleculeRegressor
-from gattn.molecules.rows import LabelledMolecules
 
 COVERAGE = 0.9
 DATASETS = ("esol", "freesolv")

@@ -25,9 +25,9 @@ import torch
 
 from benchmarks.core import record, tables
 from benchmarks.molecules.parts import DATASETS, load, metrics_of
+from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.baselines import baseline_predictions
 from gattn.data import Molecules, random_split
-from gattn.molecules import MoleculeClassifier, MoleculeRegressor
-from gattn.molecules.baselines import baseline_predictions
 
 MODULE = "benchmarks.molecules.curves"
 SIZES = (16, 32, 64, 128, 256, 512, 1000)

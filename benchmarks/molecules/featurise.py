@@ -28,13 +28,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.core import record
+from gattn.apps.molecules.inputs import stream
+from gattn.apps.tables.csv_table import open_table
 from gattn.data import atom_features, bond_features, data_root, get_dataset
 from gattn.data.molecules.counts import COUNTS, morgan_counter
 from gattn.data.molecules.descriptors import descriptor_row
 from gattn.data.molecules.plain import plain
 from gattn.data.molecules.smiles import MAX_ATOMS, parse_or_reason
-from gattn.data.tables.csv_table import open_table
-from gattn.molecules.inputs import stream
 
 Totals = tuple[int, int, int]
 """Type of the total numbers of rows, of invalid rows and of atoms."""

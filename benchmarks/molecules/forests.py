@@ -12,7 +12,7 @@ from sklearn.ensemble import (
 )
 from torch import Tensor
 
-from gattn.molecules.inputs import MoleculeInputs
+from gattn.apps.molecules.inputs import MoleculeInputs
 
 TREES = 300
 KINDS = {

@@ -71,9 +71,9 @@ import pandas as pd
 import torch
 
 from benchmarks.core import record
+from gattn.apps.molecules import AtomRegressor, MoleculeClassifier, MoleculeRegressor
 from gattn.data import load_molecules, random_split, scaffold_split
 from gattn.data.molecules.similarity_splits import butina_split, kennard_stone_split
-from gattn.molecules import AtomRegressor, MoleculeClassifier, MoleculeRegressor
 
 RESULTS = record.RESULTS / "molecule-inputs.jsonl"
 TEST_FRACTIONS = (0.75, 0.0, 0.25)
@@ -269,8 +269,8 @@ def quantiles(model: Model, count: int, seed: int) -> dict[str, float]:
 
 def atoms(model: Model, count: int, seed: int) -> dict[str, float]:
     """Return the test RMSE of predicted lists of labels with and without attention."""
-    from gattn.molecules.atoms.labels import read_cells
-    from gattn.molecules.runs.atoms.measure import (
+    from gattn.apps.molecules.atoms.labels import read_cells
+    from gattn.apps.molecules.runs.atoms.measure import (
         baseline_means,
         measure_coverage,
         measure_targets,

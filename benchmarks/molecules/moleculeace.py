@@ -33,10 +33,10 @@ from sklearn.ensemble import RandomForestRegressor
 from torch import Tensor
 
 from benchmarks.core import record, tables
-from gattn.data.tables.csv_table import open_table
-from gattn.molecules import MoleculeRegressor
-from gattn.molecules.baselines import baseline_predictions
-from gattn.molecules.rows import LabelledMolecules
+from gattn.apps.molecules import MoleculeRegressor
+from gattn.apps.molecules.baselines import baseline_predictions
+from gattn.apps.molecules.rows import LabelledMolecules
+from gattn.apps.tables.csv_table import open_table
 
 DEVELOPMENT = (
     "CHEMBL204_Ki", "CHEMBL214_Ki", "CHEMBL218_EC50", "CHEMBL219_Ki", "CHEMBL228_Ki",

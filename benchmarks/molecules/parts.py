@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.data.datasets import root
+from gattn.apps.fitting.metrics import classification_metrics, regression_metrics
+from gattn.apps.molecules.settings import Task
 from gattn.data import Molecules, Split, load_molecules, random_split, scaffold_split
-from gattn.molecules.settings import Task
-from gattn.training.metrics import classification_metrics, regression_metrics
 
 __all__ = [
     "DATASETS",

@@ -27,11 +27,11 @@ import numpy as np
 
 from benchmarks.core import record
 from benchmarks.molecules.featurise import peak_mib, processor_seconds, spoilt_texts
+from gattn.apps.molecules import MoleculeRegressor
+from gattn.apps.molecules.runs.config import RunSettings
+from gattn.apps.molecules.runs.predict import predict_table
+from gattn.apps.molecules.runs.train import train_run
 from gattn.data import data_root, get_dataset
-from gattn.molecules import MoleculeRegressor
-from gattn.molecules.runs.config import RunSettings
-from gattn.molecules.runs.predict import predict_table
-from gattn.molecules.runs.train import train_run
 
 MODULE = "benchmarks.molecules.predict"
 ASKED_ALONE = 200

@@ -25,15 +25,15 @@ import torch
 
 from benchmarks.core import record
 from benchmarks.molecules.pretraining_data import GROUPS, PretrainingBatches, molecules, prepare
-from gattn.molecules.foundation import write_foundation
-from gattn.molecules.members import make_network
-from gattn.molecules.pretrained import FILES, encoder_folder
-from gattn.molecules.settings import MoleculeSettings
-from gattn.training.loop import LoopSettings, fit_network
-from gattn.training.losses import squared_error
-from gattn.training.model_io import read_model
-from gattn.training.threads import limited_threads
-from gattn.training.types import Loss
+from gattn.apps.fitting.loop import LoopSettings, fit_network
+from gattn.apps.fitting.losses import squared_error
+from gattn.apps.fitting.types import Loss
+from gattn.apps.molecules.foundation import write_foundation
+from gattn.apps.molecules.members import make_network
+from gattn.apps.molecules.pretrained import FILES, encoder_folder
+from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.apps.run.model_io import read_model
+from gattn.apps.runtime.threads import limited_threads
 
 MODULE = "benchmarks.molecules.pretrain"
 NAME = "encoder-128"

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.apps.molecules.inputs import MoleculeInputs, featurise, in_pieces
+from gattn.apps.molecules.layers import MoleculeBatch
+from gattn.apps.molecules.network import batch_inputs
 from gattn.data.molecules.descriptors import DESCRIPTORS
-from gattn.molecules.inputs import MoleculeInputs, featurise, in_pieces
-from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.network import batch_inputs
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol

@@ -28,14 +28,14 @@ from torch import Tensor
 
 from benchmarks.core import record, tables
 from benchmarks.molecules import forests, parts
+from gattn.apps.fitting.conformal import IntervalCalibrator
+from gattn.apps.molecules.baselines import baseline_predictions
+from gattn.apps.molecules.fitting import FitPart
+from gattn.apps.molecules.inputs import ExpandedInputs, MoleculeInputs, featurise
+from gattn.apps.molecules.prediction import Prediction
+from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.data.molecules.scaffolds import murcko_scaffold
-from gattn.molecules.baselines import baseline_predictions
-from gattn.molecules.fitting import FitPart
-from gattn.molecules.inputs import ExpandedInputs, MoleculeInputs, featurise
-from gattn.molecules.prediction import Prediction
-from gattn.molecules.predictor import MoleculePredictor
-from gattn.molecules.settings import MoleculeSettings
-from gattn.training.conformal import IntervalCalibrator
 
 COVERAGE = 0.9
 PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_accuracy.md"

@@ -45,12 +45,12 @@ from scipy import sparse
 from torch import Tensor, nn
 
 import gattn
-from gattn.nodes.fields import csr_tensor
-from gattn.nodes.runs.config import NodeRunSettings
-from gattn.nodes.runs.train import NodeProduct
-from gattn.nodes.stack.blocks import Blocks, Reduction, as_matrix
-from gattn.nodes.stack.propagation import Neighbours
-from gattn.training.settings import read_toml
+from gattn.apps.fitting.settings import read_toml
+from gattn.apps.nodes.fields import csr_tensor
+from gattn.apps.nodes.runs.config import NodeRunSettings
+from gattn.apps.nodes.runs.train import NodeProduct
+from gattn.apps.nodes.stack.blocks import Blocks, Reduction, as_matrix
+from gattn.apps.nodes.stack.propagation import Neighbours
 
 MODELS = ("lightgbm", "gcn", "gat")
 ROUNDS, LEARNING_RATE, LEAVES, WAIT = 300, 0.06, 31, 20

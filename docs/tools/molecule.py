@@ -12,9 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from gattn import data
+from gattn.apps.molecules import MoleculeRegressor
+from gattn.apps.molecules.explanations import describe
 from gattn.draw import draw_molecule
-from gattn.molecules import MoleculeRegressor
-from gattn.molecules.explanations import describe
 
 PICTURE = Path(__file__).parents[1] / "guide" / "images" / "molecule.png"
 EPOCHS = 20

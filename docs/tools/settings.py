@@ -10,16 +10,16 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from gattn.cli.molecules import FILE_ONLY
-from gattn.links.runs.config import LinkRunSettings
-from gattn.links.settings import LinkSettings
-from gattn.molecules.runs.config import RunSettings
-from gattn.molecules.screening.settings import ScreenSettings
-from gattn.molecules.settings import MoleculeSettings
-from gattn.nodes.runs.config import NodeRunSettings
-from gattn.nodes.settings import NodeSettings
-from gattn.serve.settings import ServeSettings
-from gattn.training.settings import declared
+from gattn.apps.cli.molecules import FILE_ONLY
+from gattn.apps.fitting.settings import declared
+from gattn.apps.links.runs.config import LinkRunSettings
+from gattn.apps.links.settings import LinkSettings
+from gattn.apps.molecules.runs.config import RunSettings
+from gattn.apps.molecules.screening.settings import ScreenSettings
+from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.apps.nodes.runs.config import NodeRunSettings
+from gattn.apps.nodes.settings import NodeSettings
+from gattn.apps.serve.settings import ServeSettings
 
 PAGE = Path(__file__).parents[1] / "guide" / "settings.md"
 COMMANDS = {

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import torch
 
-from gattn.cli import main
-from gattn.nodes.edge_columns import EdgeColumns
-from gattn.nodes.edges import read_edge_columns
-from gattn.nodes.settings import NodeSettings
-from gattn.nodes.size import network
-from gattn.nodes.size.blocks import SampledBlocks
-from gattn.nodes.size.network import ONE, fit_sampled, plan_samples
-from tests.nodes.test_size_edges import repeating_network
+from gattn.apps.cli import main
+from gattn.apps.nodes.edge_columns import EdgeColumns
+from gattn.apps.nodes.edges import read_edge_columns
+from gattn.apps.nodes.settings import NodeSettings
+from gattn.apps.nodes.size import network
+from gattn.apps.nodes.size.blocks import SampledBlocks
+from gattn.apps.nodes.size.network import ONE, fit_sampled, plan_samples
+from tests.apps.nodes.test_size_edges import repeating_network
 
 STEP_NODES = 16
 
@@ -52,8 +52,8 @@ def enter_command(rank, size, port, folder, arguments):
 
 def compact_graph():
     """Return a compact graph with weights of edges, their encoder, and the labels."""
-    from gattn.nodes.attributed import compacted
-    from gattn.nodes.reading import read_graph
+    from gattn.apps.nodes.attributed import compacted
+    from gattn.apps.nodes.reading import read_graph
 
     edges, nodes = repeating_network()
     chosen = EdgeColumns(("words",), "strength", "kind")

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 import torch
 
-from tests.cli.commands import run_command
-from tests.cli.test_processes import ENVIRONMENT, TORCHRUN
+from tests.apps.cli.commands import run_command
+from tests.apps.cli.test_processes import ENVIRONMENT, TORCHRUN
+from tests.apps.nodes.test_size_edges import repeating_network, write
 from tests.distributed import node_ranks
-from tests.nodes.test_size_edges import repeating_network, write
 
 
 def test_two_processes_train_the_network_of_one(run, monkeypatch):
@@ -44,7 +44,7 @@ def train(tmp_path):
 
 def under_torchrun(*arguments):
     """Run a command of gattn in two processes."""
-    command = [sys.executable, *TORCHRUN, "-m", "gattn.cli", *map(str, arguments)]
+    command = [sys.executable, *TORCHRUN, "-m", "gattn.apps.cli", *map(str, arguments)]
     return subprocess.run(
         command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=300
     )

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from gattn.apps.molecules.names import name_after, name_column
 from gattn.draw import draw_molecule
-from gattn.molecules.names import name_after, name_column
 
 LIPID = "CCCCCCCCC=CCCCCCCCC(=O)OCC(COP(=O)([O-])OCC[N+](C)(C)C)OC(=O)CCCCCCCC=CCCCCCCCC"
 SIZE = 320, 240

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from gattn.apps.molecules.kernels.features import CountTable, TreeNodes, tree_leaves
 from gattn.kernels import cpu
-from gattn.kernels.molecule_features import CountTable, TreeNodes, tree_leaves
 
 needs_kernels = pytest.mark.skipif(
     not cpu.serves(torch.device("cpu")), reason=cpu.unavailable_reason()

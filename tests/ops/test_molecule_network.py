@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from gattn.apps.molecules.inputs import featurise
+from gattn.apps.molecules.layers import MoleculeBatch
+from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs
+from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.kernels import cpu
-from gattn.molecules.inputs import featurise
-from gattn.molecules.layers import MoleculeBatch
-from gattn.molecules.network import MoleculeNetwork, batch_inputs
-from gattn.molecules.settings import MoleculeSettings
 
 pytest.importorskip("rdkit")
 pytestmark = pytest.mark.skipif(

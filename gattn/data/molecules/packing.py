@@ -23,7 +23,7 @@ __all__ = ["PackedInputs", "read_packed"]
 
 class PackedInputs(NamedTuple):
     """Model inputs of n SMILES in compact form. See
-    :class:`gattn.molecules.inputs.FeaturizedSmiles`.
+    :class:`gattn.apps.molecules.inputs.FeaturizedSmiles`.
 
     Attributes:
         molecules: the k valid molecules.

@@ -1,4 +1,4 @@
-// These kernels compute the molecule network of gattn.molecules: the embedding of the atoms, layers
+// These kernels compute the molecule network of gattn.apps.molecules: the embedding of the atoms, layers
 // x + ELU(GATConv(LayerNorm(x))), the readout by learned queries, and the head.
 //
 // A batch of 64 molecules is so small that starting operators takes longer than their work. Here,

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch_geometric.io import read_planetoid_data
 
+from gattn.apps.nodes import NodeClassifier
 from gattn.data import load_citation
-from gattn.nodes import NodeClassifier
 
 
 def _pyg(folder, prefix):

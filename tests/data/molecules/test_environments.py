@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from rdkit import Chem
 
+from gattn.apps.molecules.inputs import featurise
 from gattn.data import load_molecules, molecule_descriptors
 from gattn.data.molecules.building import MoleculeBuilder
 from gattn.data.molecules.environments import AtomMemory, environments
-from gattn.molecules.inputs import featurise
 
 ODD = [
     "*", "**", "[2H][2H]", "[H][H]", "C[N-2]", "C[NH-]", "CC(=O)[O-]", "[O-2]", "[Fe+2]",

@@ -8,6 +8,7 @@ import pytest
 import torch
 from rdkit import Chem, rdBase
 
+from gattn.apps.tables.csv_table import open_table
 from gattn.data import (
     ATOM_FEATURES,
     BOND_FEATURES,
@@ -19,7 +20,6 @@ from gattn.data import (
 from gattn.data.molecules import features
 from gattn.data.molecules.features import FEATURISER
 from gattn.data.molecules.plain import plain
-from gattn.data.tables.csv_table import open_table
 
 
 def _hot(values, names):

@@ -7,12 +7,12 @@ import pytest
 from rdkit import Chem
 from rdkit.Chem import rdFingerprintGenerator
 
+from gattn.apps.molecules.inputs import featurise
+from gattn.apps.molecules.row_format import RowFormat
 from gattn.data import load_molecules
 from gattn.data.molecules import pairs
 from gattn.data.molecules.pairs import PAIR_DISTANCE, atom_pairs, count_pairs
 from gattn.data.molecules.plain import plain
-from gattn.molecules.inputs import featurise
-from gattn.molecules.row_format import RowFormat
 
 ODD = [
     "[Na+].[Cl-]", "CC(=O)[O-].[K+]", "C[C@H](N)C(=O)O.Cl", "F/C=C/Cl", "F/C=C\\Cl", "[13CH3]O",

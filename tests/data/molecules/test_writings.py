@@ -6,9 +6,9 @@ import pytest
 import torch
 from rdkit import Chem, rdBase
 
+from gattn.apps.tables.csv_table import open_table
 from gattn.data import get_dataset, molecule_descriptors, morgan_fingerprints
 from gattn.data.molecules.packing import read_packed
-from gattn.data.tables.csv_table import open_table
 from tests.writings import HABITS, writings
 
 MOLECULES = [

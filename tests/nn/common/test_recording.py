@@ -8,9 +8,9 @@ import torch
 import torch_geometric.nn as pyg
 
 import gattn
+from gattn.apps.nodes import NodeClassifier
 from gattn.models import GAT, AttentiveFP
 from gattn.nn import record_attention
-from gattn.nodes import NodeClassifier
 from tests.layers import LAYERS, NOT_OF_A_GRAPH, every
 
 # Modules without attention weights to record.

@@ -1,0 +1,1 @@
+"""Applications on the library: molecules, nodes, links, their service and commands."""

@@ -1,0 +1,6 @@
+"""Entry point of ``python -m gattn.apps.cli``, by which torchrun starts the ``gattn`` command."""
+
+from gattn.apps.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""Console output of the commands: messages and progress go to stderr, results to stdout."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+
+from gattn.apps.cli.metrics_table import metrics_tables
+from gattn.apps.run.text import count_of, plural
+from gattn.apps.runtime.processes import is_first_process
+
+__all__ = [
+    "counted",
+    "quoted",
+    "rated",
+    "say",
+    "show_metrics",
+    "show_repeats",
+    "show_runs",
+    "watched",
+]
+
+PAUSE = 10.0
+"""Minimum time in seconds between two progress lines if stderr is not a terminal."""
+NOISE = (
+    "On the test part, the model is not significantly better than a constant: the data may not "
+    "predict the labels."
+)
+"""Message for a model of node labels that is not better than chance."""
+FACTORS = {"classification": "log probabilities", "regression": "predictions"}
+"""For each task of nodes, the values of a component that its weight multiplies."""
+MAX_TARGET_LINES = 5
+"""Maximum number of targets for which each target's metrics are printed on a separate line."""
+# If torchrun starts several processes, only the first process prints messages.
+QUIET = not is_first_process()
+NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
+RESULTS = Console(soft_wrap=True, quiet=QUIET)
+
+
+def quoted(path: Path) -> str:
+    """Return a path as it is written in a command."""
+    return shlex.quote(str(path))
+
+
+def say(line: str) -> None:
+    """Print a line to stderr."""
+    NOTES.print(line, markup=False, highlight=False)
+
+
+@contextmanager
+def counted(title: str) -> Iterator[Callable[[int], None]]:
+    """Show the number of processed rows, and yield a function that adds to this number."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    hidden = not NOTES.is_terminal
+    with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
+        task = progress.add_task(title, total=None)
+
+        def on_progress(rows: int) -> None:
+            progress.advance(task, rows)
+            done = int(progress.tasks[0].completed)
+            progress.update(task, description=f"{title}: {done:,} rows")
+
+        yield on_progress
+
+
+def _bar_columns() -> tuple[TextColumn, BarColumn]:
+    """Return the columns of the description and of the bar. In a narrow terminal, the description
+    continues on a second line, so that neither of them is cut.
+    """
+    text = TextColumn("{task.description}", table_column=Column(no_wrap=False))
+    return text, BarColumn(20, table_column=Column(min_width=20))
+
+
+@contextmanager
+def rated(title: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
+    """Show the progress over a known number of rows, with the rows per second and the time left.
+
+    If stderr is not a terminal, a line is printed every ten seconds instead of a progress bar.
+
+    Args:
+        title: the name of the work.
+        total: the number of rows.
+        done: the number of rows that an earlier command has finished.
+
+    Yields:
+        A function that adds to the number of rows.
+    """
+    columns = *_bar_columns(), TimeRemainingColumn()
+    hidden = not NOTES.is_terminal
+    with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
+        task = progress.add_task(title, total=total, completed=done)
+        start = last = time.monotonic()
+        finished = done
+
+        def on_progress(rows: int) -> None:
+            nonlocal finished, last
+            finished += rows
+            now = time.monotonic()
+            rate = (finished - done) / max(now - start, 1e-9)
+            line = f"{title}: {finished:,} of {total:,} rows, {rate:,.0f} rows/s"
+            progress.update(task, advance=rows, description=line)
+            if hidden and now - last >= PAUSE:
+                left = timedelta(seconds=round((total - finished) / rate))
+                say(f"{line}, {left} left")
+                last = now
+
+        yield on_progress
+
+
+@contextmanager
+def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
+    """Show the progress of several training runs, and yield a function that updates it.
+
+    The yielded function takes a message and the number of training runs that have finished since
+    its last call. If stderr is not a terminal, a line is printed every ten seconds instead of
+    a progress bar.
+    """
+    columns = *_bar_columns(), TimeRemainingColumn()
+    hidden = not NOTES.is_terminal
+    with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
+        task = progress.add_task(title, total=total)
+        last = time.monotonic()
+
+        def on_progress(news: str, ended: int) -> None:
+            nonlocal last
+            progress.advance(task, ended)
+            done = int(progress.tasks[0].completed)
+            line = f"{title}, {done:,} of {total:,} done, {news}"
+            progress.update(task, description=line)
+            if hidden and time.monotonic() - last >= PAUSE:
+                say(line)
+                last = time.monotonic()
+
+        yield on_progress
+
+
+def show_runs(metrics: Mapping[str, Any]) -> None:
+    """Print the mean and the standard deviation of each metric over several training runs."""
+    runs = metrics["runs"]
+    for metric, values in runs["test"].items() if runs["count"] > 1 else ():
+        spreads = {"initial weights": values["of_weights"], "splits": values["of_parts"]}
+        parts = [
+            f"{_format(value)} over {name}" for name, value in spreads.items() if value == value
+        ]
+        detail = f" ({', '.join(parts)})" if parts else ""
+        mean, std = _format(values["mean"]), _format(values["std"])
+        RESULTS.print(f"{metric} of {runs['count']} training runs: {mean} ± {std}{detail}")
+        if reason := metrics.get("undefined", {}).get("runs", {}).get(metric):
+            _print_plain(f"{metric} of {runs['count']} training runs: {reason}")
+
+
+def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
+    """Print a table of the metrics of a run or an evaluation and of the baselines.
+
+    Args:
+        metrics: content of ``metrics.json``. Its entry ``item`` is the plural noun of the rows.
+        item: name of the entry with the numbers of rows, and the noun if there is no ``item``.
+    """
+    # The imports are inside the function, because the modules import torch, which is slow.
+    from gattn.apps.fitting.conformal import too_few
+    from gattn.apps.links import metrics as links
+    from gattn.apps.run.notes import baseline_note, coverage_note
+    from gattn.apps.run.unbounded import infinite_intervals
+
+    columns = {"model": metrics["test"], **metrics.get("baselines", {})}
+    noun = metrics.get("item", item)
+    _print_metrics(
+        _caption(metrics, item, noun),
+        {
+            name: {metric: _format(scores.get(metric)) for metric in metrics["test"]}
+            for name, scores in columns.items()
+        },
+    )
+    if metrics.get("noise"):
+        _print_plain(links.NOISE if item == "links" else NOISE)
+    else:
+        _print_some(baseline_note(metrics["test"], metrics.get("baselines", {})))
+    factor = "scores" if item == "links" else FACTORS.get(metrics["task"], "predictions")
+    if components := metrics.get("components"):
+        _print_metrics(
+            f"components on the test part; weights multiply {factor}",
+            {
+                name: {
+                    "weight": f"{component['weight']:.3g}",
+                    **{metric: _format(value) for metric, value in component["test"].items()},
+                }
+                for name, component in components.items()
+            },
+        )
+    for metric, reason in metrics.get("undefined", {}).get("test", {}).items():
+        _print_plain(f"{metric} of the test part: {reason}")
+    intervals = metrics.get("intervals")
+    if intervals is None:
+        return
+    kind = "intervals" if metrics["task"] == "regression" else "sets of classes"
+    RESULTS.print(
+        f"{kind} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
+    )
+    _print_some(coverage_note(metrics, item))
+    if quantiles := intervals.get("quantiles"):
+        shares = (f"{x:.1%} below quantile {level}" for level, x in quantiles["below"].items())
+        _print_plain(f"labels of the test part: {', '.join(shares)}")
+    if classes := intervals.get("in_every_set"):
+        least = intervals.get("least_class_rows")
+        _print_plain(too_few(classes, intervals["coverage"], noun, least))
+    _print_some(infinite_intervals(metrics, item))
+
+
+def show_repeats(metrics: Mapping[str, Any]) -> None:
+    """Print the mean of each metric over several runs, and the standard error of this mean."""
+    summary = metrics["summary"]
+    count = len(metrics["runs"])
+    _print_metrics(
+        f"{metrics['task']}, mean ± standard error of the mean of {count} runs",
+        {
+            name: {metric: _mean_and_error(scores[metric]) for metric in summary["model"]}
+            for name, scores in summary.items()
+        },
+    )
+    _print_some(metrics["notes"])
+    intervals = metrics.get("intervals")
+    if intervals is None:
+        return
+    noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
+    RESULTS.print(
+        f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']['mean']:.1%} of the "
+        "labels"
+    )
+    for line in (*intervals["missed"], *intervals["infinite"]):
+        _print_plain(line)
+
+
+def _mean_and_error(moments: Mapping[str, float]) -> str:
+    return f"{_format(moments['mean'])} ± {_format(moments['standard_error'])}"
+
+
+def _caption(metrics: Mapping[str, Any], item: str, noun: str) -> str:
+    """Return the task and the number of rows of the test part. For a ranking, they are the links
+    that were ranked.
+    """
+    if item == "links":
+        from gattn.apps.links.metrics import negatives_text
+
+        ranked = plural(metrics[item]["ranked"], "test link")
+        noun = "negative" if metrics["negatives"] == 1 else "negatives"
+        return f"ranking, {ranked}, each among {negatives_text(metrics)} {noun}"
+    return f"{metrics['task']}, {count_of(metrics[item]['test'], noun)}"
+
+
+def _print_metrics(title: str, scores: Mapping[str, Mapping[str, str]]) -> None:
+    """Print the formatted metrics of each method, without shortening any of them."""
+    for table in metrics_tables(title, scores, RESULTS):
+        RESULTS.print(table)
+
+
+def _print_some(lines: Sequence[str]) -> None:
+    """Print a line for each of the first targets, and the number of the other targets."""
+    for line in lines[:MAX_TARGET_LINES]:
+        _print_plain(line)
+    if len(lines) > MAX_TARGET_LINES:
+        _print_plain(f"and the same holds for {len(lines) - MAX_TARGET_LINES:,} more targets")
+
+
+def _print_plain(line: str) -> None:
+    """Print a line without interpreting Rich markup, because column names may contain brackets."""
+    RESULTS.print(line, markup=False, highlight=False)
+
+
+def _format(value: float | None) -> str:
+    return "–" if value is None or value != value else f"{value:.4g}"

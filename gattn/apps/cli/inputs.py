@@ -1,0 +1,123 @@
+"""Checks of the input files of ``gattn molecules`` before PyTorch is imported, which takes seconds.
+
+The commands check the same facts again when they read the files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gattn.apps.cli.console import say
+from gattn.apps.molecules.pretrained import resolve
+from gattn.apps.run.model_files import CARD, check_model_files
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.runs.config import RunSettings
+    from gattn.apps.tables.csv_table import Table
+
+__all__ = ["check_run_inputs", "check_table_inputs", "check_training_inputs"]
+
+SMILES = "name the column of SMILES with --smiles"
+TARGET = "name the column of labels with --target"
+
+
+def check_training_inputs(run: RunSettings, out: Path) -> None:
+    """Check the tables of a training run, unless ``out`` contains a finished run.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: the first table has no header, or lacks a column.
+    """
+    if not run.files or (out / "metrics.json").exists():
+        return
+    for path in (*run.files, *filter(None, [run.descriptors_path])):
+        Path(path).stat()
+    columns = dict.fromkeys(run.target, TARGET)
+    columns |= dict.fromkeys(run.atom_target, "name the column of labels with --atom-target")
+    columns |= dict.fromkeys(run.bond_target, "name the column of labels with --bond-target")
+    _check_columns(run.data, run.smiles_columns, columns, run.encoding)
+
+
+def check_run_inputs(
+    run: Path, table: Path | None, settings: Mapping[str, Any], *, targets: Sequence[str] = ()
+) -> None:
+    """Check the folder of a trained model, and the table that it reads.
+
+    Args:
+        run: the folder, or the name of a model that is distributed with gattn.
+        table: the table; None if the input is not one CSV file.
+        settings: the options of the command; ``smiles`` and ``encoding`` are read.
+        targets: columns of labels that the table must have.
+
+    Raises:
+        RunError: a file of the model is missing.
+        FileNotFoundError: the table does not exist.
+        ValueError: the table has no header, or lacks a column.
+    """
+    folder = resolve(run)
+    check_model_files(folder)
+    if table is None:
+        return
+    smiles = settings.get("smiles") or _trained_columns(folder)
+    check_table_inputs(table, {**settings, "smiles": smiles}, targets=targets)
+
+
+def check_table_inputs(
+    table: Path, settings: Mapping[str, Any], *, targets: Sequence[str] = ()
+) -> None:
+    """Check that a table exists, and that it has the columns of SMILES and labels.
+
+    Args:
+        table: the table.
+        settings: the options of the command; ``smiles`` and ``encoding`` are read.
+        targets: columns of labels that the table must have.
+
+    Raises:
+        FileNotFoundError: the table does not exist.
+        ValueError: the table has no header, or lacks a column.
+    """
+    smiles = settings.get("smiles", ())
+    names = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+    _check_columns(table, names, dict.fromkeys(targets, TARGET), settings.get("encoding"))
+
+
+def _check_columns(
+    path: str | Path, smiles: Sequence[str], columns: Mapping[str, str], encoding: str | None
+) -> None:
+    """Raise an error for the first missing column, with the advice for this column. Print the name
+    of the column of SMILES if it is not the expected name.
+    """
+    # NumPy, which this module imports, is not needed for --help.
+    from gattn.apps.tables.csv_table import smiles_names
+    from gattn.apps.tables.formats import open_molecules
+
+    def open_with(smiles: Sequence[str], required: Sequence[str]) -> Table:
+        return open_molecules(
+            path, smiles, required, encoding=encoding or None, on_bad_bytes="surrogateescape"
+        )
+
+    header = open_with((), ()).columns
+    names = smiles_names(header, smiles)
+    advice = {**dict.fromkeys(names, SMILES), **columns}
+    missing = next((name for name in advice if name not in header), None)
+    if missing is not None:
+        try:
+            open_with((), [missing])
+        except ValueError as error:
+            raise ValueError(f"{error}; {advice[missing]}") from None
+    elif names != tuple(smiles):
+        say(f"the SMILES are read from the column {names[0]!r} of {path}")
+
+
+def _trained_columns(folder: Path) -> Any:
+    """Return the columns of SMILES in the model card; empty if they are unknown or the card is
+    damaged, for which the reader of the model has an error with advice.
+    """
+    try:
+        card = json.loads((folder / CARD).read_bytes())
+    except (ValueError, RecursionError):
+        return ()
+    return card.get("smiles", ()) if isinstance(card, dict) else ()

@@ -1,0 +1,103 @@
+"""Commands of ``gattn links``: train and predict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from gattn.apps.cli.console import quoted, say, show_metrics, watched
+from gattn.apps.cli.help import CommandGroup
+from gattn.apps.cli.one_process import check_one_process
+from gattn.apps.cli.options import ConfigFile, Run, with_settings
+from gattn.apps.cli.reading import READING, check_inputs, check_unless_finished, with_reading
+from gattn.apps.fitting.settings import declared
+from gattn.apps.links.runs.config import LinkRunSettings, override
+from gattn.apps.links.settings import LinkSettings
+from gattn.apps.run.text import plural
+
+if TYPE_CHECKING:
+    from gattn.apps.fitting.types import EpochRecord
+
+__all__ = ["app"]
+
+app = CommandGroup(
+    help="Predict missing or future links between the nodes of a network.", no_args_is_help=True
+)
+
+GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].description)
+
+
+@app.callback()
+def _check_processes(context: typer.Context) -> None:
+    """Raise an error if torchrun started several processes."""
+    check_one_process(context)
+
+
+COMMON = ("nodes", "split", "model", "epochs", "seed")
+"""Settings that the help of ``train`` shows first."""
+
+
+@app.command()
+@with_settings(LinkRunSettings, LinkSettings, common=COMMON)
+def train(
+    out: Annotated[Path, Option(help="New folder for the model, metrics and report.")],
+    data: Annotated[str | None, GRAPH] = None,
+    config: ConfigFile = None,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Train a model on the links of a graph, and write it with metrics and a report."""
+    run = override(config, settings if data is None else {**settings, "data": data})
+    # PyTorch, whose import takes seconds, is imported after the checks.
+    check_unless_finished(out, run.data, run.nodes)
+    from gattn.apps.links.runs.train import train_run
+
+    with watched("training", 1) as on_progress:
+
+        def on_epoch(record: EpochRecord) -> None:
+            on_progress(
+                f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}", 0
+            )
+
+        metrics = train_run(run, out, on_epoch=on_epoch, log=say)
+    show_metrics(metrics, "links")
+    graph = "GRAPH --nodes NODES" if "nodes" in settings else "GRAPH"
+    say(
+        f"{out / 'report.html'} is the report; to propose links: gattn links predict "
+        f"{quoted(out)} {graph} --top 100 --out OUT.csv"
+    )
+
+
+@app.command()
+@with_settings(LinkRunSettings, only=(*READING, "bipartite", "threads"))
+def predict(
+    run: Run,
+    graph: Annotated[str, GRAPH],
+    out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
+    top: Annotated[
+        int,
+        Option(
+            min=1, help="Number of links to propose. With --per-node, the number for each source."
+        ),
+    ] = 100,
+    per_node: Annotated[
+        bool,
+        Option(
+            "--per-node",
+            help="Propose the best links of each source, instead of the best of all links.",
+        ),
+    ] = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Propose links that the graph does not contain, with their scores and probabilities."""
+    check_inputs(run, graph, settings)
+    from gattn.apps.links.runs.predict import predict_links
+
+    count = predict_links(
+        run, graph, out, top=top, per_node=per_node, log=say, **with_reading(settings)
+    )
+    say(f"{out}: {plural(count, 'link')}")

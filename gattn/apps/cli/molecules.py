@@ -1,0 +1,444 @@
+"""Commands of ``gattn molecules``: check, train, predict, explain, embed, evaluate and export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from gattn.apps.cli.console import counted, quoted, rated, say, show_metrics, show_repeats
+from gattn.apps.cli.help import CommandGroup
+from gattn.apps.cli.inputs import check_run_inputs, check_table_inputs, check_training_inputs
+from gattn.apps.cli.options import ConfigFile, Run, read_stdin, with_settings
+from gattn.apps.fitting.settings import SettingsError, declared
+from gattn.apps.molecules.runs.config import NumberSettings, RunSettings, override
+from gattn.apps.molecules.screening.settings import ScreenSettings, is_screening
+from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.apps.run.text import plural
+from gattn.files import has_table_ending
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.runs.predict import Counts
+
+__all__ = ["app"]
+
+app = CommandGroup(help="Predict properties of molecules from their SMILES.", no_args_is_help=True)
+
+Table = Annotated[
+    Path,
+    Argument(
+        metavar="IN.csv",
+        help="CSV, Parquet or SMILES file of molecules, which may be compressed (.gz); - is the "
+        "standard input, a CSV file.",
+        callback=read_stdin,
+    ),
+]
+Neighbors = Annotated[
+    int,
+    Option(
+        min=0,
+        help="Number of most similar measured molecules to write beside each prediction, with "
+        "their similarities and measured values. The column in_domain is true if the molecule is "
+        "at least as similar to its nearest measured molecule as 95 % of the test molecules are "
+        "to theirs. The training table must still be at the path in config.toml.",
+    ),
+]
+NUMBERS = tuple(declared(NumberSettings))
+COMMON = ("smiles", "target", "task", "split", "model", "ensemble", "epochs", "seed", "workers")
+"""Settings that the help of ``train`` shows first."""
+SCREENING = tuple(declared(ScreenSettings))
+FILE_ONLY = (
+    "accelerator", "devices", "encoder_rate", "freeze_encoder", "heads", "kernel_rows",
+    "max_atoms", "precision", "task_weights", "trees", "weight_decay",
+)  # fmt: skip
+"""Settings of ``train`` without an option, which are read from the file of ``--config``."""
+
+
+@app.command(no_args_is_help=False)
+@with_settings(RunSettings, MoleculeSettings, without=("more_data", *FILE_ONLY), common=COMMON)
+def train(
+    out: Annotated[
+        Path,
+        Option(
+            help="Folder for the model, metrics and report: a new folder, or the folder of an "
+            "interrupted run, which the command then continues."
+        ),
+    ],
+    data: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[DATA.csv]...",
+            help="CSV file with SMILES and labels, or several files with the same columns. "
+            "Without this argument, the model is trained on the measured activities of "
+            "CHEMBL2321810.",
+        ),
+    ] = None,
+    folds: Annotated[
+        str,
+        Option(
+            help="Number of folds of a cross-validation, or column:NAME, a column whose values are "
+            "the folds. Each molecule is in the test part of one run. --out contains a folder for "
+            "each run, and a table with the mean and the standard error of each metric. 0 trains a "
+            "single run."
+        ),
+    ] = "0",
+    replicates: Annotated[
+        int,
+        Option(
+            help="Number of repeated runs. The first run uses --seed, and every further run the "
+            "next higher seed. With --split random, the seed also changes the split. Raise it to "
+            "see how much the errors depend on the seed."
+        ),
+    ] = 1,
+    config: ConfigFile = None,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Train a model, and write it with its metrics and a report.
+
+    Run the same command again after an interruption to continue from the last checkpoint.
+    """
+    if data:
+        settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}
+    run = override(config, settings)
+    check_training_inputs(run, out)
+    count = int(folds) if folds.removeprefix("-").isdecimal() else folds
+    if count or replicates != 1:
+        from gattn.apps.molecules.runs.repeats import train_repeats
+
+        show_repeats(train_repeats(run, out, folds=count, replicates=replicates, log=say))
+        say(
+            f"{out / 'report.html'} has the metrics of each run; to predict new molecules, train "
+            "on all of them without --folds and --replicates"
+        )
+        return
+    from gattn.apps.molecules.runs.train import train_run
+
+    show_metrics(train_run(run, out, progress=True, log=say), "molecules")
+    say(
+        f"{out / 'report.html'} is the report; to predict: gattn molecules predict {quoted(out)} "
+        "IN.csv --out OUT.csv"
+    )
+
+
+@app.command()
+@with_settings(
+    RunSettings,
+    ScreenSettings,
+    only=(
+        "smiles",
+        "encoding",
+        "coverage",
+        "workers",
+        "threads",
+        "descriptors_path",
+        *SCREENING,
+    ),
+    as_trained=("smiles", "coverage"),
+)
+def predict(
+    run: Annotated[
+        Path,
+        Argument(
+            metavar="RUN",
+            help="Folder of a trained model, written by train, or the name of a model of gattn: "
+            "bbb, the blood-brain barrier.",
+        ),
+    ],
+    inputs: Annotated[
+        list[str],
+        Argument(
+            metavar="INPUT...",
+            help="CSV, Parquet or SMILES file, which may be compressed (.gz); several files, "
+            "folders and patterns; or -, the standard input.",
+            callback=read_stdin,
+        ),
+    ],
+    out: Annotated[
+        str,
+        Option(
+            help="File to write, which must not exist and must end in .csv, .tsv, .csv.gz or "
+            ".parquet; - for the standard output; or, with another ending, a folder of shards. Run "
+            "the same command again after an interruption to continue with the unfinished shards."
+        ),
+    ],
+    neighbors: Neighbors = 0,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Predict every row of a table, and write each row with its prediction and its interval.
+
+    The column "similarity" contains the Tanimoto similarity to the most similar molecule of the
+    training and validation parts. If --out has no ending of a table, the rows are written to a
+    folder in shards.
+    """
+    if is_screening(inputs, out, settings):
+        if neighbors:
+            raise SettingsError("--neighbors needs one input and a file as --out")
+        if "descriptors_path" in settings:
+            raise SettingsError("--descriptors-path needs one input and a file as --out")
+        check_run_inputs(run, None, settings)
+        _screen(run, inputs, out, settings)
+        return
+    check_run_inputs(run, Path(inputs[0]), settings)
+    from gattn.apps.molecules.runs.predict import predict_table
+
+    table, file = Path(inputs[0]), Path(out)
+    with counted("predicting") as on_progress:
+        counts = predict_table(
+            run, table, file, neighbors=neighbors, on_progress=on_progress, log=say, **settings
+        )
+    _show_counts(counts, table, file)
+
+
+def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]) -> None:
+    """Predict many files, and print the numbers of rows."""
+    if settings.get("top") is not None and settings["top"] < 1:
+        raise SettingsError(f"top must be at least 1; got {settings['top']}")
+    chosen = ScreenSettings(**{name: settings.pop(name) for name in SCREENING if name in settings})
+    if has_table_ending(out):
+        raise SettingsError(
+            "--out must be a folder for several inputs and for options of screenings: "
+            f"{Path(out).stem.strip('-') or 'out'}/ instead of {out}"
+        )
+    from gattn.apps.molecules.screening.screen import screen
+
+    counts = screen(
+        run, inputs, out, chosen, log=say, progress=partial(rated, "predicting"), **settings
+    )
+    written = f", {counts.written:,} written" if chosen.where or chosen.top else ""
+    say(f"{out}: {plural(counts.rows, 'row')}, {counts.errors:,} of them with an error{written}")
+    if counts.unfinished:
+        verb = "is" if counts.unfinished == 1 else "are"
+        say(f"{plural(counts.unfinished, 'shard')} of other jobs {verb} not finished")
+
+
+@app.command()
+@with_settings(
+    RunSettings,
+    only=("smiles", "encoding", "workers", "threads", "descriptors_path"),
+    as_trained=("smiles",),
+)
+def explain(
+    run: Run,
+    table: Table,
+    out: Annotated[Path, Option(help="New folder for the pictures and tables.")],
+    method: Annotated[
+        list[str] | None,
+        Option(
+            help="Method that computes the weights of atoms: integrated_gradients or masking. "
+            "Repeat the option to use several methods. [default: all]",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        Option(
+            help="Name of the target to explain. It is required if the model "
+            "predicts several targets."
+        ),
+    ] = None,
+    label: Annotated[
+        str | None,
+        Option(
+            "--class",
+            help="Class whose probability is explained. [dim]\\[default: the predicted class of "
+            "each molecule][/dim]",
+            show_default=False,
+        ),
+    ] = None,
+    pictures: Annotated[
+        int,
+        Option(
+            help="Number of molecules to draw, from the beginning of the table. The "
+            "written tables contain all molecules."
+        ),
+    ] = 100,
+    neighbors: Neighbors = 0,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Draw the weight of every atom, and measure how faithful the weights are to the model."""
+    check_run_inputs(run, table, settings)
+    from gattn.apps.molecules.runs.explain import explain_table
+
+    options = {
+        "methods": method or (), "target": target, "label": label, "pictures": pictures,
+        "neighbors": neighbors,
+    }  # fmt: skip
+    counts = explain_table(run, table, out, log=say, **options, **settings)
+    _show_counts(counts, table, out)
+
+
+@app.command()
+@with_settings(
+    RunSettings, only=("smiles", "encoding", "workers", "threads"), as_trained=("smiles",)
+)
+def embed(
+    run: Run,
+    table: Table,
+    out: Annotated[
+        Path, Option(help="New file to write; its name must end with .parquet or .npy.")
+    ],
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Write the hidden vector of every molecule; the vectors of an ensemble are concatenated."""
+    check_run_inputs(run, table, settings)
+    from gattn.apps.molecules.runs.embed import embed_table
+
+    with counted("embedding") as on_progress:
+        counts = embed_table(run, table, out, on_progress=on_progress, **settings)
+    _show_counts(counts, table, out)
+
+
+@app.command()
+@with_settings(
+    RunSettings,
+    only=(
+        "smiles",
+        "target",
+        "encoding",
+        *NUMBERS,
+        "skip_bad_labels",
+        "coverage",
+        "workers",
+        "threads",
+        "descriptors_path",
+    ),
+    as_trained=("smiles", "target", "coverage", *NUMBERS),
+)
+def evaluate(
+    run: Run,
+    table: Table,
+    out: Annotated[
+        Path | None,
+        Option(
+            help="New folder for the metrics and plots. Without it, the metrics are only printed."
+        ),
+    ] = None,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Measure a model on labelled molecules that it was not trained on.
+
+    Rows of molecules that were in the training or validation part are left out.
+    """
+    check_run_inputs(run, table, settings, targets=settings.get("target", ()))
+    from gattn.apps.molecules.runs.evaluate import evaluate_table
+
+    numbers = {name: settings.pop(name) for name in NUMBERS if name in settings}
+    metrics = evaluate_table(
+        run, table, out, targets=settings.pop("target", None), numbers=numbers,
+        skip_bad=settings.pop("skip_bad_labels", False), log=say, **settings,
+    )  # fmt: skip
+    show_metrics(metrics, "molecules")
+
+
+@app.command()
+def export(
+    run: Annotated[
+        Path,
+        Argument(
+            metavar="RUN",
+            help="Folder of a trained model, written by train, or the name of a model of gattn.",
+        ),
+    ],
+    out: Annotated[Path, Option(help="New folder for the exported model.")],
+) -> None:
+    """Export a model to a folder, from which a program predicts without gattn and PyTorch.
+
+    The folder contains ONNX files, arrays and the program predict.py, which needs the packages
+    numpy, onnxruntime and rdkit. Before the folder is written, the predictions of the program are
+    compared with the predictions of the model.
+    """
+    from gattn.apps.molecules.export.folder import export_model
+
+    exported = export_model(run, out)
+    megabytes = sum(exported.files.values()) / 1e6
+    say(
+        f"{out}: {', '.join(exported.files)} ({megabytes:.1f} MB); largest difference from predict "
+        f"{exported.difference:.1g} standard deviations"
+    )
+    say(f"to predict: python {quoted(out / 'predict.py')} IN.csv OUT.csv")
+
+
+@app.command()
+@with_settings(RunSettings, only=("smiles", "encoding", "decimal", "thousands"))
+def check(
+    table: Table,
+    target: Annotated[
+        list[str] | None,
+        Option(
+            help="Name of a column of labels to check. Repeat the option for several columns. "
+            "[default: the columns of numbers]",
+            show_default=False,
+        ),
+    ] = None,
+    split: Annotated[
+        str,
+        Option(
+            help="Training, validation and test part of each row. The check reports molecules that "
+            "are in two parts. The value is column:NAME for a column of the table, or the file "
+            "splits.json of a run. [default: none]",
+            show_default=False,
+        ),
+    ] = "",
+    test: Annotated[
+        Path | None,
+        Option(help="CSV file of test molecules, which are compared with the table."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            help="New folder for the tables of findings. Without it, the findings are only printed."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool,
+        Option("--strict", help="Exit with code 1 if there is an error or a warning."),
+    ] = False,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Look for faults in a table before training: structures, labels, parts and columns.
+
+    The exit code is 0 even if there are findings, unless --strict is set.
+    """
+    smiles = settings.pop("smiles", "smiles")
+    if not isinstance(smiles, str):
+        if len(smiles) > 1:
+            raise SettingsError(f"check reads one column of SMILES; got {', '.join(smiles)}")
+        (smiles,) = smiles
+    columns = {"smiles": smiles, **settings}
+    check_table_inputs(table, columns, targets=target or ())
+    if test is not None:
+        check_table_inputs(test, columns)
+    from gattn.apps.molecules.checks.run import check_table, summary
+
+    names = ("decimal", "thousands")
+    numbers = {name: settings.pop(name) for name in names if name in settings}
+    if "smiles" in settings:
+        (settings["smiles"],) = settings["smiles"]
+    result = check_table(
+        table, out, smiles=smiles, targets=target or (), split=split, test=test, numbers=numbers,
+        **settings,
+    )  # fmt: skip
+    for line in summary(result):
+        typer.echo(line)
+    if out is not None:
+        say(f"{out / 'findings.csv'} lists the findings")
+    if strict and result.has_faults:
+        raise typer.Exit(1)
+
+
+def _show_counts(counts: Counts, table: Path, out: Path) -> None:
+    """Print the number of written rows, or a message if the input table has no rows."""
+    if counts.rows:
+        say(f"{out}: {plural(counts.rows, 'row')}, {counts.bad:,} of them with an error")
+    else:
+        say(f"{table} has a header but no rows, so {out} has no rows")

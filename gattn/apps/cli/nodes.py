@@ -1,0 +1,222 @@
+"""Commands of ``gattn nodes``: train, predict, explain and embed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from gattn.apps.cli.console import quoted, say, show_metrics, show_runs, watched
+from gattn.apps.cli.help import CommandGroup
+from gattn.apps.cli.one_process import check_one_process
+from gattn.apps.cli.options import ConfigFile, Run, with_settings
+from gattn.apps.cli.reading import (
+    TYPED_READING,
+    check_inputs,
+    check_unless_finished,
+    with_reading,
+    with_tables,
+)
+from gattn.apps.fitting.settings import declared
+from gattn.apps.nodes.runs.config import NodeRunSettings, override
+from gattn.apps.nodes.settings import NodeSettings, Preset
+from gattn.apps.run.text import plural
+
+if TYPE_CHECKING:
+    from gattn.apps.fitting.types import EpochRecord
+    from gattn.apps.nodes.runs.trials import Trial
+
+__all__ = ["app"]
+
+app = CommandGroup(
+    help="Predict a class or a number for each node of a network.", no_args_is_help=True
+)
+
+GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
+AT_ONCE = (
+    *("label", "label_type", "features", "names", "task", "split", "directed"),
+    *("edge_features", "edge_weight", "edge_type", "time"),
+)
+"""Names of the settings of ``gattn nodes predict`` that are used without a trained model."""
+
+
+@app.callback()
+def _check_processes(context: typer.Context) -> None:
+    """Raise an error if torchrun started several processes, except for the command ``train``."""
+    check_one_process(context, "train")
+
+
+COMMON = ("nodes", "label", "task", "split", "runs", "model", "epochs", "seed")
+"""Settings that the help of ``train`` shows first."""
+
+
+@app.command()
+@with_settings(NodeRunSettings, NodeSettings, common=COMMON)
+def train(
+    out: Annotated[Path, Option(help="New folder for the model, metrics and report.")],
+    data: Annotated[str | None, GRAPH] = None,
+    preset: Annotated[
+        Preset | None,
+        Option(
+            help="Data set for which the GAT paper's settings are used. Other options override "
+            "these settings. [default: DATA, if it is one of these data sets]",
+            show_default=False,
+        ),
+    ] = None,
+    config: ConfigFile = None,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Train a model on the labelled nodes of a graph, and write it with metrics and a report."""
+    settings = with_tables(settings)
+    run = override(config, preset, settings if data is None else {**settings, "data": data})
+    # PyTorch, whose import takes seconds, is imported after the checks.
+    check_unless_finished(out, run.data, run.nodes, run.edges)
+    from gattn.apps.nodes.runs.train import train_run
+
+    with watched("training", run.runs) as on_progress:
+
+        def on_epoch(record: EpochRecord) -> None:
+            on_progress(
+                f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}", 0
+            )
+
+        def on_run_end(trial: Trial) -> None:
+            on_progress(f"test {next(iter(trial.test.values())):.4g}", 1)
+
+        metrics = train_run(run, out, on_epoch=on_epoch, on_run_end=on_run_end, log=say)
+    show_metrics(metrics, "nodes")
+    show_runs(metrics)
+    graph = "GRAPH --nodes NODES" if run.nodes else "GRAPH"
+    if run.is_typed:
+        graph = "--nodes TYPE=FILE ... --edges RELATION=FILE ..."
+    say(
+        f"{out / 'report.html'} is the report; to predict: gattn nodes predict "
+        f"{quoted(out)} {graph} --out OUT.csv"
+    )
+
+
+@app.command()
+@with_settings(NodeRunSettings, only=(*TYPED_READING, "coverage", "threads", *AT_ONCE))
+def predict(
+    out: Annotated[
+        Path,
+        Option(
+            help="CSV file to write, or Parquet file if the name ends with .parquet. The file must "
+            "not exist."
+        ),
+    ],
+    paths: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[RUN] GRAPH",
+            help="Folder of a trained model, and the graph whose nodes are predicted. If no "
+            "model is named, predictions are computed from the labelled nodes of the graph, "
+            "without training. With --edges, GRAPH is left out.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Predict every node of a graph, with a trained model or from the labelled nodes."""
+    run, graph = _run_and_graph(paths or [], settings)
+    check_inputs(run, graph, settings)
+    if run is None:
+        from gattn.apps.nodes.runs.at_once import predict_at_once
+
+        changes = {**with_tables(settings), "data": graph}
+        count = predict_at_once(override(None, None, changes), out, say)
+        say(f"{out}: {plural(count, 'node')}")
+        return
+    if unused := [name for name in AT_ONCE if name in settings]:
+        raise ValueError(
+            f"--{unused[0].replace('_', '-')} is only for predictions without RUN, because the "
+            "trained model has its own value"
+        )
+    from gattn.apps.nodes.runs.predict import predict_graph
+
+    count = predict_graph(run, graph, out, log=say, **with_reading(settings))
+    say(f"{out}: {plural(count, 'node')}")
+
+
+@app.command()
+@with_settings(NodeRunSettings, only=(*TYPED_READING, "threads"))
+def explain(
+    run: Run,
+    names: Annotated[
+        list[str],
+        Argument(
+            metavar="GRAPH NODE",
+            help="Graph to read, as in train, and name of the node to explain. With --edges, "
+            "GRAPH is left out.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, Option(help="New folder for the tables and the picture.")],
+    most: Annotated[
+        int,
+        Option(
+            "--neighbors",
+            min=0,
+            help="Maximum number of neighbours to explain. The neighbours with the largest "
+            "attention are chosen. The graph is predicted again without each of them.",
+        ),
+    ] = 10,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Explain the prediction of one node by its neighbours and its attributes."""
+    if len(names) != (1 if settings.get("edges") else 2):
+        expected = "NODE" if settings.get("edges") else "GRAPH NODE"
+        raise ValueError(f"explain expects RUN {expected}; got RUN {' '.join(names)}")
+    graph, node = names if len(names) == 2 else ("", *names)
+    check_inputs(run, graph, settings)
+    from gattn.apps.nodes.runs.explain import explain_graph_node
+
+    explain_graph_node(run, graph, node, out, most=most, log=say, **with_reading(settings))
+    say(f"{out}: neighbours.csv, attributes.csv and network.png")
+
+
+@app.command()
+@with_settings(NodeRunSettings, only=(*TYPED_READING, "threads"))
+def embed(
+    run: Run,
+    out: Annotated[
+        Path, Option(help="New file to write; its name must end with .parquet or .npy.")
+    ],
+    graph: Annotated[str | None, GRAPH] = None,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Write the hidden vectors of the nodes, which are the input of the network's last layer."""
+    if graph is None and not settings.get("edges"):
+        raise ValueError("embed expects RUN GRAPH; got RUN")
+    check_inputs(run, graph or "", settings)
+    from gattn.apps.nodes.runs.predict import embed_graph
+
+    count = embed_graph(run, graph or "", out, log=say, **with_reading(settings))
+    say(f"{out}: {plural(count, 'node')}")
+
+
+def _run_and_graph(paths: list[str], settings: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Return the folder of a trained model (None if no model is named), and the graph ("" with
+    ``--edges``).
+    """
+    typed = bool(settings.get("edges"))
+    expected = "RUN, or only --nodes and --edges" if typed else "RUN and GRAPH, or only GRAPH"
+    if len(paths) > 2 - typed or len(paths) < 1 - typed:
+        raise ValueError(f"predict expects {expected}; got {' '.join(paths) or 'none'}")
+    if typed:
+        return (paths[0], "") if paths else (None, "")
+    if len(paths) == 2:
+        return paths[0], paths[1]
+    if Path(paths[0]).is_dir():
+        raise ValueError(
+            f"{paths[0]} is a folder: pass the graph to predict after it, or --nodes and --edges "
+            "for a model of several tables"
+        )
+    return None, paths[0]

@@ -1,0 +1,28 @@
+"""Check that a command which runs in one process was not started by torchrun."""
+
+from __future__ import annotations
+
+import typer
+
+from gattn.apps.runtime.processes import process_count
+
+__all__ = ["check_one_process"]
+
+
+def check_one_process(context: typer.Context, *shared: str) -> None:
+    """Raise an error if torchrun started several processes of a command that must run in one
+    process.
+
+    Args:
+        context: the group of commands.
+        shared: the commands of this group that several processes can run together.
+
+    Raises:
+        ValueError: torchrun started several processes of another command.
+    """
+    count, command = process_count(), context.invoked_subcommand
+    if count > 1 and command not in shared:
+        raise ValueError(
+            f"gattn {context.info_name} {command} runs in one process, but torchrun started "
+            f"{count}: start it without torchrun"
+        )

@@ -1,0 +1,144 @@
+"""Command-line options that are generated from the declared settings."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import shutil
+import sys
+import tempfile
+import typing
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from typer import Argument, Option
+
+from gattn.apps.cli.help import HelpAll
+from gattn.apps.fitting.settings import Setting, check_value, declared
+
+__all__ = ["ConfigFile", "Run", "read_stdin", "with_settings"]
+
+PathOrText = TypeVar("PathOrText", Path, str, list[str])
+
+Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]
+ConfigFile = Annotated[
+    Path | None,
+    Option(
+        help="TOML file of settings, such as the config.toml of another run. Options on the "
+        "command line override the file."
+    ),
+]
+
+
+def read_stdin(context: typer.Context, value: PathOrText) -> PathOrText:
+    """Replace ``-``, a pipe or a device by a temporary file with its content, because a table is
+    read several times. The file is removed at the end of the command.
+    """
+    if isinstance(value, list):
+        return [read_stdin(context, text) for text in value]
+    path = Path(value)
+    is_stdin = str(path) == "-"
+    if not is_stdin and (not path.exists() or path.is_file() or path.is_dir()):
+        return value
+    folder = context.with_resource(tempfile.TemporaryDirectory(prefix="gattn"))
+    copy = Path(folder) / "stdin.csv"
+    source = nullcontext(sys.stdin.buffer) if is_stdin else path.open("rb")
+    with source as stream, copy.open("wb") as file:
+        shutil.copyfileobj(stream, file)
+    return type(value)(copy)
+
+
+def with_settings(
+    *kinds: type,
+    only: Collection[str] = (),
+    without: Collection[str] = (),
+    as_trained: Collection[str] = (),
+    common: Collection[str] = (),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds options to a command, one for each setting of the given
+    dataclasses.
+
+    The command receives a dictionary ``settings`` with the checked and converted values of the
+    options that the user passed, and no other options.
+
+    Args:
+        kinds: the dataclasses that declare the settings.
+        only: names of the settings to add; all if empty. Settings with the name of a parameter of
+            the command are not added.
+        without: names of settings that have no option.
+        as_trained: names of the settings whose default is the value with which the model was
+            trained.
+        common: names of the settings that ``--help`` shows; all if empty. ``--help-all`` shows the
+            others, too.
+    """
+    owners = {
+        name: kind
+        for kind in kinds
+        for name in declared(kind)
+        if (not only or name in only) and name not in without
+    }
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command)
+        hints = typing.get_type_hints(command, include_extras=True)
+        fixed = [
+            parameter.replace(annotation=hints[name])
+            for name, parameter in signature.parameters.items()
+            if name != "settings"
+        ]
+        names = [name for name in owners if name not in signature.parameters]
+        options = [
+            _option(declared(owners[name])[name], name in as_trained, not common or name in common)
+            for name in names
+        ]
+        if common:
+            options.append(_keyword("help_all", False, HelpAll))
+        parameters = [*fixed, *options]
+
+        @functools.wraps(command)
+        def wrapper(**arguments: Any) -> None:
+            settings = {
+                name: check_value(owners[name], name, arguments[name])
+                for name in names
+                if arguments[name] not in (None, [])
+            }
+            command(**{p.name: arguments[p.name] for p in fixed}, settings=settings)
+
+        vars(wrapper)["__signature__"] = inspect.Signature(
+            [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        )
+        wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+        return wrapper
+
+    return decorate
+
+
+def _option(setting: Setting, as_trained: bool, common: bool) -> inspect.Parameter:
+    """Create the parameter of one option. Its default is None; the help text contains the
+    setting's default.
+    """
+    hint = setting.hint
+    for kind in (hint, *typing.get_args(hint)):
+        if typing.get_origin(kind) is tuple:
+            element = typing.get_args(kind)[0]
+            # Typer does not accept lists of Literal, so check_value checks the choices.
+            hint = list[str] if typing.get_origin(element) is typing.Literal else list[element]
+            break
+    default = "as in training" if as_trained else setting.default_text
+    kinds = [kind for kind in (hint, *typing.get_args(hint)) if typing.get_args(kind)]
+    choices = [str(c) for kind in kinds for c in typing.get_args(kind) if isinstance(c, str)]
+    option = Option(
+        *([setting.flag] if setting.flag else []),
+        help=f"{setting.description} [default: {default}]",
+        show_default=False,
+        metavar=f"[{'|'.join(choices)}]" if choices else None,
+        rich_help_panel=None if common else setting.panel,
+    )
+    return _keyword(setting.name, None, Annotated[hint | None, option])
+
+
+def _keyword(name: str, default: object, hint: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)

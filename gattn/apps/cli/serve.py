@@ -1,0 +1,39 @@
+"""The command ``gattn serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument
+
+from gattn.apps.cli.console import say
+from gattn.apps.cli.options import with_settings
+from gattn.apps.serve.settings import ServeSettings
+
+__all__ = ["serve"]
+
+
+@with_settings(ServeSettings)
+def serve(
+    runs: Annotated[
+        list[Path],
+        Argument(
+            metavar="RUN...",
+            help="Folders of trained models of molecules, nodes or links, or the name of a model "
+            "of gattn: bbb, the blood-brain barrier.",
+        ),
+    ],
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Serve trained models as a web page and an HTTP API, by default only on this machine.
+
+    The page predicts a molecule that you draw or paste and the molecules of a CSV file, and looks
+    up the nodes and the missing links of a network. All predictions are computed on this machine,
+    and the server sends no data to other hosts.
+    """
+    chosen = ServeSettings(**settings)
+    from gattn.apps.serve.server import serve as serve_runs
+
+    serve_runs(runs, chosen, say)

@@ -1,0 +1,1 @@
+"""Training loops, losses, metrics and calibration, which all applications share."""

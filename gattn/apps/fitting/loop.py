@@ -1,0 +1,454 @@
+"""Training loop with shuffled mini-batches, averaged weights, and losses that ignore missing
+labels.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import copy
+import dataclasses
+import hashlib
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from gattn.apps.fitting.checkpoint import load_checkpoint, save_checkpoint
+from gattn.apps.fitting.losses import check_finite
+from gattn.apps.fitting.optimizer import AdamW, OneCycle, Rate
+from gattn.apps.fitting.progress import progress_bar
+from gattn.apps.fitting.types import (
+    Batches,
+    EpochRecord,
+    History,
+    Input,
+    LoopSettings,
+    Loss,
+    TrainingError,
+)
+
+__all__ = [
+    "Batches",
+    "EpochRecord",
+    "History",
+    "LoopSettings",
+    "TrainingError",
+    "fit_network",
+    "shuffled_batches",
+]
+
+CHECKPOINT = "checkpoint.pt"
+CHECKPOINT_INTERVAL = 1.0
+"""Minimum time between two checkpoints, in seconds.
+
+Writing a checkpoint takes some 20 ms, as long as several steps on small molecules. An interrupted
+training repeats at most the epochs of this time and one more.
+"""
+STATE = "state 3"
+"""Version of the checkpoint format. A checkpoint of another version is not loaded."""
+
+
+def fit_network(
+    network: nn.Module,
+    loss: Loss,
+    train: Batches,
+    validate: Batches,
+    settings: LoopSettings,
+    *,
+    folder: Path | None = None,
+    progress: bool = False,
+    title: str = "training",
+    rates: Mapping[str, Rate] | None = None,
+) -> History:
+    """Train a network in place, and set its weights to the averaged weights of the best epoch.
+
+    A step minimises the mean loss over the known labels of one batch, in all processes together:
+
+        L = Σ_ij known_ij loss(network(x), y)_ij / Σ_ij known_ij
+
+    The order and the dropout of an epoch are functions of the seed and the epoch's number.
+    Therefore an interrupted or killed training continues from its last checkpoint if the function
+    is called again with the same folder, and its result has the same bits as without the
+    interruption. A checkpoint is written after the first epoch, after the last one, and after each
+    epoch that ends at least one second after the previous checkpoint.
+
+    Args:
+        network: network that returns [g, t] for the input of a batch. It is in eval mode at the
+            end; if training fails, it is unchanged.
+        loss: element-wise function of outputs and targets [g, t]. Targets that are NaN are replaced
+            by 0, and their losses are ignored. Targets [g, t, 2] are the two ends of each label.
+        train: the training part; at least one item.
+        validate: the validation part, by which the epoch is chosen; if it is empty, the last epoch
+            is chosen.
+        settings: settings of the training.
+        folder: directory of ``checkpoint.pt``, which is created if it is missing; None to write no
+            checkpoint.
+        progress: show a bar with the time left, on stderr.
+        title: the text before the bar.
+        rates: learning rates of some parameters, by the beginning of their names; see
+            :class:`gattn.apps.fitting.optimizer.AdamW`.
+
+    Returns:
+        The history, including the epochs before an interruption.
+
+    Raises:
+        TrainingError: the folder contains a damaged checkpoint or the checkpoint of another
+            training; no label is known; or the loss is not finite.
+        OSError: the checkpoint cannot be written; the previous checkpoint is unchanged.
+    """
+    if not len(train):
+        raise TrainingError("the training part is empty")
+    training = _Training(network, loss, train, validate, settings, _join(settings), rates or {})
+    path = None if folder is None else folder / CHECKPOINT
+    saved = -math.inf
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            training.load(load_checkpoint(path))
+    steps, first = training.steps_per_epoch, len(training.records)
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    bar = progress_bar(
+        None, title, "step", progress=progress, total=settings.epochs * steps, initial=first * steps
+    )
+    with bar, torch.random.fork_rng(gpus):
+        for epoch in range(first, settings.epochs):
+            if training.is_finished:
+                break
+            bar.set_description(f"{title}, epoch {epoch + 1} of {settings.epochs}", refresh=False)
+            training.run_epoch(epoch, bar.update)
+            if len(validate):
+                value = f"{training.records[-1].validation_loss:.4g}"
+                bar.set_postfix(validation_loss=value, refresh=False)
+            if path is not None and training.needs_checkpoint(time.monotonic() - saved):
+                training.save(path)
+                saved = time.monotonic()
+    network.load_state_dict(training.best)
+    network.eval()
+    outputs = torch.stack(training.outputs) if training.outputs else None
+    return History(tuple(training.records), training.best_epoch, outputs)
+
+
+def shuffled_batches(items: int, batch_size: int, *seed: int) -> Iterator[Tensor]:
+    """Yield the indices of the items in each batch of one epoch.
+
+    Args:
+        items: number of items.
+        batch_size: items in a batch; the last batch may be smaller.
+        seed: integers that determine the random order; without a seed, the items are not shuffled.
+    """
+    positions = torch.arange(items)
+    if seed:
+        generator = torch.Generator().manual_seed(_mixed_seed(*seed))
+        positions = torch.randperm(items, generator=generator)
+    yield from positions.split(batch_size)
+
+
+class _Processes(NamedTuple):
+    """Processes that train one network together, and the device of this process."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    def sum(self, value: Tensor) -> Tensor:
+        """Sum a tensor over all processes."""
+        value = value.to(self.device, copy=True)
+        if self.size > 1:
+            dist.all_reduce(value)
+        return value
+
+
+class _Training:
+    """State of a training run: a copy of the network, the optimizer, the averaged weights, and a
+    record of each epoch.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss: Loss,
+        train: Batches,
+        validate: Batches,
+        settings: LoopSettings,
+        processes: _Processes,
+        rates: Mapping[str, Rate],
+    ) -> None:
+        self.loss, self.train, self.validate = loss, train, validate
+        self.settings, self.processes = settings, processes
+        self.fingerprint = _fingerprint(network, train, validate, settings, rates)
+        self.network = copy.deepcopy(network).train().to(processes.device)
+        if settings.precision == "64":
+            self.network.double()
+        self.average = copy.deepcopy(self.network).requires_grad_(False).eval()
+        self.steps_per_epoch = math.ceil(len(train) / settings.batch_size)
+        steps = settings.epochs * self.steps_per_epoch
+        self.optimizer = AdamW(
+            self.network,
+            self.average,
+            OneCycle(settings.learning_rate, steps, settings.warmup),
+            weight_decay=settings.weight_decay,
+            decay=settings.average,
+            rates=rates,
+        )
+        scaled = settings.precision == "16-mixed"
+        self.scaler = torch.amp.GradScaler(processes.device.type, enabled=scaled)
+        self.records: list[EpochRecord] = []
+        self.best: dict[str, Tensor] = {}
+        self.best_epoch, self.lowest = -1, math.inf
+        self.outputs: list[Tensor] = []
+        self.saved = False
+
+    @property
+    def epochs_without_gain(self) -> int:
+        """Number of epochs since the lowest validation loss."""
+        return len(self.records) - 1 - self.best_epoch
+
+    @property
+    def is_finished(self) -> bool:
+        """True if the training has reached its last epoch or stops early."""
+        return (
+            len(self.records) == self.settings.epochs
+            or self.epochs_without_gain >= self.settings.patience
+        )
+
+    def needs_checkpoint(self, seconds: float) -> bool:
+        """Return True if a checkpoint must be written, ``seconds`` after the previous one.
+
+        Several processes write one after each epoch, because their clocks differ.
+        """
+        return self.is_finished or self.processes.size > 1 or seconds >= CHECKPOINT_INTERVAL
+
+    def state(self) -> dict[str, Any]:
+        """Return the content of a checkpoint."""
+        return {
+            "fingerprint": self.fingerprint,
+            **{name: part.state_dict() for name, part in self._stateful().items()},
+            "records": [dataclasses.asdict(record) for record in self.records],
+            "best": self.best,
+            "best_epoch": self.best_epoch,
+            "lowest": self.lowest,
+            "outputs": self.outputs,
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the checkpoint in the first process; the others wait until it is written."""
+        if self.processes.rank == 0:
+            save_checkpoint(path, self.state(), check=not self.saved)
+            self.saved = True
+        if self.processes.size > 1:
+            dist.barrier()
+
+    def load(self, checkpoint: dict[str, Any]) -> None:
+        """Restore the training from the content of a checkpoint, which :meth:`state` returned.
+
+        Raises:
+            TrainingError: the checkpoint belongs to another training.
+        """
+        if checkpoint.get("fingerprint") != self.fingerprint:
+            raise TrainingError(
+                "the checkpoint in the folder belongs to a training with other settings, "
+                "data or initial weights: choose another folder, or remove the checkpoint to "
+                "start again"
+            )
+        for name, part in self._stateful().items():
+            part.load_state_dict(checkpoint[name])
+        self.records = [EpochRecord(**record) for record in checkpoint["records"]]
+        for name in ("best", "best_epoch", "lowest", "outputs"):
+            setattr(self, name, checkpoint[name])
+
+    def _stateful(self) -> dict[str, Any]:
+        names = "network", "average", "optimizer", "scaler"
+        return {name: getattr(self, name) for name in names}
+
+    def run_epoch(self, epoch: int, update_bar: Any) -> None:
+        """Train for one epoch, validate the averaged weights, and record the epoch."""
+        started, settings, rank = time.perf_counter(), self.settings, self.processes.rank
+        torch.manual_seed(_mixed_seed(settings.seed, epoch, 1 + rank))
+        sums = []
+        for positions in shuffled_batches(
+            len(self.train), settings.batch_size, settings.seed, epoch
+        ):
+            sums.append(self._step(positions))
+            update_bar()
+        validation = self._validate(epoch) if len(self.validate) else math.nan
+        if math.isnan(validation) or validation < self.lowest:
+            self.lowest, self.best_epoch = validation, epoch
+            state = self.average.state_dict()
+            self.best = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+        self.records.append(
+            EpochRecord(
+                epoch=epoch,
+                train_loss=self._mean(sums, "training", epoch),
+                validation_loss=validation,
+                learning_rate=self.optimizer.learning_rate,
+                seconds=time.perf_counter() - started,
+            )
+        )
+
+    def _step(self, positions: Tensor) -> Tensor:
+        """Take one optimisation step; return the summed loss and the number of labels as a
+        tensor [2] float64.
+        """
+        _, total, count = self._masked_loss(self.network, self.train, positions)
+        mean = total / self.processes.sum(count).clamp(min=1)
+        self.optimizer.zero_grad()
+        self.scaler.scale(mean).backward()
+        if self.processes.size > 1:
+            for gradient in self.optimizer.gradients:
+                dist.all_reduce(gradient)
+        # GradScaler accepts this optimizer, because it has the attribute param_groups in the format
+        # of torch's optimizers.
+        optimizer: Any = self.optimizer
+        if self.settings.gradient_clip:
+            self.scaler.unscale_(optimizer)
+            self.optimizer.clip(self.settings.gradient_clip)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        self.optimizer.update_average()
+        return torch.stack([total.detach().double(), count.double()])
+
+    @torch.no_grad()
+    def _validate(self, epoch: int) -> float:
+        """Return the mean loss of the averaged weights on the validation part, and record their
+        outputs.
+        """
+        recorded = len(self.validate) <= self.settings.recorded_outputs
+        rank, size = self.processes.rank, self.processes.size
+        sums, outputs = [], torch.empty(0)
+        batches = shuffled_batches(len(self.validate), self.settings.validation_batch_size)
+        for positions in batches:
+            output, total, count = self._masked_loss(self.average, self.validate, positions)
+            sums.append(torch.stack([total.double(), count.double()]))
+            if recorded:
+                if not len(outputs):
+                    outputs = torch.zeros(len(self.validate), *output.shape[1:])
+                # If there are fewer validation items than processes, this process may have no item.
+                share = positions[rank::size]
+                outputs[share] = output[: len(share)].float().cpu()
+        if recorded:
+            self.outputs.append(self.processes.sum(outputs).cpu())
+        return self._mean(sums, "validation", epoch)
+
+    def _masked_loss(
+        self, network: nn.Module, part: Batches, positions: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the outputs [g, t] for this process's items, the sum of the losses, and the
+        number of labels.
+        """
+        share = positions[self.processes.rank :: self.processes.size]
+        inputs, target, weight = part.batch(share if len(share) else positions[:1])
+        if not len(share):
+            # If a batch has fewer items than there are processes, this process computes an item of
+            # another process, but with missing labels.
+            target = torch.full_like(target, math.nan)
+        if self.processes.device.type != "cpu":
+            inputs, target = inputs.to(self.processes.device), target.to(self.processes.device)
+        with _precision(self.settings.precision, self.processes.device):
+            output = network(_doubled(inputs) if self.settings.precision == "64" else inputs)
+            if output.dtype in (torch.bfloat16, torch.float16):
+                output = output.float()
+            labelled = ~target.isnan()
+            loss = self.loss(output, target.nan_to_num(0.0).to(output.dtype))
+            if weight is not None:
+                loss = weight.to(output) * loss
+            if target.dim() > output.dim():  # two bounds of each censored label
+                labelled = labelled.all(-1)
+            if loss.shape != labelled.shape:
+                raise TrainingError(
+                    f"the loss of outputs {(*output.shape,)} and targets {(*target.shape,)} must "
+                    f"be one number for each target; it is {(*loss.shape,)}"
+                )
+            return output, torch.where(labelled, loss, 0.0).sum(), labelled.sum()
+
+    def _mean(self, sums: list[Tensor], part: str, epoch: int) -> float:
+        total, count = self.processes.sum(torch.stack(sums).sum(0)).tolist()
+        if not count:
+            raise TrainingError(f"the {part} part must have labels; all its labels are missing")
+        check_finite(total, part, epoch, self.settings.learning_rate)
+        return total / count
+
+
+def _join(settings: LoopSettings) -> _Processes:
+    """Join the processes that torchrun started, and choose the device of this process.
+
+    The process group exists until the program ends, because the next network is trained in it.
+    """
+    rank, size, local = (
+        int(os.environ.get(name, default))
+        for name, default in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0))
+    )
+    if settings.devices not in (1, size):
+        raise TrainingError(
+            f"to train in {settings.devices} processes, start the program with torchrun "
+            f"--nproc-per-node {settings.devices}; there are {size}"
+        )
+    device = torch.device("cpu")
+    if settings.accelerator != "cpu" and torch.cuda.is_available():
+        device = torch.device("cuda", local)
+        torch.cuda.set_device(device)
+    elif settings.accelerator != "cpu" and torch.backends.mps.is_available():
+        device = torch.device("mps")
+    elif settings.accelerator == "gpu":
+        raise TrainingError(
+            "accelerator gpu needs a GPU, but torch finds none (see gattn.backend_info()); "
+            "auto uses a GPU only if there is one"
+        )
+    if size > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)
+    return _Processes(rank, size, device)
+
+
+@contextlib.contextmanager
+def _precision(precision: str, device: torch.device) -> Iterator[None]:
+    """Compute in float64 or in mixed precision inside the ``with`` block; ``"32"`` has no
+    effect.
+    """
+    if precision in ("bf16-mixed", "16-mixed"):
+        dtype = torch.bfloat16 if precision == "bf16-mixed" else torch.float16
+        with torch.autocast(device.type, dtype, cache_enabled=False):
+            yield
+        return
+    before = torch.get_default_dtype()
+    if precision == "64":
+        torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _doubled(inputs: Input) -> Input:
+    """Return a copy of the inputs in which all floating-point tensors are float64."""
+    if isinstance(inputs, Tensor):
+        return inputs.double() if inputs.is_floating_point() else inputs
+    return copy.copy(inputs).apply(_doubled)
+
+
+def _fingerprint(
+    network: nn.Module, train: Batches, validate: Batches, settings: LoopSettings,
+    rates: Mapping[str, Rate],
+) -> str:  # fmt: skip
+    """Return a hash of the values that must be unchanged to resume a training run."""
+    settings = dataclasses.replace(settings, devices=1)
+    facts = STATE, settings, len(train), len(validate)
+    digest = hashlib.sha256(repr(facts).encode())
+    if rates:
+        digest.update(repr(sorted(rates.items())).encode())
+    for name, value in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _mixed_seed(*numbers: int) -> int:
+    """Combine several integers to one seed, so that different integers give unrelated seeds."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

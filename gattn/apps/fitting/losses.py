@@ -1,0 +1,235 @@
+"""Element-wise losses for :func:`gattn.apps.fitting.loop.fit_network`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gattn.apps.fitting.types import Loss, TrainingError
+
+__all__ = [
+    "absolute_error",
+    "bounded",
+    "check_finite",
+    "class_weights",
+    "cross_entropy",
+    "huber_error",
+    "multiclass_cross_entropy",
+    "quantile_error",
+    "regression_loss",
+    "squared_error",
+]
+
+
+def check_finite(loss: float, part: str, epoch: int, learning_rate: float) -> None:
+    """Raise a TrainingError if a loss is not finite; the message names the part and the epoch."""
+    if not math.isfinite(loss):
+        raise TrainingError(
+            f"the loss of the {part} part is not finite in epoch {epoch}: lower the learning "
+            f"rate ({learning_rate}) or check the data"
+        )
+
+
+def squared_error(output: Tensor, target: Tensor) -> Tensor:
+    """Compute the squared error (output - target)², for regression.
+
+    Args:
+        output: [g, t].
+        target: [g, t].
+
+    Returns:
+        [g, t].
+
+    Example:
+        >>> squared_error(torch.tensor([[3.0]]), torch.tensor([[1.0]]))
+        tensor([[4.]])
+    """
+    return F.mse_loss(output, target, reduction="none")
+
+
+def absolute_error(output: Tensor, target: Tensor) -> Tensor:
+    """Compute |output - target|, for regression: [g, t]."""
+    return F.l1_loss(output, target, reduction="none")
+
+
+def huber_error(output: Tensor, target: Tensor) -> Tensor:
+    r"""Compute the Huber loss of the error :math:`e` = output - target, for regression.
+
+    .. math:: L = e^2 \text{ if } |e| \le 1, \qquad 2 |e| - 1 \text{ otherwise}
+
+    Args:
+        output: [g, t], in standard deviations of the target.
+        target: [g, t].
+
+    Returns:
+        [g, t].
+
+    Reference:
+        Huber, "Robust Estimation of a Location Parameter" (Annals of Mathematical Statistics 1964).
+
+    Example:
+        >>> huber_error(torch.tensor([[0.5, 3.0]]), torch.zeros(1, 2))
+        tensor([[0.2500, 5.0000]])
+    """
+    return 2 * F.huber_loss(output, target, reduction="none")
+
+
+def quantile_error(levels: Sequence[float]) -> Loss:
+    r"""Return a function that computes the quantile loss (pinball loss), for regression.
+
+    .. math::
+        L = \frac{1}{q} \sum_{j=1}^{q} \max\bigl(\tau_j (y - z_j),\, (\tau_j - 1)(y - z_j)\bigr)
+
+    The expected loss is smallest if :math:`z_j` is the quantile of y at the level :math:`\tau_j`.
+
+    Args:
+        levels: the q levels :math:`\tau`, in (0, 1).
+
+    Returns:
+        A function of outputs z [..., t q], the quantiles of the first target first, and of targets
+        y [..., t], with element-wise results [..., t].
+
+    Reference:
+        Koenker and Bassett, "Regression Quantiles" (Econometrica 1978).
+
+    Example:
+        >>> loss = quantile_error([0.1, 0.5])
+        >>> loss(torch.tensor([[0.0, 1.0]]), torch.tensor([[2.0]]))
+        tensor([[0.3500]])
+    """
+    share = torch.tensor(tuple(levels))
+
+    def of_quantiles(output: Tensor, target: Tensor) -> Tensor:
+        tau = share.to(output)
+        difference = target[..., None] - output.unflatten(-1, (-1, len(tau)))
+        return torch.maximum(tau * difference, (tau - 1) * difference).mean(-1)
+
+    return of_quantiles
+
+
+def regression_loss(error: str, *, is_bounded: bool = False) -> Loss:
+    """Return the loss of an error, ``"mae"``, ``"huber"`` or ``"mse"``.
+
+    With ``is_bounded`` it is :func:`bounded`.
+    """
+    loss = {"mae": absolute_error, "huber": huber_error, "mse": squared_error}[error]
+    return bounded(loss) if is_bounded else loss
+
+
+def bounded(loss: Loss) -> Loss:
+    r"""Return a loss that is 0 for every output between the lower and the upper end of its label.
+
+    .. math:: L = \mathrm{loss}(z, \min(\max(z, l), u))
+
+    Args:
+        loss: element-wise loss of outputs and targets [g, t].
+
+    Returns:
+        A function of outputs z [g, t] and ends [g, t, 2], the lower l and the upper u, with
+        element-wise results [g, t]. If both ends are equal, the label is a measured value.
+
+    Reference:
+        Tobin, "Estimation of relationships for limited dependent variables" (Econometrica 1958),
+        for labels of this kind.
+
+    Example:
+        >>> ends = torch.tensor([[[10.0, torch.inf], [3.0, 3.0]]])
+        >>> bounded(squared_error)(torch.tensor([[12.0, 5.0]]), ends)
+        tensor([[0., 4.]])
+    """
+
+    def of_ends(output: Tensor, ends: Tensor) -> Tensor:
+        lower, upper = ends.unbind(-1)
+        return loss(output, output.detach().maximum(lower).minimum(upper))
+
+    return of_ends
+
+
+def cross_entropy(weights: Tensor | None = None) -> Loss:
+    """Return a function that computes the binary cross entropy of logits.
+
+        L = -w_1 y log σ(z) - w_0 (1 - y) log(1 - σ(z))
+
+    Args:
+        weights: [2, t] weights of the classes 0 and 1 of each target; None if all are 1.
+
+    Returns:
+        A function of logits [g, t] and labels [g, t] with element-wise results [g, t].
+
+    Example:
+        >>> loss = cross_entropy(torch.tensor([[0.5], [5.0]]))
+        >>> loss(torch.zeros(2, 1), torch.tensor([[0.0], [1.0]]))
+        tensor([[0.3466],
+                [3.4657]])
+    """
+
+    def weighted(logits: Tensor, label: Tensor) -> Tensor:
+        weight = None
+        if weights is not None:
+            low, high = weights.to(logits)
+            weight = torch.where(label > 0.5, high, low)
+        return F.binary_cross_entropy_with_logits(logits, label, weight, reduction="none")
+
+    return weighted
+
+
+def multiclass_cross_entropy(counts: Sequence[int], weights: Tensor | None = None) -> Loss:
+    r"""Return a function that computes the cross entropy of several exclusive classes.
+
+    .. math:: L_{ic} = -c_i\, w_{ic}\, y_{ic} \log \mathrm{softmax}(z_i)_c
+
+    The mean over the c_i classes of target i is therefore its cross entropy.
+
+    Args:
+        counts: the number of classes of each target, which sum to O.
+        weights: [O] weights of the classes of all targets; None if all are 1.
+
+    Returns:
+        A function of logits [g, O] and of 1 for the true class and 0 for the others, [g, O], with
+        element-wise results [g, O].
+
+    Example:
+        >>> loss = multiclass_cross_entropy([3])
+        >>> loss(torch.zeros(1, 3), torch.tensor([[0.0, 1.0, 0.0]])).mean()
+        tensor(1.0986)
+    """
+    sizes = list(counts)
+    factors = torch.tensor([float(count) for count in sizes for _ in range(count)])
+    if weights is not None:
+        factors = factors * weights
+
+    def of_classes(logits: Tensor, label: Tensor) -> Tensor:
+        logs = torch.cat([part.log_softmax(-1) for part in logits.split(sizes, -1)], -1)
+        return -factors.to(logits) * label * logs
+
+    return of_classes
+
+
+def class_weights(y: Tensor, *, classes: int = 2) -> Tensor:
+    """Compute weights for the classes of each target that are inverse to the class frequencies.
+
+        w_c = n / (classes · n_c)      for n labels, n_c of them of class c
+
+    Every class then has the same total weight, and the mean weight over the labels is 1.
+
+    Args:
+        y: [k, t] classes, numbered from 0; NaN for missing labels.
+        classes: number of classes.
+
+    Returns:
+        [classes, t] float64; a class without labels has the same weight as a class with one label.
+
+    References:
+        King and Zeng, "Logistic Regression in Rare Events Data" (Political Analysis 2001).
+
+    Example:
+        >>> class_weights(torch.tensor([[0.0], [0.0], [0.0], [1.0], [float("nan")]]))
+        tensor([[0.6667],
+                [2.0000]], dtype=torch.float64)
+    """
+    counts = torch.stack([(y == label).sum(0) for label in range(classes)])
+    return counts.sum(0).double() / (classes * counts.clamp(min=1))

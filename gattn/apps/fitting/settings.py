@@ -1,0 +1,479 @@
+"""Base of settings: frozen dataclasses that declare a type, a range and a help text for each
+setting.
+
+A field is ``name: Annotated[type, Meta(gt=0, description=...)] = default``, where ``Meta`` is a
+class of msgspec. Validation, TOML files, the options of commands, the parameters of estimators and
+the tables of the documentation are derived from it. This module imports no package except msgspec,
+so that commands can reject an argument before PyTorch is imported; tomlkit is imported when a file
+is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from gattn.apps.fitting.setting_types import (
+    default_text,
+    expected_values,
+    field_types,
+    without_meta,
+)
+from gattn.files import replace_files
+
+__all__ = [
+    "Accelerator",
+    "Coverage",
+    "Precision",
+    "Seed",
+    "Setting",
+    "Settings",
+    "SettingsError",
+    "TaskChoice",
+    "Threads",
+    "TrainingSettings",
+    "check_value",
+    "declared",
+    "document",
+    "fill_docstring",
+    "from_table",
+    "read_toml",
+    "settings_of",
+    "to_table",
+    "updated",
+    "write_toml",
+]
+
+S = TypeVar("S")
+Kind = TypeVar("Kind", bound=type)
+LARGEST_SEED = 2**31 - 1
+"""Largest seed of a run. Ensembles and repeated runs add small integers to the seed, and
+scikit-learn only accepts seeds below 2**32.
+"""
+
+
+class SettingsError(ValueError):
+    """Raised if a setting is unknown, out of range or of a wrong type; the message names the
+    setting.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Declaration of one setting.
+
+    Attributes:
+        name: the name of the field.
+        hint: the type of the setting, without the ``Annotated`` around it.
+        default: the default value, or None if the setting has no default.
+        description: the help text.
+        default_text: text of the default value.
+        panel: the heading under which the help and the documentation list the setting.
+        expected: text of the accepted values, for error messages.
+        flag: names of a pair of command-line flags, for example ``--directed/--undirected``;
+            empty if the option has no such pair.
+    """
+
+    name: str
+    hint: Any
+    default: Any
+    description: str
+    default_text: str
+    panel: str
+    expected: str
+    flag: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Base class of frozen dataclasses that check their values when they are created."""
+
+    panel: ClassVar[str] = "Data and run"
+
+    def __post_init__(self) -> None:
+        for name, hint in field_types(type(self)).items():
+            object.__setattr__(self, name, _converted(hint, getattr(self, name), name))
+        self.check()
+
+    def check(self) -> None:
+        """Check settings that depend on each other; subclasses override this method.
+
+        Raises:
+            ValueError: two settings contradict each other; the message names both.
+        """
+
+
+def document(kind: Kind) -> Kind:
+    """Replace ``{settings}`` in the docstring of a dataclass by the help texts of its fields.
+
+    Example:
+        >>> @document
+        ... @dataclasses.dataclass(frozen=True)
+        ... class Loop(Settings):
+        ...     '''Args:
+        ...     {settings}'''
+        ...     epochs: Annotated[int, Meta(ge=1, description="Passes over the data.")] = 60
+        >>> print(Loop.__doc__)
+        Args:
+            epochs: Passes over the data. Default: 60.
+        >>> Loop(epochs=0)
+        Traceback (most recent call last):
+        gattn.apps.fitting.settings.SettingsError: epochs must be a whole number, at least 1; got 0
+    """
+    fill_docstring(kind, kind)
+    return kind
+
+
+def fill_docstring(owner: type, kind: type) -> None:
+    """Replace ``{settings}`` in the docstring of a class by the settings of a dataclass."""
+    text = owner.__doc__ or ""
+    for line in text.splitlines():
+        if line.strip() == "{settings}":
+            indent = line[: len(line) - len(line.lstrip())]
+            entries = [
+                textwrap.fill(
+                    f"{setting.name}: {setting.description} Default: {setting.default_text}.",
+                    100,
+                    initial_indent=indent,
+                    subsequent_indent=indent + 4 * " ",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+                for setting in declared(kind).values()
+            ]
+            text = text.replace(line, "\n".join(entries))
+    owner.__doc__ = text
+
+
+@functools.cache
+def declared(kind: type) -> dict[str, Setting]:
+    """Return the declarations of the settings in a dataclass by name; nested dataclasses are
+    left out.
+    """
+    settings = {}
+    for field in dataclasses.fields(kind):
+        hint, meta = without_meta(field_types(kind)[field.name])
+        if dataclasses.is_dataclass(hint):
+            continue
+        default = None if field.default is dataclasses.MISSING else field.default
+        owner = next(
+            c for c in reversed(kind.__mro__) if field.name in vars(c).get("__annotations__", {})
+        )
+        extra = (meta and meta.extra) or {}
+        settings[field.name] = Setting(
+            name=field.name,
+            hint=hint,
+            default=default,
+            description=(meta and meta.description) or "",
+            default_text=extra.get("default") or default_text(default),
+            panel=getattr(owner, "panel", Settings.panel),
+            expected=expected_values(field_types(kind)[field.name]),
+            flag=extra.get("flag", ""),
+        )
+    return settings
+
+
+def check_value(kind: type, name: str, value: object) -> Any:
+    """Convert one value to the type of a setting, and check it.
+
+    Raises:
+        SettingsError: the value is out of range or of the wrong type.
+    """
+    return _converted(field_types(kind)[name], value, name)
+
+
+def read_toml(kind: type[S], path: str | os.PathLike[str]) -> S:
+    """Read settings from a TOML file.
+
+    Args:
+        kind: the dataclass.
+        path: a file that a user or :func:`write_toml` wrote.
+
+    Returns:
+        The settings; a setting that is not in the file has its default value.
+
+    Raises:
+        SettingsError: the file is not TOML, or one of its keys is unknown, missing, out of range
+            or of the wrong type.
+        FileNotFoundError: the file does not exist.
+    """
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        table = tomlkit.parse(Path(path).read_text("utf-8")).unwrap()
+    except (TOMLKitError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not a TOML file: {error}") from None
+    try:
+        return from_table(kind, table)
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from None
+
+
+def write_toml(path: str | os.PathLike[str], settings: object) -> None:
+    """Write settings to a TOML file, with one table for each nested dataclass.
+
+    Args:
+        path: the file, which is replaced atomically.
+        settings: a dataclass of numbers, texts, bools, tuples of them, and such dataclasses. A
+            setting that is None is left out, so None must be its default.
+
+    Raises:
+        OSError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Loop:
+        ...     epochs: int = 60
+        ...     split: str | None = None
+        >>> path = Path(tempfile.mkdtemp()) / "config.toml"
+        >>> write_toml(path, Loop(epochs=5))
+        >>> print(path.read_text(), end="")
+        epochs = 5
+        >>> read_toml(Loop, path)
+        Loop(epochs=5, split=None)
+        >>> from_table(Loop, {"epochs": "many"})
+        Traceback (most recent call last):
+        gattn.apps.fitting.settings.SettingsError: epochs must be a whole number; got 'many'
+    """
+    import tomlkit
+
+    replace_files({Path(path): tomlkit.dumps(to_table(settings)).encode()})
+
+
+def to_table(settings: object) -> dict[str, object]:
+    """Convert a dataclass to the values of a TOML table: dicts and lists; None values are left out.
+
+    Args:
+        settings: the dataclass.
+
+    Returns:
+        Values by name in the order of the fields, with nested tables last, as TOML needs them.
+    """
+    if not dataclasses.is_dataclass(settings):
+        raise TypeError(f"settings must be a dataclass; got {settings!r}")
+    values = msgspec.to_builtins(settings)
+    values = {name: value for name, value in values.items() if value is not None}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            values[name] = to_table(getattr(settings, name))
+    return dict(sorted(values.items(), key=lambda item: isinstance(item[1], dict)))
+
+
+def from_table(kind: type[S], table: Mapping[str, object], *, within: str = "") -> S:
+    """Create settings from the values of a TOML table.
+
+    Args:
+        kind: the dataclass.
+        table: values by name; a missing setting has its default value.
+        within: prefix of the settings' names in error messages, for a nested table.
+
+    Returns:
+        The settings.
+
+    Raises:
+        SettingsError: a name is unknown or missing, or a value is out of range or of the wrong
+            type.
+    """
+    if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
+        raise TypeError(f"settings must be a dataclass; got {kind!r}")
+    fields = {field.name: field for field in dataclasses.fields(kind) if field.init}
+    for name in table:
+        if name not in fields:
+            raise SettingsError(
+                f"unknown setting {within}{name}; the settings are {', '.join(fields)}"
+            )
+    for name, field in fields.items():
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if required and name not in table:
+            raise SettingsError(f"{within}{name} is missing")
+    hints = field_types(kind)
+    return kind(**{name: _converted(hints[name], table[name], within + name) for name in table})
+
+
+def updated(run: S, changes: Mapping[str, object]) -> S:
+    """Return a copy of a run's settings with new values for some of them, given by name.
+
+    Args:
+        run: a dataclass whose field ``model`` is another dataclass.
+        changes: new values by name; ``model`` is the field of that name within the model.
+
+    Returns:
+        The settings, checked again.
+
+    Raises:
+        ValueError: a setting is unknown or out of its range.
+    """
+    if not dataclasses.is_dataclass(run) or isinstance(run, type):
+        raise TypeError(f"settings must be a dataclass; got {run!r}")
+    model: Any = getattr(run, "model")  # noqa: B009
+    names = {field.name for field in dataclasses.fields(model)}
+    inner = {name: value for name, value in changes.items() if name in names}
+    outer = {name: value for name, value in changes.items() if name not in names}
+    unknown = outer.keys() - {field.name for field in dataclasses.fields(run)}
+    if unknown:
+        raise SettingsError(f"unknown setting {', '.join(sorted(unknown))}")
+    return dataclasses.replace(run, **outer, model=dataclasses.replace(model, **inner))
+
+
+def settings_of(kind: type[S], holder: object) -> S:
+    """Create settings from those attributes of an estimator that have the same names.
+
+    Args:
+        kind: the dataclass of the settings.
+        holder: the estimator, which has an attribute for each field. NumPy scalars, which a grid
+            search may set, are converted to Python numbers.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+    values = {name: getattr(holder, name) for name in field_types(kind)}
+    return kind(**{n: v.item() if getattr(v, "ndim", None) == 0 else v for n, v in values.items()})
+
+
+def _converted(hint: Any, value: object, name: str) -> Any:
+    """Convert a value to the type of a setting; a bool is not accepted as a number."""
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        if isinstance(value, hint):
+            return value
+        if not isinstance(value, Mapping):
+            raise SettingsError(f"{name} must be a table; got {value!r}")
+        return from_table(hint, value, within=f"{name}.")
+    try:
+        return msgspec.convert(value, hint)
+    except msgspec.ValidationError:
+        raise SettingsError(f"{name} must be {expected_values(hint)}; got {value!r}") from None
+
+
+Accelerator: TypeAlias = Literal["auto", "cpu", "gpu"]
+Precision: TypeAlias = Literal["32", "64", "bf16-mixed", "16-mixed"]
+Seed: TypeAlias = Annotated[
+    int,
+    Meta(
+        ge=0,
+        le=LARGEST_SEED,
+        description="Seed of the random numbers for the split, the initial weights, the order of "
+        "batches and dropout. Repeat a training with other seeds to see how much results "
+        "depend on chance.",
+    ),
+]
+Threads: TypeAlias = Annotated[
+    int,
+    Meta(
+        ge=0,
+        description="Number of threads of each operator of PyTorch or gattn. With 0, the "
+        "number depends on the size of the batch or network, because small batches and "
+        "networks are faster with one thread. If several processes run in parallel, each "
+        "process has one thread. The number of threads changes results only by rounding "
+        "errors. Set it to 1 if other programs run on the machine.",
+        extra={"default": "0, chosen by the size"},
+    ),
+]
+TaskChoice: TypeAlias = Annotated[
+    Literal["auto", "regression", "classification"],
+    Meta(
+        description="Type of the labels: regression for numbers, classification for classes. "
+        "With auto, the type is inferred from the labels."
+    ),
+]
+Coverage: TypeAlias = Annotated[
+    float,
+    Meta(
+        gt=0,
+        lt=1,
+        description="Fraction of the true values that should lie in their prediction intervals "
+        "(for classes: in their sets of predicted classes), for example 0.9 for 90 %. Higher "
+        "values give wider intervals.",
+    ),
+]
+
+
+@document
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainingSettings(Settings):
+    """Settings of the training loop that a user can choose.
+
+    Attributes:
+        {settings}
+
+    Raises:
+        ValueError: a value is out of its range; the message names the setting.
+    """
+
+    panel: ClassVar[str] = "The network and its training"
+
+    epochs: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Maximum number of epochs, which are passes over the training part. "
+            "Raise it if the validation loss still falls in the last epochs.",
+        ),
+    ] = 60
+    batch_size: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of training examples in one step, summed over all devices. Lower "
+            "it if memory runs out.",
+        ),
+    ] = 64
+    learning_rate: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Highest learning rate of AdamW. The rate rises to this value in the "
+            "first tenth of the steps and falls afterwards. Lower it if the training loss "
+            "jumps.",
+        ),
+    ] = 1e-3
+    weight_decay: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Strength of AdamW's weight decay, which keeps the weights small. "
+            "Raise it if the network overfits.",
+        ),
+    ] = 1e-4
+    seed: Seed = 0
+    accelerator: Annotated[
+        Accelerator,
+        Meta(
+            description="Device on which the networks are trained. With auto, this is a GPU if "
+            "there is one, and the CPU otherwise."
+        ),
+    ] = "cpu"
+    devices: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of devices that train a network together. To use more than one, "
+            "start the command with torchrun -m gattn.apps.cli.",
+        ),
+    ] = 1
+    precision: Annotated[
+        Precision,
+        Meta(
+            description="Floating-point format of the training. bf16-mixed and 16-mixed save "
+            "time and memory on a GPU. With 64, several devices give the same metrics as one "
+            "device."
+        ),
+    ] = "32"
+
+    def check(self) -> None:
+        """Check that the device supports the precision."""
+        super().check()
+        if self.precision == "16-mixed" and self.accelerator == "cpu":
+            raise SettingsError("precision 16-mixed needs a GPU; on a CPU use bf16-mixed")

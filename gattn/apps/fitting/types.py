@@ -1,0 +1,164 @@
+"""Types of the training loop: settings, batches and history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol, TypeAlias
+
+from msgspec import Meta
+from torch import Tensor
+
+from gattn.apps.fitting.settings import TrainingSettings, document
+
+__all__ = [
+    "Batches",
+    "EpochRecord",
+    "History",
+    "Input",
+    "LoopSettings",
+    "Loss",
+    "TrainingError",
+]
+
+Input: TypeAlias = "Tensor | TensorGroup"
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class TrainingError(RuntimeError):
+    """Raised if training cannot start, continue or be resumed; the message contains the reason."""
+
+
+class TensorGroup(Protocol):
+    """Interface of groups of tensors that are moved and converted together, such as PyG's
+    ``Data``.
+    """
+
+    def to(self, device: Any, /) -> Any:
+        """Move all tensors to a device, and return the group."""
+        ...
+
+    def apply(self, func: Callable[[Any], Any], /) -> Any:
+        """Apply a function to each tensor, and return a group with the results."""
+        ...
+
+
+class Batches(Protocol):
+    """Interface of a part of the data from which batches are built."""
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        ...
+
+    def batch(self, positions: Tensor) -> tuple[Input, Tensor, Tensor | None]:
+        """Combine the items at these positions into a batch.
+
+        Args:
+            positions: [b] int64, the indices of the items, counted from 0.
+
+        Returns:
+            The input of the network, a tensor or PyG data; the targets [g, t], which are NaN if
+            the loss should ignore them; and factors [g, t] or [g, 1] of the losses, None if all
+            are 1.
+        """
+        ...
+
+
+@document
+@dataclass(frozen=True, kw_only=True)
+class LoopSettings(TrainingSettings):
+    """All settings of the training loop.
+
+    Attributes:
+        {settings}
+
+    Raises:
+        ValueError: a setting is out of its range; the message contains its name.
+    """
+
+    warmup: Annotated[
+        float,
+        Meta(
+            gt=0,
+            lt=1,
+            description="Share of all steps in which the learning rate rises. Afterwards it "
+            "falls along a cosine (one-cycle schedule; Smith and Topin, 2019).",
+        ),
+    ] = 0.1
+    gradient_clip: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Maximum norm of the gradient; larger gradients are scaled "
+            "down to it. 0 switches this off.",
+        ),
+    ] = 5.0
+    average: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="Decay of the moving average of the weights; 0 uses the "
+            "weights without averaging.",
+        ),
+    ] = 0.99
+    patience: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of epochs without a lower validation loss after "
+            "which training stops.",
+        ),
+    ] = 30
+    recorded_outputs: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Record the outputs on the validation part after each epoch if it has at "
+            "most this number of examples; 0 records no outputs. See :attr:`History.outputs`.",
+        ),
+    ] = 0
+
+    @property
+    def validation_batch_size(self) -> int:
+        """Number of items in a validation batch. It is larger than in training, because no
+        gradients are stored.
+        """
+        return 4 * self.batch_size
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """Record of an epoch, with losses that are means over the labels.
+
+    Attributes:
+        epoch: number of the epoch, counted from 0.
+        train_loss: training loss with dropout, with the weights at each step.
+        validation_loss: validation loss with the averaged weights at the end of the epoch; NaN
+            without a validation part.
+        learning_rate: learning rate at the end of the epoch.
+        seconds: duration of the epoch, including validation.
+    """
+
+    epoch: int
+    train_loss: float
+    validation_loss: float
+    learning_rate: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class History:
+    """Records of all training epochs, and the epoch with the lowest validation loss.
+
+    Attributes:
+        records: the record of each epoch.
+        chosen: the epoch whose weights the network has after training.
+        outputs: [epochs, n, t], the outputs for the n validation items with the averaged weights
+            after each epoch; None if the validation part is empty or larger than
+            ``LoopSettings.recorded_outputs``.
+    """
+
+    records: tuple[EpochRecord, ...]
+    chosen: int
+    outputs: Tensor | None = field(default=None, compare=False)

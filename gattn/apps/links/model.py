@@ -1,0 +1,465 @@
+"""Model of links: a weighted sum of the scores of an attention network, of heuristics, and of a
+perceptron.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gattn.apps.fitting.settings import from_table, to_table
+from gattn.apps.fitting.types import EpochRecord, History
+from gattn.apps.links.metrics import is_noise, ranking_metrics
+from gattn.apps.links.network import LinkNetwork, fit_network, pair_scores
+from gattn.apps.links.pairs import Links, Ranking, make_ranking, restrict
+from gattn.apps.links.parts import make_folds
+from gattn.apps.links.perceptron import PairPerceptron, fit_perceptron
+from gattn.apps.links.proximity import FEATURES, HEURISTICS, Proximity, random_features
+from gattn.apps.links.settings import LinkSettings
+from gattn.apps.links.weights import fit_weights
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError
+from gattn.apps.nodes.features import FeatureEncoder
+from gattn.apps.nodes.fields import FieldInput, edge_terms, whole_graph
+from gattn.apps.nodes.stack.blocks import Reduction, as_matrix
+from gattn.apps.run.model_io import remove_prefix
+from gattn.apps.runtime.threads import limited_threads
+from gattn.data import Split
+
+__all__ = ["LinkModel", "LinkProblem", "View"]
+
+PAIRS = "pairs"
+"""Name of the pair perceptron among the components of a model."""
+STACK = "stack"
+"""Name under which the metrics of the weighted sum of all components are stored."""
+RANKED_LINKS = 4000
+"""Maximum number of links that are ranked in each part."""
+PERCEPTRON_LINKS, PAIR_NEGATIVES = 8000, 20
+"""Maximum number of links on which the perceptron is trained, and number of unlinked targets for
+each of them.
+"""
+EPOCH_CHOICE = 1000, 101
+"""Maximum number of validation links that are used to choose an epoch, and number of candidates
+for each of them.
+"""
+WEIGHT_FIT = 2000, 201
+"""Maximum number of validation links that are used to fit the weights, and number of candidates
+for each of them.
+"""
+SHORTLIST = 30
+"""Number of candidate targets that each of several scores selects for each node."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinkProblem:
+    """Graph and parts of its links on which a model is trained.
+
+    Attributes:
+        graph: the graph with the edges of the training links only, and the inputs of its edges.
+        encoder: encoder of the features, fitted to this graph.
+        links: all links of the graph; links outside the training part are only used to exclude them
+            from the negatives.
+        split: positions of the links of each part.
+        times: [m] times of the links; None if there are no times.
+        negatives: number of unlinked targets with which the target of a validation link is
+            compared.
+    """
+
+    graph: AttributedGraph
+    encoder: FeatureEncoder
+    links: Links
+    split: Split
+    times: NDArray[np.float64] | None
+    negatives: int
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Graph along whose edges messages are sent, in the form that a model's components read.
+
+    Attributes:
+        inputs: features of all nodes and the edges of each layer.
+        proximity: scores of pairs by the edges.
+    """
+
+    inputs: FieldInput
+    proximity: Proximity
+
+
+class LinkModel:
+    """Trained model of links, created by :meth:`fit` or :meth:`from_state`.
+
+    Attributes:
+        settings: settings of the model and of its training.
+        encoder: encoder of the features.
+        network: the attention network.
+        perceptron: the perceptron of pairs; None for a single attention network.
+        weights: weight of each component of the score by name.
+        calibration: factor and constant of the score in the logit of a probability.
+        noise: True if the model does not rank links better than a random order: the test links of
+            a run, the validation links without a test part.
+        directed: True if links have a direction.
+        bipartite: True if sources and targets are disjoint.
+        history: records of the training of the network; empty after :meth:`from_state`.
+        threads: number of threads inside an operator; 0 to choose it by the size of the graph.
+    """
+
+    threads = 0
+
+    def __init__(
+        self, settings: LinkSettings, encoder: FeatureEncoder, reduction: Reduction, *,
+        directed: bool, bipartite: bool,
+    ) -> None:  # fmt: skip
+        """Create an untrained model with initial weights."""
+        self.settings, self.encoder, self.reduction = settings, encoder, reduction
+        self.directed, self.bipartite = directed, bipartite
+        edge_dim = None if encoder.edges is None else encoder.edges.width or None
+        width = encoder.width + (128 if self._is_structural else 0)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            self.network = LinkNetwork(settings, width, directed or bipartite, edge_dim).eval()
+        self.perceptron: PairPerceptron | None = None
+        self.weights: dict[str, float] = {self._network_name: 1.0}
+        self.calibration = 1.0, 0.0
+        self.noise = False
+        self.history: list[History] = []
+        self._last: tuple[AttributedGraph, View] | None = None
+
+    @property
+    def _network_name(self) -> str:
+        return "gat" if self.settings.model == "stacked" else self.settings.model
+
+    @property
+    def _is_structural(self) -> bool:
+        """True if the nodes have no attributes. In this case, random vectors are propagated
+        along the edges instead.
+        """
+        return self.encoder.source == "structure"
+
+    @classmethod
+    def fit(
+        cls,
+        problem: LinkProblem,
+        settings: LinkSettings,
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+        threads: int = 0,
+    ) -> tuple[LinkModel, dict[str, Any]]:
+        """Train a model on the training links, and fit its weights to the validation links.
+
+        A training link is predicted from a graph without its edge: the training links are divided
+        into groups, and the links of a group are predicted from the edges of the others.
+
+        Args:
+            problem: the graph and its parts.
+            settings: settings of the model.
+            on_epoch: called after every epoch of the network.
+            threads: number of threads inside an operator; 0 to choose it by the size of the graph.
+
+        Returns:
+            The model, and the result of :meth:`measure` for the validation links.
+
+        Raises:
+            GraphError: no link can be ranked, because every source is linked to every target.
+        """
+        graph, links, seed = problem.graph, problem.links, settings.seed
+        draw = np.random.default_rng(seed)
+        train, val = problem.split.train.numpy(), problem.split.val.numpy()
+        ranking = make_ranking(links, val, problem.negatives, draw, RANKED_LINKS)
+        x = problem.encoder.features(graph)
+        matrix = None if problem.encoder.source == "structure" else as_matrix(x)
+        empty = Reduction(np.zeros((0, 0), np.float32))
+        reduction = empty if matrix is None else Reduction.fit(matrix, seed)
+        model = cls(
+            settings, problem.encoder, reduction, directed=links.directed,
+            bipartite=links.bipartite,
+        )  # fmt: skip
+        model.threads = threads
+        folds = make_folds(links, train, seed, problem.times)
+        supervised = [
+            make_ranking(links, fold.links, PAIR_NEGATIVES, draw, PERCEPTRON_LINKS // len(folds))
+            for fold in folds
+        ]
+        if not len(ranking) or not all(map(len, supervised)):
+            raise GraphError(
+                "links cannot be ranked: every source of the links of a part is linked to every "
+                "possible target"
+            )
+        z = None if matrix is None else reduction.apply(matrix)
+        keys = links.unordered
+        with limited_threads(model._elements(graph), threads):
+            view = model._make_view(graph, x, z)
+            views, features = [], []
+            for fold, some in zip(folds, supervised):
+                messages = restrict(graph, np.unique(keys[fold.messages]))
+                own_x = model.encoder.features(messages) if matrix is None else x
+                one = model._make_view(messages, own_x, z)
+                views.append((one.inputs, fold.links))
+                if settings.model == "stacked":
+                    features.append(one.proximity.measure(some.sources, some.candidates))
+                del one
+            most, count = EPOCH_CHOICE
+            few = Ranking(
+                ranking.links[:most], ranking.sources[:most], ranking.candidates[:most, :count]
+            )
+            stopped = view.inputs, few
+            model.history = [fit_network(model.network, views, links, stopped, settings, on_epoch)]
+            pairs = view.proximity.measure(ranking.sources, ranking.candidates)
+            if settings.model == "stacked":
+                model.perceptron = fit_perceptron(
+                    torch.from_numpy(np.concatenate(features)),
+                    torch.from_numpy(pairs[:most, :count]), seed,
+                )  # fmt: skip
+        model._last = graph, view
+        parts = model._parts(view, ranking.sources, ranking.candidates, pairs)
+        model._weigh(parts)
+        measured = model._measured(parts)
+        model.noise = is_noise(measured["scores"])
+        return model, measured
+
+    def _weigh(self, parts: Mapping[str, NDArray]) -> None:
+        """Fit the weights of the components and the calibration to scores [m, 1 + k] of the
+        validation links.
+        """
+        from sklearn.linear_model import LogisticRegression
+
+        if self.settings.model == "stacked":
+            rows, count = WEIGHT_FIT
+            weights = fit_weights([part[:rows, :count] for part in parts.values()])
+            self.weights = dict(zip(parts, weights.tolist()))
+        scores = self._combine(parts)
+        is_link = np.zeros(scores.shape, int)
+        is_link[:, 0] = 1
+        valid = np.isfinite(scores)
+        model = LogisticRegression(class_weight="balanced", C=1e4)
+        spread = float(scores[valid].std()) or 1.0
+        model.fit(scores[valid].reshape(-1, 1) / spread, is_link[valid])
+        slope: Any = model.coef_
+        constant: Any = model.intercept_
+        self.calibration = float(slope[0, 0]) / spread, float(constant[0])
+
+    def _combine(self, parts: Mapping[str, NDArray]) -> NDArray[np.float64]:
+        """Return the weighted sum of the components' scores."""
+        used = [weight * parts[name] for name, weight in self.weights.items() if weight]
+        return np.asarray(sum(used), np.float64)
+
+    def _parts(
+        self, view: View, sources: NDArray, targets: NDArray, pairs: NDArray
+    ) -> dict[str, NDArray]:
+        """Return the scores [m, c] of each component, computed from the features of the pairs;
+        minus infinity for a target of -1.
+        """
+        scores = {name: pairs[:, :, FEATURES.index(name)] for name in HEURISTICS}
+        scores = {name: np.where(targets < 0, -np.inf, part) for name, part in scores.items()}
+        if self._is_structural:
+            del scores["propagated_features"]
+        with torch.no_grad(), limited_threads(view.inputs.x.shape[0], self.threads):
+            left, right = self.network.embed(view.inputs)
+            ends = torch.from_numpy(sources), torch.from_numpy(targets)
+            scores[self._network_name] = pair_scores(left, right, *ends).numpy()
+            if self.perceptron is not None:
+                scores[PAIRS] = self.perceptron(torch.from_numpy(pairs)).numpy()
+        return scores
+
+    def measure(self, graph: AttributedGraph, ranking: Ranking) -> dict[str, Any]:
+        """Rank the true target of each link among its candidates, using a graph that does not
+        contain these links.
+
+        Args:
+            graph: the graph whose edges send messages.
+            ranking: the links and their candidates.
+
+        Returns:
+            ``scores`` [m, 1 + k] of the model, and ``metrics`` of each component by name,
+            and of the model under ``stack``.
+        """
+        view = self.view(graph)
+        pairs = view.proximity.measure(ranking.sources, ranking.candidates)
+        return self._measured(self._parts(view, ranking.sources, ranking.candidates, pairs))
+
+    def _measured(self, parts: Mapping[str, NDArray]) -> dict[str, Any]:
+        scores = self._combine(parts)
+        metrics = {name: ranking_metrics(part) for name, part in parts.items()}
+        return {"scores": scores, "metrics": metrics | {STACK: ranking_metrics(scores)}}
+
+    def score(self, graph: AttributedGraph, sources: NDArray, targets: NDArray) -> NDArray:
+        """Return the scores [m] of pairs of nodes, computed from the edges of a graph.
+
+        If an edge joins a pair, the score reads this edge.
+        """
+        view = self.view(graph)
+        pairs = view.proximity.measure(sources, targets[:, None])
+        return self._combine(self._parts(view, sources, targets[:, None], pairs))[:, 0]
+
+    def probability(self, scores: NDArray) -> NDArray[np.float64]:
+        """Return the probability that each pair is a link, under the assumption that half of all
+        pairs are links.
+        """
+        slope, constant = self.calibration
+        return 1 / (1 + np.exp(-np.clip(slope * scores + constant, -500, 500)))
+
+    def propose(
+        self, graph: AttributedGraph, links: Links, top: int, *, per_node: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the pairs without an edge that have the highest scores.
+
+        For each source, several scores of the heuristics and of the network select candidate
+        targets, which the model then scores.
+
+        Args:
+            graph: the graph whose edges send messages.
+            links: all links of the graph, which are not proposed.
+            top: number of pairs, overall or for each source.
+            per_node: True for the best pairs of each source.
+
+        Returns:
+            [2, k] pairs and [k] scores, sorted by score, or by source and score.
+        """
+        view = self.view(graph)
+        with torch.no_grad():
+            left, right = (side.numpy() for side in self.network.embed(view.inputs))
+        best: list[tuple[NDArray, NDArray]] = []
+        length = max(SHORTLIST, 2 * top) if per_node else max(SHORTLIST, min(top, 100))
+        for part in view.proximity.chunks(len(links.sources)):
+            sources = links.sources[part]
+            rows = view.proximity.rows(sources)
+            lists = [*rows.shortlists(), right @ left[sources].T]
+            place, target = _shortlist(lists, links, sources, length)
+            if not len(place):
+                continue
+            pairs = rows.measure(place, target[:, None])
+            parts = {name: pairs[:, :, FEATURES.index(name)] for name in HEURISTICS}
+            ends = left[sources[place]], right[target]
+            parts[self._network_name] = np.einsum("md,md->m", *ends)[:, None]
+            if self.perceptron is not None:
+                with torch.no_grad():
+                    parts[PAIRS] = self.perceptron(torch.from_numpy(pairs)).numpy()
+            scores = self._combine(parts)[:, 0]
+            chosen = _best(place, scores, top) if per_node else np.argsort(-scores)[: 2 * top]
+            best.append((np.stack([sources[place], target])[:, chosen], scores[chosen]))
+        if not best:
+            return np.zeros((2, 0), np.int64), np.zeros(0)
+        pairs, scores = (np.concatenate(each, -1) for each in zip(*best))
+        if per_node:
+            return pairs, scores
+        if not links.directed and not links.bipartite:
+            # Both directions of a pair are scored, and the higher score is used.
+            order = np.argsort(-scores, kind="stable")
+            pairs, scores = np.sort(pairs[:, order], 0), scores[order]
+            _, first = np.unique(pairs[0] * links.nodes + pairs[1], return_index=True)
+            pairs, scores = pairs[:, first], scores[first]
+        order = np.argsort(-scores, kind="stable")[:top]
+        return pairs[:, order], scores[order]
+
+    def view(self, graph: AttributedGraph) -> View:
+        """Convert a graph to the form that the components of the model read."""
+        # The last view is cached, because encoding texts is slow.
+        if self._last is None or self._last[0] is not graph:
+            x = self.encoder.features(graph)
+            z = None if self._is_structural else self.reduction.apply(as_matrix(x))
+            self._last = graph, self._make_view(graph, x, z)
+        return self._last[1]
+
+    def _make_view(self, graph: AttributedGraph, x: Tensor, z: NDArray | None) -> View:
+        arcs, nodes = graph.arcs.numpy(), len(graph)
+        if self._is_structural:
+            vectors = random_features(arcs, nodes, self.settings.seed)
+            x = torch.cat([x.to_dense() if x.layout != torch.strided else x,
+                           torch.from_numpy(vectors)], 1)  # fmt: skip
+        field = whole_graph(graph.edge_index, nodes, self.settings.layers)
+        inputs = FieldInput(x, field, edge_terms(graph.edge_inputs, field))
+        return View(
+            inputs, Proximity(arcs, nodes, z, directed=self.directed, bipartite=self.bipartite)
+        )
+
+    def _elements(self, graph: AttributedGraph) -> int:
+        return len(graph) * self.settings.width
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickling without the last graph."""
+        return {**self.__dict__, "_last": None}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
+        tensors = {f"network.{name}": each for name, each in self.network.state_dict().items()}
+        if self.perceptron is not None:
+            state = self.perceptron.state_dict()
+            tensors |= {f"pairs.{name}": each for name, each in state.items()}
+        tensors["axes"] = torch.from_numpy(np.ascontiguousarray(self.reduction.axes))
+        return tensors, {
+            "settings": to_table(self.settings), "encoder": self.encoder.state(),
+            "directed": self.directed, "bipartite": self.bipartite, "weights": self.weights,
+            "calibration": list(self.calibration), "noise": self.noise,
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls, tensors: dict[str, Tensor], state: Mapping[str, Any]) -> LinkModel:
+        """Restore a model from the result of :meth:`state`.
+
+        Raises:
+            KeyError: an entry of the state is missing.
+            ValueError: a tensor is missing or has another shape.
+        """
+        settings = from_table(LinkSettings, state["settings"])
+        encoder = FeatureEncoder.from_state(state["encoder"])
+        reduction = Reduction(tensors["axes"].numpy())
+        model = cls(
+            settings, encoder, reduction, directed=state["directed"], bipartite=state["bipartite"]
+        )
+        try:
+            model.network.load_state_dict(remove_prefix("network.", tensors))
+            if settings.model == "stacked":
+                model.perceptron = PairPerceptron.from_state(remove_prefix("pairs.", tensors))
+        except RuntimeError as error:
+            raise ValueError(str(error)) from None
+        model.weights = dict(state["weights"])
+        slope, constant = state["calibration"]
+        model.calibration = slope, constant
+        model.noise = state["noise"]
+        return model
+
+
+def _shortlist(
+    lists: Sequence[NDArray], links: Links, sources: NDArray, length: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return, for each source and each score, the unlinked targets with the highest scores.
+
+    Args:
+        lists: scores [n, b]; those of linked targets are overwritten.
+        links: all links.
+        sources: [b].
+        length: number of targets from each score.
+
+    Returns:
+        [k] positions of the sources, sorted, and [k] targets.
+    """
+    pool, row = links.targets, np.arange(len(sources))
+    # Linked targets are removed before the selection, so that it does not depend on the other
+    # sources.
+    start, end = (np.searchsorted(links.keys, (sources + i) * links.nodes) for i in (0, 1))
+    linked = np.concatenate([links.keys[a:b] % links.nodes for a, b in zip(start, end)])
+    exclusions = np.append(linked, sources), np.append(np.repeat(row, end - start), row)
+    size = min(len(pool), length)
+    keys = []
+    for scores in lists:
+        scores[exclusions] = -np.inf
+        some = scores[pool] if len(pool) < len(scores) else scores
+        top = np.argpartition(-some, size - 1, axis=0)[:size]
+        keys.append((row * links.nodes + pool[top]).ravel())
+    key = np.unique(np.concatenate(keys))
+    place, target = key // links.nodes, key % links.nodes
+    free = ~links.are_links(sources[place], target)
+    return place[free], target[free]
+
+
+def _best(place: NDArray, scores: NDArray, top: int) -> NDArray[np.int64]:
+    """Return the positions of the highest scores of each source, ordered by source and then by
+    score.
+    """
+    order = np.lexsort((-scores, place))
+    start = np.searchsorted(place[order], place[order])
+    return order[np.arange(len(order)) - start < top]

@@ -1,0 +1,265 @@
+"""Heuristics and features of pairs of nodes: common neighbours, walks, and similarity of
+features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from gattn.apps.nodes.stack.propagation import row_means
+
+__all__ = ["FEATURES", "HEURISTICS", "Proximity", "ProximityRows", "random_features"]
+
+FEATURES = (
+    *("common_neighbours", "adamic_adar", "resource_allocation", "katz"),
+    *("preferential_attachment", "propagated_features"),
+    *("walks_2", "walks_3", "source_degree", "target_degree"),
+    *("same_features", "near_features", "source_near_target", "near_source_target"),
+)
+"""Names of the features of a pair."""
+HEURISTICS = FEATURES[:6]
+"""Names of the features that are also used as scores without a model, for comparison with the
+model.
+"""
+DAMPING = 0.005
+"""Factor by which each further step reduces the weight of a walk in Katz' score."""
+STEPS = 5
+"""Maximum length of the walks in Katz' score."""
+CHANCE = 1e4
+"""Factor by which probabilities of walks are multiplied before their logarithm is computed."""
+CELLS = 1 << 23
+"""Maximum number of entries in an array [n, b] of scores for b sources."""
+WIDTH = 64
+"""Number of random features per node if nodes have no attributes."""
+
+Matrix = Any
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
+
+
+class Proximity:
+    r"""Scores of pairs of nodes that are computed from the edges of a graph, without training.
+
+    With the neighbours N(u) of u, their number d(u), the adjacency matrix A and features Z that
+    were propagated over two steps:
+
+    .. math::
+        \sum_{w \in N(u) \cap N(v)} 1, \quad
+        \sum_{w \in N(u) \cap N(v)} \frac{1}{\log d(w)}, \quad
+        \sum_{w \in N(u) \cap N(v)} \frac{1}{d(w)}, \quad
+        \sum_{l=2}^{5} \beta^l (A^l)_{uv}, \quad
+        d(u) d(v), \quad
+        \cos(Z_u, Z_v)
+
+    Nodes of a bipartite graph have no common neighbours. Therefore the first three sums are over
+    the walks of three steps u, w, x, v. For links with a direction, d(u) counts the edges out of u
+    and d(v) the edges into v in the product of degrees; the other scores ignore the direction.
+
+    The result for a pair that is joined by an edge of the graph depends on this edge. Remove the
+    edge before the pair is scored.
+
+    Args:
+        arcs: [2, k] int64 edges, in the direction of the data.
+        nodes: number n of nodes.
+        z: [n, d] features; None if there are no features.
+        directed: True if links have a direction.
+        bipartite: True if the sources and targets of the edges are disjoint.
+
+    References:
+        Liben-Nowell and Kleinberg, "The link prediction problem for social networks" (CIKM 2003);
+        Zhou, Lü and Zhang, "Predicting missing links via local information" (EPJ B 2009).
+
+    Example:
+        >>> path = np.array([[0, 1, 3], [1, 2, 4]])
+        >>> scores = Proximity(path, 5, None, directed=False, bipartite=False)
+        >>> scores.measure(np.array([0]), np.array([[2, 4]]))[0, :, 0].tolist()
+        [0.6931471824645996, 0.0]
+    """
+
+    def __init__(
+        self,
+        arcs: NDArray,
+        nodes: int,
+        z: NDArray[np.float32] | None,
+        *,
+        directed: bool,
+        bipartite: bool,
+    ) -> None:
+        self.nodes, self.bipartite = nodes, bipartite
+        ones = np.ones(arcs.shape[1], np.float32)
+        out: Matrix = sp.csr_matrix((ones, (arcs[0], arcs[1])), (nodes, nodes))
+        out.data[:] = 1
+        into = out.T.tocsr()
+        both = out.maximum(into).tocsr()
+        self.both = both
+        self.out, self.into = (out, into) if directed else (both, both)
+        degree = np.diff(both.indptr).astype(np.float32)
+        self.out_degree = np.diff(self.out.indptr).astype(np.float32)
+        self.in_degree = np.diff(self.into.indptr).astype(np.float32)
+        large = np.maximum(degree, 2)
+        self.weights = (1 / np.log(large), 1 / large)
+        # A random walk takes one step along an edge, one step against an edge, and one more step
+        # along an edge.
+        self.walk_out, self.walk_into, self.walk = map(row_means, (self.out, self.into, both))
+        self.vectors: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
+        if z is not None:
+            self.vectors = self._vectors(z)
+
+    def _vectors(self, z: NDArray) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+        """Return pairs of arrays of unit vectors [n, d]: one array for sources and one for
+        targets, whose dot products are cosines.
+        """
+        near = self.walk @ z
+        smooth = (z + near) / 2
+        smooth = (smooth + self.walk @ smooth) / 2
+        used, users = self.walk_out @ z, self.walk_into @ z
+        plain, around = _unit(z), _unit(near)
+        whole = _unit(smooth)
+        return [
+            (whole, whole), (plain, plain), (around, around), (plain, _unit(users)),
+            (_unit(used), plain),
+        ]  # fmt: skip
+
+    def rows(self, sources: NDArray) -> ProximityRows:
+        """Return the scores of all n targets for b sources."""
+        return ProximityRows(self, sources)
+
+    def chunks(self, count: int) -> Iterator[slice]:
+        """Yield slices of at most ``count`` sources whose score arrays fit into memory."""
+        size = int(np.clip(CELLS // max(self.nodes, 1), 16, 1024))
+        for start in range(0, count, size):
+            yield slice(start, min(start + size, count))
+
+    def measure(self, sources: NDArray, targets: NDArray) -> NDArray[np.float32]:
+        """Compute the features of pairs of nodes.
+
+        Args:
+            sources: [m].
+            targets: [m, c]; -1 for no target.
+
+        Returns:
+            [m, c, features] in the order of :data:`FEATURES`; NaN without a target. Counts are
+            logarithmic.
+        """
+        out = np.empty((*targets.shape, len(FEATURES)), np.float32)
+        different, place = np.unique(sources, return_inverse=True)
+        order = np.argsort(place, kind="stable")
+        ends = np.searchsorted(place[order], np.arange(len(different) + 1))
+        for part in self.chunks(len(different)):
+            rows = self.rows(different[part])
+            some = order[ends[part.start] : ends[part.stop]]
+            out[some] = rows.measure(place[some] - part.start, targets[some])
+        out[targets < 0] = np.nan
+        return out
+
+
+class ProximityRows:
+    """Scores of all targets for b sources, in arrays [n, b].
+
+    Args:
+        proximity: the graph.
+        sources: [b] sources.
+    """
+
+    def __init__(self, proximity: Proximity, sources: NDArray) -> None:
+        self.proximity, self.sources = proximity, sources
+        both = proximity.both
+        first = np.asarray(both[sources].T.todense(), np.float32)
+        walks, self.katz = first, np.zeros_like(first)
+        for step in range(2, STEPS + 1):
+            walks = both @ walks
+            self.katz += DAMPING**step * walks
+            if step == 2 + proximity.bipartite:
+                self.common = walks
+        self.shared = [self._end(first * weight[:, None]) for weight in proximity.weights]
+        start = np.zeros_like(first)
+        start[sources, np.arange(len(sources))] = 1
+        # walk_out averages over the neighbours of a node; its transpose distributes a node's
+        # probability equally to its neighbours.
+        leave, back = proximity.walk_out.T, proximity.walk_into.T
+        out = leave @ start
+        self.walks_2 = leave @ out
+        self.walks_3 = leave @ (back @ out)
+
+    def _end(self, values: NDArray) -> NDArray[np.float32]:
+        """Multiply values of the nodes by the matrix of steps in either direction, once or, in a
+        bipartite graph, twice.
+        """
+        both = self.proximity.both
+        return both @ (both @ values) if self.proximity.bipartite else both @ values
+
+    def measure(self, rows: NDArray, targets: NDArray) -> NDArray[np.float32]:
+        """Return the features [m, c, features] of m sources paired with c targets each.
+
+        Args:
+            rows: [m] positions among the sources.
+            targets: [m, c].
+        """
+        p = self.proximity
+        sources = self.sources[rows]
+        at = targets, rows[:, None]
+        leave = np.broadcast_to(p.out_degree[sources][:, None], targets.shape)
+        enter = p.in_degree[targets]
+        adamic, allocation = self.shared
+        columns = [
+            np.log1p(self.common[at]), np.log1p(adamic[at]), np.log1p(allocation[at]),
+            np.log1p(self.katz[at] / DAMPING**2), np.log1p(leave * enter),
+        ]  # fmt: skip
+        cosines = [
+            np.einsum("md,mcd->mc", left[sources], right[targets]) for left, right in p.vectors
+        ]
+        cosines = cosines or [np.zeros(targets.shape)] * 5
+        columns += [
+            cosines[0],
+            np.log1p(CHANCE * self.walks_2[at]), np.log1p(CHANCE * self.walks_3[at]),
+            np.log1p(leave), np.log1p(enter), *cosines[1:],
+        ]  # fmt: skip
+        return np.stack(columns, 2).astype(np.float32)
+
+    def shortlists(self) -> Sequence[NDArray[np.float32]]:
+        """Return arrays of scores [n, b]. The targets with the highest scores become candidates
+        for links.
+        """
+        p = self.proximity
+        degree = np.repeat(p.in_degree[:, None], len(self.sources), 1)
+        similar = [right @ left[self.sources].T for left, right in p.vectors]
+        return [self.katz, self.walks_2, self.walks_3, degree, *similar]
+
+
+def random_features(arcs: NDArray, nodes: int, seed: int) -> NDArray[np.float32]:
+    r"""Return features for nodes without attributes: random vectors that are propagated along the
+    edges.
+
+    .. math:: X = [A R, \; A^2 R], \qquad R_{ij} \sim \mathcal{N}(0, 1)
+
+    A x is the mean of x over the neighbours, so that nodes with the same neighbours have similar
+    features.
+
+    Args:
+        arcs: [2, k] int64 edges.
+        nodes: number n of nodes.
+        seed: seed of the random vectors.
+
+    Returns:
+        [n, 128] float32 with unit vectors of 64 numbers each; zeros for a node without an edge.
+
+    Reference:
+        Chen et al., "Fast and accurate network embeddings via very sparse random projection"
+        (CIKM 2019).
+    """
+    vectors = np.random.default_rng(seed).standard_normal((nodes, WIDTH)).astype(np.float32)
+    ones = np.ones(arcs.shape[1], np.float32)
+    out: Matrix = sp.csr_matrix((ones, (arcs[0], arcs[1])), (nodes, nodes))
+    means = row_means(out.maximum(out.T.tocsr()).tocsr())
+    near = means @ vectors
+    return np.hstack([_unit(near), _unit(means @ near)])
+
+
+def _unit(z: NDArray) -> NDArray[np.float32]:
+    """Scale the rows of features to unit length; rows of zeros remain zero."""
+    length = np.linalg.norm(z, axis=1, keepdims=True)
+    return (z / np.where(length > 0, length, 1)).astype(np.float32)

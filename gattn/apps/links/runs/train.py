@@ -1,0 +1,264 @@
+"""The command ``gattn links train`` and its stages, from reading the graph to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gattn.apps.fitting.types import EpochRecord
+from gattn.apps.links.estimator import LinkPredictor
+from gattn.apps.links.metrics import (
+    candidate_counts,
+    chance_metrics,
+    is_noise,
+    mrr_error,
+    ranking_metrics,
+    ranks,
+)
+from gattn.apps.links.model import RANKED_LINKS
+from gattn.apps.links.pairs import Links, Ranking, make_ranking, read_links
+from gattn.apps.links.proximity import HEURISTICS
+from gattn.apps.links.runs.config import LinkRunSettings
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError
+from gattn.apps.nodes.features import EncodedGraph
+from gattn.apps.nodes.files import GraphReading
+from gattn.apps.nodes.graph_settings import edge_feature_columns
+from gattn.apps.nodes.runs.splits import data_hash
+from gattn.apps.run import train as pipeline
+from gattn.apps.run.measure import PARTS
+from gattn.apps.run.product import Log, Parts, Product, Report, TrainedRun, no_log
+from gattn.apps.run.text import plural
+from gattn.data import Split
+
+__all__ = ["LinkProduct", "LinkRun", "train_run"]
+
+CHANCE = "random order"
+"""Name of the baseline that scores the targets at random."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinkData:
+    """Data of a training run.
+
+    Attributes:
+        graph: the graph with all edges.
+        links: its links.
+        estimator: the estimator before training.
+    """
+
+    graph: AttributedGraph
+    links: Links
+    estimator: LinkPredictor
+
+
+@dataclass(frozen=True, eq=False)
+class LinkParts(Parts):
+    """Parts of a run's links, and the features of the graph of training links.
+
+    Attributes:
+        split: positions of the links of each part.
+        times: [m] times of the links; None if there are no times.
+        encoded: the graph of the training links, with its features.
+    """
+
+    split: Split
+    times: NDArray[np.float64] | None
+    encoded: EncodedGraph
+
+
+@dataclass(frozen=True, eq=False)
+class LinkRun(TrainedRun):
+    """Trained model of a run, and its evaluation.
+
+    Attributes:
+        estimator: the fitted model.
+        settings: settings of the run.
+        encoded: the graph of the training links, with its features.
+        links: all links.
+        ranking: the ranked links of the test part.
+        scores: [m, 1 + k] scores of the candidates.
+    """
+
+    estimator: LinkPredictor
+    settings: LinkRunSettings
+    encoded: EncodedGraph
+    links: Links
+    ranking: Ranking
+    scores: NDArray[np.float64]
+
+
+def train_run(
+    settings: LinkRunSettings,
+    out: str | Path,
+    *,
+    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    log: Log = no_log,
+) -> dict[str, Any]:
+    """Train a model of links and write all results to a folder; this is the command ``gattn links
+    train``.
+
+    The folder contains ``config.toml``, ``splits.json`` with the names of the nodes of each link,
+    ``weights.safetensors`` and ``model.json``
+    (which :meth:`gattn.apps.links.LinkPredictor.load` reads), ``metrics.json``, ``test_links.csv``
+    with the rank of each test link, ``left_out.csv``, ``plots`` and ``report.html``. If the folder
+    contains the finished run, nothing is done.
+
+    Args:
+        settings: settings of the run.
+        out: folder of the run, created if it is missing.
+        on_epoch: called after each epoch.
+        log: called with each line that the user should read.
+
+    Returns:
+        The content of ``metrics.json``.
+
+    Raises:
+        RunError: the folder contains another run, or other files.
+        GraphError: a model cannot be trained on the graph.
+        ValueError: settings contradict each other or the data.
+        OSError: a file cannot be read or written.
+    """
+    return pipeline.train_run(LinkProduct(settings, out, log, on_epoch=on_epoch))
+
+
+class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
+    """Implementation of the stages of ``gattn links train``."""
+
+    settings: LinkRunSettings
+
+    def __init__(
+        self,
+        settings: LinkRunSettings,
+        out: str | Path,
+        log: Log = no_log,
+        *,
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    ) -> None:
+        super().__init__(settings, out, log)
+        self.inputs = [name for name in (settings.data, settings.nodes) if name]
+        self.on_epoch = on_epoch
+
+    def load(self) -> LinkData:
+        """Read the graph and its links."""
+        settings = self.settings
+        graph = GraphReading.of(settings).read(settings.data, directed=False)
+        links, notes = read_links(graph, settings.directed)
+        estimator = LinkPredictor(
+            **asdict(settings.model),
+            features=list(settings.features) or None, names=settings.names,
+            directed=settings.directed,
+            edge_features=edge_feature_columns(settings.edge_features),
+            edge_weight=settings.edge_weight or None, edge_type=settings.edge_type or None,
+            time=settings.time or None, validation_fraction=settings.validation_fraction,
+            negatives=settings.negatives, threads=settings.threads,
+        )  # fmt: skip
+        return LinkData(graph.with_notes(*notes), links, estimator)
+
+    def split(self, data: LinkData) -> LinkParts:
+        """Divide the links into parts, and encode the features of the graph of training links."""
+        settings, links, graph = self.settings, data.links, data.graph
+        if settings.split == "random":
+            data.estimator.set_params(time=None)
+        split, times = data.estimator.parts(
+            graph, links, settings.validation_fraction, settings.test_fraction
+        )
+        encoded = data.estimator.encode(graph, links, split)
+        kind = "bipartite " if links.bipartite else "directed " if links.directed else ""
+        self.log(
+            f"{settings.data}: {plural(len(graph), 'node')}, {len(links):,} {kind}links, "
+            f"{plural(encoded.x.shape[1], 'feature')}"
+        )
+        for note in encoded.notes:
+            self.log(note)
+        pairs = links.in_data(graph)
+        record: dict[str, Any] = {
+            "data": settings.data,
+            "sha256": data_hash(settings.data, settings.nodes),
+            "protocol": split.protocol,
+            **{
+                part: [[graph.names[end] for end in pair] for pair in pairs[getattr(split, part)]]
+                for part in PARTS
+            },
+        }
+        left_out = [(row.line, row.text, row.reason) for row in graph.left_out]
+        return LinkParts(record, [("line", "edge", "reason"), *left_out], split, times, encoded)
+
+    def fit(self, data: LinkData, parts: LinkParts) -> LinkPredictor:
+        """Train the model on the training and validation links."""
+        return data.estimator.fit_parts(
+            parts.encoded, data.links, parts.split, parts.times, on_epoch=self.on_epoch
+        )
+
+    def evaluate(self, data: LinkData, parts: LinkParts, model: LinkPredictor) -> LinkRun:
+        """Rank the targets of the test links with the model and with each heuristic."""
+        settings, links, split = self.settings, data.links, parts.split
+        draw = np.random.default_rng(settings.model.seed + 1)
+        ranking = make_ranking(links, split.test.numpy(), settings.negatives, draw, RANKED_LINKS)
+        if not len(ranking):
+            raise GraphError(
+                "the test links cannot be ranked: every source is linked to every possible target"
+            )
+        predictor = model.predictor_
+        measured = predictor.measure(parts.encoded.graph, ranking)
+        scores, components = measured["scores"], measured["metrics"]
+        counts = candidate_counts(scores)
+        predictor.noise = is_noise(scores)
+        metrics: dict[str, Any] = {
+            "task": "ranking",
+            "test": ranking_metrics(scores),
+            "val": model.validation_["stack"],
+            "baselines": {
+                **{name: components[name] for name in HEURISTICS if name in components},
+                CHANCE: chance_metrics(counts),
+            },
+            "components": {
+                name: {
+                    "weight": weight,
+                    "val": model.validation_[name],
+                    "test": components[name],
+                }
+                for name, weight in predictor.weights.items()
+            },
+            "error": {"mrr": mrr_error(scores)},
+            "noise": predictor.noise,
+            "negatives": int(counts.max()) - 1,
+            "fewest_negatives": int(counts.min()) - 1,
+            "split": split.protocol,
+            "undefined": {},
+            "links": {
+                **{part: len(getattr(split, part)) for part in PARTS},
+                "ranked": len(ranking), "all": len(links),
+                "directed": links.directed, "bipartite": links.bipartite,
+            },
+        }  # fmt: skip
+        return LinkRun(model, split, metrics, settings, parts.encoded, links, ranking, scores)
+
+    def report(self, run: LinkRun) -> Report:
+        """Return the report page, with sections on the components and the ranked links."""
+        from gattn.apps.links.runs.report import link_report
+
+        return link_report(run)
+
+    def card(self, run: LinkRun) -> Mapping[str, Any]:
+        """Return the entry of the model card that contains the file or data set of the graph."""
+        return {"data": self.settings.data}
+
+    def tables(self, run: LinkRun) -> Mapping[str, Iterator[Sequence[object]]]:
+        """Return the table of the ranks of the test links."""
+        return {"test_links.csv": _test_links(run)}
+
+
+def _test_links(run: LinkRun) -> Iterator[Sequence[object]]:
+    """Yield a header, and then the rank of each test link's target among its candidates."""
+    names, scores = run.encoded.graph.names, run.scores[:, 0]
+    probability = run.estimator.predictor_.probability(scores)
+    yield ["source", "target", "rank", "score", "probability"]
+    ends = zip(run.ranking.sources.tolist(), run.ranking.candidates[:, 0].tolist())
+    cells = zip(ranks(run.scores).tolist(), scores.tolist(), probability.tolist())
+    for (source, target), (rank, score, share) in zip(ends, cells):
+        yield [names[source], names[target], f"{rank:g}", f"{score:.6g}", f"{share:.6g}"]

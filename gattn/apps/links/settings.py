@@ -1,0 +1,139 @@
+"""Settings of the models that predict links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta
+
+from gattn.apps.fitting.settings import Threads, document
+from gattn.apps.nodes.graph_settings import (
+    EdgeFeatureNames,
+    EdgeTypeName,
+    EdgeWeightName,
+    FeatureNames,
+)
+from gattn.apps.nodes.settings import LearningRate, NetworkSettings, WeightDecay
+
+__all__ = ["NAMES", "LinkModelName", "LinkParameters", "LinkSettings", "Negatives"]
+
+NAMES = (
+    "Use the words in the names of the nodes as features, for example in a network of software "
+    "packages."
+)
+"""Description of the setting ``names``."""
+
+LinkModelName = Literal["stacked", "gat", "gatv2", "transformer"]
+Negatives: TypeAlias = Annotated[
+    int,
+    Meta(
+        ge=1,
+        description="Number of negatives for each link. A negative is a random node that has no "
+        "link to the source node of this link. The model ranks the target node among the "
+        "negatives. Compare the metrics of two runs only if both runs use the same number.",
+    ),
+]
+
+
+@document
+@dataclass(frozen=True, kw_only=True)
+class LinkSettings(NetworkSettings):
+    """Settings of a :class:`gattn.apps.links.model.LinkModel`.
+
+    Attributes:
+        {settings}
+
+    Raises:
+        ValueError: a value out of its range; the message names the setting.
+
+    Example:
+        >>> LinkSettings(model="gatv2").heads
+        8
+    """
+
+    model: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
+        LinkModelName,
+        Meta(
+            description="Model to train. gat, gatv2 and transformer compute a vector for each "
+            "node by attention along edges, and the score of a pair is the cosine of its two "
+            "vectors. stacked combines gat with heuristics such as common neighbours, and "
+            "with a perceptron that reads the heuristics."
+        ),
+    ] = "stacked"
+    epochs: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Maximum number of training steps of the attention network. For a "
+            "large network, fewer steps are used, but at least 30.",
+        ),
+    ] = 300
+    patience: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of epochs after which training stops if neither the loss nor the "
+            "mean reciprocal rank of the validation part has improved by 0.5 %. Lower it to save "
+            "time.",
+        ),
+    ] = 50
+    learning_rate: LearningRate = 0.01
+    weight_decay: WeightDecay = 1e-4
+    width: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of hidden features of each node, summed over all heads, and "
+            "length of its vector; it must be a multiple of heads.",
+        ),
+    ] = 128
+    output_heads: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of attention heads of the last layer, whose outputs are averaged.",
+        ),
+    ] = 1
+    dropout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="Probability that a hidden feature or an attention weight is set to zero "
+            "during training. Raise it if the network overfits.",
+        ),
+    ] = 0.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkParameters(LinkSettings):
+    """Parameters of :class:`gattn.apps.links.LinkPredictor`."""
+
+    features: FeatureNames = field(default=None, kw_only=False)
+    names: Annotated[bool, Meta(description=NAMES)] = False
+    directed: Annotated[
+        bool | None,
+        Meta(
+            description="Treat (a, b) and (b, a) as different links. Messages are sent in "
+            "both directions of every edge.",
+            extra={"default": "True if the edges have a direction"},
+        ),
+    ] = None
+    edge_features: EdgeFeatureNames = None
+    edge_weight: EdgeWeightName = None
+    edge_type: EdgeTypeName = None
+    time: Annotated[
+        str | None,
+        Meta(
+            description="Name of the column of the edges or nodes that contains their times: "
+            "numbers, or dates such as 2024-01-31. The validation part is newer than the "
+            "training part, and a training link is predicted from older edges."
+        ),
+    ] = None
+    validation_fraction: Annotated[
+        float,
+        Meta(gt=0, lt=1, description="Fraction of the links that are used for validation."),
+    ] = 0.1
+    negatives: Negatives = 500
+    threads: Threads = 0

@@ -1,0 +1,302 @@
+"""Labels of atoms, bonds and molecules that are read from table cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.apps.molecules.atoms.entries import find_entries, place_values
+from gattn.apps.molecules.atoms.faults import without_faults
+from gattn.apps.molecules.atoms.lists import Item, limits_of, read_list
+from gattn.apps.molecules.atoms.values import KINDS, Targets, Values, pointers
+from gattn.apps.molecules.classes import MOST_CLASSES
+from gattn.apps.molecules.settings import Task
+from gattn.data.molecules.arrays import MoleculeArrays
+
+__all__ = ["AtomCells", "Coding", "coding_of", "labels_of_graphs", "read_cells"]
+
+MOST_GUESSED = 20
+"""Maximum number of different texts in a column that is read as classes if ``--task`` is not
+set.
+"""
+
+Cells = Mapping[str, Mapping[str, Sequence[object]]]
+
+
+@dataclass(frozen=True, eq=False)
+class AtomCells:
+    """Parsed cells of the label columns for n rows.
+
+    Attributes:
+        targets: the names of the columns by kind.
+        values: for each target the values of each row, None for an empty cell. A value of a
+            molecule is a list of one value.
+        problems: n texts, the reason why the cells of a row cannot be read, or "".
+        column_problems: the first such reason of each column that has one, by the column's name.
+    """
+
+    targets: Targets
+    values: Mapping[str, Sequence[Sequence[Item] | None]]
+    problems: list[str]
+    column_problems: Mapping[str, str]
+
+    def items(self, name: str) -> list[Item]:
+        """Return all values of a target except missing ones."""
+        flat: list[Item] = []
+        for values in self.values[name]:
+            for value in values or ():
+                flat += value if isinstance(value, list) else [value]
+        return [value for value in flat if value is not None]
+
+
+@dataclass(frozen=True)
+class Coding:
+    """Task of the labels, and the classes of each target.
+
+    Attributes:
+        task: the task.
+        classes: for each target its classes, ascending; empty for a regression.
+        bounded: whether limits such as ``"<1"`` are labels.
+    """
+
+    task: Task
+    classes: tuple[tuple[float | str, ...], ...] = ()
+    bounded: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of outputs for each target."""
+        return max(map(len, self.classes)) if self.task == "multiclass" else 1
+
+
+def read_cells(cells: Cells) -> AtomCells:
+    """Parse the cells of label columns.
+
+    Args:
+        cells: the cells of each column, by kind and name.
+
+    Raises:
+        ValueError: there is no column, a name is used twice, or a column has another number of
+            rows.
+    """
+    targets = Targets(**{kind: tuple(map(str, cells.get(kind, {}))) for kind in KINDS})
+    names = targets.names
+    if not names:
+        raise ValueError("at least one target of atoms, bonds or molecules is needed")
+    if len(set(names)) < len(names):
+        raise ValueError(f"targets must have different names; got {', '.join(names)}")
+    columns = {name: list(cells[kind][name]) for kind, _, name in targets}
+    count = len(columns[names[0]])
+    problems, values = [""] * count, {}
+    column_problems: dict[str, str] = {}
+    for kind, _, name in targets:
+        if len(columns[name]) != count:
+            raise ValueError(
+                f"{name} must have {count} rows, as {names[0]}; got {len(columns[name])}"
+            )
+        values[name] = []
+        for row, cell in enumerate(columns[name]):
+            parsed = None
+            try:
+                parsed = read_list([cell]) if kind == "molecule" else read_list(cell)
+            except ValueError as error:
+                problem = f"{name}: {error}"
+                problems[row] = problems[row] or problem
+                column_problems.setdefault(name, problem)
+            if parsed is not None and all(value is None for value in parsed):
+                parsed = None
+            values[name].append(parsed)
+    return AtomCells(targets, values, problems, column_problems)
+
+
+def coding_of(
+    cells: AtomCells, task: Literal["auto"] | Task = "auto", *, bounded: bool = False
+) -> Coding:
+    """Determine the task and the classes from the labels.
+
+    With the task ``"auto"``, the labels are classes if all of them are 0 or 1, or if none is a
+    number and each target has at most twenty different texts. Otherwise they are numbers, and
+    lists with other values are left out; see
+    :func:`gattn.apps.molecules.atoms.faults.number_faults`.
+
+    Raises:
+        ValueError: the targets have different tasks, a target has no label or one class or value,
+            or it has no list of numbers only.
+    """
+    different = {name: Counter(cells.items(name)) for name in cells.targets.names}
+    for name, counts in different.items():
+        if not counts:
+            wrong = cells.column_problems.get(name, "")
+            raise ValueError(f"column {name!r} has no label at all{'; ' * bool(wrong)}{wrong}")
+        if len(counts) == 1:
+            (value,) = counts
+            raise ValueError(f"column {name!r} is constant: every label is {value!r}")
+    tasks: dict[str, Task] = {name: _task(counts) for name, counts in different.items()}
+    chosen = next(iter(tasks.values())) if task == "auto" else task
+    if task == "auto" and len(set(tasks.values())) > 1:
+        chosen = "multiclass"
+        if set(tasks.values()) != {"classification", "multiclass"}:
+            listed = ", ".join(f"{name}: {each}" for name, each in tasks.items())
+            raise ValueError(
+                f"the targets of a run must have the same task; they are {listed}: train one "
+                "model for each task, or use --task regression to predict 0 and 1 as numbers"
+            )
+    if chosen == "regression":
+        usable = without_faults(cells, bounded=bounded)
+        for name, counts in different.items():
+            _check_numbers(name, counts, Counter(usable.items(name)), bounded, task == "auto")
+        return Coding(chosen, bounded=bounded)
+    classes = []
+    most = MOST_CLASSES if chosen == "multiclass" else 2
+    for name, counts in different.items():
+        if len(counts) > most:
+            shown = ", ".join(map(repr, list(counts)[:5]))
+            raise ValueError(
+                f"column {name!r} must have at most {most} classes; it has {len(counts)}: "
+                f"{shown}, ..."
+            )
+        texts = any(isinstance(value, str) for value in counts)
+        kinds = [str(_whole(v)) if texts else _whole(v) for v in counts]
+        classes.append(tuple(sorted(kinds, key=lambda v: (isinstance(v, str), v))))
+    return Coding(chosen, tuple(classes))
+
+
+def _task(counts: Counter[Item]) -> Task:
+    kinds = set(counts)
+    if kinds <= {0, 1}:
+        return "classification"
+    texts = {kind for kind in kinds if isinstance(kind, str) and limits_of(kind) is None}
+    if texts == kinds and len(kinds) <= MOST_GUESSED:
+        return "classification" if len(kinds) == 2 else "multiclass"
+    return "regression"
+
+
+def _check_numbers(
+    name: str, counts: Counter[Item], usable: Counter[Item], bounded: bool, guessed: bool
+) -> None:
+    """Raise an error if a target cannot be learned as numbers.
+
+    Args:
+        name: the target.
+        counts: its values.
+        usable: its values without the lists that have other values than numbers.
+        bounded: whether limits are labels.
+        guessed: whether the task was derived from the labels.
+    """
+    texts = [value for value in counts if isinstance(value, str)]
+    limits = [text for text in texts if limits_of(text) is not None]
+    others = [text for text in texts if limits_of(text) is None]
+    numbers = {value for value in counts if not isinstance(value, str)}
+    if guessed and others and numbers <= {0, 1}:
+        raise ValueError(
+            f"column {name!r}: every number is 0 or 1, but some labels are texts, such as "
+            f"{others[0]!r}: correct the texts, or choose --task multiclass or --task regression, "
+            "which leaves the lists with texts out"
+        )
+    measured = [value for value in usable if not isinstance(value, str)]
+    if not measured and limits and not bounded:
+        raise ValueError(
+            f"{name} has limits such as {limits[0]!r}: --loss-function bounded-mse reads them"
+        )
+    if not measured and usable:
+        raise ValueError(f"{name} has limits such as {limits[0]!r} and no measured value")
+    if not measured and others:
+        raise ValueError(f"{name} must have numbers; it has {others[0]!r}")
+    if not measured:
+        raise ValueError(f"{name} must have numbers; it has {next(iter(counts))!r}")
+    if len(usable) == 1:
+        raise ValueError(f"column {name!r} is constant: every number is {measured[0]!r}")
+
+
+def _whole(value: Item) -> float | str:
+    """Return a whole number or a Boolean as int, so that class 1.0 is displayed as 1."""
+    assert value is not None
+    whole = isinstance(value, bool) or (isinstance(value, float) and value.is_integer())
+    return int(value) if whole else value
+
+
+def labels_of_graphs(
+    cells: AtomCells,
+    coding: Coding,
+    rows: Sequence[int],
+    smiles: Sequence[str],
+    arrays: MoleculeArrays,
+    *,
+    add_h: bool,
+    reorder: bool,
+) -> tuple[Values, Values | None, list[str]]:
+    """Return the labels of the nodes and of the bonds of graphs.
+
+    Args:
+        cells: the cells of all rows.
+        coding: the task and the classes.
+        rows: the row of each of the k graphs.
+        smiles: the SMILES of each graph.
+        arrays: the graphs.
+        add_h: whether hydrogens are nodes of the graphs.
+        reorder: whether lists are in the order of the atom map numbers.
+
+    Returns:
+        The labels [r, t] by kind; their ends [r, t, 2] for a bounded loss, else None; and for each
+        graph the reason why its lists cannot be used, or "".
+    """
+    ptr, targets = pointers(arrays), cells.targets
+    y: dict[str, Tensor] = {}
+    bounds: dict[str, Tensor] = {}
+    for kind in targets.kinds:
+        shape = (int(ptr[kind][-1]), len(targets.of(kind)))
+        y[kind] = torch.full(shape, torch.nan, dtype=torch.float64)
+        bounds[kind] = torch.full((*shape, 2), torch.nan, dtype=torch.float64)
+    numbers = [{kind: number for number, kind in enumerate(kinds)} for kinds in coding.classes] or [
+        {}
+    ] * len(targets)
+    problems = [""] * len(rows)
+    starts = {kind: ptr[kind].tolist() for kind in KINDS}
+    for i, row in enumerate(rows):
+        cells_of_row = [(each, cells.values[each[2]][row]) for each in targets]
+        if not any(values is not None for _, values in cells_of_row):
+            continue
+        entries = None
+        if any(kind != "molecule" for (kind, _, _), values in cells_of_row if values is not None):
+            entries = find_entries(smiles[i], arrays, i, add_h=add_h, reorder=reorder)
+        for (kind, column, name), codes in zip(targets, numbers):
+            values = cells.values[name][row]
+            if values is None:
+                continue
+            places: np.ndarray | Sequence[int] = [0]
+            if kind != "molecule":
+                assert entries is not None
+                try:
+                    places, values = place_values(values, kind, entries)
+                except ValueError as error:
+                    problems[i] = problems[i] or f"{name}: {error}"
+                    continue
+            encoded = [_encode(cast(Item, value), codes) for value in values]
+            index = torch.as_tensor(np.asarray(places)) + starts[kind][i]
+            ends = torch.tensor(encoded, dtype=torch.float64).reshape(-1, 2)
+            bounds[kind][index, column] = ends
+            measured = torch.where(ends[:, 0] == ends[:, 1], ends[:, 0], torch.nan)
+            y[kind][index, column] = measured
+    of_bounds = Values(bounds, ptr) if coding.bounded else None
+    return Values(y, ptr), of_bounds, problems
+
+
+def _encode(value: Item, codes: Mapping[float | str, int]) -> tuple[float, float]:
+    """Return the lower and the upper end of a label. Both ends are equal for a number and for a
+    class, which is encoded as a number.
+    """
+    if value is None:
+        return float("nan"), float("nan")
+    if codes:
+        key = value if value in codes else str(_whole(value))
+        number = float(codes[key]) if key in codes else float("nan")
+        return number, number
+    if isinstance(value, str):
+        return limits_of(value) or (float("nan"), float("nan"))
+    return float(value), float(value)

@@ -1,0 +1,62 @@
+"""Parameters of the estimators for atoms and bonds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+from msgspec import Meta
+
+from gattn.apps.fitting.settings import SettingsError
+from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
+
+__all__ = ["AtomParameters", "check_atom_settings"]
+
+UNSUPPORTED = (
+    "order_free",
+    "reaction",
+    "standardize",
+    "target_transform",
+    "class_weight",
+    "from_foundation",
+)
+"""Settings of molecule models that models of atoms and bonds do not support."""
+MODELS = ("stacked", "attention")
+
+
+def check_atom_settings(settings: MoleculeSettings, targets: int) -> None:
+    """Raise an error for settings that models of atoms and bonds do not support.
+
+    Raises:
+        SettingsError: such a setting was changed, or ``task_weights`` has a wrong length.
+    """
+    defaults = {field.name: field.default for field in fields(MoleculeSettings)}
+    for name in UNSUPPORTED:
+        if getattr(settings, name) != defaults[name]:
+            raise SettingsError(f"{name} is not available for targets of atoms and bonds")
+    if settings.quantile_levels:
+        raise SettingsError(
+            "loss_function quantile is not available for targets of atoms and bonds"
+        )
+    if settings.model not in MODELS:
+        raise SettingsError(
+            f"targets of atoms and bonds need the model {' or '.join(MODELS)}; got {settings.model}"
+        )
+    if len(settings.task_weights) not in (0, targets):
+        raise SettingsError(
+            f"task_weights must have a weight for each of the {targets} targets: those of "
+            f"molecules, then of atoms, then of bonds; got {len(settings.task_weights)}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtomParameters(MoleculeParameters):
+    """Parameters of :class:`gattn.apps.molecules.AtomRegressor` and ``AtomClassifier``."""
+
+    reorder_atoms: Annotated[
+        bool,
+        Meta(
+            description="Read the lists of atoms in the order of the atom map numbers, instead of "
+            "the order of the atoms in the SMILES. The order of lists of bonds does not change."
+        ),
+    ] = False

@@ -1,0 +1,460 @@
+"""Base class of the regressor and the classifier for molecules.
+
+This module does not import scikit-learn; :mod:`gattn.apps.molecules.estimators` adds its interface.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.settings import settings_of
+from gattn.apps.molecules.arrays import as_table, as_texts, column_names, find_bounds
+from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
+from gattn.apps.molecules.fitted import MoleculeModel
+from gattn.apps.molecules.fitting import FitPart
+from gattn.apps.molecules.foundation import read_foundation_of
+from gattn.apps.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles
+from gattn.apps.molecules.prediction import Prediction
+from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.rows import (
+    LabelledMolecules,
+    bad_rows,
+    scatter_rows,
+    smiles_hashes,
+    warn_of,
+    warn_of_overlap,
+)
+from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
+from gattn.data import MoleculeError, random_split
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.explain import Explanation
+
+__all__ = ["MoleculeEstimator", "Rows"]
+
+Self = TypeVar("Self", bound="MoleculeEstimator")
+Rows: TypeAlias = Any
+"""Type of the input of an estimator: n SMILES, or a data frame or an array [n, 1 + f] with a
+column of SMILES and f columns of descriptors.
+"""
+
+
+if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
+    Parameters = MoleculeParameters
+else:
+    Parameters = object
+
+
+class MoleculeEstimator(MoleculeModel, ABC, Parameters):
+    """Base class of the estimators for molecules; see :class:`MoleculeParameters`."""
+
+    _parameters = MoleculeParameters
+
+    def fit(
+        self: Self,
+        smiles: Rows,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        validation: tuple[Rows, Any] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        progress: bool = False,
+    ) -> Self:
+        """Train the model on molecules and their labels.
+
+        Args:
+            smiles: n SMILES: a list, a tuple, an array or a Series. Or a data frame whose first
+                column contains SMILES and whose other columns contain descriptors, which are
+                numbers that the model reads in addition to the molecule, for example a temperature,
+                a pH or a computed property. They are standardised on the training part; a missing
+                value (NaN) is replaced by the mean. With ``molecules_per_row`` above 1, the first
+                columns of the data frame contain the SMILES of the molecules of a row.
+            y: [n] or [n, t] labels; NaN or None for a missing label. With a bounded loss, labels
+                can also be limits, which are strings such as ``">10"`` and ``"<0.5"``.
+            sample_weight: [n] weights of the rows, above 0; equal by default. A larger
+                weight makes a row count more in the training. If ``validation`` is passed, its rows
+                have the mean weight.
+            validation: validation molecules as SMILES and labels, which are used to choose the
+                epoch and to calibrate the intervals; by default ``validation_fraction`` of the
+                molecules, sampled by ``seed``, with all
+                rows of a molecule in one part.
+            folder: a folder for checkpoints, from which an interrupted fit continues.
+            progress: show a progress bar with the time left.
+
+        Returns:
+            The fitted estimator (``self``).
+
+        Raises:
+            MoleculeError: SMILES that cannot be parsed under ``on_error="raise"``.
+            ValueError: a parameter is out of its range; the labels are too few or all equal.
+        """
+        labelled = self.read(smiles, y, weights=sample_weight)
+        if validation is None:
+            train, val = self._split(labelled)
+        else:
+            train, val = labelled, self.labelled(*validation)
+            if train.weights is not None:
+                val = replace(val, weights=train.weights.mean().expand(len(val)))
+            warn_of_overlap(train, val)
+        return self.fit_labelled(train, val, folder=folder, progress=progress)
+
+    def read(
+        self,
+        smiles: Rows,
+        y: Any,
+        *,
+        targets: Sequence[str] | None = None,
+        bounds: np.ndarray | None = None,
+        weights: Any = None,
+    ) -> LabelledMolecules:
+        """Parse molecules, and store the names and classes of their labels for
+        :meth:`fit_labelled`.
+
+        ``targets`` are the names of the targets, by default those of the columns of y. ``bounds``
+        [n, t, 2] are the lower and upper ends of the labels for a bounded loss; by default they are
+        read from the strings in y. ``weights`` [n] are the weights of the rows.
+        """
+        # An invalid parameter raises an error before the SMILES are parsed, which may take long.
+        read_foundation_of(settings_of(MoleculeParameters, self))
+        texts, values, self.descriptors_columns_ = _rows(smiles, self.molecules_per_row)
+        table = as_table(y, len(texts))
+        self.targets_ = column_names(y) if targets is None else list(targets)
+        self.single_target_ = np.ndim(y) == 1
+        if bounds is None:
+            table, bounds = self._split_bounds(table)
+        self._fit_labels(table)
+        if bounds is not None:
+            _check_measured(bounds, self.targets_)
+        count = len(self.task_weights)
+        if count not in (0, len(self.targets_)):
+            raise ValueError(
+                f"task_weights must have a weight for each of the {len(self.targets_)} targets; "
+                f"got {count}"
+            )
+        labelled = self._labelled(texts, values, table, bounds, _weights(weights, texts))
+        self.bad_ = labelled.bad
+        return labelled
+
+    def fit_labelled(
+        self: Self,
+        train: LabelledMolecules,
+        val: LabelledMolecules,
+        *,
+        groups: Sequence[str] | None = None,
+        train_groups: Sequence[str] | None = None,
+        folder: str | os.PathLike[str] | None = None,
+        progress: bool = False,
+    ) -> Self:
+        """Train the model on a training part and a validation part; :meth:`read` returns such
+        parts.
+
+        ``groups`` names the group of each validation molecule, such as its scaffold, if whole
+        groups were held out; by default each molecule is a group. ``train_groups`` names those of
+        the training molecules. See :meth:`MoleculePredictor.fit`.
+        """
+        for name, part, least in (("training", train, 2), ("validation", val, 1)):
+            if len(part) < least:
+                raise ValueError(
+                    f"the {name} part needs at least {least} molecule{'s' * (least > 1)} with a "
+                    f"label; it has {len(part)}"
+                )
+        self.predictor_ = MoleculePredictor.fit(
+            self._fit_part(train, train_groups), self._fit_part(val, groups), self.task,
+            self.settings(), classes=self.class_counts,
+            folder=None if folder is None else Path(folder), progress=progress,
+            threads=settings_of(MoleculeParameters, self).threads,
+        )  # fmt: skip
+        self._calibrate(val.y, self.predictor_.validation)
+        self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
+        return self
+
+    def _fit_part(self, part: LabelledMolecules, groups: Sequence[str] | None) -> FitPart:
+        groups = part.canonical if groups is None else groups
+        return FitPart(part.inputs, self.outputs_of(part.y), part.bounds, part.weights, groups)
+
+    def settings(self) -> MoleculeSettings:
+        """Return the settings of the estimator as an object of :class:`MoleculeSettings`."""
+        return settings_of(MoleculeSettings, self)
+
+    def replace(self: Self, **parameters: Any) -> Self:
+        """Return a copy of the estimator in which some parameters have other values. The copy
+        has the same names of target and descriptor columns.
+        """
+        model = copy.copy(self)
+        for name, value in parameters.items():
+            setattr(model, name, value)
+        return model
+
+    def embed(self, smiles: Rows) -> np.ndarray:
+        """Return the hidden vectors of molecules, from which the networks compute their
+        predictions.
+
+        They describe the molecule alone: descriptor columns are ignored.
+
+        Args:
+            smiles: n SMILES, or a table as in :meth:`fit`.
+
+        Returns:
+            [n, K d] float32: the d features of each of the ensemble's K networks, concatenated; NaN
+            in the rows of SMILES that cannot be parsed, with one warning.
+
+        Raises:
+            ValueError: the model has no network.
+            NotFittedError: the estimator was not fitted.
+        """
+        texts, _, _ = _rows(smiles, self.molecules_per_row)
+        pieces = ((piece, (piece.result,)) for piece in self.embeddings(texts))
+        (vectors,) = _joined(texts, pieces)
+        return vectors.float().numpy()
+
+    def explain(
+        self,
+        smiles: Rows,
+        *,
+        method: str | None = None,
+        target: int | str = 0,
+        label: str | None = None,
+    ) -> list[Explanation | None]:
+        """Explain predictions by weights of the atoms, and measure how faithful the weights are.
+
+        Args:
+            smiles: n SMILES, or a table as in :meth:`fit`. The weights of atoms hold for the
+                descriptors of the row.
+            method: one of :data:`gattn.apps.molecules.attributions.METHODS`; by default the one
+                that agrees best with exact attributions of logP and TPSA.
+            target: index or name of the target.
+            label: for a model of classes, the class whose probability is explained; by default the
+                predicted class of each molecule.
+
+        Returns:
+            An explanation for each molecule, None for a SMILES that cannot be parsed, with one
+            warning.
+
+        Raises:
+            ValueError: the method or the target does not exist.
+            NotFittedError: the estimator was not fitted.
+        """
+        self.check_fitted()
+        from gattn.apps.molecules.attributions import DEFAULT_METHOD
+        from gattn.apps.molecules.explain import explain_model
+
+        index = self.place_of(target) if isinstance(target, str) else target
+        texts, values = self._rows(smiles)
+        parsed = self.featurise(texts)
+        inputs = _described(parsed.inputs, values, parsed.row_index)
+        warn_of(bad_rows(texts, parsed))
+        method = DEFAULT_METHOD if method is None else method
+        explanations = iter(explain_model(self, inputs, method, target=index, label=label))
+        return [None if error else next(explanations) for error in parsed.errors]
+
+    def labelled(self, smiles: Rows, y: Any) -> LabelledMolecules:
+        """Return the valid molecules that have a label, with labels encoded as by :meth:`read`."""
+        texts, values = self._rows(smiles)
+        table, bounds = self._split_bounds(as_table(y, len(texts)))
+        return self._labelled(texts, values, table, bounds)
+
+    def _split_bounds(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Separate censored labels from measured ones, if the loss is bounded. The result is the
+        measured labels [n, t], and the lower and upper end of every label, [n, t, 2].
+        """
+        bounded = self.task == "regression" and self.settings().bounded
+        return find_bounds(table) if bounded else (table, None)
+
+    def _labelled(
+        self,
+        texts: list[str],
+        values: np.ndarray,
+        table: np.ndarray,
+        bounds: np.ndarray | None,
+        weights: Tensor | None = None,
+    ) -> LabelledMolecules:
+        labels = torch.from_numpy(self._encode(table))
+        parsed = self.featurise(texts)
+        bad = tuple(bad_rows(texts, parsed))
+        if bad and self.on_error == "raise":
+            raise MoleculeError(bad, "smiles")
+        labels = labels[parsed.row_index]
+        ends = None if bounds is None else torch.from_numpy(bounds)[parsed.row_index]
+        mask = labels.isfinite() if ends is None else ~ends.isnan().any(2)
+        index = mask.any(1).nonzero().flatten()
+        inputs = _described(parsed.inputs, values, parsed.row_index)
+        factors = None if weights is None else weights[parsed.row_index]
+        readable = LabelledMolecules(
+            inputs, labels, parsed.row_index, parsed.canonical, bad, ends, factors
+        )
+        return readable if len(index) == len(labels) else readable[index]
+
+    def _split(self, data: LabelledMolecules) -> tuple[LabelledMolecules, LabelledMolecules]:
+        """Split molecules into a training and a validation part; rows of one molecule stay
+        together.
+        """
+        fraction = float(self.validation_fraction)
+        fractions = (1 - fraction, fraction, 0.0)
+        split = random_split(len(data), seed=self.seed, fractions=fractions, groups=data.canonical)
+        return data[split.train], data[torch.cat([split.val, split.test])]
+
+    def _rows(self, table: Rows) -> tuple[list[str], np.ndarray]:
+        """Return the SMILES and the descriptors [n, f] of the rows of a table or a list.
+
+        Raises:
+            ValueError: the descriptor columns are not those of the training.
+        """
+        texts, values, names = _rows(table, self.molecules_per_row)
+        if len(texts) or names:
+            check_columns(self.descriptors_columns_, names)
+        return texts, values
+
+    def _predict(self, smiles: Rows) -> tuple[Tensor, Tensor]:
+        """Return means and standard deviations [n, t]; NaN for a SMILES that cannot be parsed."""
+        mean, std = self._collect(smiles, lambda predicted: (predicted.mean, predicted.std))
+        return mean, std
+
+    def _collect(
+        self, smiles: Rows, choose: Callable[[Prediction], tuple[Tensor, ...]]
+    ) -> list[Tensor]:
+        """Return tensors [k, ...] that are computed from a prediction, for n rows: [n, ...] each;
+        NaN for a SMILES that cannot be parsed.
+        """
+        self.check_fitted()
+        texts, values = self._rows(smiles)
+        if self.descriptors_columns_:
+            predicted = self.predictions(
+                list(zip(texts, values.tolist())), smiles=itemgetter(0), descriptors=itemgetter(1)
+            )
+        else:
+            predicted = self.predictions(texts)
+        return _joined(texts, ((piece, choose(piece.result)) for piece in predicted))
+
+    def _score(
+        self,
+        metric: Callable[..., float],
+        smiles: Rows,
+        y: Any,
+        sample_weight: np.ndarray | None,
+    ) -> float:
+        """Return a metric as its mean over the targets. It is computed on the valid SMILES that
+        have a label.
+        """
+        self.check_fitted()
+        guess = self._decide(self._predict(smiles)[0])
+        truth = self._encode(self._split_bounds(as_table(y, len(guess)))[0])
+        weight = np.ones(len(guess)) if sample_weight is None else np.asarray(sample_weight)
+        scores = [
+            metric(a[mask], b[mask], sample_weight=weight[mask])
+            for a, b in zip(truth.T, guess.T)
+            if (mask := np.isfinite(a) & np.isfinite(b)).sum() > 1
+        ]
+        return float(np.mean(scores)) if scores else float("nan")
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        """Return the values [n, t, ...], without the axis of the targets if ``fit`` was called
+        with labels y of shape [n].
+        """
+        return values[:, 0] if self.single_target_ else values
+
+    @abstractmethod
+    def _fit_labels(self, table: np.ndarray) -> None:
+        """Check the training labels [n, t], and store the classes of each target."""
+
+    @abstractmethod
+    def _encode(self, table: np.ndarray) -> np.ndarray:
+        """Convert labels [n, t] to float64, with NaN for missing labels."""
+
+    @abstractmethod
+    def _decide(self, mean: Tensor) -> np.ndarray:
+        """Convert predicted means to labels [n, t], encoded as by :meth:`_encode`."""
+
+    @abstractmethod
+    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
+        """Calibrate the prediction intervals, or the sets of classes, on the validation part."""
+
+    def _extra_tensors(self) -> dict[str, Tensor]:
+        return {"seen": self.seen_}
+
+    def _extra_state(self) -> dict[str, Any]:
+        return {
+            "targets": list(self.targets_),
+            "single_target": self.single_target_,
+            "descriptors_columns": list(self.descriptors_columns_),
+        }
+
+
+def _rows(table: Rows, molecules: int = 1) -> tuple[list[str], np.ndarray, list[str]]:
+    """Return the SMILES, the descriptors [n, f] and the names of the columns of a table.
+
+    The SMILES of several molecules of a row are joined to one text.
+    """
+    smiles, values, names = split_descriptors(table, molecules)
+    return as_texts(smiles), values, names
+
+
+def _check_measured(bounds: np.ndarray, targets: Sequence[str]) -> None:
+    """Raise an error if all labels of a target are limits.
+
+    Raises:
+        ValueError: a target has limits and no measured value.
+    """
+    measured = bounds[..., 0] == bounds[..., 1]
+    limits = np.isinf(bounds).any(2)
+    for name, values, censored in zip(targets, measured.T, limits.T):
+        if censored.any() and not values.any():
+            raise ValueError(
+                f"{name} has {int(censored.sum()):,} limits such as '>10' and no measured value; "
+                "at least two different measured values are needed"
+            )
+
+
+def _weights(weights: Any, texts: Sequence[str]) -> Tensor | None:
+    """Check the weights of n rows, and return them as [n] float64.
+
+    Raises:
+        ValueError: a weight is not a finite number above 0, or their number is not n.
+    """
+    if weights is None:
+        return None
+    values = torch.from_numpy(np.array(weights, dtype=np.float64))
+    if values.shape != (len(texts),):
+        raise ValueError(
+            f"sample_weight must be [{len(texts)}], one for each molecule; got {(*values.shape,)}"
+        )
+    bad = (~(values.isfinite() & (values > 0))).nonzero().flatten().tolist()
+    if bad:
+        raise ValueError(
+            f"sample_weight must be finite and above 0; row {bad[0]} is {float(values[bad[0]]):g}"
+        )
+    return values
+
+
+def _described(inputs: MoleculeInputs, values: np.ndarray, rows: Tensor) -> MoleculeInputs:
+    """Add descriptors to molecules. ``values`` [n, f] has a row for every SMILES, and ``rows``
+    selects the rows of the valid ones.
+    """
+    if not values.shape[1]:
+        return inputs
+    return DescribedInputs(inputs, torch.from_numpy(values)[rows])
+
+
+def _joined(
+    texts: Sequence[object], pieces: Iterable[tuple[ParsedSmiles, tuple[Tensor, ...]]]
+) -> list[Tensor]:
+    """Concatenate the results [k, ...] of all chunks to tensors [n, ...], with NaN for invalid
+    SMILES.
+    """
+    columns, bad, start = [], [], 0
+    for parsed, tensors in pieces:
+        columns.append([scatter_rows(tensor, parsed) for tensor in tensors])
+        bad += bad_rows(texts, parsed, start)
+        start += len(parsed.errors)
+    warn_of(bad)
+    return [torch.cat(column) for column in zip(*columns)]

@@ -1,0 +1,279 @@
+"""Scikit-learn estimators for molecules that also return prediction intervals or sets of
+classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import Tags
+from torch import Tensor
+
+from gattn.apps.molecules.base import Rows
+from gattn.apps.molecules.labelling import ClassificationEstimator, RegressionEstimator
+from gattn.apps.run.estimator import SerializableEstimator
+
+__all__ = ["MoleculeClassifier", "MoleculeRegressor"]
+
+
+class _Estimator(SerializableEstimator):
+    """Methods that scikit-learn requires of the estimators for molecules."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
+    """Regressor that predicts numbers from SMILES, with standard deviations and prediction
+    intervals.
+
+    It has the interface of scikit-learn's estimators, so it works with ``clone``,
+    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES, or a
+    data frame of SMILES and descriptors (see :meth:`fit`); y is [n] or [n, t], with NaN where a
+    target was not measured.
+
+    Args:
+        {settings}
+
+    Attributes:
+        predictor_: the fitted model.
+        calibrator_: the calibration of the intervals.
+        targets_: the names of the targets, from the columns of y.
+        descriptors_columns_: the names of the descriptor columns.
+        bad_: the rows that ``fit`` did not use, because their SMILES cannot be parsed.
+        history_: the training history of each network.
+
+    Example:
+        >>> smiles = ["C" * n + "O" for n in range(1, 25)]
+        >>> model = MoleculeRegressor(epochs=2, width=16, heads=2)
+        >>> model.fit(smiles, range(24)).predict(["CCCCO", "CCCCCO"]).shape
+        (2,)
+    """
+
+    _saved_as = ""
+
+    def predict(
+        self, X: Rows, return_std: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Predict the targets of molecules.
+
+        Args:
+            X: n SMILES, or a table as in :meth:`fit`.
+            return_std: return the standard deviation of the expected error, too, as
+                scikit-learn's Gaussian processes do.
+
+        Returns:
+            Means in the shape that y had in ``fit``, [n] or [n, t], float64 in the targets' units;
+            for ``loss_function="quantile"`` medians. With ``return_std`` also the standard
+            deviations, in the same shape. NaN in the rows of SMILES that cannot be parsed, with one
+            warning that lists them.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+        """
+        mean, std = (self._shaped(values.numpy()) for values in self._predict(X))
+        return (mean, std) if return_std else mean
+
+    def predict_interval(
+        self, smiles: Rows, coverage: float = 0.9
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Predict intervals that contain the true value with the given probability.
+
+        The coverage of conformal prediction holds on average over molecules from the distribution
+        of the validation part. See :class:`gattn.apps.fitting.conformal.IntervalCalibrator`.
+
+        Args:
+            smiles: n SMILES, or a table as in :meth:`fit`.
+            coverage: the probability, above 0 and below 1.
+
+        Returns:
+            Lower and upper ends, each of the shape of ``predict``; infinite where the validation
+            part is too small for the coverage (90 % needs nine molecules), NaN where a SMILES
+            cannot be parsed.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+            ValueError: the coverage is not above 0 and below 1.
+        """
+        lower, upper = self._collect(smiles, lambda each: self.intervals(each, coverage))
+        return self._shaped(lower.numpy()), self._shaped(upper.numpy())
+
+    def predict_quantiles(self, X: Rows) -> np.ndarray:
+        """Predict quantiles of the targets, at the levels :attr:`quantile_levels`.
+
+        They are the weighted means of the quantiles of the networks, the Gaussian process and the
+        forest at each level, and ascend with the level. They are not calibrated; the intervals of
+        :meth:`predict_interval` are.
+
+        Args:
+            X: n SMILES, or a table as in :meth:`fit`.
+
+        Returns:
+            [n, q] if y was [n], [n, t, q] if it was [n, t]; NaN in the rows of SMILES that cannot
+            be parsed, with one warning that lists them.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+            ValueError: the loss function is not ``"quantile"``.
+
+        Example:
+            >>> smiles = ["C" * n + "O" for n in range(1, 25)]
+            >>> options = {"loss_function": "quantile", "quantiles": (0.1, 0.9)}
+            >>> model = MoleculeRegressor(model="gp", **options)
+            >>> quantiles = model.fit(smiles, range(24)).predict_quantiles(["CCCCO"])
+            >>> model.quantile_levels, bool((np.diff(quantiles) > 0).all())
+            ((0.1, 0.5, 0.9), True)
+        """
+        self.check_fitted()
+        if not self.quantile_levels:
+            raise ValueError(
+                f"quantiles need a model with loss_function 'quantile'; it is "
+                f"{self.loss_function!r}"
+            )
+        (values,) = self._collect(X, lambda each: (cast(Tensor, each.quantiles),))
+        return self._shaped(values.numpy())
+
+    def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
+        """Return R², averaged over targets, for the molecules with a valid SMILES and a label.
+
+        Args:
+            X: n SMILES, or a table as in :meth:`fit`.
+            y: [n] or [n, t] labels.
+            sample_weight: [n].
+
+        Returns:
+            At most 1; 0 for a model that predicts the mean. NaN where no target has two labels.
+        """
+        return self._score(r2_score, X, y, sample_weight)
+
+
+class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
+    """Classifier that predicts one of two or more classes from SMILES, for one or several targets.
+
+    It has the interface of scikit-learn's estimators, so it works with ``clone``,
+    ``cross_val_score``, ``GridSearchCV`` and ``Pipeline``. X is a list of SMILES, or a
+    data frame of SMILES and descriptors (see :meth:`fit`). y [n] or [n, t] contains two or more
+    classes for each target, as numbers or strings, and NaN or None for a missing label.
+
+    Args:
+        {settings}
+
+    Attributes:
+        classes_: the classes [c], or a list of them for each target where y was [n, t].
+        predictor_: the fitted model.
+        calibrator_: the calibration of the sets of classes.
+        targets_: the names of the targets, from the columns of y.
+        descriptors_columns_: the names of the descriptor columns.
+        bad_: the rows that ``fit`` did not use, because their SMILES cannot be parsed.
+        history_: the training history of each network.
+
+    Example:
+        >>> smiles = ["C" * n + end for n in range(1, 13) for end in "ON"]
+        >>> model = MoleculeClassifier(epochs=2, width=16, heads=2)
+        >>> model.fit(smiles, ["alcohol", "amine"] * 12).predict_proba(["CCCCO"]).shape
+        (1, 2)
+    """
+
+    _saved_as = ""
+
+    def predict(self, X: Rows) -> np.ndarray:
+        """Predict the most probable class of each molecule.
+
+        Args:
+            X: n SMILES, or a table as in :meth:`fit`.
+
+        Returns:
+            Classes in the shape that y had in ``fit``, [n] or [n, t]. NaN in the rows of SMILES
+            that cannot be parsed, with one warning that lists them. If there are such rows,
+            classes that are whole numbers become float64, and texts an array of objects.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+        """
+        numbers = self._decide(self._predict(X)[0])
+        columns = [_labels(kinds, each) for kinds, each in zip(self.classes_by_target, numbers.T)]
+        kinds = {column.dtype.kind for column in columns}
+        # np.stack is not used, because it would convert numbers to strings.
+        if "U" in kinds and len(kinds) > 1:
+            columns = [column.astype(object) for column in columns]
+        return self._shaped(np.stack(columns, axis=1))
+
+    def predict_proba(self, X: Rows) -> np.ndarray | list[np.ndarray]:
+        """Predict the probabilities of the classes.
+
+        Args:
+            X: n SMILES, or a table as in :meth:`fit`.
+
+        Returns:
+            [n, c] of all classes if y was [n]. If y was [n, t] with two classes each, [n, t] of
+            each target's second class, as for scikit-learn's multilabel classifiers; with more
+            classes, a list of [n, c] for each target, as for its multi-output classifiers. NaN
+            in the rows of SMILES that cannot be parsed, with one warning that lists them.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+        """
+        mean = self._predict(X)[0]
+        chances = [chance.numpy() for chance in self.probabilities(mean)]
+        if self.single_target_:
+            return chances[0]
+        return chances if self.class_counts else mean.numpy()
+
+    def predict_set(self, smiles: Rows, coverage: float = 0.9) -> np.ndarray:
+        """Predict a set of classes for each molecule that contains the true class with the given
+        probability.
+
+        The coverage holds for each class: see
+        :class:`gattn.apps.fitting.conformal.LabelSetCalibrator`.
+
+        Args:
+            smiles: n SMILES, or a table as in :meth:`fit`.
+            coverage: the probability, above 0 and below 1.
+
+        Returns:
+            [n, c], or [n, t, c] if y was [n, t], bool: True for each class in the set. A set holds
+            several classes if the model cannot separate them, and none if a SMILES cannot be
+            parsed. Targets with fewer than c classes are padded with False.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+            ValueError: the coverage is not above 0 and below 1.
+        """
+        mean = self._predict(smiles)[0]
+        return self._shaped(self.sets_of(mean, coverage).numpy())
+
+    def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
+        """Return the accuracy, averaged over targets, for the molecules with a valid SMILES and a
+        label.
+
+        Args:
+            X: n SMILES, or a table as in :meth:`fit`.
+            y: [n] or [n, t] labels.
+            sample_weight: [n].
+
+        Returns:
+            From 0 to 1; NaN where no label is known.
+        """
+        return self._score(accuracy_score, X, y, sample_weight)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = True  # pyright: ignore[reportOptionalMemberAccess]
+        tags.classifier_tags.multi_label = True  # pyright: ignore[reportOptionalMemberAccess]
+        return tags
+
+
+def _labels(kinds: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Convert class numbers to labels; NaN stays NaN."""
+    unknown = np.isnan(numbers)
+    labels = kinds[np.where(unknown, 0, numbers).astype(int)]
+    if unknown.any():
+        labels = labels.astype(float if kinds.dtype.kind in "biuf" else object)
+        labels[unknown] = np.nan
+    return labels

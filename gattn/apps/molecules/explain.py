@@ -1,0 +1,320 @@
+"""Explanations of predictions: weights of atoms, and tests of their faithfulness."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gattn.apps.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
+from gattn.apps.molecules.fitted import ClassificationModel, MoleculeModel
+from gattn.apps.molecules.inputs import DescribedInputs
+from gattn.apps.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
+from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
+from gattn.apps.molecules.row_format import drawn_smiles
+from gattn.apps.molecules.target_transform import TargetTransform
+from gattn.apps.runtime.threads import limited_threads
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.predictor import MoleculePredictor
+
+__all__ = [
+    "DEFAULT_METHOD",
+    "Explanation",
+    "Faithfulness",
+    "class_probability",
+    "explain",
+    "explain_model",
+]
+
+TOP = 0.2
+"""An explanation is tested by deleting this fraction of a molecule's atoms (at least one atom)."""
+ROUNDING = 1e-5
+"""Two atom weights count as equal if they differ by less than this fraction of the largest
+weight.
+"""
+DRAWS = 20
+"""Number of random sets of atoms that are deleted. Their effect is compared with that of the
+atoms with the highest weights.
+"""
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """Change of a prediction when atoms are deleted, as a measure of an explanation's faithfulness.
+
+    An explanation is faithful to the model if ``top`` is clearly above ``random``.
+
+    Attributes:
+        atoms: indices of the fifth of the atoms with the highest signed weights, which raise the
+            prediction most.
+        top: decrease of the prediction when these atoms are deleted, in the target's unit; negative
+            if the prediction rises.
+        random: mean decrease when the same number of random atoms is deleted.
+        random_std: standard deviation of the decrease over the sets of random atoms.
+    """
+
+    atoms: tuple[int, ...]
+    top: float
+    random: float
+    random_std: float
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Weights of a molecule's n atoms for one prediction, with their uncertainty and faithfulness.
+
+    Attributes:
+        smiles: the input SMILES.
+        symbols: the element of each atom. A hydrogen that the SMILES writes as an atom belongs to
+            its neighbour and has no entry.
+        atoms: [n], the position of each atom in the SMILES, counted from 0 and including hydrogens
+            that the SMILES writes as atoms; 0..n-1 without such hydrogens.
+        method: the method that computed the weights.
+        target: index of the explained target.
+        prediction: output of ``predict``: a number in the target's unit, or the predicted class.
+        std: the standard deviation of this number, or of the explained probability.
+        explained: name of the explained quantity: the target, with its transform, or the
+            probability of a class, such as ``P(toxic = yes)``.
+        value: the explained quantity, on the scale of the weights.
+        error: the expected error of the value: the standard deviation of a number, or that of an
+            event with the probability.
+        weights: [n] float64, signed, contributions to the value.
+        parts: [n] for each part of the model; they sum to the weights.
+        spread: [n], the standard deviation of the weights over the ensemble's networks; NaN for
+            fewer than two networks.
+        faithfulness: effect of deleting the top atoms.
+        descriptors: [f] float64, the contribution of each descriptor column of the user: the
+            prediction minus the prediction with the column's mean over the training part.
+        molecules: [n], the molecule of each atom, from 0; empty for a row of one molecule.
+        transform: name of the target transform; ``"none"`` if there is none. With a transform, the
+            value, error, weights, parts, spread, faithfulness and descriptors are those of the
+            transformed target.
+        baseline: the value for a molecule without atoms. The weights of ``"integrated_gradients"``
+            sum to the value minus the baseline. NaN for ``"masking"``.
+    """
+
+    smiles: str
+    symbols: tuple[str, ...]
+    atoms: tuple[int, ...]
+    method: str
+    target: int
+    prediction: float | str
+    std: float
+    explained: str
+    value: float
+    error: float
+    weights: Tensor
+    parts: dict[str, Tensor]
+    spread: Tensor
+    faithfulness: Faithfulness
+    descriptors: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
+    molecules: tuple[int, ...] = ()
+    transform: str = "none"
+    baseline: float = math.nan
+
+    @property
+    def drawn(self) -> str:
+        """The SMILES to draw: all molecules of a row as one text."""
+        return drawn_smiles(self.smiles) if self.molecules else self.smiles
+
+
+def explain(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
+    target: int = 0, complement: bool = False, seed: int = 0,
+) -> list[Explanation]:  # fmt: skip
+    """Compute weights of the atoms of molecules, and test them by deleting atoms.
+
+    Args:
+        predictor: the model.
+        inputs: k molecules.
+        method: one of :data:`gattn.apps.molecules.attributions.METHODS`.
+        target: index of the predictor's output.
+        complement: whether to explain 1 minus the output, the probability of the first of two
+            classes.
+        seed: seed of the random atoms. Explanations do not depend on the other molecules.
+
+    Returns:
+        One explanation for each molecule.
+
+    Raises:
+        ValueError: the method or the target does not exist.
+    """
+    elements = batch_elements(min(len(inputs), PREDICTION_BATCH), predictor.settings)
+    with limited_threads(elements, predictor.threads):
+        atoms = atoms_of(inputs, predictor.settings)
+        results = attribute(predictor, inputs, method, target=target, atoms=atoms)
+        sign = 1.0
+        if complement:
+            sign, results = -1.0, [_complement(result) for result in results]
+        tops = [_top(result.weights, described) for result, described in zip(results, atoms)]
+        masks = [_masks(top, one.order, seed) for top, one in zip(tops, atoms)]
+        # Predict each distinct mask once, so that equal masks get bitwise equal predictions.
+        distinct = [mask.unique(dim=0, return_inverse=True) for mask in masks]
+        predicted = predict_masked(predictor, inputs, [mask for mask, _ in distinct], target, atoms)
+        contributions = _descriptors(predictor, inputs, target)
+    names = predictor.transform.names
+    transform = "none" if predictor.transform.is_identity else names[target]
+    first = [
+        (sign * one.mean[places[:1]] + complement, one.std[places[:1]])
+        for one, (_, places) in zip(predicted, distinct)
+    ]
+    units = [_in_units(mean, std, transform) for mean, std in first]
+    is_number = predictor.task == "regression"
+    return [
+        Explanation(
+            smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
+            prediction=prediction, std=std, transform=transform, value=float(mean),
+            explained="prediction", baseline=weighed.baseline,
+            error=float(error if is_number else (mean * (1 - mean)).clamp(min=0).sqrt()),
+            weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
+            faithfulness=_faithfulness(top, sign * masked.mean[places]),
+            descriptors=sign * contribution,
+            molecules=one.molecules,
+        )
+        for smiles, one, weighed, top, masked, (_, places), contribution, (mean, error),
+        (prediction, std) in zip(
+            inputs.molecules.smiles, atoms, results, tops, predicted, distinct, contributions,
+            first, units,
+        )
+    ]  # fmt: skip
+
+
+def explain_model(
+    model: MoleculeModel, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
+    target: int = 0, label: str | None = None, seed: int = 0,
+) -> list[Explanation]:  # fmt: skip
+    """Explain the predictions of a model: numbers, or probabilities of a class.
+
+    Args:
+        model: the model.
+        inputs: k molecules.
+        method: one of :data:`gattn.apps.molecules.attributions.METHODS`.
+        target: index of the target.
+        label: the class whose probability is explained; None for the predicted class of each
+            molecule.
+        seed: seed of the random atoms.
+
+    Returns:
+        One explanation for each molecule.
+
+    Raises:
+        ValueError: the method, the target or the class does not exist.
+    """
+    if not 0 <= target < len(model.targets_):
+        raise ValueError(f"target must be at least 0 and below {len(model.targets_)}; got {target}")
+    if not isinstance(model, ClassificationModel):
+        if label is not None:
+            raise ValueError(f"only a model of classes explains a class; got {label!r}")
+        name = model.scale_of(target)
+        explanations = explain(model.predictor_, inputs, method, target=target, seed=seed)
+        return [replace(one, explained=name) for one in explanations]
+    names = list(map(str, model.classes_by_target[target].tolist()))
+    if label is not None and label not in names:
+        raise ValueError(
+            f"the class of {model.targets_[target]!r} to explain must be one of "
+            f"{', '.join(names)}; got {label}"
+        )
+    chances = model.probabilities(model.predictor_.predict(inputs).mean)[target]
+    predicted = chances.argmax(1).tolist()
+    chosen = predicted if label is None else [names.index(label)] * len(predicted)
+    result: dict[int, Explanation] = {}
+    for place in set(chosen):
+        rows = [row for row, each in enumerate(chosen) if each == place]
+        counts = model.class_counts
+        explanations = explain(
+            model.predictor_, inputs[rows], method, seed=seed,
+            target=sum(counts[:target]) + place if counts else target,
+            complement=not counts and place == 0,
+        )  # fmt: skip
+        name = class_probability(model, target, place)
+        result |= {
+            row: replace(one, prediction=names[predicted[row]], explained=name, target=target)
+            for row, one in zip(rows, explanations)
+        }
+    return [result[row] for row in range(len(chosen))]
+
+
+def class_probability(model: ClassificationModel, target: int, place: int) -> str:
+    """Return the name of the probability of a class: ``P(target = class)``."""
+    return f"P({model.targets_[target]} = {model.classes_by_target[target][place]})"
+
+
+def _complement(attribution: Attribution) -> Attribution:
+    """Convert the attribution of a probability to that of the complementary class."""
+    parts = {name: -part for name, part in attribution.parts.items()}
+    return Attribution(-attribution.weights, parts, -attribution.members, 1 - attribution.baseline)
+
+
+def _in_units(mean: Tensor, std: Tensor, transform: str) -> tuple[float, float]:
+    """Convert a prediction [1] and its standard deviation [1] to the target's unit, as
+    :func:`gattn.apps.molecules.prediction.in_target_units` does.
+    """
+    scale = TargetTransform((transform,))
+    value = scale.restored(mean)
+    return float(value), float(std / scale.slope(value))
+
+
+def _descriptors(predictor: MoleculePredictor, inputs: MoleculeInputs, target: int) -> Tensor:
+    """Return the contribution of each of f descriptor columns to the k predictions: [k, f]
+    float64.
+    """
+    extra = inputs.extra_descriptors
+    contributions = torch.zeros_like(extra)
+    if not extra.shape[1]:
+        return contributions
+    mean = predictor.predict_transformed(inputs).mean[:, target]
+    for column in range(extra.shape[1]):
+        changed = extra.clone()
+        # The model replaces a missing value by the mean of the column.
+        changed[:, column] = torch.nan
+        without = predictor.predict_transformed(DescribedInputs(inputs, changed)).mean[:, target]
+        contributions[:, column] = mean - without
+    return contributions
+
+
+def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:
+    """Return the indices of the atoms with the highest weights.
+
+    Symmetric atoms have equal weights up to rounding, which depends on how the SMILES is written.
+    Each atom is therefore ranked by the mean weight of its symmetry class; atoms with equal means
+    are ranked in canonical order.
+    """
+    classes, order = atoms.classes, atoms.order
+    sums = weights.new_zeros(len(weights)).index_add_(0, classes, weights)
+    counts = weights.new_zeros(len(weights)).index_add_(0, classes, torch.ones_like(weights))
+    means = (sums / counts.clamp(min=1))[classes]
+    unit = means.abs().max() * ROUNDING
+    rounded = (means / unit).round() if unit else means
+    best = rounded[order].argsort(descending=True, stable=True)
+    return order[best[: max(round(TOP * len(weights)), 1)]]
+
+
+def _masks(top: Tensor, order: Tensor, seed: int) -> Tensor:
+    """Return masks [2 + DRAWS, n] of the atoms to delete: none, those of highest weight, and
+    random sets.
+    """
+    generator, atoms = torch.Generator().manual_seed(seed), len(order)
+    masks = torch.zeros(2 + DRAWS, atoms, dtype=torch.bool)
+    masks[1, top] = True
+    for mask in masks[2:]:
+        mask[order[torch.randperm(atoms, generator=generator)[: len(top)]]] = True
+    return masks
+
+
+def _faithfulness(top: Tensor, mean: Tensor) -> Faithfulness:
+    drops = mean[0] - mean[1:]
+    random = drops[1:]
+    # Subtracting the first number gives a standard deviation of exactly 0 if all numbers are equal.
+    std = (random - random[0]).std()
+    return Faithfulness(tuple(top.tolist()), float(drops[0]), float(random.mean()), float(std))
+
+
+def _spread(attribution: Attribution) -> Tensor:
+    if len(attribution.members) < 2:
+        return torch.full_like(attribution.weights, torch.nan)
+    return attribution.members.std(0)

@@ -1,0 +1,358 @@
+"""Training of a model of molecules: its components, their weights, and the errors of predictions.
+
+:func:`fit_model` prepares the labels, trains the networks, the Gaussian process and the forest, and
+calibrates their combination (:mod:`gattn.apps.molecules.calibration`).
+:class:`gattn.apps.molecules.predictor.MoleculePredictor` is the model that this training creates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.scaling import moments
+from gattn.apps.molecules.calibration import calibrate
+from gattn.apps.molecules.components import Components, levels_of
+from gattn.apps.molecules.descriptor_scaling import column_tensors, with_standard_columns
+from gattn.apps.molecules.evidence import Evidence, left_out_of_kernel
+from gattn.apps.molecules.folds import assign_folds
+from gattn.apps.molecules.forest import Forest, forest_obstacle
+from gattn.apps.molecules.gaussian_process import GaussianProcess, draw
+from gattn.apps.molecules.inputs import in_pieces
+from gattn.apps.molecules.members import (
+    MoleculeBatches,
+    batch_elements,
+    cross_fit_members,
+    fit_members,
+    molecules_in_row,
+)
+from gattn.apps.molecules.nearest import NearestMolecules, pack_bits
+from gattn.apps.molecules.network import MoleculeNetwork
+from gattn.apps.molecules.prediction import Prediction
+from gattn.apps.molecules.settings import MEDIAN, MoleculeSettings, Task
+from gattn.apps.molecules.target_transform import TargetTransform, choose
+from gattn.apps.run.model_io import add_prefix
+from gattn.apps.runtime.threads import Background, available_threads, limited_threads
+from gattn.data.splits import number_groups
+
+if TYPE_CHECKING:
+    from gattn.apps.fitting.loop import History
+    from gattn.apps.molecules.inputs import MoleculeInputs
+
+__all__ = [
+    "MOLECULES",
+    "OFFSET",
+    "PIECE",
+    "TOTALS",
+    "TRANSFORM",
+    "FitPart",
+    "FittedModel",
+    "fit_model",
+]
+
+PIECE = 1024
+"""Number of molecules whose fingerprints are unpacked at once."""
+KERNEL_PARTS = 6
+"""Number of matrices of the size of the kernel matrix that one evaluation of the kernel reads.
+It determines the number of threads.
+"""
+MOLECULES = "molecules"
+"""Key of the saved number of molecules in a row. It is absent if a row has one molecule."""
+OFFSET = "offset"
+"""Key of the saved numbers that are added to the probabilities of classes."""
+TOTALS = "totals"
+"""Key of the saved number of Morgan environments of each molecule, in the order of the bits."""
+TRANSFORM = "transform"
+"""Key of the saved tensor with the codes of the target transforms."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitPart:
+    """Molecules of the training part or of the validation part, with their labels.
+
+    Attributes:
+        inputs: k molecules.
+        y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes. For several
+            classes [k, O], a column for each class (:func:`gattn.apps.molecules.classes.one_hot`).
+        bounds: [k, t, 2] float64, the lower and upper ends of the labels for a bounded loss, with
+            NaN in y where the ends differ; None if every label is one value. The networks get no
+            loss between the ends; the Gaussian process reads the expected value between them. The
+            ends of validation labels are used to choose the epoch; the weights of the components
+            and the coefficients of the error are fitted to measured values only.
+        weights: [k] weights of the rows, above 0; None if all are equal. The weights of both parts
+            are divided by the mean of the training part. Those of training rows multiply the loss
+            of the networks, and divide the noise variance of the Gaussian process. Those of
+            validation rows multiply the squared errors to which the weights of the components and
+            the coefficients of the error are fitted.
+        groups: the group of each row; None if each row is a group. The rows of one group are left
+            out together: a molecule is predicted by models that were trained without its group.
+            Rows of the same molecule must belong to one group. If the split divides by scaffold,
+            the validation molecules of one scaffold must also belong to one group.
+    """
+
+    inputs: MoleculeInputs
+    y: Tensor
+    bounds: Tensor | None = None
+    weights: Tensor | None = None
+    groups: Sequence[str] | None = None
+
+    def group_numbers(self) -> Tensor:
+        """Return the number of the group of each row, [k] int64."""
+        return number_groups(self.groups, len(self.inputs))
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """Result of :func:`fit_model`.
+
+    Attributes:
+        components: the networks, the Gaussian process and the forest.
+        tensors: the other tensors of the model by name: the scale of the targets and descriptors,
+            the fingerprints of the molecules, and the weights of the components.
+        history: the training history of each network.
+        validation: cross-fitted predictions of the validation part, on the scale on which the model
+            is trained.
+        without_forest: the reason why a stacked model has no forest; empty if it has one.
+    """
+
+    components: Components
+    tensors: dict[str, Tensor]
+    history: list[History]
+    validation: Prediction
+    without_forest: str
+
+
+def fit_model(
+    train: FitPart, val: FitPart, task: Task, settings: MoleculeSettings, *,
+    classes: Sequence[int] = (), folder: Path | None = None, progress: bool = False,
+    threads: int = 0,
+) -> FittedModel:  # fmt: skip
+    """Train the components of a model, and calibrate their combination.
+
+    The arguments are those of :meth:`gattn.apps.molecules.predictor.MoleculePredictor.fit`.
+
+    Raises:
+        ValueError: shapes that do not match, or a target without a training label.
+    """
+    _check(train, "y of the training part")
+    _check(val, "y of the validation part")
+    train, val = replace(train, y=train.y.double()), replace(val, y=val.y.double())
+    targets = train.y.shape[1]
+    if not train.y.isfinite().any(0).all():
+        raise ValueError("y must have a label for every target; a target has no label")
+    transform = TargetTransform(("none",) * targets)
+    if task == "regression":
+        transform, train, val = _with_transform(train, val, settings.target_transform)
+    mean, scale = _scaling(train.y, task)
+    tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train.inputs)}
+    tensors[TOTALS] = _totals(train.inputs)
+    nearest = NearestMolecules(tensors["bits"])
+    if not transform.is_identity:
+        tensors[TRANSFORM] = transform.codes
+    if (molecules := molecules_in_row(train.inputs)) > 1:
+        tensors[MOLECULES] = torch.tensor(molecules)
+    extra = train.inputs.extra_descriptors.shape[1]
+    if extra:
+        tensors |= column_tensors(train.inputs.extra_descriptors)
+        train, val = (
+            replace(part, inputs=with_standard_columns(part.inputs, tensors))
+            for part in (train, val)
+        )
+    if train.weights is not None and val.weights is not None:
+        unit = train.weights.double().mean()
+        train, val = (
+            replace(part, weights=None if part.weights is None else part.weights.double() / unit)
+            for part in (train, val)
+        )
+    is_bounded, levels = task == "regression" and settings.bounded, levels_of(task, settings)
+    batches, val_batches = (
+        MoleculeBatches(
+            part.inputs, (part.y - mean) / scale,
+            None if part.bounds is None else (part.bounds - mean[:, None]) / scale[:, None],
+            bounded=is_bounded, weights=part.weights, levels=max(len(levels), 1),
+        )
+        for part in (train, val)
+    )  # fmt: skip
+    rows, seed = settings.kernel_rows, settings.seed
+    kernel_size = KERNEL_PARTS * min(len(train.inputs), rows) ** 2
+    without = forest_obstacle(settings.trees, targets, train.bounds, val.bounds)
+
+    def fit_others(check: Callable[[], None] = lambda: None, progress: bool = False) -> _Others:
+        """Train the components that are not networks."""
+        return _fit_others(
+            train, val, settings, levels, forest=not without, check=check, progress=progress
+        )
+
+    history: list[History] = []
+    networks: list[MoleculeNetwork] = []
+    others: _Others | None = None
+    if settings.model != "gp":
+        with ExitStack() as stack:
+            elements = batch_elements(settings.batch_size, settings)
+            used = stack.enter_context(limited_threads(elements, threads))
+            background: Background[_Others] | None = None
+            if settings.model == "stacked" and used < available_threads():
+                background = stack.enter_context(Background(fit_others))
+            networks, history = fit_members(
+                batches, val_batches, task, settings, classes=classes, folder=folder,
+                progress=progress, threads=threads,
+            )  # fmt: skip
+            others = background and background.result()
+    if settings.model in ("stacked", "gp") and others is None:
+        with limited_threads(kernel_size, threads):
+            others = fit_others(progress=progress)
+    state: dict[str, Tensor] = {}
+    for member, network in enumerate(networks):
+        state |= add_prefix(f"networks.{member}.", network.state_dict())
+    group = val.group_numbers()
+    folds = assign_folds(group, seed)
+    kernel_index = torch.arange(0)
+    if others is not None:
+        kernel = others.kernel
+        kernel_index = draw(len(val.inputs), max(rows - len(kernel.counts), 0), seed)
+        bounds = None if val.bounds is None else val.bounds[kernel_index]
+        weights = None if val.weights is None else val.weights[kernel_index]
+        kernel = kernel.with_more(val.inputs[kernel_index], val.y[kernel_index], bounds, weights)
+        state |= add_prefix("gp.", kernel.state())
+        if others.forest is not None:
+            state |= add_prefix("forest.", others.forest.state())
+    components = Components(
+        tensors | state, task, settings, targets, classes, extra=extra, molecules=molecules
+    )
+    with limited_threads(kernel_size, threads):
+        raw = cross_fit_members(
+            networks, history, val_batches, folds, task, settings, batches.y, classes,
+            threads=threads,
+        )  # fmt: skip
+        pieces = in_pieces(val.inputs, PIECE)
+        calibration = calibrate(
+            components, val.inputs, val.y, raw,
+            similarities=torch.cat([nearest.similarity(some.counts) for some in pieces]),
+            kernel_index=kernel_index, group=group, folds=folds,
+            by_part=(train.weights, val.weights),
+            evidence=None if others is None else others.evidence,
+            forest_val=None if others is None else others.forest_val,
+            forest_quantiles=None if others is None else others.forest_quantiles,
+        )  # fmt: skip
+    tensors |= {
+        "weights": calibration.weights, "spread": calibration.spread,
+        **({} if task == "regression" else {OFFSET: calibration.offset}),
+        "bits": torch.cat([tensors["bits"], _bits(val.inputs)], 1),
+        TOTALS: torch.cat([tensors[TOTALS], _totals(val.inputs)]),
+    }  # fmt: skip
+    without = without if settings.model == "stacked" else ""
+    return FittedModel(components, tensors, history, calibration.validation, without)
+
+
+@dataclass(frozen=True, eq=False)
+class _Others:
+    """Components of a model that are not networks: the Gaussian process and the forest.
+
+    Attributes:
+        kernel: the Gaussian process of the training part.
+        evidence: predictions of these components for fitting the weights; None for a model of one
+            component.
+        forest: the forest of both parts.
+        forest_val: [m, t] predictions of the validation molecules, each by the trees that were not
+            trained on its group.
+        forest_quantiles: [m, t, q] quantiles of the predictions of these trees; None if the model
+            predicts none.
+    """
+
+    kernel: GaussianProcess
+    evidence: Evidence | None = None
+    forest: Forest | None = None
+    forest_val: Tensor | None = None
+    forest_quantiles: Tensor | None = None
+
+
+def _fit_others(
+    train: FitPart, val: FitPart, settings: MoleculeSettings, levels: Sequence[float], *,
+    forest: bool, check: Callable[[], None], progress: bool,
+) -> _Others:  # fmt: skip
+    """Train the Gaussian process, and the forest if ``forest`` is True. The forest also predicts
+    the quantiles of the molecules at the levels. ``check`` is called repeatedly, and raises an
+    error to stop the training.
+    """
+    rows, seed = settings.kernel_rows, settings.seed
+    kernel = GaussianProcess.fit(
+        train.inputs, train.y, rows=rows, seed=seed, bounds=train.bounds, weights=train.weights,
+        progress=progress, check=check,
+    )  # fmt: skip
+    if settings.model != "stacked":
+        return _Others(kernel)
+    train_group, group = train.group_numbers(), val.group_numbers()
+    inner, outer = left_out_of_kernel(kernel, train.inputs, rows, seed, train_group, val.inputs)
+    first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
+    y_both = torch.cat([train.y, val.y])
+    every = torch.cat([train_group, group + train_group.amax() + 1])
+    if val.groups is not None and train.groups is not None:
+        every = number_groups([*train.groups, *val.groups], len(y_both))
+    groups = every[first], every[rest]
+    if not forest:
+        return _Others(kernel, Evidence(inner, outer, None, None, train.y, *groups))
+    weights = None
+    if train.weights is not None and val.weights is not None:
+        weights = torch.cat([train.weights, val.weights])
+    trees, (few, all_trees) = Forest.fit(
+        train.inputs, val.inputs, y_both, trees=settings.trees, seed=seed, groups=every,
+        weights=weights, levels=levels, check=check,
+    )  # fmt: skip
+    # No tree was trained on a missing label, so all trees may be used for its molecule.
+    unlabelled, quantiles = trees.predict(val.inputs), None
+    if levels:
+        quantiles = trees.quantiles(val.inputs, levels)
+        unlabelled = quantiles[..., levels.index(MEDIAN)]
+    few_val, all_val = (each[rest].filled(unlabelled, quantiles) for each in (few, all_trees))
+    evidence = Evidence(inner, outer, few[first], few_val, train.y, *groups)
+    return _Others(kernel, evidence, trees, all_val.mean, all_val.quantiles)
+
+
+def _with_transform(
+    train: FitPart, val: FitPart, setting: str
+) -> tuple[TargetTransform, FitPart, FitPart]:
+    """Choose the transform of each target, and apply it to the labels and bounds."""
+    limits = [
+        end for part in (train, val) if part.bounds is not None for end in part.bounds.unbind(2)
+    ]
+    transform = choose(setting, torch.cat([train.y, val.y, *limits]))
+    train, val = (
+        replace(
+            part, y=transform(part.y),
+            bounds=None if part.bounds is None else transform.limits(part.bounds),
+        )
+        for part in (train, val)
+    )  # fmt: skip
+    return transform, train, val
+
+
+def _check(part: FitPart, name: str) -> None:
+    y, count = part.y, len(part.inputs)
+    if y.dim() != 2 or len(y) != count or not len(y):
+        raise ValueError(f"{name} must be ({count}, t), one or more; got {(*y.shape,)}")
+
+
+def _bits(inputs: MoleculeInputs) -> Tensor:
+    """Return the packed Morgan bits of molecules; see :func:`pack_bits`."""
+    return pack_bits(some.counts for some in in_pieces(inputs, PIECE))
+
+
+def _totals(inputs: MoleculeInputs) -> Tensor:
+    """Return the number of Morgan environments of k molecules, padded like their bits."""
+    totals = torch.cat([some.counts.sum(1) for some in in_pieces(inputs, PIECE)])
+    return torch.nn.functional.pad(totals, (0, -len(totals) % 8)).int()
+
+
+def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
+    """Return the mean and the standard deviation by which each target is scaled; 0 and 1 for
+    classes.
+    """
+    if task != "regression":
+        return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
+    return moments(y)

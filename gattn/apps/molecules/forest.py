@@ -1,0 +1,352 @@
+"""Forest of extremely randomised trees on fingerprints and descriptors. The trees are stored as
+tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.scaling import moments
+from gattn.apps.molecules.inputs import in_pieces
+from gattn.apps.molecules.kernels.features import TreeNodes, tree_leaves, tree_steps
+from gattn.apps.molecules.trees import TreeProblem, grow_forests
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.inputs import MoleculeInputs
+
+__all__ = ["Forest", "OutOfBag", "forest_obstacle"]
+
+LEAST = 3
+"""A Morgan environment is a feature only if it occurs in at least this number of molecules."""
+MOST = 20_000
+"""Maximum number of molecules whose features are stored. If there are more, a random sample is
+used.
+"""
+TOTAL = 4
+"""Maximum number of blocks of outputs for which all trees are trained. For more blocks, each
+block has fewer trees, so that the time does not grow with the number of targets.
+"""
+MOST_TARGETS = 50
+"""Maximum number of targets, or of classes of all targets. The time grows with this number."""
+PIECE = 512
+"""Number of molecules that are predicted at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfBag:
+    """Predictions for molecules by those trees that were not trained on them.
+
+    Attributes:
+        mean: [k, t] means over those trees, in the targets' units; NaN for a molecule without such
+            a tree.
+        excess: [k, t], the part of the squared error that is due to the small number of those
+            trees: the expected decrease of the squared error for all trees of the forest.
+        quantiles: [k, t, q] quantiles over those trees, whose median then is ``mean``; None if
+            none were requested.
+    """
+
+    mean: Tensor
+    excess: Tensor
+    quantiles: Tensor | None = None
+
+    def __getitem__(self, rows: slice) -> OutOfBag:
+        quantiles = None if self.quantiles is None else self.quantiles[rows]
+        return OutOfBag(self.mean[rows], self.excess[rows], quantiles)
+
+    def filled(self, mean: Tensor, quantiles: Tensor | None = None) -> OutOfBag:
+        """Return the predictions of trees that were not trained on a molecule. If there is no such
+        tree, return the rows of the given means [k, t] and quantiles [k, t, q].
+        """
+        missing = self.mean.isnan()
+        if self.quantiles is not None and quantiles is not None:
+            quantiles = quantiles.where(missing[..., None], self.quantiles)
+        return OutOfBag(
+            mean.where(missing, self.mean), self.excess.masked_fill(missing, 0.0), quantiles
+        )
+
+
+def forest_obstacle(trees: int, targets: int, *bounds: Tensor | None) -> str:
+    """Return the reason why a model has no forest; "" if it has one.
+
+    Args:
+        trees: the setting ``trees``.
+        targets: number of targets, or of their classes.
+        bounds: the ends of the labels [k, t, 2] of each part; None if there are no limits.
+    """
+    if not trees:
+        return "the setting trees is 0"
+    if any(each is not None and bool(each.isinf().any()) for each in bounds):
+        return "it reads no censored labels"
+    return f"there are more than {MOST_TARGETS} targets" if targets > MOST_TARGETS else ""
+
+
+class Forest:
+    r"""Forest of extremely randomised regression trees. Its prediction is the mean over the trees.
+
+    .. math:: y(a) = \frac{1}{T} \sum_t f_t(x_a)
+
+    x are the descriptors of a molecule, the user's own columns, and the Morgan counts of
+    environments that at least three training molecules have. Each tree is trained on a random
+    sample of the groups of molecules and splits its nodes at random thresholds. Targets that have
+    the same labelled molecules share their trees. For classes, the outputs are the means of 0 and
+    1.
+
+    The first half of the trees reads the training part alone. For these trees, the molecules of the
+    validation part are new molecules. The weights of the components can therefore be fitted to
+    their predictions of the validation part. The second half also reads the validation part.
+
+    The trees are fitted by scikit-learn (:mod:`gattn.apps.molecules.trees`) and stored as tensors,
+    so that a prediction needs no scikit-learn and a saved model contains no code.
+
+    Reference: Geurts et al., "Extremely randomized trees" (Machine Learning 2006); Breiman,
+    "Random forests" (Machine Learning 2001), for predictions out of the bag.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        """Restore a forest from the tensors of :meth:`state`."""
+        self._tensors = tensors
+        self.targets = len(tensors["mean"])
+
+    @functools.cached_property
+    def _blocks(self) -> list[_Trees]:
+        tensors = self._tensors
+        parts = range(int(tensors["block"].max()) + 1)
+        return [
+            _Trees(
+                **{name: tensors[f"{block}.{name}"] for name in _Trees.__dataclass_fields__}
+            )
+            for block in parts
+        ]  # fmt: skip
+
+    @classmethod
+    def fit(
+        cls, train: MoleculeInputs, val: MoleculeInputs, y: Tensor, *, trees: int, seed: int,
+        groups: Tensor, weights: Tensor | None = None, levels: Sequence[float] = (),
+        check: Callable[[], None] = lambda: None,
+    ) -> tuple[Forest, list[OutOfBag]]:  # fmt: skip
+        """Train the trees; predict each molecule with the trees that were not trained on it.
+
+        Args:
+            train: molecules of the training part.
+            val: molecules of the validation part.
+            y: [k, t] float64, the labels of the k molecules of both parts; NaN where a target was
+                not measured.
+            trees: number of trees of each target.
+            seed: seed of the samples and the splits.
+            groups: [k] int64, the group of each molecule. A tree is trained on all molecules of a
+                group or on none.
+            weights: [k] above 0, factors of the squared errors; None if all are 1.
+            levels: levels of the quantiles to predict for the k molecules, with 0.5 among them;
+                the medians then are their means.
+            check: called before each tree; an error that it raises ends the training.
+
+        Returns:
+            The forest, and two predictions of the k molecules: by the trees that read the training
+            part alone, and by all trees.
+        """
+        generator = np.random.default_rng(seed)
+        first, total = len(train), len(train) + len(val)
+        order = np.sort(generator.permutation(total)[:MOST])
+        mean, scale = moments(y[:first])
+        # The labels are rounded to float32, so that rounding errors of another unit of the target
+        # do not change the splits of the trees.
+        scaled = ((y - mean) / scale).float().double().numpy()
+        some = train[torch.from_numpy(order[order < first])]
+        others = val[torch.from_numpy(order[order >= first] - first)]
+        columns = ((some.counts > 0).sum(0) >= LEAST).nonzero()[:, 0]
+        x = np.concatenate([_features(part, columns) for part in (some, others)])
+        patterns, block = np.unique(np.isfinite(scaled), axis=1, return_inverse=True)
+        block = torch.from_numpy(block.reshape(-1).astype(np.int64))
+        tensors = {"mean": mean, "scale": scale, "columns": columns, "block": block}
+        count = max(min(trees, trees * TOTAL // patterns.shape[1]), 2)
+        shape = (2 + len(levels), total, y.shape[1])
+        outs = [torch.full(shape, torch.nan).double() for _ in range(2)]
+        names = groups.numpy()
+        blocks: list[TreeProblem] = []
+        places: list[tuple[Tensor, Tensor]] = []
+        for number in range(patterns.shape[1]):
+            labelled = np.flatnonzero(patterns[order, number])
+            of_block = (block == number).nonzero()[:, 0]
+            rows = order[labelled]
+            blocks.append(
+                TreeProblem(
+                    labelled, scaled[rows][:, of_block.numpy()], names[rows], rows < first,
+                    None if weights is None else weights.numpy()[rows],
+                )
+            )  # fmt: skip
+            places.append((torch.from_numpy(rows)[:, None], of_block))
+        forests = grow_forests(x, blocks, count, generator, check=check)
+        for number, (nodes, inside) in enumerate(forests):
+            grown = _Trees(**{name: torch.from_numpy(value) for name, value in nodes.items()})
+            tensors |= {f"{number}.{name}": value for name, value in vars(grown).items()}
+            half = torch.arange(count) < count - count // 2
+            for out, allowed in zip(outs, (half, torch.ones_like(half))):
+                left = ~torch.from_numpy(inside) & allowed
+                out[(slice(None), *places[number])] = _out_of_bag(
+                    grown, x[blocks[number].rows], left, int(allowed.sum()), levels
+                )
+        forest = cls(tensors)
+        return forest, [
+            OutOfBag(
+                out[0] * scale + mean, out[1] * scale.square(),
+                (out[2:] * scale + mean).movedim(0, 2) if levels else None,
+            )
+            for out in outs
+        ]  # fmt: skip
+
+    def predict(self, inputs: MoleculeInputs) -> Tensor:
+        """Predict the targets of k molecules, [k, t] float64, in the targets' units."""
+        return self._predict(inputs, lambda values: values.mean(1)[None])[..., 0]
+
+    def quantiles(self, inputs: MoleculeInputs, levels: Sequence[float]) -> Tensor:
+        """Predict quantiles of the targets of k molecules, [k, t, q] float64, in their units.
+
+        A leaf contains the label of one training molecule, or of a few with equal features. The
+        quantiles over the leaves of a molecule are those of its weighted training labels.
+
+        Args:
+            inputs: k molecules.
+            levels: the q levels, in (0, 1).
+
+        Reference:
+            Meinshausen, "Quantile Regression Forests" (JMLR 2006).
+        """
+        tau = torch.tensor(tuple(levels)).double()
+        return self._predict(inputs, lambda values: values.quantile(tau, dim=1))
+
+    def _predict(self, inputs: MoleculeInputs, reduce: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return statistics of the trees' predictions, [k, t, q], in the targets' units.
+
+        ``reduce`` converts predictions [b, T, o] of T trees to q statistics, [q, b, o].
+        """
+        columns, block = self._tensors["columns"], self._tensors["block"]
+        count = len(reduce(torch.zeros(1, 1, 1).double()))
+        result = torch.zeros(count, len(inputs), self.targets, dtype=torch.float64)
+        begin = 0
+        for some in in_pieces(inputs, PIECE):
+            x = torch.from_numpy(_features(some, columns))
+            for number, trees in enumerate(self._blocks):
+                rows = slice(begin, begin + len(some))
+                result[:, rows, block == number] = reduce(trees.value[trees.leaves(x)].double())
+            begin += len(some)
+        return (result * self._tensors["scale"] + self._tensors["mean"]).movedim(0, 2)
+
+    def contributions(self, inputs: MoleculeInputs, target: int) -> tuple[Tensor, Tensor, Tensor]:
+        r"""Divide predictions among the features, by the splits on the path to each leaf.
+
+        .. math:: f_t(x) = v_{\text{root}} + \sum_{n \in \text{path}} (v_{\text{child}(n)} - v_n)
+
+        Each difference is a contribution of the feature that node n compares.
+
+        Args:
+            inputs: k molecules.
+            target: index of the target.
+
+        Returns:
+            The contributions, in the target's unit, of the descriptors [k, d], of the user's
+            columns [k, f] and of the fingerprint [k, 2048]; they sum to the prediction minus the
+            mean of the roots.
+
+        Reference: Saabas, "Interpreting random forests" (2014).
+        """
+        columns, block = self._tensors["columns"], self._tensors["block"]
+        number = int(block[target])
+        output = int((block[:target] == number).sum())
+        x = torch.from_numpy(_features(inputs, columns))
+        shares = self._blocks[number].shares(x, output) * self._tensors["scale"][target]
+        sizes = [inputs.descriptors.shape[1], inputs.extra_descriptors.shape[1], len(columns)]
+        described, extra, counted = shares.split(sizes, 1)
+        counts = torch.zeros(len(inputs), inputs.counts.shape[1], dtype=torch.float64)
+        counts[:, columns] = counted
+        return described, extra, counts
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors from which the forest can be restored."""
+        return dict(self._tensors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trees:
+    """Nodes of T trees in a single list. The left child of a node is the next node in the list.
+
+    Attributes:
+        feature: [m] int32 feature that an inner node compares; -1 for a leaf.
+        threshold: [m] float32; a molecule with at most this value continues on the left.
+        right: [m] int32, the right child.
+        value: [m, o] float32, the mean of the training labels of a node, standardised.
+        roots: [T] int64.
+    """
+
+    feature: Tensor
+    threshold: Tensor
+    right: Tensor
+    value: Tensor
+    roots: Tensor
+
+    def leaves(self, x: Tensor) -> Tensor:
+        """Return the leaf of each of k molecules in each tree, [k, T] int64, given features [k,
+        d].
+        """
+        return tree_leaves(self._nodes, x)
+
+    def shares(self, x: Tensor, output: int) -> Tensor:
+        """Return for each feature the sum of the changes of an output at its splits: [k, d]."""
+        value, trees = self.value[:, output].double(), len(self.roots)
+        shares = torch.zeros(x.shape, dtype=torch.float64).flatten()
+        place = self.roots.repeat(len(x), 1).flatten()
+        for active, node in tree_steps(self._nodes, x):
+            before = place[active]
+            cell = active // trees * x.shape[1] + self.feature[before]
+            shares.index_add_(0, cell, value[node] - value[before])
+            place[active] = node
+        return shares.view(x.shape) / trees
+
+    @property
+    def _nodes(self) -> TreeNodes:
+        return TreeNodes(self.feature, self.threshold, self.right, self.roots)
+
+
+def _out_of_bag(
+    trees: _Trees, x: np.ndarray, left: Tensor, count: int, levels: Sequence[float]
+) -> Tensor:
+    """Return statistics over the trees that ``left`` [k, T] marks: [2 + q, k, o] float64.
+
+    The statistics are the mean, the difference between its expected squared error and that of the
+    mean over ``count`` trees, and the quantiles at the levels. If there are levels, the median
+    replaces the mean.
+    """
+    means, excesses, quantiles = [], [], []
+    tau = torch.tensor(tuple(levels)).double()
+    for piece, mask in zip(torch.from_numpy(x).split(PIECE), left.split(PIECE)):
+        values = trees.value[trees.leaves(piece)].double()
+        used, number = mask[:, :, None].double(), mask.sum(1)[:, None].double()
+        mean = (values * used).sum(1) / number
+        squares = ((values - mean[:, None]).square() * used).sum(1)
+        variance = squares / (number - 1).clamp(min=1)
+        excesses.append(variance * (1 / number - 1 / count))
+        if len(tau):
+            missing = ~mask[:, :, None]
+            quantiles.append(values.masked_fill(missing, torch.nan).nanquantile(tau, dim=1))
+            mean = quantiles[-1][levels.index(0.5)]
+        means.append(mean)
+    statistics = torch.stack([torch.cat(means), torch.cat(excesses)])
+    return torch.cat([statistics, torch.cat(quantiles, 1)]) if len(tau) else statistics
+
+
+def _features(inputs: MoleculeInputs, columns: Tensor) -> np.ndarray:
+    """Return the descriptors, the user's columns and selected columns of the fingerprints: [k,
+    d] float32.
+    """
+    parts = [
+        inputs.descriptors,
+        inputs.extra_descriptors.float(),
+        inputs.counts[:, columns].float(),
+    ]
+    return torch.cat(parts, 1).numpy()

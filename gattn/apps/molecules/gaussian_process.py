@@ -1,0 +1,499 @@
+"""Exact Gaussian process regression on fingerprints and descriptors, in float64."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.progress import progress_bar
+from gattn.apps.fitting.scaling import moments
+from gattn.apps.molecules.inputs import in_pieces
+from gattn.apps.molecules.kernel_function import (
+    START_OF_GROUP,
+    cholesky,
+    compare,
+    compare_descriptors,
+    descriptor_groups,
+    kernel_matrix,
+    noise_variance,
+    search_hyperparameters,
+    self_similarity,
+    standardise,
+)
+from gattn.apps.molecules.kernels.features import CountTable
+from gattn.data.molecules.descriptors import DESCRIPTORS
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.inputs import MoleculeInputs
+
+__all__ = ["GaussianProcess", "draw", "truncated_mean"]
+
+SEARCHED_ROWS = 1000
+"""Maximum number of molecules from which the hyperparameters are chosen."""
+PIECE, BLOCK = 1024, 128
+"""PIECE is the number of molecules that are predicted at once, to limit the memory. BLOCK is the
+number of molecules whose fingerprints are compared at once, so that they fit into the
+processor's cache.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class _Factor:
+    """Solution of the linear equation K w = y for one target, where K is the kernel matrix.
+
+    Attributes:
+        rows: [k] int64, the training molecules that have a label of the target.
+        weight: [k], the solution w.
+        lower: [k, k], the Cholesky factor of K; None if no variances are predicted.
+    """
+
+    rows: Tensor
+    weight: Tensor
+    lower: Tensor | None
+
+
+class GaussianProcess:
+    r"""Gaussian process regression on fingerprints and descriptors.
+
+    .. math::
+        k(i, j) = s\,T(c_i, c_j) + s_p\,T(p_i, p_j)
+        + \sum_g m_g (1 + r_{gij}) e^{-r_{gij}} + l_g \frac{z_{gi} \cdot z_{gj}}{d_g},
+        \qquad r_{gij}^2 = \frac{3 \lVert z_{gi} - z_{gj} \rVert^2}{d_g\,\ell_g^2}
+
+        y(a) = k(a, \text{train}) (K + \sigma^2 I)^{-1} y
+
+    T is the Tanimoto similarity of Morgan counts c and of counts p of atom pairs, and z_g are d_g
+    standardised descriptors: of the whole molecule, the surfaces of its atoms by kind, and the
+    user's own columns if there are any. A model of an earlier version of gattn has no atom pairs.
+    If a row has several molecules, each of them has its own groups. The scales, the lengths and the
+    noise maximise the posterior density of each target's training values (marginal
+    likelihood with a wide normal prior on the logarithms). Each target is fitted to the molecules
+    that have its label.
+
+    Memory grows with the square of the number of training molecules, so the model reads at most
+    ``rows`` of them, drawn at random. With t targets and variances it stores t rows^2 float64.
+
+    Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters
+    2 and 5.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor], *, variance: bool = True) -> None:
+        """Restore a model from the tensors of :meth:`state`. If ``variance`` is false, it
+        predicts only means.
+        """
+        self._tensors, self._variance = tensors, variance
+        # Models of earlier versions of gattn compare no atom pairs.
+        self.counts, self.has_pairs = tensors["counts"], "pairs" in tensors
+        self._z, self._theta = tensors["descriptors"], tensors["theta"]
+        # Each molecule of a row has two groups of hyperparameters, and the user's columns have one
+        # group.
+        groups = (self._theta.shape[1] - 1 - len(self._kinds)) // len(START_OF_GROUP)
+        self._blocks = groups // 2
+
+    @functools.cached_property
+    def _factors(self) -> list[_Factor]:
+        """Solution of the kernel equation for each target, which is computed at the first
+        prediction.
+        """
+        parts = compare(self._kinds, self._z, self._kinds, self._z, self._blocks)
+        factors = (
+            _factor(parts, theta, y, self._tensors.get("noise"))
+            for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
+        )
+        return [factor if self._variance else replace(factor, lower=None) for factor in factors]
+
+    @classmethod
+    def fit(
+        cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
+        progress: bool = False, check: Callable[[], None] = lambda: None,
+        bounds: Tensor | None = None, weights: Tensor | None = None,
+    ) -> GaussianProcess:  # fmt: skip
+        """Fit the model: choose the hyperparameters of each target, and solve its kernel equation.
+
+        Args:
+            inputs: k training molecules.
+            y: [k, t] float64; NaN where a target was not measured.
+            rows: maximum number of molecules to read.
+            seed: seed that samples the molecules if there are more.
+            variance: whether to predict variances, which take most of the time of a prediction.
+            progress: whether to show a progress bar over the targets.
+            check: called before each evaluation of the density; an error that it raises ends the
+                search.
+            bounds: [k, t, 2] float64, the lower and upper end of labels that are known by limits
+                only and are NaN in y. The model that is fitted to y predicts a normal distribution
+                for each of them, and its mean between the ends becomes the label.
+            weights: [k] above 0; the noise variance of a molecule is divided by its weight. None if
+                all are 1.
+
+        Returns:
+            The fitted model.
+        """
+        sampled = draw(len(inputs), rows, seed)
+        some = inputs[sampled]
+        counts, raw, y = [some.counts, some.pairs], _raw(some), y[sampled].double()
+        mean, scale = moments(y)
+        center, width = moments(raw)
+        z = standardise(raw, center, width)
+        searched = draw(len(sampled), SEARCHED_ROWS, seed)
+        blocks = max(inputs.descriptors.shape[1] // len(DESCRIPTORS), 1)
+        few, near = [each[searched] for each in counts], z[searched]
+        parts = compare(few, near, few, near, blocks)
+        scaled = (y - mean) / scale
+        columns = scaled[searched].unbind(1)
+        targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
+        noise = None if weights is None else 1 / weights[sampled].double()
+        part_noise = None if noise is None else noise[searched]
+        theta = torch.stack(
+            [
+                search_hyperparameters(parts, target, check, part_noise, len(counts))
+                for target in targets
+            ]
+        )
+        model = cls(
+            {
+                "counts": counts[0], "pairs": counts[1], "descriptors": z, "y": scaled,
+                "theta": theta,
+                "mean": mean, "scale": scale, "center": center, "width": width,
+                **({} if noise is None else {"noise": noise}),
+            },
+            variance=variance,
+        )  # fmt: skip
+        if bounds is None:
+            return model
+        expected = model._with_expected(some, y, bounds[sampled])
+        return cls(model._tensors | {"y": (expected - mean) / scale}, variance=variance)
+
+    def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
+        """Return the labels y [k, t], with each censored label replaced by its expected value."""
+        limited = bounds.isinf().any(2)
+        if not limited.any():
+            return y
+        mean, variance = GaussianProcess(self._tensors).predict(inputs)
+        return torch.where(limited, truncated_mean(mean, variance.sqrt(), *bounds.unbind(2)), y)
+
+    def with_more(
+        self,
+        inputs: MoleculeInputs,
+        y: Tensor,
+        bounds: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> GaussianProcess:
+        """Return a model with additional training molecules and the same hyperparameters and
+        scales.
+
+        Args:
+            inputs: k molecules.
+            y: [k, t] float64; NaN where a target was not measured.
+            bounds: [k, t, 2] float64, the ends of labels that are known by limits; see :meth:`fit`.
+            weights: [k], required if the model was fitted with weights.
+
+        Returns:
+            A model of the old and the new training molecules; the new ones are its last k.
+        """
+        if not len(inputs):
+            return self
+        if bounds is not None:
+            y = self._with_expected(inputs, y.double(), bounds)
+        tensors = self._tensors
+        z = standardise(_raw(inputs), tensors["center"], tensors["width"])
+        scaled = (y.double() - tensors["mean"]) / tensors["scale"]
+        more = {"counts": inputs.counts, "descriptors": z, "y": scaled}
+        if self.has_pairs:
+            more["pairs"] = inputs.pairs
+        if weights is not None:
+            more["noise"] = 1 / weights.double()
+        joined = {name: torch.cat([tensors[name], rows]) for name, rows in more.items()}
+        return GaussianProcess(tensors | joined, variance=self._variance)
+
+    def leave_out(self, rows: Tensor, groups: Tensor, folds: Tensor) -> list[tuple[Tensor, Tensor]]:
+        r"""Predict each training molecule with a model that was trained without the molecule's
+        group.
+
+        With :math:`\alpha = K^{-1} y` and the rows G of one group, the model of all other rows,
+        under the same hyperparameters, predicts
+
+        .. math::
+            m_G = y_G - (K^{-1})_{GG}^{-1} \alpha_G, \qquad
+            v_G = \operatorname{diag} (K^{-1})_{GG}^{-1}
+
+        so the kernel equation does not have to be solved again.
+
+        Args:
+            rows: [k] int64, ascending indices among the training molecules.
+            groups: [k] int64, the group of each: rows of one molecule belong to one group.
+            folds: [k] int64, the fold of each; a group lies in one fold.
+
+        Returns:
+            Pairs of float64 tensors [k, t]: means in the targets' units, and variances of a
+            measurement. The first pair is computed by the equations above. It is followed by one
+            pair for each fold of 0..max(folds), predicted by models that were trained neither on
+            the row's group nor on that fold, with NaN for the rows of the fold. All pairs have
+            NaN where a row has no label of a target.
+
+        Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
+        section 5.4.2.
+        """
+        y = self._tensors["y"]
+        excluded = [folds == fold for fold in range(int(folds.max()) + 1 if len(folds) else 0)]
+        predictions = torch.full((1 + len(excluded), 2, len(rows), y.shape[1]), torch.nan).double()
+        parts = compare(self._kinds, self._z, self._kinds, self._z, self._blocks)
+        factors = []
+        for target, theta in enumerate(self._theta):
+            factor = _factor(parts, theta, y[:, target], self._tensors.get("noise"))
+            factors.append(factor if self._variance else replace(factor, lower=None))
+            assert factor.lower is not None
+            labelled = y[rows, target].isfinite()
+            places = torch.searchsorted(factor.rows, rows[labelled])
+            unit = torch.zeros(len(factor.rows), len(places), dtype=torch.float64)
+            unit[places, torch.arange(len(places))] = 1
+            half = torch.linalg.solve_triangular(factor.lower, unit, upper=False)
+            inverse, weight, group = half.t() @ half, factor.weight[places], groups[labelled]
+            expected = y[rows, target][labelled]
+            for number, fold in enumerate([torch.zeros_like(labelled), *excluded]):
+                out, rest = fold[labelled].nonzero().flatten(), ~fold[labelled]
+                # The Schur complement gives the inverse and K^-1 y without the rows of the fold.
+                solved = torch.linalg.solve(inverse[out][:, out], inverse[out][:, rest])
+                residual, variance = _residuals(
+                    inverse[rest][:, rest] - inverse[rest][:, out] @ solved,
+                    weight[rest] - solved.t() @ weight[out],
+                    group[rest],
+                )
+                places_of_rest = labelled.nonzero().flatten()[rest]
+                predictions[number, 0, places_of_rest, target] = expected[rest] - residual
+                predictions[number, 1, places_of_rest, target] = variance
+        # The method predict uses these factors of the kernel matrix later.
+        self._factors = factors
+        return [self._in_units(mean, variance) for mean, variance in predictions]
+
+    def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
+        """Predict the mean and the variance of each target.
+
+        Args:
+            inputs: k molecules.
+
+        Returns:
+            [k, t] float64 in the targets' units, and the variance of a measurement, [k, t]; zeros
+            if the model has no variances.
+        """
+        center, width = self._tensors["center"], self._tensors["width"]
+        predictions: list[tuple[Tensor, Tensor]] = []
+        for some in in_pieces(inputs, PIECE):
+            z = standardise(_raw(some), center, width)
+            kinds = [some.counts, some.pairs] if self.has_pairs else [some.counts]
+            alike = [table.tanimoto(counts) for counts, table in zip(kinds, self._tables)]
+            for rows in (slice(i, i + BLOCK) for i in range(0, max(len(z), 1), BLOCK)):
+                block = [[each[rows] for each in parts] for parts in (kinds, alike)]
+                predictions.append(self._predict(block[0], z[rows], block[1]))
+        means, variances = zip(*predictions)
+        return self._in_units(torch.cat(means), torch.cat(variances))
+
+    def _predict(
+        self, counts: list[Tensor], z: Tensor, alike: list[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Predict standardised means [k, t] and variances [k, t] of k molecules."""
+        parts = [*(each.double() for each in alike), *compare_descriptors(z, self._z, self._blocks)]
+        itself = self_similarity(counts, z, self._blocks)
+        means, variances = [], []
+        for theta, factor in zip(self._theta, self._factors):
+            gaps = len(factor.rows) < len(self.counts)
+            cross = kernel_matrix(
+                [part[:, factor.rows] for part in parts] if gaps else parts, theta
+            )
+            means.append(cross @ factor.weight)
+            if factor.lower is None:
+                variances.append(torch.zeros_like(means[-1]))
+                continue
+            spread = torch.linalg.solve_triangular(factor.lower, cross.t(), upper=False)
+            variances.append(
+                kernel_matrix(itself, theta) + noise_variance(theta) - spread.square().sum(0)
+            )
+        return torch.stack(means, 1), torch.stack(variances, 1)
+
+    @property
+    def _kinds(self) -> list[Tensor]:
+        """Counts of the training molecules: of Morgan environments, and of atom pairs if the model
+        compares them.
+        """
+        return [self.counts, *([self._tensors["pairs"]] if self.has_pairs else [])]
+
+    @functools.cached_property
+    def _tables(self) -> list[CountTable]:
+        """Counts of the training molecules by column, which the predictions compare."""
+        return [CountTable.of(counts) for counts in self._kinds]
+
+    def by_count(self, counts: Tensor, target: int, *, pairs: bool = False) -> Tensor:
+        r"""Divide the contribution of a fingerprint to a prediction among the fingerprint's
+        columns.
+
+        .. math::
+            s_1 \sum_j w_j \frac{\min(c_d, c_{jd})}{\sum_{d'} \max(c_{d'}, c_{jd'})}
+
+        For a fixed denominator, Tanimoto similarity is a sum over columns d. Therefore these
+        contributions are exact: those of both fingerprints, :meth:`smooth` and the mean of y sum to
+        the prediction.
+
+        Args:
+            counts: [2048] uint8, the counts of one molecule.
+            target: index of the target.
+            pairs: whether these are counts of atom pairs, not of Morgan environments.
+
+        Returns:
+            [2048] float64 in the target's unit; 0 for environments that do not occur.
+
+        Reference: Balfer and Bajorath, "Visualization and interpretation of support vector machine
+        activity predictions" (J. Chem. Inf. Model. 2015).
+        """
+        theta, factor, scale = self._of(target)
+        query, others = counts.int(), self._kinds[int(pairs)][factor.rows]
+        columns = query.nonzero().flatten()
+        least = torch.minimum(others[:, columns].int(), query[columns]).double()
+        most = others.sum(1, dtype=torch.float64) + query.sum() - least.sum(1)
+        shares = torch.zeros(len(counts), dtype=torch.float64)
+        shares[columns] = (
+            theta[1 + int(pairs)].exp() * scale * ((factor.weight / most.clamp(min=1)) @ least)
+        )
+        return shares
+
+    def smooth(self, descriptors: Tensor, target: int) -> Tensor:
+        """Return a differentiable function from the descriptors to their contribution to the
+        predictions.
+
+        Args:
+            descriptors: [k, d], the descriptors of k molecules, then their descriptor columns.
+            target: index of the target.
+
+        Returns:
+            [k] float64 in the target's unit.
+        """
+        theta, factor, scale = self._of(target)
+        center, width = self._tensors["center"], self._tensors["width"]
+        z = standardise(descriptors.double(), center, width)
+        similarity = torch.zeros(len(z), len(factor.rows), dtype=torch.float64)
+        parts = [
+            *[similarity] * len(self._kinds),
+            *compare_descriptors(z, self._z[factor.rows], self._blocks),
+        ]
+        return scale * (kernel_matrix(parts, theta) @ factor.weight)
+
+    def solution(self) -> tuple[Tensor, Tensor]:
+        r"""Return the solution of the kernel equation, with which a program can predict without
+        this class.
+
+        Returns:
+            [k, t] float64 weights :math:`(K + D)^{-1} y` of the k training molecules, with which
+            the standardised prediction is :math:`k(a, \text{train}) w`; 0 for a molecule without a
+            label. And [k, t] float64, the diagonal D; NaN for a molecule without a label, and zeros
+            if the model has no variances.
+        """
+        weights = torch.zeros_like(self._tensors["y"])
+        added = torch.full_like(weights, torch.nan)
+        itself = self_similarity(self._kinds, self._z, self._blocks)
+        for target, (theta, factor) in enumerate(zip(self._theta, self._factors)):
+            weights[factor.rows, target] = factor.weight
+            added[factor.rows, target] = 0.0
+            if factor.lower is not None:
+                # The diagonal of the factored matrix is the sum of the squares of a row.
+                kernel = kernel_matrix(itself, theta)[factor.rows]
+                added[factor.rows, target] = factor.lower.square().sum(1) - kernel
+        return weights, added
+
+    @property
+    def groups(self) -> list[tuple[int, int]]:
+        """First and last column of each group of descriptors. See :class:`GaussianProcess`."""
+        ends = [0]
+        for some in descriptor_groups(self._z[:1], self._blocks):
+            ends.append(ends[-1] + some.shape[1])
+        return list(itertools.pairwise(ends))
+
+    def _of(self, target: int) -> tuple[Tensor, _Factor, Tensor]:
+        return self._theta[target], self._factors[target], self._tensors["scale"][target]
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the tensors from which the model can be restored."""
+        return dict(self._tensors)
+
+    def _in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        scale = self._tensors["scale"]
+        return mean * scale + self._tensors["mean"], variance.clamp(min=0) * scale.square()
+
+
+def truncated_mean(mean: Tensor, std: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    r"""Compute the mean of a normal distribution that is truncated to an interval.
+
+    .. math::
+        m + s \frac{\varphi(a) - \varphi(b)}{\Phi(b) - \Phi(a)}, \qquad
+        a = \frac{l - m}{s}, \quad b = \frac{u - m}{s}
+
+    Args:
+        mean: m, of any shape, float64.
+        std: s, above 0.
+        lower: l, minus infinity without a lower end.
+        upper: u, infinity without an upper end.
+
+    Returns:
+        The means; the nearer end where the interval has nearly no probability.
+
+    Reference: Johnson et al., "Continuous Univariate Distributions" (1994), section 13.10.
+
+    Example:
+        >>> zero, one = torch.zeros(1).double(), torch.ones(1).double()
+        >>> truncated_mean(zero, one, zero, one * torch.inf)
+        tensor([0.7979], dtype=torch.float64)
+    """
+    a, b = (lower - mean) / std, (upper - mean) / std
+    mass = torch.special.ndtr(b) - torch.special.ndtr(a)
+    density = (-0.5 * a.square()).exp() - (-0.5 * b.square()).exp()
+    inside = mean + std * density / (mass * (2 * torch.pi) ** 0.5)
+    nearest = mean.maximum(lower).minimum(upper)
+    return torch.where(mass > 1e-8, inside, nearest).maximum(lower).minimum(upper)
+
+
+def draw(count: int, most: int, seed: int) -> Tensor:
+    """Sample indices from 0 to count - 1 without replacement, at most ``most`` of them; return
+    them in ascending order.
+    """
+    if count <= most:
+        return torch.arange(count)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randperm(count, generator=generator)[:most].sort().values
+
+
+def _raw(inputs: MoleculeInputs) -> Tensor:
+    """Return the descriptors [k, d] float64: first those computed from the SMILES, then the
+    user's columns.
+    """
+    descriptors, extra = inputs.descriptors.double(), inputs.extra_descriptors
+    return torch.cat([descriptors, extra], 1) if extra.shape[1] else descriptors
+
+
+def _factor(parts: list[Tensor], theta: Tensor, y: Tensor, noise: Tensor | None = None) -> _Factor:
+    rows = y.isfinite().nonzero().flatten()
+    if len(rows) < len(y):
+        parts = [part[rows][:, rows] for part in parts]
+    kernel = kernel_matrix(parts, theta)
+    lower = cholesky(kernel, theta, None if noise is None else noise[rows])
+    return _Factor(rows, torch.cholesky_solve(y[rows, None], lower).flatten(), lower)
+
+
+def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the prediction error [k] and variance [k] of each row if the row's group is left out.
+
+    Args:
+        inverse: [k, k], the entries of the inverse kernel.
+        weight: [k], the entries of :math:`K^{-1} y`.
+        groups: [k], the group of each row.
+    """
+    variance = 1 / inverse.diagonal()
+    residual = weight * variance
+    _, group, sizes = groups.unique(return_inverse=True, return_counts=True)
+    for number in (sizes > 1).nonzero().flatten():
+        some = (group == number).nonzero().flatten()
+        block = torch.linalg.inv(inverse[some][:, some])
+        residual[some], variance[some] = block @ weight[some], block.diagonal()
+    return residual, variance

@@ -1,0 +1,500 @@
+"""Computation of model inputs from SMILES: graphs, Morgan counts and descriptors."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.apps.molecules.joined import join_rows
+from gattn.apps.molecules.packed_view import PackedView, decode_texts, join_pieces
+from gattn.apps.molecules.row_format import ONE_MOLECULE, RowFormat
+from gattn.apps.runtime.processes import in_order
+from gattn.data.molecules.dataset import Molecules, Positions, indices_of
+from gattn.data.molecules.packing import PackedInputs, read_packed
+from gattn.data.molecules.pairs import count_pairs
+from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit
+
+__all__ = [
+    "DescribedInputs",
+    "ExpandedInputs",
+    "FeaturizedSmiles",
+    "MoleculeInputs",
+    "ParsedSmiles",
+    "Piece",
+    "check_is_list",
+    "distinct_inputs",
+    "featurise",
+    "in_pieces",
+    "make_pieces",
+    "stream",
+]
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+Row = TypeVar("Row")
+Result = TypeVar("Result")
+Inputs = TypeVar("Inputs", bound="MoleculeInputs")
+Read: TypeAlias = Callable[[list[str]], PackedInputs]
+"""Type of a function that computes packed inputs from SMILES."""
+
+PIECE = 1024
+"""Number of SMILES that are sent to a process in one message. Parsing them takes about a second."""
+
+FEW = 8192
+"""Below this many SMILES, parse in one process: starting workers takes longer."""
+
+
+class MoleculeInputs(Protocol):
+    """Inputs of a model for k molecules; ``inputs[positions]`` selects molecules."""
+
+    @property
+    def molecules(self) -> Molecules:
+        """Graphs of the k molecules; their ``y`` has no columns."""
+        ...
+
+    @property
+    def counts(self) -> Tensor:
+        """Counts of Morgan environments of radius 2, at most 255: [k, 2048] uint8."""
+        ...
+
+    @property
+    def pairs(self) -> Tensor:
+        """Counts of pairs of atoms with at most 6 bonds between them, at most 255: [k, 2048] uint8.
+        They are counted at each access.
+        """
+        ...
+
+    @property
+    def descriptors(self) -> Tensor:
+        """Descriptors, finite and not scaled: [k, len(DESCRIPTORS)] float32."""
+        ...
+
+    @property
+    def extra_descriptors(self) -> Tensor:
+        """Descriptor columns of the user, not scaled: [k, f] float64, with NaN for missing
+        values.
+        """
+        ...
+
+    @property
+    def molecule_sizes(self) -> Tensor | None:
+        """Number of atoms of each of the c molecules in a row, [k, c] int64; None if every row
+        has one graph.
+        """
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self: Inputs, positions: Positions) -> Inputs: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ExpandedInputs:
+    """Inputs of a model for k molecules, stored as tensors; see :class:`MoleculeInputs`.
+
+    ``pair_counts`` are the counts of atom pairs; None if those of the graphs are to be counted.
+    """
+
+    molecules: Molecules
+    counts: Tensor
+    descriptors: Tensor
+    molecule_sizes: Tensor | None = None
+    pair_counts: Tensor | None = None
+
+    @property
+    def pairs(self) -> Tensor:
+        """Counts of atom pairs: [k, 2048] uint8."""
+        if self.pair_counts is not None:
+            return self.pair_counts
+        return torch.from_numpy(count_pairs(self.molecules.arrays))
+
+    @property
+    def extra_descriptors(self) -> Tensor:
+        """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
+        return torch.empty(len(self), 0, dtype=torch.float64)
+
+    def __len__(self) -> int:
+        return len(self.molecules)
+
+    def __getitem__(self, positions: Positions) -> ExpandedInputs:
+        """Return copies of the selected molecules; ``positions`` is a slice, a list, a tensor or
+        a mask.
+        """
+        index = torch.atleast_1d(indices_of(positions, len(self)))
+        sizes, pairs = (
+            None if each is None else each[index]
+            for each in (self.molecule_sizes, self.pair_counts)
+        )
+        return ExpandedInputs(
+            self.molecules[index], self.counts[index], self.descriptors[index], sizes, pairs
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class DescribedInputs:
+    """Model inputs of k molecules, to which descriptor columns of the user were added.
+
+    Attributes:
+        base: the inputs that are computed from the SMILES.
+        extra_descriptors: [k, f] float64, NaN where a value is missing.
+    """
+
+    base: MoleculeInputs
+    extra_descriptors: Tensor
+
+    @property
+    def molecules(self) -> Molecules:
+        """Graphs of the k molecules."""
+        return self.base.molecules
+
+    @property
+    def counts(self) -> Tensor:
+        """Counts of Morgan environments: [k, 2048] uint8."""
+        return self.base.counts
+
+    @property
+    def pairs(self) -> Tensor:
+        """Counts of atom pairs: [k, 2048] uint8."""
+        return self.base.pairs
+
+    @property
+    def descriptors(self) -> Tensor:
+        """Descriptors that are computed from the SMILES: [k, len(DESCRIPTORS)] float32."""
+        return self.base.descriptors
+
+    @property
+    def molecule_sizes(self) -> Tensor | None:
+        """Number of atoms of each molecule in a row; None if every row has one graph."""
+        return self.base.molecule_sizes
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, positions: Positions) -> DescribedInputs:
+        """Return the selected molecules; ``positions`` is a slice, a list, a tensor or a mask."""
+        index = torch.atleast_1d(indices_of(positions, len(self)))
+        return DescribedInputs(self.base[index], self.extra_descriptors[index])
+
+
+def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
+    """Yield the inputs in chunks of at most ``size`` molecules; empty inputs yield one empty
+    chunk.
+    """
+    if len(inputs) <= size:
+        yield inputs
+        return
+    for begin in range(0, len(inputs), size):
+        yield inputs[begin : begin + size]
+
+
+def distinct_inputs(inputs: Inputs) -> tuple[Inputs, Tensor]:
+    """Remove repeated molecules from the inputs, such as two salts of one acid that are
+    standardised.
+
+    Dense products of PyTorch may round the rows of a batch differently. If each distinct molecule
+    is predicted once, equal molecules have equal predictions.
+
+    Args:
+        inputs: k molecules.
+
+    Returns:
+        The first of each group of equal molecules, in order, and the index [k] int64 of each
+        molecule's group.
+    """
+    rows = (row for piece in in_pieces(inputs, PIECE) for row in piece.descriptors.numpy())
+    keys: list[object] = [hash(row.tobytes()) for row in rows]
+    counts = Counter(keys)
+    # Few molecules have the same descriptors as another one, and the rest of these is compared.
+    alike = [i for i, key in enumerate(keys) if counts[key] > 1]
+    contents = (one for piece in in_pieces(inputs[alike], PIECE) for one in _contents(piece))
+    for i, content in zip(alike, contents, strict=True):
+        keys[i] = content
+    first: dict[object, int] = {}
+    for i, key in enumerate(keys):
+        first.setdefault(key, i)
+    number = dict(zip(first, range(len(first))))
+    index = torch.tensor([number[key] for key in keys], dtype=torch.int64)
+    return inputs[[*first.values()]] if len(first) < len(keys) else inputs, index
+
+
+def _contents(inputs: MoleculeInputs) -> Iterator[bytes]:
+    """Yield a hash of the inputs of each molecule. Its atom pairs are counted from its graph."""
+    arrays, sizes = inputs.molecules.arrays, inputs.molecule_sizes
+    rows = [inputs.counts, inputs.descriptors, inputs.extra_descriptors]
+    rows += [] if sizes is None else [sizes]
+    for i in range(len(inputs)):
+        content = hashlib.sha256()
+        for part in (*arrays.one(i), *(each[i] for each in rows)):
+            content.update(repr(part.shape).encode())
+            content.update(part.contiguous().numpy().tobytes())
+        yield content.digest()
+
+
+@dataclass(frozen=True, eq=False)
+class ParsedSmiles:
+    """Result of parsing n SMILES: the indices of the r valid SMILES, and the errors of all other
+    SMILES.
+
+    Attributes:
+        row_index: [r] int64, the index of each valid SMILES among the n.
+        errors: n texts, the reason why a SMILES could not be parsed, or "" if it is valid.
+    """
+
+    row_index: Tensor
+    errors: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece(ParsedSmiles, Generic[Item, T]):
+    """Chunk of consecutive items, with the result for the items whose SMILES are valid.
+
+    See also :class:`ParsedSmiles`.
+
+    Attributes:
+        items: n items, such as rows of a table.
+        result: the result for the r readable molecules.
+    """
+
+    items: list[Item]
+    result: T
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturizedSmiles(ParsedSmiles):
+    """Model inputs of the r valid molecules among n SMILES; see also :class:`ParsedSmiles`.
+
+    Attributes:
+        inputs: the r molecules, in order.
+        canonical: r texts, equal for equal molecules (:func:`gattn.data.molecule_identities`);
+            empty if they were not requested.
+    """
+
+    inputs: MoleculeInputs
+    canonical: list[str]
+
+
+def featurise(
+    smiles: Sequence[str],
+    *,
+    max_atoms: int = MAX_ATOMS,
+    workers: int = 1,
+    row_format: RowFormat = ONE_MOLECULE,
+) -> FeaturizedSmiles:
+    """Compute the inputs of a model from SMILES; invalid SMILES are listed with the reason.
+
+    Args:
+        smiles: n texts.
+        max_atoms: larger molecules are errors.
+        workers: number of processes that share the work; the result is the same. Short lists are
+            parsed by one process, because starting other processes takes longer.
+        row_format: content of a text: one molecule, several, or a reaction.
+
+    Returns:
+        The valid molecules, packed (:class:`gattn.apps.molecules.packed_view.PackedView`), and the
+        reason why each of the others is invalid. An empty list gives empty inputs.
+
+    Raises:
+        ValueError: ``max_atoms`` or ``workers`` is below 1, or ``smiles`` is one text instead of a
+            list.
+        ImportError: RDKit is not installed.
+
+    >>> parsed = featurise(["CCO", "C1CC", "OCC"])
+    >>> parsed.row_index.tolist(), parsed.canonical, parsed.errors[1]
+    ([0, 2], ['CCO', 'CCO'], 'not valid SMILES; unclosed ring')
+    """
+    if row_format.joined:
+        check_is_list(smiles)
+        read = partial(featurise, max_atoms=max_atoms, workers=workers, row_format=row_format.part)
+        return FeaturizedSmiles(*join_rows(smiles, row_format, read))
+    if not isinstance(smiles, str):
+        smiles = row_format.prepare(smiles)
+    packed = partial(
+        read_packed, max_atoms=max_atoms, canonical=True, add_h=row_format.add_h,
+        standardize=row_format.standardize,
+    )  # fmt: skip
+    arrays = join_pieces(_read_pieces(smiles, PIECE, max_atoms, workers, packed))
+    rows = arrays["row_index"]
+    return FeaturizedSmiles(
+        torch.tensor(rows),
+        decode_texts(arrays, "errors"),
+        PackedView(arrays, np.arange(len(rows))),
+        decode_texts(arrays, "canonical"),
+    )
+
+
+def check_is_list(smiles: object) -> None:
+    """Raise a ValueError if one text was passed instead of a list of SMILES."""
+    if isinstance(smiles, str):
+        raise ValueError(f"smiles must be a list of strings; got a single string {smiles!r}")
+
+
+def stream(
+    smiles: Iterable[str],
+    *,
+    chunk: int = PIECE,
+    max_atoms: int = MAX_ATOMS,
+    workers: int = 2,
+    canonical: bool = True,
+) -> Iterator[FeaturizedSmiles]:
+    """Compute the inputs of a model chunk by chunk, in order, for any number of SMILES.
+
+    Args:
+        smiles: texts, also from a generator.
+        chunk: number of SMILES in a piece.
+        max_atoms: larger molecules are errors.
+        workers: number of processes that share the work; see :func:`featurise`. They parse at most
+            ``8 * workers`` pieces ahead.
+        canonical: whether to compute ``canonical``, which takes a tenth of the time.
+
+    Yields:
+        The inputs of every ``chunk`` SMILES; ``row_index`` counts within the piece.
+
+    Raises:
+        ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1.
+        ImportError: RDKit is not installed.
+
+    >>> [len(piece.inputs) for piece in stream(["C", "CC", "CCC"], chunk=2)]
+    [2, 1]
+    """
+    read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
+    pieces = _read_pieces(smiles, chunk, max_atoms, workers, read)
+    return (_expand(piece) for piece in pieces)
+
+
+def make_pieces(
+    make: Callable[[MoleculeInputs], T],
+    items: Iterable[Item],
+    *,
+    smiles: Callable[[Item], str] | None = None,
+    descriptors: Callable[[Item], Sequence[float]] | None = None,
+    columns: int = 0,
+    chunk: int = PIECE,
+    max_atoms: int = MAX_ATOMS,
+    workers: int = 2,
+    row_format: RowFormat = ONE_MOLECULE,
+) -> Iterator[Piece[Item, T]]:
+    """Parse SMILES and compute a result from them in worker processes, chunk by chunk and in order.
+
+    Args:
+        make: function that computes the result from the valid molecules of a piece; sent to each
+            process once.
+        items: consumed lazily; they stay in this process.
+        smiles: function that returns the SMILES of an item; by default the items are SMILES.
+        descriptors: function that returns the values of an item's descriptor columns, NaN where
+            one is missing; None if there are no such columns.
+        columns: number of descriptor columns.
+        chunk: number of items in a piece.
+        max_atoms: larger molecules are errors.
+        workers: number of processes; see :func:`featurise`.
+        row_format: content of the text of an item: one molecule, several, or a reaction.
+
+    Yields:
+        Consecutive items, with the result for those whose SMILES are valid. If there are no items,
+        one empty piece, whose result has the usual number of dimensions.
+
+    Raises:
+        ValueError: ``chunk``, ``max_atoms`` or ``workers`` is below 1, or a single string was
+            passed instead of a list.
+        ImportError: RDKit is not installed.
+
+    >>> [(piece.items, piece.result) for piece in make_pieces(len, ["C", "CC", "("], chunk=2)]
+    [(['C', 'CC'], 2), (['('], 0)]
+    """
+    get = cast("Callable[[Item], str]", smiles or (lambda item: item))
+    if descriptors is None:
+        work = partial(_make, make=make, max_atoms=max_atoms, row_format=row_format)
+        pieces = _process_in_chunks(work, items, get, chunk, max_atoms, workers)
+    else:
+        described = partial(
+            _make_described, make=make, max_atoms=max_atoms, columns=columns, row_format=row_format
+        )
+        pieces = _process_in_chunks(
+            described, items, lambda item: (get(item), descriptors(item)), chunk, max_atoms, workers
+        )
+    return (
+        Piece(parsed.row_index, parsed.errors, some, result) for some, (parsed, result) in pieces
+    )
+
+
+def _make(
+    smiles: list[str], *, make: Callable[[MoleculeInputs], T], max_atoms: int,
+    row_format: RowFormat,
+) -> tuple[ParsedSmiles, T]:  # fmt: skip
+    piece = _read_piece(smiles, max_atoms, row_format)
+    return ParsedSmiles(piece.row_index, piece.errors), make(piece.inputs)
+
+
+def _make_described(
+    rows: list[tuple[str, Sequence[float]]], *, make: Callable[[MoleculeInputs], T],
+    max_atoms: int, columns: int, row_format: RowFormat,
+) -> tuple[ParsedSmiles, T]:  # fmt: skip
+    piece = _read_piece([text for text, _ in rows], max_atoms, row_format)
+    values = torch.tensor([list(numbers) for _, numbers in rows], dtype=torch.float64)
+    selected = values.reshape(len(rows), columns)[piece.row_index]
+    result = make(DescribedInputs(piece.inputs, selected))
+    return ParsedSmiles(piece.row_index, piece.errors), result
+
+
+def _read_piece(smiles: list[str], max_atoms: int, row_format: RowFormat) -> FeaturizedSmiles:
+    """Compute the inputs of some rows in this process, without canonical SMILES."""
+    if row_format.joined:
+        read = partial(_read_piece, max_atoms=max_atoms, row_format=row_format.part)
+        return FeaturizedSmiles(*join_rows(smiles, row_format, read))
+    texts = row_format.prepare(smiles)
+    packed = read_packed(
+        texts, max_atoms=max_atoms, canonical=False, add_h=row_format.add_h,
+        standardize=row_format.standardize,
+    )  # fmt: skip
+    return _expand(packed)
+
+
+def _read_pieces(
+    smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, read: Read
+) -> Iterator[PackedInputs]:
+    """Yield the packed inputs in order, for ``chunk`` SMILES at a time."""
+    pieces = _process_in_chunks(read, smiles, lambda text: text, chunk, max_atoms, workers)
+    return (packed for _, packed in pieces)
+
+
+def _process_in_chunks(
+    work: Callable[[list[Row]], Result], items: Iterable[Item], get: Callable[[Item], Row],
+    chunk: int, max_atoms: int, workers: int,
+) -> Iterator[tuple[list[Item], Result]]:  # fmt: skip
+    """Divide the items into chunks, and yield each chunk with the result of ``work`` for it.
+
+    ``get`` returns the value of an item that ``work`` reads: its SMILES, and its descriptors if it
+    has any.
+
+    Many items are distributed to several processes. If there are no items, one empty piece is
+    yielded, whose result has the usual number of dimensions.
+    """
+    check_is_list(items)
+    for name, value in (("chunk", chunk), ("max_atoms", max_atoms), ("workers", workers)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}")
+    need_rdkit()
+    remaining = iter(items)
+    pieces = iter(lambda: list(itertools.islice(remaining, chunk)), [])
+    first = list(itertools.islice(pieces, -(-FEW // chunk) if workers > 1 else 1)) or [[]]
+    several = workers > 1 and sum(map(len, first)) >= FEW
+    tasks = ((piece, list(map(get, piece))) for piece in itertools.chain(first, pieces))
+    if several:
+        return in_order(work, tasks, workers)
+    return ((piece, work(texts)) for piece, texts in tasks)
+
+
+def _expand(packed: PackedInputs) -> FeaturizedSmiles:
+    """Convert a chunk of packed model inputs to tensors."""
+    arrays = map(torch.from_numpy, (packed.counts.unpack(), packed.descriptors))
+    inputs = ExpandedInputs(packed.molecules.unpack(), *arrays)
+    rows = torch.tensor(packed.molecules.rows, dtype=torch.int64)
+    return FeaturizedSmiles(rows, packed.errors, inputs, packed.canonical)

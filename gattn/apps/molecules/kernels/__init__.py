@@ -1,0 +1,1 @@
+"""C++ kernels of the molecule model and their references."""

@@ -1,0 +1,238 @@
+"""Loading of a trained model from a folder, and opening of a table of molecules to predict."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from gattn.apps.fitting.checks import check_fraction
+from gattn.apps.molecules.descriptor_columns import (
+    DescriptorArray,
+    DescriptorColumns,
+    array_columns,
+    read_array,
+)
+from gattn.apps.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
+from gattn.apps.molecules.pretrained import resolve
+from gattn.apps.run.model_io import CARD, Json, RunError, read_json, read_model
+from gattn.apps.run.text import plural
+from gattn.apps.tables.csv_table import OnBadBytes, Table
+from gattn.apps.tables.formats import open_molecules
+from gattn.apps.tables.numbers import NumberFormat
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.base import MoleculeEstimator
+
+__all__ = [
+    "OpenedRun", "coverage_of", "descriptor_source", "load_estimator", "load_model", "one_column",
+    "open_run", "predicts_atoms", "smiles_columns",
+]  # fmt: skip
+
+ATOM_MODELS = ("AtomRegressor", "AtomClassifier")
+"""Names of the estimators for atoms and bonds."""
+
+
+class OpenedRun(NamedTuple):
+    """Trained model, and an open table of molecules to predict.
+
+    Attributes:
+        model: the model.
+        table: the open file, before its first row.
+        smiles: the names of its columns of SMILES, one for each molecule of a row.
+        descriptors: its descriptor columns; none if the model has none or they are not read.
+        coverage: coverage of the intervals.
+    """
+
+    model: MoleculeModel
+    table: Table
+    smiles: tuple[str, ...]
+    descriptors: DescriptorColumns
+    coverage: float
+
+
+def coverage_of(card: Mapping[str, Json], coverage: float | None) -> float:
+    """Return the coverage of intervals, which is by default that of the training.
+
+    Raises:
+        ValueError: the coverage is not above 0 and below 1.
+    """
+    chosen = cast("float", card.get("coverage", 0.9)) if coverage is None else coverage
+    check_fraction("coverage", chosen)
+    return chosen
+
+
+def smiles_columns(
+    card: Mapping[str, Json], names: str | Sequence[str] | None, molecules: int
+) -> tuple[str, ...]:
+    """Return the names of the columns of SMILES of a table.
+
+    Args:
+        card: the model card.
+        names: the names that the user passed; None for those of the training. A model that was not
+            trained on a table has the column ``smiles``, or ``smiles_1``, ``smiles_2`` and so on.
+        molecules: number of molecules in a row of the model.
+
+    Raises:
+        ValueError: the number of columns is not the number of molecules.
+    """
+    default = "smiles" if molecules == 1 else [f"smiles_{i + 1}" for i in range(molecules)]
+    columns = names or cast("str | list[str]", card.get("smiles", default))
+    columns = (columns,) if isinstance(columns, str) else tuple(columns)
+    if len(columns) != molecules:
+        raise ValueError(
+            f"this model reads {molecules} columns of SMILES; got {len(columns)}: "
+            f"{', '.join(columns)}"
+        )
+    return columns
+
+
+def predicts_atoms(folder: str | os.PathLike[str]) -> bool:
+    """Return True if a folder contains a model of atoms and bonds."""
+    path = resolve(Path(folder)) / CARD
+    if not path.is_file():
+        return False
+    try:
+        return read_json(path).get("estimator") in ATOM_MODELS
+    except RunError:
+        return False  # If the file is damaged, the reader of the model raises an error with advice.
+
+
+def one_column(smiles: str | Sequence[str] | None) -> str | None:
+    """Return the name of the SMILES column; raise an error if there are several.
+
+    Raises:
+        ValueError: there are several.
+    """
+    if smiles is None or isinstance(smiles, str):
+        return smiles
+    if len(smiles) != 1:
+        raise ValueError(f"this model reads one column of SMILES; got {', '.join(smiles)}")
+    return smiles[0]
+
+
+def _check_kind(folder: str | os.PathLike[str], card: Mapping[str, Json]) -> None:
+    """Raise an error for a model of atoms and bonds; the error names the commands that support
+    it.
+    """
+    if card.get("estimator") in ATOM_MODELS:
+        raise RunError(
+            f"{folder} contains a model of atoms and bonds, which only gattn molecules predict, "
+            "from one CSV file to another, and evaluate read"
+        )
+
+
+def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
+    """Load the regressor or the classifier that is stored in a folder, and its model card.
+
+    It is an estimator without scikit-learn's interface.
+
+    Raises:
+        RunError: a file is missing, truncated or changed, or contains another kind of model.
+    """
+    from gattn.apps.molecules.labelling import ClassificationEstimator, RegressionEstimator
+
+    tensors, card = read_model(resolve(Path(folder)))
+    _check_kind(folder, card)
+    is_classifier = card.get("estimator") == "MoleculeClassifier"
+    kind = ClassificationEstimator if is_classifier else RegressionEstimator
+    return kind.from_state(folder, tensors, card), card
+
+
+def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeModel, dict[str, Json]]:
+    """Load the model and the model card that are stored in a folder; scikit-learn is not imported.
+
+    Raises:
+        RunError: a file is missing, truncated or changed, or holds another kind of model.
+    """
+    tensors, card = read_model(resolve(Path(folder)))
+    _check_kind(folder, card)
+    is_classifier = card.get("estimator") == "MoleculeClassifier"
+    kind = ClassificationModel if is_classifier else RegressionModel
+    return kind.from_state(folder, tensors, card), card
+
+
+def open_run(
+    folder: str | os.PathLike[str],
+    path: str | Path,
+    *,
+    smiles: str | Sequence[str] | None = None,
+    encoding: str | None = None,
+    workers: int = 1,
+    threads: int = 0,
+    on_bad_bytes: OnBadBytes = "strict",
+    molecule_alone: bool = False,
+    descriptors_path: str = "",
+    coverage: float | None = None,
+) -> OpenedRun:
+    """Load the model in a folder and open a CSV file of molecules; scikit-learn is not imported.
+
+    Args:
+        folder: folder of the trained model.
+        path: the file.
+        smiles: its column of SMILES, or its columns for a model of several molecules in a row; by
+            default those that the model was trained on.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
+        workers: number of processes that parse SMILES.
+        threads: number of threads inside one operator; 0 to choose it from the size of a batch.
+        on_bad_bytes: see :class:`gattn.data.Table`.
+        molecule_alone: read no descriptor columns, even if the model was trained with some.
+        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
+            with such a file.
+        coverage: coverage of the intervals; None for that of the training.
+
+    Raises:
+        RunError: the folder does not contain a readable model.
+        FileNotFoundError: the file ``path`` does not exist.
+        ValueError: the file cannot be read, or the column of SMILES or of a descriptor is
+            missing or appears twice, or ``descriptors_path`` is missing or does not fit.
+    """
+    model, card = load_model(folder)
+    model.workers = workers
+    model.predictor_.threads = threads
+    columns = smiles_columns(card, smiles, model.molecules_per_row)
+    names = [] if molecule_alone else model.descriptors_columns_
+    plain, array = descriptor_source(names, descriptors_path, path, encoding)
+    table = open_molecules(path, columns, plain, encoding=encoding, on_bad_bytes=on_bad_bytes)
+    style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
+    descriptors = DescriptorColumns.of(table, plain, style, array)
+    return OpenedRun(model, table, table.smiles, descriptors, coverage_of(card, coverage))
+
+
+def descriptor_source(
+    names: Sequence[str], descriptors_path: str, table: str | Path, encoding: str | None
+) -> tuple[list[str], DescriptorArray | None]:
+    """Return the descriptor columns that a model reads from a table, and the array that contains
+    the others.
+
+    Args:
+        names: the descriptor columns of the model.
+        descriptors_path: file of NumPy with descriptors of every row; "" if the table contains
+            all of them as columns.
+        table: the table.
+        encoding: its encoding.
+
+    Raises:
+        ValueError: the model needs such a file, needs none, or needs another number of columns.
+    """
+    plain, of_array = array_columns(names)
+    if not descriptors_path:
+        if of_array:
+            columns = open_molecules(
+                table, (), encoding=encoding, on_bad_bytes="surrogateescape"
+            ).columns
+            if not set(of_array) & set(columns):
+                raise ValueError(
+                    f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "
+                    "name the file for this table with --descriptors-path"
+                )
+        return list(names), None
+    array = read_array(descriptors_path)
+    if list(array.names) != of_array:
+        raise ValueError(
+            f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "
+            f"{descriptors_path} has {len(array.names)}"
+        )
+    return plain, array

@@ -1,0 +1,422 @@
+"""Predictions for molecules in which some atoms are masked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.apps.molecules.inputs import DescribedInputs, ExpandedInputs, MoleculeInputs
+from gattn.apps.molecules.row_format import split_smiles
+from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.apps.molecules.shares import descriptor_shares
+from gattn.data.molecules.building import MoleculeBuilder
+from gattn.data.molecules.counts import COUNTS, atom_codes, morgan_counter
+from gattn.data.molecules.dataset import Molecules
+from gattn.data.molecules.pairs import atom_pairs
+from gattn.data.molecules.plain import plain, written_places
+from gattn.data.molecules.smiles import parse_any_size
+from gattn.data.molecules.stereo import configurations
+
+if TYPE_CHECKING:
+    from rdkit.Chem import Mol
+
+    from gattn.apps.molecules.predictor import MoleculePredictor
+
+__all__ = [
+    "Environments",
+    "Masked",
+    "MoleculeAtoms",
+    "atoms_of",
+    "counts_without",
+    "masked_inputs",
+    "predict_masked",
+]
+
+BUDGET = 1 << 16
+"""Maximum number of atoms in a batch of masked copies, which limits the memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Environments:
+    """Morgan environments or atom pairs of a molecule that are counted in its fingerprint.
+
+    Attributes:
+        places: [E] int64, the fingerprint column that counts each environment.
+        members: [2, I] int64, pairs of an environment and an atom in it.
+        width: number of fingerprint columns.
+    """
+
+    places: Tensor
+    members: Tensor
+    width: int = COUNTS
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeAtoms:
+    """Properties of the n atoms of a molecule or of the molecules in a row: symmetry, environments,
+    and shares of the descriptors.
+
+    Attributes:
+        symbols: the elements of its n atoms.
+        places: [n], the number of each atom in the SMILES, in which explicit hydrogen atoms are
+            counted.
+        classes: [n] int64, equal for symmetric atoms, and independent of how the SMILES is
+            written.
+        order: [n] int64, the atoms in canonical order. It does not depend on how the SMILES is
+            written, except for the order of symmetric atoms.
+        environments: the Morgan environments of the molecule.
+        pairs: the pairs of atoms that are counted, each with two members.
+        shares: [n, d] float64, each atom's share of each descriptor.
+        owners: [m] int64, the atom of each node of the graph, in which added hydrogens are nodes;
+            None if the nodes are the atoms.
+        molecules: [n], the molecule of each atom, from 0; empty for a row of one molecule.
+    """
+
+    symbols: tuple[str, ...]
+    places: tuple[int, ...]
+    classes: Tensor
+    order: Tensor
+    environments: Environments
+    pairs: Environments
+    shares: Tensor
+    owners: Tensor | None = None
+    molecules: tuple[int, ...] = ()
+
+    def nodes(self, mask: Tensor) -> Tensor:
+        """Convert masks of atoms [m, n] to masks of the graph's nodes [m, nodes], which include
+        added hydrogens.
+        """
+        return mask if self.owners is None else mask[:, self.owners]
+
+    def sum_nodes(self, weights: Tensor) -> Tensor:
+        """Add the weights of added hydrogens to the weights of their atoms: [..., nodes] to
+        [..., n].
+        """
+        if self.owners is None:
+            return weights
+        total = weights.new_zeros(*weights.shape[:-1], len(self.symbols))
+        return total.index_add_(-1, self.owners, weights)
+
+    @property
+    def node_count(self) -> int:
+        """Number of nodes of the graph, including added hydrogens."""
+        return len(self.symbols) if self.owners is None else len(self.owners)
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """Predictions for m masked copies of a molecule, for one target.
+
+    Attributes:
+        mean: [m] float64, the predicted means.
+        std: [m] float64, their standard deviations.
+        parts: [m] predicted means of each component of the model, by its name.
+        members: [K, m], predictions of each network.
+    """
+
+    mean: Tensor
+    std: Tensor
+    parts: dict[str, Tensor]
+    members: Tensor
+
+
+def atoms_of(
+    inputs: MoleculeInputs, settings: MoleculeSettings | None = None
+) -> list[MoleculeAtoms]:
+    """Return the properties of the atoms of each of k rows; see :class:`MoleculeAtoms`.
+
+    Args:
+        inputs: k molecules, or rows of several molecules.
+        settings: settings of the model, of which ``order_free`` and ``add_h`` are read; None for
+            the defaults.
+
+    Raises:
+        ValueError: the rows are reactions.
+    """
+    from rdkit import rdBase
+
+    settings = MoleculeSettings() if settings is None else settings
+    if settings.reaction:
+        raise ValueError("the atoms of a reaction cannot be weighed: models of molecules can")
+    sizes = inputs.molecule_sizes
+    with rdBase.BlockLogs():
+        if sizes is None:
+            return [_atoms(smiles, settings.add_h) for smiles in inputs.molecules.smiles]
+        rows = [split_smiles(text, sizes.shape[1]) for text in inputs.molecules.smiles]
+        described = {text: _atoms(text, settings.add_h) for row in rows for text in row}
+        return [_row([described[text] for text in row], settings.order_free) for row in rows]
+
+
+def _atoms(smiles: str, add_h: bool) -> MoleculeAtoms:
+    molecule = plain(parse_any_size(smiles), smiles)
+    symbols = tuple(atom.GetSymbol() for atom in molecule.GetAtoms())
+    places = tuple(written_places(smiles, len(symbols)))
+    environments, shares = _environments(molecule), descriptor_shares(molecule)
+    owners = _owners(molecule) if add_h else None
+    return MoleculeAtoms(
+        symbols, places, *_ranks(molecule), environments, _pairs(molecule, smiles), shares, owners
+    )
+
+
+def _owners(molecule: Mol) -> Tensor:
+    """Return the atom to which each of m nodes belongs in a graph with added hydrogens: [m]
+    int64.
+    """
+    from rdkit.Chem import AddHs
+
+    count = molecule.GetNumAtoms()
+    added = [atom.GetNeighbors()[0].GetIdx() for atom in list(AddHs(molecule).GetAtoms())[count:]]
+    return torch.tensor([*range(count), *added])
+
+
+def _row(parts: Sequence[MoleculeAtoms], order_free: bool) -> MoleculeAtoms:
+    """Concatenate the atoms of the molecules in a row, in the order of the row."""
+    counts = [len(part.symbols) for part in parts]
+    first = [sum(counts[:i]) for i in range(len(parts))]
+    owners = None
+    if parts[0].owners is not None:
+        owners = torch.cat(
+            [offset + part.owners for part, offset in zip(parts, first) if part.owners is not None]
+        )
+    return MoleculeAtoms(
+        symbols=tuple(symbol for part in parts for symbol in part.symbols),
+        places=tuple(place for part in parts for place in part.places),
+        classes=torch.cat([part.classes + offset for part, offset in zip(parts, first)]),
+        order=torch.cat([part.order + offset for part, offset in zip(parts, first)]),
+        environments=_joined([part.environments for part in parts], first, order_free),
+        pairs=_joined([part.pairs for part in parts], first, order_free),
+        shares=_row_shares([part.shares for part in parts], order_free),
+        owners=owners,
+        molecules=tuple(i for i, count in enumerate(counts) for _ in range(count)),
+    )
+
+
+def _joined(parts: Sequence[Environments], first: Sequence[int], order_free: bool) -> Environments:
+    """Return the environments of a row, given those of its molecules and the first atom of each."""
+    places, members, seen = [], [], 0
+    for i, (some, offset) in enumerate(zip(parts, first)):
+        places.append(some.places if order_free else some.places + i * COUNTS)
+        members.append(some.members + torch.tensor([[seen], [offset]]))
+        seen += len(some.places)
+    width = COUNTS if order_free else len(parts) * COUNTS
+    return Environments(torch.cat(places), torch.cat(members, 1), width)
+
+
+def _row_shares(shares: Sequence[Tensor], order_free: bool) -> Tensor:
+    """Return the shares [n, d] that the n atoms of a row have in the row's descriptors.
+
+    If the order of the molecules has no meaning, the descriptors are the mean and the range over
+    the molecules. The range is the largest value minus the smallest value.
+    """
+    if not order_free:
+        width = sum(some.shape[1] for some in shares)
+        rows = torch.zeros(sum(map(len, shares)), width, dtype=torch.float64)
+        atom = column = 0
+        for some in shares:
+            rows[atom : atom + len(some), column : column + some.shape[1]] = some
+            atom, column = atom + len(some), column + some.shape[1]
+        return rows
+    totals = torch.stack([some.sum(0) for some in shares])
+    largest, smallest = totals.argmax(0), totals.argmin(0)
+    return torch.cat(
+        [
+            torch.cat(
+                [some / len(shares), some * ((largest == i).double() - (smallest == i).double())], 1
+            )
+            for i, some in enumerate(shares)
+        ]
+    )
+
+
+def _ranks(molecule: Mol) -> tuple[Tensor, Tensor]:
+    """Return the symmetry classes of the atoms, and the indices of the atoms in canonical order."""
+    from rdkit.Chem import CanonicalRankAtoms
+
+    classes, ranks = (
+        torch.tensor(list(CanonicalRankAtoms(molecule, breakTies=ties))) for ties in (False, True)
+    )
+    return classes, ranks.argsort()
+
+
+def masked_inputs(
+    inputs: MoleculeInputs, atoms: Sequence[MoleculeAtoms], masks: Sequence[tuple[int, Tensor]]
+) -> MoleculeInputs:
+    """Return copies of molecules in which some atoms are masked.
+
+    A masked atom sends no messages and is left out of the readout. The features of the other atoms
+    do not change; for example, their number of bonds still counts the bonds to masked atoms.
+    Fingerprints lose every environment and every pair that contains the atom, and descriptors its
+    share. The descriptor columns of the user do not change.
+
+    Args:
+        inputs: k molecules.
+        atoms: the result of :func:`atoms_of`.
+        masks: indices of molecules, each with [m, n] bool: the atoms to mask in m copies.
+
+    Returns:
+        The copies, in order; a copy may have no atoms.
+    """
+    positions = [place for place, mask in masks for _ in range(len(mask))]
+    copies = inputs[torch.tensor(positions, dtype=torch.int64)]
+    nodes = [atoms[place].nodes(mask).flatten() for place, mask in masks]
+    masked = torch.cat([torch.zeros(0, dtype=torch.bool), *nodes])
+    counts = [counts_without(atoms[place].environments, mask) for place, mask in masks]
+    pairs = [counts_without(atoms[place].pairs, mask) for place, mask in masks]
+    lost = [mask.double() @ atoms[place].shares for place, mask in masks]
+    described = copies.descriptors
+    width = described.shape[1]
+    columns = counts[0].shape[1] if counts else COUNTS
+    masked_copies = ExpandedInputs(
+        _without(copies.molecules, masked),
+        torch.cat([torch.zeros(0, columns, dtype=torch.uint8), *counts]),
+        (described - torch.cat([torch.zeros(0, width).double(), *lost])).float(),
+        _sizes_without(copies.molecule_sizes, masked),
+        torch.cat([torch.zeros(0, columns, dtype=torch.uint8), *pairs]),
+    )
+    if not copies.extra_descriptors.shape[1]:
+        return masked_copies
+    return DescribedInputs(masked_copies, copies.extra_descriptors)
+
+
+def predict_masked(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, masks: Sequence[Tensor], target: int,
+    atoms: Sequence[MoleculeAtoms] | None = None,
+) -> list[Masked]:  # fmt: skip
+    """Predict copies of molecules in which some atoms are masked, in batches of bounded memory.
+
+    The predictions are those of the transformed targets, on the scale of the training.
+
+    Args:
+        predictor: the model.
+        inputs: k molecules.
+        masks: for each molecule [m, n] bool, for one or more copies; True masks an atom.
+        target: index of the target.
+        atoms: the result of :func:`atoms_of` if already computed.
+
+    Returns:
+        For each molecule the predictions of its copies.
+    """
+    atoms = atoms_of(inputs, predictor.settings) if atoms is None else atoms
+    predictions = [
+        predictor.predict_transformed(masked_inputs(inputs, atoms, batch))
+        for batch in _batches(masks)
+    ]
+    if not predictions:
+        return []
+    sizes = [len(mask) for mask in masks]
+    mean = torch.cat([each.mean[:, target] for each in predictions]).split(sizes)
+    std = torch.cat([each.std[:, target] for each in predictions]).split(sizes)
+    members = torch.cat([each.member_predictions[:, :, target] for each in predictions], 1)
+    parts = {
+        name: torch.cat([each.component_means[name][:, target] for each in predictions])
+        for name in predictions[0].component_means
+    }
+    split = {name: part.split(sizes) for name, part in parts.items()}
+    return [
+        Masked(mean[i], std[i], {name: pieces[i] for name, pieces in split.items()}, of_members)
+        for i, of_members in enumerate(members.split(sizes, 1))
+    ]
+
+
+def _batches(masks: Sequence[Tensor]) -> Iterator[list[tuple[int, Tensor]]]:
+    """Yield batches of pairs (molecule, masks). The masked copies in a batch have at most BUDGET
+    atoms.
+    """
+    batch: list[tuple[int, Tensor]] = []
+    room = BUDGET
+    for place, mask in enumerate(masks):
+        for piece in mask.split(max(BUDGET // max(mask.shape[1], 1), 1)):
+            if batch and piece.numel() > room:
+                yield batch
+                batch, room = [], BUDGET
+            batch.append((place, piece))
+            room -= piece.numel()
+    if batch:
+        yield batch
+
+
+def _without(molecules: Molecules, masked: Tensor) -> Molecules:
+    """Return the molecules without the masked atoms and without the bonds of the masked atoms. The
+    mask is [n] bool over the atoms of all molecules.
+    """
+    arrays, remaining = molecules.arrays, ~masked
+    before = torch.cat([remaining.new_zeros(1, dtype=torch.int64), remaining.cumsum(0)])
+    first = arrays.ptr[:-1].repeat_interleave(arrays.edge_ptr.diff())
+    ends = arrays.edge_index + first
+    bonds = remaining[ends].all(0)
+    bonds_before = torch.cat([bonds.new_zeros(1, dtype=torch.int64), bonds.cumsum(0)])
+    left = replace(
+        arrays,
+        x=arrays.x[remaining],
+        edge_index=(before[ends] - before[first])[:, bonds],
+        edge_attr=arrays.edge_attr[bonds],
+        ptr=before[arrays.ptr],
+        edge_ptr=bonds_before[arrays.edge_ptr],
+    )
+    return replace(molecules, arrays=left)
+
+
+def _sizes_without(sizes: Tensor | None, masked: Tensor) -> Tensor | None:
+    """Return the number of atoms of each molecule of each row, [k, c], without the masked nodes."""
+    if sizes is None:
+        return None
+    molecule = torch.arange(sizes.numel()).repeat_interleave(sizes.flatten())
+    left = torch.zeros(sizes.numel(), dtype=torch.int64)
+    return left.index_add_(0, molecule, (~masked).long()).reshape(sizes.shape)
+
+
+def counts_without(environments: Environments, mask: Tensor) -> Tensor:
+    """Count the environments that contain no masked atom: [m, columns] for masks [m, n]."""
+    which, atom = environments.members
+    hit = torch.zeros(len(mask), len(environments.places)).index_add_(
+        1, which, mask[:, atom].float()
+    )
+    counts = torch.zeros(len(mask), environments.width)
+    counts.index_add_(1, environments.places, (hit == 0).float())
+    return counts.clamp(max=255).to(torch.uint8)
+
+
+def _environments(molecule: Mol) -> Environments:
+    """Return the Morgan environments that are counted in the fingerprint of a molecule."""
+    from rdkit.Chem import rdFingerprintGenerator
+
+    within = _neighbourhoods(molecule)
+    places: list[int] = []
+    members: list[tuple[int, int]] = []
+    for codes in ([], atom_codes(molecule, configurations(molecule))):
+        output = rdFingerprintGenerator.AdditionalOutput()
+        output.AllocateBitInfoMap()
+        morgan_counter().GetCountFingerprint(
+            molecule, customAtomInvariants=codes, additionalOutput=output
+        )
+        for place, where in output.GetBitInfoMap().items():
+            for centre, radius in where:
+                members += [(len(places), atom) for atom in within[radius][centre]]
+                places.append(place)
+    pairs = torch.tensor(members, dtype=torch.int64).reshape(-1, 2)
+    return Environments(torch.tensor(places, dtype=torch.int64), pairs.t().contiguous())
+
+
+def _pairs(molecule: Mol, smiles: str) -> Environments:
+    """Return the pairs of atoms that are counted in the second fingerprint of a molecule."""
+    builder = MoleculeBuilder()
+    builder.add(molecule, smiles)
+    pairs = atom_pairs(builder.pack().graphs())
+    members = torch.from_numpy(np.concatenate([pairs.first, pairs.second]))
+    which = torch.arange(len(pairs.columns)).repeat(2)
+    return Environments(torch.from_numpy(pairs.columns), torch.stack([which, members]))
+
+
+def _neighbourhoods(molecule: Mol) -> list[list[set[int]]]:
+    """Return the atoms within 0, 1 and 2 bonds of each atom."""
+    near = [
+        {atom.GetIdx(), *(other.GetIdx() for other in atom.GetNeighbors())}
+        for atom in molecule.GetAtoms()
+    ]
+    far = [set().union(*(near[other] for other in atoms)) for atoms in near]
+    return [[{i} for i in range(len(near))], near, far]

@@ -1,0 +1,429 @@
+"""Training and prediction of the networks in an ensemble."""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.losses import (
+    class_weights,
+    cross_entropy,
+    multiclass_cross_entropy,
+    quantile_error,
+    regression_loss,
+)
+from gattn.apps.fitting.optimizer import Rate
+from gattn.apps.fitting.settings import TrainingSettings
+from gattn.apps.molecules.classes import split_classes
+from gattn.apps.molecules.foundation import Foundation, fine_tuning_rates, read_foundation_of
+from gattn.apps.molecules.layers import MoleculeBatch
+from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs, join_graphs
+from gattn.apps.molecules.settings import MoleculeSettings, Task
+from gattn.apps.molecules.stacking import varied
+from gattn.apps.runtime.processes import in_order, process_count, processor_count
+from gattn.apps.runtime.threads import share_threads
+
+if TYPE_CHECKING:
+    from gattn.apps.fitting.loop import History
+    from gattn.apps.fitting.types import Loss
+    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.data.molecules.arrays import MoleculeArrays
+
+__all__ = [
+    "PREDICTION_BATCH",
+    "MoleculeBatches",
+    "batch_elements",
+    "cross_fit_members",
+    "fit_members",
+    "make_network",
+    "molecules_in_row",
+    "predict_members",
+    "target_weights",
+]
+
+AVERAGE = 0.99
+"""Decay of the exponential moving average of the weights; predictions use the averaged weights."""
+WARMUP = 0.1
+CLIP = 5.0
+PREDICTION_BATCH = 512
+"""Number of molecules in a batch of predictions."""
+RECORDED_OUTPUTS = 4096
+"""Maximum number of validation molecules for which the outputs of each epoch are recorded. They are
+needed to choose the epoch by cross-fitting, which has little effect for more molecules.
+"""
+
+ATOMS = 25
+"""Typical number of atoms of a molecule, used to estimate the size of a batch."""
+FEW = 20_000
+"""An ensemble is trained in several processes only if epochs x training molecules is at least
+this number. For less work, starting the processes takes longer than it saves.
+"""
+
+
+MAX_EXPANDED = 8192
+"""Maximum number of training molecules whose graphs are stored as tensors, which take about ten
+kilobytes per molecule. If there are more, the graphs are unpacked for each batch.
+"""
+
+
+class MoleculeBatches:
+    """Data set of molecules and targets that yields batches to the training loop.
+
+    Args:
+        inputs: k molecules.
+        y: [k, t], scaled to the unit of the network; NaN for missing labels.
+        bounds: [k, t, 2], the lower and upper ends of the labels in the same unit, for a bounded
+            loss; by default both ends are y.
+        bounded: whether the loss reads ends instead of y.
+        weights: [k] weights of the rows; None if all are equal.
+        levels: number of outputs of a network for each target, the levels of its quantiles.
+    """
+
+    def __init__(
+        self,
+        inputs: MoleculeInputs,
+        y: Tensor,
+        bounds: Tensor | None = None,
+        *,
+        bounded: bool = False,
+        weights: Tensor | None = None,
+        levels: int = 1,
+    ) -> None:
+        self.inputs, self.y = inputs, y.float()
+        self.levels, self.bounded = levels, bounded
+        self.weights = None if weights is None else weights.float()[:, None]
+        self.targets = self.y
+        if bounded:
+            ends = self.y[..., None].expand(-1, -1, 2) if bounds is None else bounds.float()
+            self.targets = ends.contiguous()
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of a network for the targets."""
+        return self.y.shape[1] * self.levels
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor, Tensor | None]:
+        """Return a batch of the molecules at these positions, their targets (for a bounded loss the
+        ends of their targets), and the weights of their rows.
+        """
+        weights = None if self.weights is None else self.weights[positions]
+        return self._graphs(positions), self.targets[positions], weights
+
+    def _graphs(self, positions: Tensor) -> MoleculeBatch:
+        if len(self) > MAX_EXPANDED:
+            return batch_inputs(self.inputs[positions])
+        arrays, *descriptors = self._expanded
+        sizes = self.inputs.molecule_sizes
+        some = None if sizes is None else sizes[positions]
+        chosen = (each[positions] for each in descriptors)
+        return join_graphs(arrays.take(positions), *chosen, sizes=some)
+
+    @functools.cached_property
+    def _expanded(self) -> tuple[MoleculeArrays, Tensor, Tensor]:
+        """Graphs and descriptors of all molecules, stored as tensors."""
+        inputs = self.inputs
+        return inputs.molecules.arrays, inputs.descriptors, inputs.extra_descriptors.float()
+
+    def make_network(self, settings: MoleculeSettings, seed: int) -> MoleculeNetwork:
+        """Return a new network whose sizes fit the targets, the molecules in a row and the
+        descriptor columns.
+        """
+        extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
+        return make_network(settings, self.outputs, extra=extra, molecules=molecules, seed=seed)
+
+
+def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
+    """Estimate the size of a batch of molecules as the number of atoms times the number of
+    features.
+
+    The size decides how many threads compute a batch; see
+    :func:`gattn.apps.runtime.threads.choose_threads`.
+    """
+    return molecules * ATOMS * settings.width
+
+
+def molecules_in_row(inputs: MoleculeInputs) -> int:
+    """Return the number of molecules in a row; a reaction counts as one molecule."""
+    sizes = inputs.molecule_sizes
+    return 1 if sizes is None else sizes.shape[1]
+
+
+def make_network(
+    settings: MoleculeSettings, outputs: int, *, extra: int = 0, molecules: int = 1, seed: int = 0
+) -> MoleculeNetwork:
+    """Create a network. Its weights are drawn from a seed, and torch's global generator is not
+    used.
+
+    ``extra`` is the number of descriptor columns of the user, and ``molecules`` the number of
+    molecules in a row.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return MoleculeNetwork(settings, outputs, extra, molecules)
+
+
+def fit_members(
+    train: MoleculeBatches,
+    val: MoleculeBatches,
+    task: Task,
+    settings: MoleculeSettings,
+    *,
+    classes: Sequence[int] = (),
+    folder: Path | None = None,
+    progress: bool = False,
+    threads: int = 0,
+) -> tuple[list[MoleculeNetwork], list[History]]:
+    """Train the networks of an ensemble, each with a different seed.
+
+    Several networks are trained in parallel, with one process for each processor and one thread in
+    each process. A network does not depend on the process that trains it.
+
+    Args:
+        train: training part.
+        val: validation part, which is used to choose the epoch. If no target has two different
+            values in it, the last epoch is used, because the loss would prefer a constant
+            prediction.
+        task: regression minimises ``settings.loss_function``, classification the cross entropy.
+        settings: settings of the networks and their training.
+        classes: for the task multiclass, the number of classes of each target.
+        folder: folder of checkpoints, one folder for each network; training continues from them.
+        progress: whether to show a progress bar, for the networks of this process.
+        threads: number of threads that compute a batch; 0 to choose it.
+
+    Returns:
+        The networks with their averaged weights, and their training histories.
+    """
+    if not len(val) or not varied(val.y).any():
+        none = val.inputs[torch.arange(0)]
+        val = MoleculeBatches(none, val.y[:0], bounded=val.bounded, levels=val.levels)
+    foundation = read_foundation_of(settings)
+    training = _MemberTraining(
+        train, val, task, settings, folder, tuple(classes), threads, foundation
+    )
+    processes = _process_count(settings, len(train))
+    if processes == 1:
+        pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
+        return [network for network, _ in pairs], [history for _, history in pairs]
+    # This process trains the last group of networks. This group is the largest, because the other
+    # processes need time to start.
+    shares = [range(first, settings.ensemble, processes) for first in reversed(range(processes))]
+    tasks = [(share, (share, progress and share is shares[-1])) for share in shares]
+    states: dict[int, tuple[dict[str, Tensor], History]] = {}
+    for share, trained in in_order(training.fit_some, tasks, processes, ahead=1):
+        states |= dict(zip(share, trained))
+    networks, histories = [], []
+    for member in range(settings.ensemble):
+        state, history = states[member]
+        network = train.make_network(settings, settings.seed + member)
+        network.load_state_dict(state)
+        networks.append(network.eval())
+        histories.append(history)
+    return networks, histories
+
+
+@dataclass(frozen=True, eq=False)
+class _MemberTraining:
+    """Trainer that fits the networks of an ensemble one by one; see :func:`fit_members`."""
+
+    train: MoleculeBatches
+    val: MoleculeBatches
+    task: Task
+    settings: MoleculeSettings
+    folder: Path | None
+    classes: tuple[int, ...]
+    threads: int
+    foundation: Foundation | None
+
+    def fit(self, member: int, *, progress: bool) -> tuple[MoleculeNetwork, History]:
+        """Train one network of the ensemble and return it with its training history."""
+        from gattn.apps.fitting.loop import LoopSettings, fit_network
+
+        settings, train = self.settings, self.train
+        seed = settings.seed + member
+        network = train.make_network(settings, seed)
+        rates: dict[str, Rate] = {}
+        if self.foundation is not None:
+            self.foundation.load_into(network, freeze=settings.freeze_encoder)
+            rates = fine_tuning_rates(settings)
+        network.threads = share_threads(self.threads)
+        shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
+        shared["seed"] = seed
+        loop = LoopSettings(
+            **shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE,
+            recorded_outputs=RECORDED_OUTPUTS,
+        )  # fmt: skip
+        where = self.folder / f"member-{member}" if self.folder is not None else None
+        loss = _loss(self.task, settings, train.y, self.classes)
+        title = f"network {member + 1} of {settings.ensemble}"
+        history = fit_network(
+            network, loss, train, self.val, loop, folder=where, progress=progress, title=title,
+            rates=rates,
+        )  # fmt: skip
+        return network.eval(), history
+
+    def fit_some(self, share: tuple[range, bool]) -> list[tuple[dict[str, Tensor], History]]:
+        """Train some networks of the ensemble in one process; return their weights and
+        histories.
+        """
+        members, progress = share
+        pairs = (self.fit(member, progress=progress) for member in members)
+        return [(network.state_dict(), history) for network, history in pairs]
+
+
+def _process_count(settings: MoleculeSettings, molecules: int) -> int:
+    """Return the number of processes in which an ensemble is trained.
+
+    It is 1 on a GPU, in a process that torchrun or a parallel search started, and for little work.
+    """
+    accelerated = torch.cuda.is_available() or torch.backends.mps.is_available()
+    several = process_count() > 1
+    nested = multiprocessing.parent_process() is not None
+    if (accelerated and settings.accelerator != "cpu") or several or nested:
+        return 1
+    if settings.epochs * molecules < FEW:
+        return 1
+    return min(settings.ensemble, processor_count())
+
+
+def cross_fit_members(
+    networks: Sequence[MoleculeNetwork],
+    histories: Sequence[History],
+    val: MoleculeBatches,
+    folds: Tensor,
+    task: Task,
+    settings: MoleculeSettings,
+    y: Tensor,
+    classes: Sequence[int] = (),
+    *,
+    threads: int = 0,
+) -> Tensor:
+    """Predict each fold of the validation part with the weights of the epoch that is best on the
+    other folds.
+
+    Args:
+        networks: K networks, with the weights of the epoch that was chosen on the whole validation
+            part.
+        histories: training histories of the networks, with the outputs after each epoch.
+        val: m validation molecules.
+        folds: [m] int64, the fold of each.
+        task: the task, which chooses the loss.
+        settings: settings of the training.
+        y: [k, t] training labels, scaled.
+        classes: for the task multiclass, the number of classes of each target.
+        threads: number of threads that compute a batch; 0 to choose it.
+
+    Returns:
+        [K, m, o] float64 for the o outputs of a network, in the unit of the training; for classes
+        logits.
+    """
+    outputs = predict_members(networks, val.inputs, val.outputs, threads=threads)
+    loss = _loss(task, settings, y.float(), classes)
+    weights = 1.0 if val.weights is None else val.weights
+    measured = _measured(val.targets)
+    for member, history in enumerate(histories):
+        if history.outputs is None:
+            continue
+        losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
+        losses = (
+            (weights * losses).where(measured, 0.0).double().sum(2)
+        )  # [epochs, m] losses of molecules
+        for fold in folds.unique():
+            inside = folds == fold
+            if inside.all() or not varied(val.y[~inside]).any():
+                # If all labels outside this fold are equal or missing, their losses cannot rank the
+                # epochs (see fit_members).
+                continue
+            epoch = int(losses[:, ~inside].sum(1).argmin())
+            if epoch != history.chosen:
+                outputs[member, inside] = history.outputs[epoch, inside].double()
+    return outputs
+
+
+def predict_members(
+    networks: Sequence[MoleculeNetwork],
+    inputs: MoleculeInputs,
+    outputs: int,
+    *,
+    threads: int = 0,
+) -> Tensor:
+    """Return the outputs of each of K networks, [K, k, o] float64: scaled targets or quantiles of
+    them, or logits of classes.
+
+    ``outputs`` is the number o of outputs, and ``threads`` is the number of threads that compute a
+    batch; 0 to choose it.
+    """
+    for network in networks:
+        network.threads = share_threads(threads)
+    if not networks:
+        return torch.empty(0, len(inputs), outputs, dtype=torch.float64)
+    pieces = []
+    with torch.inference_mode():
+        for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
+            batch = batch_inputs(inputs[positions])
+            pieces.append(torch.stack([network(batch) for network in networks]).double())
+    return torch.cat(pieces, 1)
+
+
+def _measured(targets: Tensor) -> Tensor:
+    """Return a mask [k, t] that is True where a target is known. A bounded target [k, t, 2] counts
+    as known if both of its ends are known.
+    """
+    mask = ~targets.isnan()
+    return mask.all(2) if targets.dim() > 2 else mask
+
+
+def _loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
+    """Return a function that computes the loss of outputs for a batch of g molecules, [g, t]."""
+    loss, factors = _equal_loss(task, settings, y, classes), target_weights(settings, classes)
+    return loss if factors is None else _scaled(loss, factors.float())
+
+
+def _scaled(loss: Loss, factors: Tensor) -> Loss:
+    """Return a loss function in which the loss of each output is multiplied by a factor, [t]."""
+    return lambda output, target: factors.to(output) * loss(output, target)
+
+
+def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> Tensor | None:
+    """Return the weights of the outputs, [t] or [O] float64 with mean 1; None if all weights are
+    equal.
+    """
+    if not settings.task_weights:
+        return None
+    weights = torch.tensor(settings.task_weights, dtype=torch.float64)
+    weights = weights / weights.mean()
+    return weights.repeat_interleave(torch.tensor(classes)) if classes else weights
+
+
+def _equal_loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
+    """Return the loss function in which all rows and targets have equal weights."""
+    if task == "regression":
+        if levels := settings.quantile_levels:
+            return quantile_error(levels)
+        return regression_loss(settings.error, is_bounded=settings.bounded)
+    balanced = settings.class_weight == "balanced"
+    if task == "multiclass":
+        return multiclass_cross_entropy(classes, _class_weights(y, classes) if balanced else None)
+    return cross_entropy(class_weights(y) if balanced else None)
+
+
+def _class_weights(y: Tensor, classes: Sequence[int]) -> Tensor:
+    """Return the weights [O] of the classes of all targets. They are inverse to the frequencies
+    of the classes in y [k, O].
+    """
+    labels = [part.argmax(1).double() for part in split_classes(y.nan_to_num(0.0), classes)]
+    labelled = [~part[:, 0].isnan() for part in split_classes(y, classes)]
+    weights = [
+        class_weights(label.masked_fill(~mask, torch.nan)[:, None], classes=count)[:, 0]
+        for label, mask, count in zip(labels, labelled, classes)
+    ]
+    return torch.cat(weights)

@@ -1,0 +1,377 @@
+"""Model of molecular properties that combines neural networks, a Gaussian process and a forest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.settings import from_table, to_table
+from gattn.apps.molecules.components import Components, combined_quantiles, disagreement
+from gattn.apps.molecules.descriptor_scaling import (
+    RANGE,
+    SCALE,
+    outside_range,
+    with_standard_columns,
+)
+from gattn.apps.molecules.fitting import (
+    MOLECULES,
+    OFFSET,
+    PIECE,
+    TOTALS,
+    TRANSFORM,
+    FitPart,
+    fit_model,
+)
+from gattn.apps.molecules.inputs import distinct_inputs, in_pieces
+from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
+from gattn.apps.molecules.nearest import NearestMolecules
+from gattn.apps.molecules.network import batch_inputs
+from gattn.apps.molecules.prediction import Prediction, empty_prediction, in_target_units
+from gattn.apps.molecules.settings import MEDIAN, MoleculeSettings, Task
+from gattn.apps.molecules.stacking import combine, predicted_std
+from gattn.apps.molecules.target_transform import TargetTransform
+from gattn.apps.runtime.threads import limited_threads
+from gattn.data.molecules.features import FEATURISER
+
+if TYPE_CHECKING:
+    from gattn.apps.fitting.loop import History
+    from gattn.apps.molecules.inputs import MoleculeInputs
+
+__all__ = ["MoleculePredictor"]
+
+BLOCK = 64
+"""Number of molecules that are compared with all training molecules at once."""
+_TENSORS = ("mean", "scale", "bits", "weights", "spread")
+"""Keys of the saved tensors that every model has, beside those of its components."""
+
+
+class MoleculePredictor:
+    """Trained model of molecular properties, created by :meth:`fit` or :meth:`from_state`.
+
+    Attributes:
+        networks: the ensemble, empty if the model is the Gaussian process alone.
+        history: the training history of each network; empty after :meth:`from_state`.
+        validation: the prediction of each validation molecule by a model that was chosen without
+            it; errors and intervals are calibrated by it. Empty after :meth:`from_state`.
+        task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
+        classes: for several classes the number of classes of each target; () for other tasks.
+        settings: the settings of the model and its training.
+        weights: the weight of each component in the predicted mean, by the name of the component.
+        kernel: the Gaussian process; None if the model has none.
+        forest: the forest of trees; None if the model has none.
+        without_forest: the reason why a stacked model has no forest; empty if it has one, and after
+            :meth:`from_state`.
+        threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
+        extra: number of descriptor columns of the user.
+        transform: the transform of each target; see ``target_transform`` of the settings.
+        molecules: number of molecules in a row.
+        levels: levels of the predicted quantiles; () if the model predicts none.
+    """
+
+    threads = 0
+    without_forest = ""
+
+    def __init__(self, components: Components, tensors: dict[str, Tensor]) -> None:
+        """Create a model from its components and the other tensors of :meth:`state`."""
+        self._components = components
+        self.task, self.settings = components.task, components.settings
+        self.targets, self.classes = components.targets, components.classes
+        self.networks, self.levels = components.networks, components.levels
+        self.kernel, self.forest = components.kernel, components.forest
+        self.history: list[History] = []
+        self.validation = empty_prediction(self.targets)
+        self._tensors = {name: tensors[name] for name in _TENSORS}
+        optional = (*SCALE, *RANGE, TRANSFORM, MOLECULES, OFFSET, TOTALS)
+        self._tensors |= {name: tensors[name] for name in optional if name in tensors}
+        codes = tensors.get(TRANSFORM, torch.zeros(self.targets, dtype=torch.int64))
+        self.transform = TargetTransform.from_codes(codes)
+        self.extra, self.molecules = _input_sizes(tensors)
+        self._nearest = NearestMolecules(tensors["bits"])
+
+    @classmethod
+    def fit(
+        cls,
+        train: FitPart,
+        val: FitPart,
+        task: Task,
+        settings: MoleculeSettings,
+        *,
+        classes: Sequence[int] = (),
+        folder: Path | None = None,
+        progress: bool = False,
+        threads: int = 0,
+    ) -> MoleculePredictor:
+        """Train the components of the model. The weights of the components are fitted to errors for
+        molecules on which the components were not trained.
+
+        The Gaussian process and the forest are trained on both parts. Their weights are fitted to
+        predictions of training molecules by models that were not trained on these molecules. The
+        weight of the network is fitted to the validation part; see
+        :func:`gattn.apps.molecules.evidence.part_weights`. :attr:`validation` predicts the
+        validation part by cross-fitting in ten folds. The networks' epochs, the components' weights
+        and the coefficients of the error for one fold are chosen without its labels, and the
+        Gaussian process and the forest predict each molecule as if they had not been trained on it.
+        The errors of these predictions are therefore similar to errors for new molecules.
+
+        If the networks are trained with one thread, the Gaussian process and the forest are trained
+        at the same time on another core.
+
+        Args:
+            train: the training part. Descriptor columns, if there are any, are standardised by
+                the mean and the standard deviation of this part.
+            val: the validation part, for choosing the networks' epoch, fitting the components'
+                weights and calibrating the errors.
+            task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
+            settings: settings of the model and its training.
+            classes: for ``"multiclass"`` the number of classes of each target.
+            folder: folder of the checkpoints of the networks, from which training continues.
+            progress: whether to show a progress bar.
+            threads: number of threads inside an operator; 0 to choose it by the size of a batch
+                and of the kernel. The previous number of threads is restored at the end.
+
+        Returns:
+            The trained model.
+
+        Raises:
+            ValueError: shapes that do not match, or a target without a training label.
+        """
+        fitted = fit_model(
+            train, val, task, settings, classes=classes, folder=folder, progress=progress,
+            threads=threads,
+        )  # fmt: skip
+        predictor = cls(fitted.components, fitted.tensors)
+        predictor.history, predictor.threads = fitted.history, threads
+        predictor.validation = in_target_units(fitted.validation, predictor.transform)
+        predictor.without_forest = fitted.without_forest
+        return predictor
+
+    def predict(self, inputs: MoleculeInputs, neighbors: int = 0) -> Prediction:
+        """Predict the targets of molecules and the expected errors, in the targets' units.
+
+        Equal molecules are predicted once, so that their predictions are equal.
+
+        With a target transform, the means are medians, and the standard deviations are multiplied
+        by the derivative of the inverse transform.
+
+        Args:
+            inputs: k molecules.
+            neighbors: number of most similar molecules to find for each; 0 for none.
+
+        Returns:
+            Means, expected errors, and their components; empty tensors for no molecules.
+        """
+        inputs, place = distinct_inputs(inputs)
+        predicted = in_target_units(self.predict_transformed(inputs), self.transform)
+        if neighbors:
+            index, similarity = self.nearest(inputs, neighbors)
+            predicted = replace(predicted, nearest_index=index, nearest_similarity=similarity)
+        return predicted.take(place)
+
+    def predict_transformed(self, inputs: MoleculeInputs) -> Prediction:
+        """Predict the transformed targets, on the scale on which the model is trained.
+
+        Without a target transform, the result is that of :meth:`predict`.
+
+        Args:
+            inputs: k molecules.
+
+        Returns:
+            Means, expected errors, and their components; empty tensors for no molecules.
+        """
+        inputs = self.standardised(inputs)
+        elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
+        with limited_threads(elements, self.threads):
+            predicted = self._components.predict(inputs, threads=self.threads)
+            means, members = torch.stack(list(predicted.means.values())), predicted.members
+            mean, quantiles = combine(means, self._tensors["weights"]), predicted.quantiles
+            if quantiles is not None:
+                quantiles = combined_quantiles(quantiles, self._tensors["weights"])
+                mean = quantiles[..., self.levels.index(MEDIAN)]
+            if self.task == "regression":
+                sources = self._components.error_inputs(means, members, predicted.variance)
+                std = predicted_std(sources, self._tensors["spread"])
+            else:
+                mean = mean + self._tensors.get(OFFSET, 0.0)
+                std = disagreement(means, members)
+            similarities = self._similarity(inputs)
+            return Prediction(
+                mean, std, predicted.means, members, similarities, quantiles=quantiles
+            )
+
+    def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
+        """Return the inputs with standardised descriptor columns, as the model reads them.
+
+        A column has the mean 0 and the standard deviation 1 in the training part. A missing value
+        becomes 0, the mean. Values beyond 6 standard deviations are clipped.
+
+        Raises:
+            ValueError: the model was trained with another number of columns.
+        """
+        count = inputs.extra_descriptors.shape[1]
+        if count != self.extra:
+            raise ValueError(
+                f"the model was trained with {self.extra} descriptor columns; got {count}"
+            )
+        return with_standard_columns(inputs, self._tensors) if count else inputs
+
+    def outside(self, values: Tensor) -> Tensor:
+        """Return a mask of the descriptor values that are far outside their training range.
+
+        A value is far outside if it is beyond the range by more than a tenth of its width.
+
+        Args:
+            values: [k, f] descriptors in their units, NaN for a missing value.
+
+        Returns:
+            [k, f] bool; False for missing values, and for a model that was saved without ranges.
+        """
+        return outside_range(values, self._tensors)
+
+    def _similarity(self, inputs: MoleculeInputs) -> Tensor:
+        """Return the similarity of each molecule to the most similar training molecule: [k]."""
+        pieces = in_pieces(inputs, PIECE)
+        return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
+
+    def train_similarities(self, inputs: MoleculeInputs) -> Tensor:
+        """Return the similarity of each molecule to every training molecule whose fingerprint the
+        model stores.
+
+        Args:
+            inputs: k molecules.
+
+        Returns:
+            [k, m] float32 in 0..1, Tanimoto similarities on Morgan bits: first the molecules of the
+            training part, padded with zeros to a multiple of eight, then those of the validation
+            part, padded likewise.
+        """
+        return self._nearest.similarities(inputs.counts)
+
+    def nearest(self, inputs: MoleculeInputs, count: int) -> tuple[Tensor, Tensor]:
+        """Find the most similar molecules of the training and validation parts.
+
+        Molecules of equal similarity, such as long chains, are ordered by the difference of their
+        numbers of Morgan environments. Therefore a measured molecule itself is the first.
+
+        Args:
+            inputs: k molecules.
+            count: number of molecules to find for each.
+
+        Returns:
+            The columns of :meth:`train_similarities` [k, c] int64 and their similarities [k, c]
+            float32, the most similar first; c is ``count``, or the number of columns if it is
+            smaller. A column of padding has a similarity of 0.
+        """
+        columns, values = [], []
+        for some in in_pieces(inputs, BLOCK):
+            similarities = self._nearest.similarities(some.counts)
+            totals = self._tensors.get(TOTALS, torch.zeros(similarities.shape[1]))
+            apart = (totals - some.counts.sum(1, keepdim=True)).abs()
+            order = apart.argsort(dim=1, stable=True)
+            best = similarities.gather(1, order).argsort(dim=1, descending=True, stable=True)
+            best = order.gather(1, best[:, :count])
+            columns.append(best)
+            values.append(similarities.gather(1, best))
+        return torch.cat(columns), torch.cat(values)
+
+    def similarity_map(self, counts: Tensor, column: int) -> Tensor:
+        """Return the similarities [m] of m fingerprints, [m, 2048], to one training molecule of
+        the model.
+        """
+        return self._nearest.similarities(counts)[:, column]
+
+    @property
+    def fingerprint_bytes(self) -> int:
+        """Number of bytes in which one bit of the fingerprints is stored for all training
+        molecules.
+        """
+        return self._tensors["bits"].shape[1]
+
+    def embed(self, inputs: MoleculeInputs) -> Tensor:
+        """Return the hidden vectors of molecules, from which the networks compute their
+        predictions.
+
+        The vectors of the ensemble's networks are concatenated and not averaged, because the
+        features of different networks have different meanings.
+
+        Args:
+            inputs: k molecules.
+
+        Returns:
+            [k, K d] float32, d features from each of the K networks.
+
+        Raises:
+            ValueError: the model has no network.
+        """
+        if not self.networks:
+            raise ValueError('embed needs a network; this model is "gp", which has none')
+        inputs, place = distinct_inputs(inputs)
+        vectors = []
+        elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
+        with torch.inference_mode(), limited_threads(elements, self.threads):
+            for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
+                batch = batch_inputs(inputs[positions])
+                vectors.append(torch.cat([network.embed(batch) for network in self.networks], 1))
+        return torch.cat(vectors)[place]
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, object]]:
+        """Return the state of the model, from which :meth:`from_state` restores it.
+
+        Returns:
+            Tensors by name, and the other values of the state, which JSON can store.
+        """
+        return self._tensors | self._components.state(), {
+            "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
+            "featuriser": FEATURISER, "classes": list(self.classes),
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls, tensors: dict[str, Tensor], facts: dict[str, object]) -> MoleculePredictor:
+        """Restore a model from the result of :meth:`state`.
+
+        Args:
+            tensors: tensors by name.
+            facts: the other values of the state.
+
+        Returns:
+            A model with the same predictions; its history is empty.
+
+        Raises:
+            ValueError: a tensor or a fact is missing, or has another shape.
+        """
+        try:
+            settings = from_table(MoleculeSettings, cast("dict[str, object]", facts["settings"]))
+            classes = cast("Sequence[int]", facts.get("classes", ()))
+            targets = cast(int, facts["targets"])
+            extra, molecules = _input_sizes(tensors)
+            components = Components(
+                tensors, cast(Task, facts["task"]), settings, targets, classes,
+                extra=extra, molecules=molecules,
+            )  # fmt: skip
+            return cls(components, tensors)
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise ValueError(
+                f"these tensors and values are not the state of a model: {error}"
+            ) from error
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Weight of each component in the predicted mean. The weights sum to one; for classes their
+        sum is smaller, because the frequencies of the classes have the rest of the weight.
+        """
+        return dict(zip(self._components.names, self._tensors["weights"].tolist()))
+
+    def in_units(self, raw: Tensor) -> Tensor:
+        """Convert the outputs of networks, [..., o], to the units of the transformed targets, or to
+        probabilities: [..., t]. If the model predicts quantiles, the result is the medians.
+        """
+        return self._components.in_units(raw)
+
+
+def _input_sizes(tensors: dict[str, Tensor]) -> tuple[int, int]:
+    """Return the number of the user's descriptor columns, and of molecules in a row."""
+    return len(tensors.get(SCALE[0], ())), int(tensors.get(MOLECULES, 1))

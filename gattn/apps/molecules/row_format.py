@@ -1,0 +1,195 @@
+"""Content of a table row: one molecule, several molecules or a reaction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from gattn.apps.molecules.arrays import as_smiles
+from gattn.apps.run.text import plural
+from gattn.data.molecules.stereo_marks import without_stereo_marks
+
+__all__ = [
+    "ONE_MOLECULE",
+    "RowFormat",
+    "drawn_smiles",
+    "join_smiles",
+    "map_parts",
+    "row_text",
+    "split_smiles",
+]
+
+BETWEEN = " + "
+"""Separator between the SMILES of the molecules in a row."""
+SEPARATORS = re.compile(r"( \+ |>>)")
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """Content of a row, and the changes to its molecules before a model reads them.
+
+    A row of several molecules is one text, in which the SMILES are separated by `` + ``. A reaction
+    is the text ``A>>B``.
+
+    Attributes:
+        molecules: number of molecules in a row.
+        order_free: whether the order of the molecules has no meaning.
+        reaction: whether a row is a reaction.
+        ignore_stereo: whether stereochemistry is ignored.
+        add_h: whether hydrogens are atoms of the graph.
+        standardize: steps of the standardisation of each molecule
+            (:data:`gattn.data.molecules.standardise.STEPS`).
+    """
+
+    molecules: int = 1
+    order_free: bool = False
+    reaction: bool = False
+    ignore_stereo: bool = False
+    add_h: bool = False
+    standardize: tuple[str, ...] = ()
+
+    @property
+    def joined(self) -> bool:
+        """Whether a row contains several SMILES."""
+        return self.reaction or self.molecules > 1
+
+    @property
+    def part(self) -> RowFormat:
+        """The format of one SMILES of a row."""
+        return replace(self, molecules=1, order_free=False, reaction=False)
+
+    @property
+    def rows_noun(self) -> str:
+        """Plural noun of the content of rows, for messages."""
+        if self.molecules > 1:
+            return f"rows of {self.molecules} molecules"
+        return "reactions" if self.reaction else "molecules"
+
+    def count(self, rows: int) -> str:
+        """Format a number of rows with the noun of their content, for messages.
+
+        >>> RowFormat().count(1), RowFormat(molecules=2).count(3)
+        ('1 molecule', '3 rows of 2 molecules')
+        """
+        if self.molecules > 1:
+            return f"{plural(rows, 'row')} of {self.molecules} molecules"
+        return plural(rows, "reaction" if self.reaction else "molecule")
+
+    @property
+    def example(self) -> str:
+        """Example of the text of a valid row."""
+        return "[CH4:1]>>[CH4:1]" if self.reaction else BETWEEN.join(["C"] * self.molecules)
+
+    def names(self) -> list[str]:
+        """Return the names of the SMILES in a row, for error messages."""
+        if self.reaction:
+            return ["reactants", "products"]
+        return [f"molecule {number}" for number in range(1, self.molecules + 1)]
+
+    def split(self, text: object) -> list[str]:
+        """Split the text of a row into SMILES: one per molecule, or one per side of a reaction.
+
+        The agents of a reaction ``A>C>B`` count as reactants.
+
+        Raises:
+            ValueError: the text has another number of molecules, or is not a reaction.
+
+        >>> RowFormat(molecules=2).split("CCO + O"), RowFormat(reaction=True).split("C.O>[Na+]>CO")
+        (['CCO', 'O'], ['C.O.[Na+]', 'CO'])
+        """
+        if not isinstance(text, str):
+            raise ValueError(f"a SMILES must be text; got {type(text).__name__}")
+        if not text.strip():
+            raise ValueError("the SMILES is empty")
+        if self.reaction:
+            return _sides(text)
+        parts = text.split(BETWEEN)
+        if len(parts) != self.molecules:
+            raise ValueError(f"a row must have {self.molecules} molecules; it has {len(parts)}")
+        return parts
+
+    def canonical(self, parts: Sequence[str]) -> str:
+        """Build the text of a row from the canonical SMILES of its parts.
+
+        >>> RowFormat(molecules=2, order_free=True).canonical(["O", "CCO"])
+        'CCO + O'
+        """
+        if self.reaction:
+            return ">>".join(parts)
+        return BETWEEN.join(sorted(parts) if self.order_free else parts)
+
+    def prepare(self, smiles: Sequence[str]) -> Sequence[str]:
+        """Return the SMILES, without stereo marks if the model ignores stereochemistry."""
+        if not self.ignore_stereo:
+            return smiles
+        return [without_stereo_marks(t) if isinstance(t, str) else t for t in smiles]
+
+
+ONE_MOLECULE = RowFormat()
+"""Format of a row that contains one unchanged molecule."""
+
+
+def join_smiles(cells: Sequence[object]) -> str:
+    """Join the cells of a row's SMILES columns to one text; see :class:`RowFormat`.
+
+    >>> join_smiles(["CCO", "O water + salt"])
+    'CCO + O water +salt'
+    """
+    texts = (cell if isinstance(cell, str) else "" for cell in map(as_smiles, cells))
+    # A SMILES contains no blank, so this replacement can only change a name that follows a SMILES.
+    return BETWEEN.join(text.replace(BETWEEN, " +") for text in texts)
+
+
+def row_text(cells: Sequence[str], places: Sequence[int]) -> str:
+    """Build the text of a row from the cells at ``places``; see :func:`join_smiles`."""
+    if len(places) == 1:
+        return cells[places[0]]
+    return join_smiles([cells[place] for place in places])
+
+
+def split_smiles(text: str, count: int) -> list[str]:
+    """Split the text of a row into the cells of its SMILES columns; the cells are empty if the text
+    is invalid.
+
+    >>> split_smiles("CCO + O", 2), split_smiles("", 2)
+    (['CCO', 'O'], ['', ''])
+    """
+    return text.split(BETWEEN) if text else [""] * count
+
+
+def drawn_smiles(text: str) -> str:
+    """Return all molecules of a row as one SMILES for drawing, without names and CXSMILES
+    extensions.
+
+    >>> drawn_smiles("CCO ethanol + O")
+    'CCO.O'
+    """
+    return ".".join(part.split()[0] for part in text.split(BETWEEN))
+
+
+def map_parts(function: Callable[[str], str], text: str) -> str:
+    """Apply a function to each canonical SMILES in the text of a row.
+
+    >>> map_parts(str.lower, "C + O"), map_parts(str.lower, "C>>O")
+    ('c + o', 'c>>o')
+    """
+    pieces = SEPARATORS.split(text)
+    return "".join(piece if i % 2 else function(piece) for i, piece in enumerate(pieces))
+
+
+def _sides(text: str) -> list[str]:
+    words = text.split()
+    if len(words) > 1 and words[1].startswith("|"):
+        raise ValueError("a reaction cannot have a CXSMILES extension")
+    sides = words[0].split(">")
+    if len(sides) != 3:
+        raise ValueError(
+            f"a reaction must be the SMILES A>>B; {words[0]!r} has {len(sides) - 1} signs >"
+        )
+    reactants, agents, products = sides
+    if not reactants or not products:
+        raise ValueError(
+            f"the {'products' if reactants else 'reactants'} of the reaction are empty"
+        )
+    return [f"{reactants}.{agents}" if agents else reactants, products]

@@ -1,0 +1,125 @@
+"""Molecules with their labels, and lists of the rows that could not be parsed."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.apps.molecules.inputs import MoleculeInputs, ParsedSmiles
+from gattn.apps.run.text import plural
+from gattn.data import BadRow
+
+__all__ = [
+    "LabelledMolecules",
+    "UnreadableMolecules",
+    "bad_rows",
+    "scatter_rows",
+    "smiles_hashes",
+    "warn_of",
+    "warn_of_overlap",
+]
+
+
+class UnreadableMolecules(UserWarning):
+    """Warning that some SMILES could not be parsed and that their predictions are NaN."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledMolecules:
+    """Valid molecules with their labels, and the rows that could not be parsed.
+
+    Attributes:
+        inputs: k molecules.
+        y: [k, t] float64, NaN where nothing was measured; 0 and 1 for classes.
+        rows: [k] int64, the row of each molecule in the table.
+        canonical: k texts, equal for equal molecules (:func:`gattn.data.molecule_identities`).
+        bad: the rows that could not be parsed.
+        bounds: [k, t, 2] float64, the lower and the upper end of each label for a bounded loss,
+            equal for a measured value; NaN where nothing is known. None for another loss.
+        weights: [k] float64 above 0, the weight of each row in the training; None if all are equal.
+    """
+
+    inputs: MoleculeInputs
+    y: Tensor
+    rows: Tensor
+    canonical: list[str]
+    bad: tuple[BadRow, ...] = ()
+    bounds: Tensor | None = None
+    weights: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.canonical)
+
+    def __getitem__(self, positions: Tensor) -> LabelledMolecules:
+        chosen = [self.canonical[i] for i in positions.tolist()]
+        bounds, weights = (
+            None if each is None else each[positions] for each in (self.bounds, self.weights)
+        )
+        return LabelledMolecules(
+            self.inputs[positions],
+            self.y[positions],
+            self.rows[positions],
+            chosen,
+            self.bad,
+            bounds,
+            weights,
+        )
+
+
+def bad_rows(smiles: Sequence[object], parsed: ParsedSmiles, start: int = 0) -> list[BadRow]:
+    """Return the rows whose SMILES could not be parsed. The number of the first row is
+    ``start``.
+    """
+    return [
+        BadRow(start + i, str(smiles[start + i]), error)
+        for i, error in enumerate(parsed.errors)
+        if error
+    ]
+
+
+def warn_of(bad: Sequence[BadRow]) -> None:
+    """Issue one warning with all rows whose SMILES could not be parsed."""
+    if not bad:
+        return
+    shown = "".join(f"\n  {row}" for row in bad[:10])
+    more = f"\n  and {len(bad) - 10} more" if len(bad) > 10 else ""
+    message = f"{len(bad)} SMILES could not be read, and their rows contain NaN:{shown}{more}"
+    warnings.warn(message, UnreadableMolecules, stacklevel=4)
+
+
+def warn_of_overlap(train: LabelledMolecules, val: LabelledMolecules) -> None:
+    """Issue a warning if some molecules are in both the training and the validation part."""
+    both = set(train.canonical) & set(val.canonical)
+    if both:
+        example = next(text for text in val.canonical if text in both)
+        message = (
+            f"{plural(len(both), 'molecule')} in both the training and the validation part, "
+            f"for example {example}: the intervals will be too narrow"
+        )
+        warnings.warn(message, UserWarning, stacklevel=3)
+
+
+def scatter_rows(values: Tensor, parsed: ParsedSmiles) -> Tensor:
+    """Copy ``values`` [k, ...] to the rows of the valid SMILES in a tensor [n, ...]; the other
+    rows are NaN.
+    """
+    rows = torch.full((len(parsed.errors), *values.shape[1:]), torch.nan, dtype=values.dtype)
+    rows[parsed.row_index] = values.detach().cpu()
+    return rows
+
+
+def smiles_hashes(canonical: Sequence[str]) -> Tensor:
+    """Return 64-bit hashes [k] of canonical SMILES, which a model stores for its training
+    molecules.
+
+    A hash is the first eight bytes of SHA-256. The probability that two of a million molecules
+    share a hash is 3e-8.
+    """
+    digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in canonical)
+    return torch.from_numpy(np.frombuffer(digests, ">i8").astype(np.int64))

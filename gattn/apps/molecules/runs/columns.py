@@ -1,0 +1,143 @@
+"""Prediction columns of a table: their names, cells and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from gattn.apps.molecules.arrays import is_missing
+from gattn.apps.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
+from gattn.apps.molecules.prediction import Prediction
+from gattn.apps.molecules.quantiles import level_name
+from gattn.apps.run.text import with_precision
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.rows import LabelledMolecules
+    from gattn.apps.molecules.runs.source import Source
+
+__all__ = [
+    "SIMILARITY", "prediction_cells", "prediction_columns", "prediction_table", "target_columns",
+]  # fmt: skip
+
+SIMILARITY = "similarity"
+"""Name of the column with the similarity to the most similar molecule of the training and
+validation parts.
+"""
+
+
+def prediction_columns(estimator: MoleculeModel) -> list[str]:
+    """Return the names of the prediction columns of a table.
+
+    Args:
+        estimator: a fitted estimator.
+
+    Returns:
+        The names, which begin with the name of the target if there are several targets. For
+        numbers: ``prediction``, ``std``, ``lower`` and ``upper``, and for the loss function
+        quantile a column for each level, such as ``quantile_0.05``; for two classes:
+        ``prediction``, ``probability`` of class 1 (``probability_NAME`` if the second class is
+        called NAME), ``std`` of the probability, and ``set``, the classes that cannot be excluded.
+        For several classes there is a column ``probability_NAME`` for each class, and ``std`` is
+        that of the predicted class's probability. The last column is ``similarity``, the Tanimoto
+        similarity on Morgan bits to the most similar molecule of the training and validation parts.
+        In :attr:`MoleculePredictor.validation`, it is the similarity to the training part alone.
+    """
+    names = target_columns(estimator)
+    if len(names) == 1:
+        return [*names[0], SIMILARITY]
+    return [*(f"{t}_{n}" for t, each in zip(estimator.targets_, names) for n in each), SIMILARITY]
+
+
+def target_columns(estimator: MoleculeModel) -> list[Sequence[str]]:
+    """Return the names of the prediction columns of one target, without the target's name."""
+    return [_names(estimator, i) for i in range(len(estimator.targets_))]
+
+
+def prediction_cells(
+    estimator: MoleculeModel, predicted: Prediction, coverage: float
+) -> list[list[str]]:
+    """Return the table cells of k predictions, in the order of :func:`prediction_columns`.
+
+    A number has at least six digits, and enough digits to show four of its standard deviation.
+    """
+    mean, std, columns = predicted.mean, predicted.std, []
+    if isinstance(estimator, RegressionModel):
+        shown = (mean, std, *estimator.intervals(predicted, coverage))
+        if predicted.quantiles is not None:
+            shown += predicted.quantiles.unbind(2)
+        for i in range(mean.shape[1]):
+            columns += [_precise(values[:, i], std[:, i]) for values in shown]
+    elif isinstance(estimator, ClassificationModel):
+        sets = estimator.sets_of(mean, coverage)
+        spreads = std.split(list(estimator.class_counts) or 1, 1)
+        chances = estimator.probabilities(mean)
+        for i, kinds in enumerate(estimator.classes_by_target):
+            chance, spread = chances[i], spreads[i]
+            chosen = chance.argmax(1)
+            labels = [str(kinds[number]) for number in chosen.tolist()]
+            members = [_joined(kinds, is_in) for is_in in sets[:, i].tolist()]
+            if estimator.class_counts:
+                spread = spread.gather(1, chosen[:, None])
+            else:
+                chance = mean[:, i, None]
+            shown = map(_numbers, (*chance.unbind(1), spread[:, 0]))
+            columns += [labels, *shown, members]
+    else:
+        raise TypeError(f"{type(estimator).__name__} predicts neither numbers nor classes")
+    return [list(cells) for cells in zip(*columns, _numbers(predicted.max_train_similarity))]
+
+
+def prediction_table(
+    estimator: MoleculeModel,
+    source: Source,
+    parts: Mapping[str, LabelledMolecules],
+    predictions: Mapping[str, Prediction],
+    coverage: float,
+) -> Iterator[Sequence[object]]:
+    """Yield the rows of a prediction table: a header, then one row for each molecule.
+
+    Args:
+        estimator: the estimator that predicted the molecules.
+        source: the table from which the molecules were read.
+        parts: molecules by the name of their part.
+        predictions: predictions for each part.
+        coverage: coverage of the intervals.
+    """
+    targets = estimator.targets_
+    measured = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
+    yield ["row", "smiles", "part", *measured, *prediction_columns(estimator)]
+    for part, molecules in parts.items():
+        cells = prediction_cells(estimator, predictions[part], coverage)
+        for row, predicted in zip(molecules.rows.tolist(), cells):
+            labels = source.labels.y[row]
+            missing = is_missing(labels)
+            labels = ["" if blank else label for label, blank in zip(labels, missing)]
+            yield [row, source.smiles[row].strip(), part, *labels, *predicted]
+
+
+def _names(estimator: MoleculeModel, target: int) -> Sequence[str]:
+    if not isinstance(estimator, ClassificationModel):
+        levels = estimator.quantile_levels if isinstance(estimator, RegressionModel) else ()
+        return ("prediction", "std", "lower", "upper", *map(level_name, levels))
+    if estimator.class_counts:
+        names = estimator.classes_by_target[target].tolist()
+        return ("prediction", *(f"probability_{name}" for name in names), "std", "set")
+    second = str(estimator.classes_by_target[target][1])
+    probability = "probability" if second in ("1", "True") else f"probability_{second}"
+    return ("prediction", probability, "std", "set")
+
+
+def _numbers(column: Tensor) -> list[str]:
+    return [f"{value:.6g}" for value in column.tolist()]
+
+
+def _precise(column: Tensor, std: Tensor) -> list[str]:
+    """Format numbers with so many digits that four digits of their standard deviation are shown."""
+    pairs = zip(column.tolist(), std.tolist())
+    return [with_precision(value, error, digits=6, error_digits=4) for value, error in pairs]
+
+
+def _joined(kinds: Iterable[object], is_in: Sequence[bool]) -> str:
+    return "|".join(str(kind) for kind, chosen in zip(kinds, is_in) if chosen)

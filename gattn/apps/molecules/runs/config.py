@@ -1,0 +1,443 @@
+"""Settings of a training run: the options of ``gattn molecules train``, as in config.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from gattn.apps.fitting.settings import (
+    Coverage,
+    Settings,
+    SettingsError,
+    Threads,
+    document,
+    read_toml,
+    updated,
+)
+from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.apps.run.split_rule import SplitRule, read_rule
+
+if TYPE_CHECKING:
+    from gattn.apps.tables.numbers import NumberFormat
+
+__all__ = ["RULES", "SEARCH", "NumberSettings", "RunSettings", "override"]
+
+RULES = ("random", "scaffold", "butina", "kennard-stone", "time")
+"""Values of ``--split`` that divide the molecules of one table."""
+
+SEARCH: dict[str, tuple[float, ...]] = {
+    "width": (64, 128, 256),
+    "layers": (2, 6),
+    "dropout": (0.0, 0.3),
+    "learning_rate": (3e-4, 3e-3),
+}
+"""Settings that ``tune`` searches: the list of widths, and the ranges of the other settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberSettings(Settings):
+    """Settings of the notation of numbers in the label columns."""
+
+    panel: ClassVar[str] = "Notation of the numbers in the labels"
+
+    decimal: Annotated[
+        Literal[".", ","],
+        Meta(
+            description="Decimal separator of the numbers in the label columns. Set it to a comma "
+            "if the table contains numbers such as 3,2."
+        ),
+    ] = "."
+    thousands: Annotated[
+        Literal["", ",", ".", " ", "'"],
+        Meta(
+            description="Character between groups of three digits in the label columns, for "
+            "example the comma in 1,008."
+        ),
+    ] = ""
+    censored: Annotated[
+        Literal["refuse", "drop", "bound"],
+        Meta(
+            description="Treatment of censored labels, of which only a limit is known, such "
+            "as >10. With refuse, the command stops with an error. With drop, such labels are "
+            "treated as missing. With bound, the number after the sign, here 10, is used as "
+            "the label."
+        ),
+    ] = "refuse"
+
+    @property
+    def style(self) -> NumberFormat:
+        """Parser for the numbers in the label columns."""
+        from gattn.apps.tables.numbers import NumberFormat
+
+        return NumberFormat(self.decimal, self.thousands, self.censored)
+
+    def check(self) -> None:
+        """Check that the decimal separator and the thousands separator differ."""
+        super().check()
+        if self.thousands or self.decimal == ",":
+            # NumberFormat checks that the decimal and the thousands separator differ. Its module is
+            # slow to import, so it is imported only if one of these settings was changed.
+            _ = self.style
+
+
+@document
+@dataclass(frozen=True, kw_only=True)
+class RunSettings(NumberSettings):
+    """Settings of a training run: the data and their format, the split, and the model.
+
+    Attributes:
+        {settings}
+        model: the settings of the model and its training.
+
+    Raises:
+        ValueError: a value out of its range; the message names the setting.
+    """
+
+    panel: ClassVar[str] = "Data and run"
+
+    data: Annotated[
+        str,
+        Meta(
+            description="CSV file with a header line, a column of SMILES and columns of labels.",
+            extra={"default": "the 1,017 measured compounds of CHEMBL2321810"},
+        ),
+    ] = ""
+    more_data: Annotated[
+        tuple[str, ...],
+        Meta(description="Further CSV files with the same columns, whose rows are added."),
+    ] = ()
+    validation: Annotated[
+        str,
+        Meta(
+            description="CSV file of the validation part, with the same columns. The rows of DATA "
+            "are then divided into a training and a test part only.",
+            extra={"default": "a part of DATA"},
+        ),
+    ] = ""
+    test: Annotated[
+        str,
+        Meta(
+            description="CSV file of the test part, with the same columns. The rows of DATA are "
+            "then divided into a training and a validation part only.",
+            extra={"default": "a part of DATA"},
+        ),
+    ] = ""
+    smiles: Annotated[
+        str | tuple[str, ...],
+        Meta(
+            description="Name of the column that contains the SMILES. Repeat the option for rows "
+            "of several molecules, such as a solute and a solvent. The molecules of a row have the "
+            "same order as the options."
+        ),
+    ] = "smiles"
+    target: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Name of a column of labels to predict. Repeat the "
+            "option to predict several columns."
+        ),
+    ] = ()
+    atom_target: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Name of a column of lists, such as [0.1, -0.2], with a label for each "
+            "atom in the order of the SMILES. null is a missing label. Repeat the option for "
+            "several columns. The model predicts these columns and the columns of --target with "
+            "attention networks and with the mean label of the atoms that have the same "
+            "environment."
+        ),
+    ] = ()
+    bond_target: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Name of a column whose cells contain a list with a label for each bond in "
+            "RDKit's order, or a square matrix with a row and a column for each atom. Repeat the "
+            "option for several columns."
+        ),
+    ] = ()
+    reorder_atoms: Annotated[
+        bool,
+        Meta(
+            description="Read the lists of atoms in the order of the atom map numbers, instead of "
+            "the order of the atoms in the SMILES. The order of lists of bonds does not change."
+        ),
+    ] = False
+    descriptors_columns: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Name of a column of numbers that the model reads in addition to the "
+            "SMILES, such as a temperature or a pH. Repeat the option to read several "
+            "columns. A missing number is replaced by the mean of the training part. Tables "
+            "for prediction must contain the same columns."
+        ),
+    ] = ()
+    descriptors_path: Annotated[
+        str,
+        Meta(
+            description="NumPy file (.npz or .npy) of an array with a row of numbers for each row "
+            "of DATA, in the same order, which the model reads in addition to the SMILES. If DATA "
+            "consists of several files, the array contains the rows of all files one after "
+            "another. Use it for descriptors that another program computed. Every prediction then "
+            "needs such a file with the same columns.",
+            extra={"default": "none"},
+        ),
+    ] = ""
+    unit: Annotated[
+        str,
+        Meta(
+            description="Unit of the labels, for example nM, which the report and the page of "
+            "the service show. The cells contain numbers without the unit."
+        ),
+    ] = ""
+    relation_column: Annotated[
+        str,
+        Meta(
+            description="Name of a column of relations, such as >, < and =, which say that a label "
+            "is a limit. Such labels are read like >10; see --censored.",
+            extra={"default": "the only column whose cells are all relations"},
+        ),
+    ] = ""
+    weight_column: Annotated[
+        str,
+        Meta(
+            description="Name of a column of weights above 0. A larger weight makes a row "
+            "count more in the training. Use a weight below 1 for uncertain values. The metrics "
+            "of the report are not weighted.",
+            extra={"default": "equal weights"},
+        ),
+    ] = ""
+    task: Annotated[
+        Literal["auto", "regression", "classification", "multiclass"],
+        Meta(
+            description="Type of the labels: regression for numbers, classification for two "
+            "classes, multiclass for more than two classes. With auto, labels that are only 0 "
+            "and 1, or two texts, are two classes, and three to twenty texts that each occur "
+            "at least twice are several classes. All other labels are numbers, including "
+            "whole numbers such as 0, 1 and 2."
+        ),
+    ] = "auto"
+    split: Annotated[
+        str,
+        Meta(
+            description="Rule that divides the molecules into training, validation and test "
+            "parts. With random, molecules are assigned at random. With scaffold, all "
+            "molecules with the same scaffold are in the same part, which makes the test "
+            "harder. With molecule:NAME, all rows with the same molecule in the SMILES column "
+            "NAME are in the same part, which tests the prediction for a new solvent, for "
+            "example. With butina, all molecules of a cluster of similar fingerprints are in the "
+            "same part. With kennard-stone, the training part contains the molecules that are "
+            "farthest from one another. With time, the test part contains the latest times of the "
+            "column --time. With column:NAME, the parts (train, val or test) are read from the "
+            "column NAME. With FILE.json, the parts are read from the file splits.json of "
+            "another run."
+        ),
+    ] = "random"
+    time: Annotated[
+        str,
+        Meta(
+            description="Column of numbers or dates, such as 2019 or 2024-01-31, for --split time.",
+            extra={"default": "none"},
+        ),
+    ] = ""
+    encoding: Annotated[
+        str | None,
+        Meta(
+            description="Text encoding of the table, for example latin-1. Set it if the table is "
+            "not UTF-8.",
+            extra={"default": "the encoding of the byte order mark, else UTF-8"},
+        ),
+    ] = None
+    skip_bad_labels: Annotated[
+        bool,
+        Meta(
+            description="Leave out every label that cannot be read. Without this option, the "
+            "command stops with an error if two or more labels, and more than 5 % of the labels "
+            "of a target, are texts."
+        ),
+    ] = False
+    coverage: Coverage = 0.9
+    tune: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Number of combinations of settings that Optuna tries before the final "
+            "training; 0 tries none. Each trial takes as long as one training. The first "
+            "trial uses the settings of this command.",
+        ),
+    ] = 0
+    workers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of processes that parse SMILES in "
+            "parallel. Raise it for large tables if the machine has more processors.",
+        ),
+    ] = 2
+    threads: Threads = 0
+    model: MoleculeSettings = field(default_factory=MoleculeSettings)
+
+    def check(self) -> None:
+        """Check the settings of the split and the targets, and the initial settings of a search."""
+        super().check()
+        if isinstance(self.smiles, tuple) and len(self.smiles) == 1:
+            object.__setattr__(self, "smiles", self.smiles[0])
+        self.model.check_rows(len(self.smiles_columns))
+        rule = self.split_rule
+        if self.split and rule.problem:
+            raise SettingsError(rule.problem)
+        if rule.kind == "rule" and rule.name not in RULES:
+            raise SettingsError(
+                f"split must be {', '.join(RULES)}, molecule:NAME, column:NAME or FILE.json; got "
+                f"{self.split!r}"
+            )
+        if rule.kind == "molecule" and rule.name not in self.smiles_columns:
+            raise SettingsError(
+                f"split {self.split} must name a column of SMILES; they are "
+                f"{', '.join(self.smiles_columns)}"
+            )
+        if bool(self.time) != (self.split == "time"):
+            raise SettingsError(
+                f"--split time needs the column --time, which no other split reads; got split "
+                f"{self.split} and time {self.time!r}"
+            )
+        if (self.test or self.validation) and self.split not in RULES:
+            raise SettingsError(
+                f"--test and --validation define parts, and --split {self.split} does too: "
+                "leave out one of them"
+            )
+        if self.test and self.validation and self.split != "random":
+            raise SettingsError(
+                f"--test and --validation leave nothing to split; leave out --split {self.split}"
+            )
+        if len(set(self.target)) < len(self.target):
+            raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
+        columns = {
+            "--target": self.target,
+            "--atom-target": self.atom_target,
+            "--bond-target": self.bond_target,
+            "--descriptors-columns": self.descriptors_columns,
+            "--descriptors-path": self.descriptors_path,
+            "relation_column": self.relation_column,
+            "--weight-column": self.weight_column,
+            "--time": self.time,
+            "--test": self.test,
+            "--validation": self.validation,
+        }
+        if not self.data and any(columns.values()):
+            option = next(name for name, value in columns.items() if value)
+            raise SettingsError(f"{option} was set without DATA, the table that has the column")
+        if self.model.bounded and self.censored != "refuse":
+            raise SettingsError(
+                f"loss_function {self.model.loss_function} reads censored labels as limits; leave "
+                f"out censored {self.censored}"
+            )
+        if self.tune:
+            self._check_search()
+        if self.has_lists:
+            self._check_lists()
+        elif self.reorder_atoms:
+            raise SettingsError("--reorder-atoms needs --atom-target or --bond-target")
+
+    @property
+    def has_lists(self) -> bool:
+        """True if the model predicts values of atoms or bonds."""
+        return bool(self.atom_target or self.bond_target)
+
+    def _check_lists(self) -> None:
+        """Check that the options are possible for targets of atoms and bonds."""
+        names = [*self.target, *self.atom_target, *self.bond_target]
+        if len(set(names)) < len(names):
+            raise SettingsError(f"each target must be listed once; got {', '.join(names)}")
+        changed = {
+            "several --smiles": len(self.smiles_columns) > 1,
+            "--descriptors-columns": bool(self.descriptors_columns),
+            "--descriptors-path": bool(self.descriptors_path),
+            "--tune": bool(self.tune),
+            "--decimal": self.decimal != ".",
+            "--thousands": bool(self.thousands),
+            "--unit": bool(self.unit),
+            "relation_column": bool(self.relation_column),
+            "--censored": self.censored != "refuse",
+        }
+        for option, is_set in changed.items():
+            if is_set:
+                raise SettingsError(f"{option} cannot be used with --atom-target or --bond-target")
+
+    @property
+    def split_rule(self) -> SplitRule:
+        """Value of ``split``, read."""
+        return read_rule(self.split)
+
+    @property
+    def smiles_columns(self) -> tuple[str, ...]:
+        """Names of the SMILES columns, one for each molecule in a row."""
+        return (self.smiles,) if isinstance(self.smiles, str) else self.smiles
+
+    @property
+    def style(self) -> NumberFormat:
+        """Parser for the numbers in the label columns. With a bounded loss, it reads censored
+        labels as limits.
+        """
+        return replace(super().style, censored="limit") if self.model.bounded else super().style
+
+    @property
+    def files(self) -> list[str]:
+        """Paths of all files of the run; empty for the built-in data set."""
+        if not self.data:
+            return []
+        return [self.data, *self.more_data, *filter(None, (self.validation, self.test))]
+
+    @property
+    def file_parts(self) -> list[str]:
+        """Part that each file forms: "val" or "test", and "" for files that are divided."""
+        fixed = {"val": self.validation, "test": self.test}
+        return [""] * (1 + len(self.more_data)) + [part for part, file in fixed.items() if file]
+
+    def _check_search(self) -> None:
+        """Check that the initial value of each searched setting is within its search range."""
+        if self.model.from_foundation:
+            raise SettingsError(
+                "tune searches width and layers, which are fixed by from_foundation; leave out one "
+                "of them"
+            )
+        for name, values in SEARCH.items():
+            value = getattr(self.model, name)
+            if name == "width" and value not in values:
+                raise SettingsError(
+                    f"tune searches width among {', '.join(map(str, values))} and starts with "
+                    f"the setting itself, which must be one of these; got {value}"
+                )
+            if not values[0] <= value <= values[-1]:
+                raise SettingsError(
+                    f"tune searches {name} from {values[0]} to {values[-1]} and starts with "
+                    f"the setting itself, which must be in this range; got {value}"
+                )
+        if bad := [width for width in SEARCH["width"] if width % self.model.heads]:
+            raise SettingsError(
+                f"tune searches width among {', '.join(map(str, SEARCH['width']))}, which heads "
+                f"must divide; got heads {self.model.heads} (not a divisor of {bad[0]})"
+            )
+
+
+def override(config: str | Path | None, changes: Mapping[str, object]) -> RunSettings:
+    """Return the settings of a configuration file after the changes from the command line.
+
+    Args:
+        config: a file that :func:`gattn.apps.fitting.settings.write_toml` wrote; None for the
+            defaults.
+        changes: settings of the run and of its model by name.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ValueError: a setting is unknown or out of its range, or the file is not a config file.
+
+    >>> override(None, {"epochs": 5, "split": "scaffold"}).model.epochs
+    5
+    """
+    return updated(RunSettings() if config is None else read_toml(RunSettings, config), changes)

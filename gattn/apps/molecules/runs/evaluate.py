@@ -1,0 +1,195 @@
+"""The command ``gattn molecules evaluate``, which measures a model on labelled molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from gattn.apps.molecules.loading import (
+    coverage_of,
+    descriptor_source,
+    load_estimator,
+    one_column,
+    predicts_atoms,
+    smiles_columns,
+)
+from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
+from gattn.apps.molecules.runs.columns import prediction_table
+from gattn.apps.molecules.runs.measure import (
+    count_labels,
+    label_notes,
+    measure_intervals,
+    measure_part,
+    measure_targets,
+    target_coverage_note,
+    undefined,
+)
+from gattn.apps.molecules.runs.overlaps import conflict_notes, conflicts, training_overlap
+from gattn.apps.molecules.runs.report import evaluation_figures
+from gattn.apps.molecules.runs.source import Source, read_source
+from gattn.apps.report.run_figures import write_plots
+from gattn.apps.run.model_io import write_json
+from gattn.apps.run.product import Log, no_log
+from gattn.apps.run.text import count_of, plural
+from gattn.apps.tables.numbers import NumberFormat
+from gattn.files import new_folder, write_rows
+
+__all__ = ["evaluate_table"]
+
+
+def evaluate_table(
+    run: str | Path,
+    path: str | Path,
+    out: str | Path | None = None,
+    *,
+    smiles: str | Sequence[str] | None = None,
+    targets: Sequence[str] | None = None,
+    encoding: str | None = None,
+    numbers: Mapping[str, str] | None = None,
+    skip_bad: bool = False,
+    coverage: float | None = None,
+    workers: int = 2,
+    threads: int = 0,
+    descriptors_path: str = "",
+    log: Log = no_log,
+) -> dict[str, Any]:
+    """Measure a model on the labelled molecules in a CSV file. Molecules that were used for
+    training are left out.
+
+    Molecules that were in the training or the validation part are left out, even if their SMILES
+    are written differently: :func:`gattn.data.molecule_identities` compares them.
+
+    Args:
+        run: the folder of a trained model.
+        path: the file.
+        out: a new folder for ``metrics.json``, ``predictions.csv`` and plots; None to write no
+            files.
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
+        targets: the columns of labels, in the order of the model's targets; by default the columns
+            that it was trained on.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
+        numbers: settings of :class:`gattn.apps.tables.numbers.NumberFormat` by name; by default
+            those that the model was trained with.
+        skip_bad: leave out all labels that cannot be read, regardless of their number.
+        coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
+        workers: number of processes that parse SMILES.
+        threads: number of threads inside one operator; 0 to choose it from the size of a batch.
+        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
+            with such a file.
+        log: called with each line that the user should read.
+
+    Returns:
+        ``task``, ``test`` (the metrics), ``targets`` (the metrics of each target), ``intervals``,
+        ``labels`` (the number of labels of each target), ``undefined`` (the reasons why metrics
+        are undefined), ``molecules`` (their numbers), ``overlaps`` with the molecules that the
+        model was trained or validated on (``"learned/test"``), and ``conflicts`` between labels
+        (:func:`gattn.apps.molecules.runs.overlaps.conflicts`).
+
+    Raises:
+        RunError: the folder does not contain a readable model.
+        FileExistsError: ``out`` exists.
+        ValueError: the file, a column or a label cannot be used; no molecule remains.
+    """
+    if predicts_atoms(run):
+        from gattn.apps.molecules.runs.atoms.predict import evaluate_lists
+
+        if numbers:
+            raise ValueError(f"{', '.join(numbers)} cannot be used with a model of atoms and bonds")
+        if descriptors_path:
+            raise ValueError("a model of atoms and bonds reads no descriptors_path")
+        return evaluate_lists(
+            run, path, out, smiles=one_column(smiles), targets=targets, encoding=encoding,
+            skip_bad=skip_bad, coverage=coverage, workers=workers, threads=threads, log=log,
+        )  # fmt: skip
+    estimator, card = load_estimator(run)
+    estimator = estimator.replace(on_error="skip", workers=workers, threads=threads)
+    estimator.predictor_.threads = threads
+    columns = smiles_columns(card, smiles, estimator.molecules_per_row)
+    coverage = coverage_of(card, coverage)
+    style = NumberFormat(**{**cast("dict[str, Any]", card.get("numbers", {})), **(numbers or {})})
+    if targets is not None and len(targets) != len(estimator.targets_):
+        names = ", ".join(estimator.targets_)
+        raise ValueError(
+            f"targets must list a column for each target of the model ({names}); got {len(targets)}"
+        )
+    plain, _ = descriptor_source(estimator.descriptors_columns_, descriptors_path, path, encoding)
+    source = read_source(
+        str(path), columns, targets or estimator.targets_, estimator.task,
+        encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,
+        descriptors=plain, descriptors_path=descriptors_path,
+    )  # fmt: skip
+    molecules = estimator.labelled(source.rows, source.labels.y)
+    new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)
+    repeats = training_overlap(molecules, new, source)
+    log(_summary(source, molecules, repeats, estimator.row_format.rows_noun))
+    if not new.any():
+        raise ValueError(
+            f"{path} has no labelled molecules other than those that the model was trained on"
+        )
+    test = molecules[new.nonzero().flatten()]
+    for note in (*source.labels.notes, *label_notes(estimator, {"test": test.y})):
+        log(note)
+    predicted = estimator.predictor_.predict(test.inputs)
+    # In this table the label columns may have other names than in the training table, so columns
+    # are matched by position.
+    counts = list(source.labels.counts.values())
+    intervals = measure_intervals(estimator, test.y, predicted, coverage)
+    metrics = {
+        "task": estimator.task,
+        "item": estimator.row_format.rows_noun,
+        "test": measure_part(estimator, test.y, predicted.mean),
+        "targets": measure_targets(estimator, test.y, predicted.mean),
+        "intervals": intervals,
+        "labels": {
+            target: counts[i] | parts
+            for i, (target, parts) in enumerate(count_labels(estimator, {"test": test.y}).items())
+        },
+        "undefined": undefined(estimator, {"test": test.y}, intervals),
+        "molecules": {
+            "test": len(test),
+            "trained_on": len(molecules) - len(test),
+            "left_out": len({row.row for row in (*source.bad, *molecules.bad)}),
+        },
+        "overlaps": {"learned/test": repeats},
+        "conflicts": conflicts(test, source, estimator.task),
+    }
+    for note in (*conflict_notes(metrics["conflicts"]), *target_coverage_note(intervals)):
+        log(note)
+    if out is not None:
+        with new_folder(out) as folder:
+            write_json(folder / "metrics.json", metrics)
+            parts, predictions = {"test": test}, {"test": predicted}
+            rows = prediction_table(estimator, source, parts, predictions, coverage)
+            write_rows(folder / "predictions.csv", rows)
+            write_plots(
+                folder / "plots",
+                evaluation_figures(estimator, test, predicted, str(card.get("unit", ""))),
+            )
+        log(f"{out} contains the metrics, the predictions and the plots")
+    return metrics
+
+
+def _summary(
+    source: Source, molecules: LabelledMolecules, repeats: Mapping[str, Any], noun: str
+) -> str:
+    """Return a line with the numbers of labelled molecules and of left-out rows.
+
+    ``noun`` is the plural noun of the content of rows.
+    """
+    clauses = [f"{source.name}: {count_of(len(molecules), f'labelled {noun}')}"]
+    bad = sorted({row.row: row for row in (*molecules.bad, *source.bad)}.items())
+    if bad:
+        clauses.append(f"{plural(len(bad), 'row')} left out, the first: {bad[0][1]}")
+    if repeats["rows"]:
+        rows, distinct = plural(repeats["rows"], "row"), plural(repeats["molecules"], "molecule")
+        clauses.append(
+            f"{rows} ({distinct}) left out, because the model was trained or validated on "
+            f"them; the first is in line {repeats['example']['line']}: "
+            f"{repeats['example']['smiles']}"
+        )
+    return "; ".join(clauses)

@@ -1,0 +1,165 @@
+"""Measured molecules nearest to a predicted molecule, and the applicability domain of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gattn.apps.molecules.fitted import MoleculeModel
+from gattn.apps.molecules.inputs import MoleculeInputs
+from gattn.apps.molecules.masking import MoleculeAtoms, counts_without
+from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.runs.training_set import (
+    Applicability,
+    TrainingSet,
+    read_applicability,
+    read_training_set,
+)
+
+__all__ = ["MeasuredMolecules", "Neighbor", "read_measured", "similarity_weights"]
+
+
+class Neighbor(NamedTuple):
+    """Measured molecule that is similar to a predicted one.
+
+    Attributes:
+        smiles: its SMILES in the training table.
+        similarity: Tanimoto similarity on Morgan bits.
+        values: the measured value of each target as text; "" where it was not measured.
+        column: its column of the model's fingerprints.
+    """
+
+    smiles: str
+    similarity: float
+    values: tuple[str, ...]
+    column: int
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredMolecules:
+    """Measured molecules of a run, and the applicability domain of the run's model.
+
+    A prediction is inside the domain if the molecule is at least as similar to a measured molecule
+    as 95 % of the molecules of the test part are. The errors of the model were measured on such
+    molecules. Outside the domain, errors may be larger than the prediction intervals indicate.
+
+    Attributes:
+        model: the model of the run.
+        training: the molecules of the training and validation parts.
+        applicability: the domain.
+        count: number of neighbours of each prediction.
+    """
+
+    model: MoleculeModel
+    training: TrainingSet
+    applicability: Applicability
+    count: int
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the output columns: the SMILES, similarity and values of each neighbour, then
+        ``in_domain``.
+        """
+        targets = list(map(str, self.model.targets_))
+        values = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
+        names = ["smiles", "similarity", *values]
+        numbered = [f"neighbor{i}_{name}" for i in range(1, self.count + 1) for name in names]
+        return [*numbered, "in_domain"]
+
+    def cells(self, index: Tensor, similarity: Tensor, nearest: Tensor) -> list[list[str]]:
+        """Return the output cells of k predictions, in the order of :attr:`columns`.
+
+        Args:
+            index: [k, c], columns of the fingerprints; see :meth:`MoleculePredictor.nearest`.
+            similarity: [k, c], similarities of these molecules.
+            nearest: [k], similarity to the most similar measured molecule.
+        """
+        rows = []
+        empty = [""] * (2 + len(self.model.targets_))
+        for columns, values, best in zip(index.tolist(), similarity.tolist(), nearest.tolist()):
+            neighbors = self.of(columns, values)
+            cells = [[one.smiles, f"{one.similarity:.6g}", *one.values] for one in neighbors]
+            cells += [empty] * (self.count - len(cells))
+            is_inside = self.applicability.is_inside(best)
+            rows.append([cell for each in cells for cell in each] + [str(is_inside).lower()])
+        return rows
+
+    def of(self, columns: Sequence[int], similarities: Sequence[float]) -> list[Neighbor]:
+        """Return the measured molecules in some columns; molecules of similarity 0 are left out."""
+        neighbors = []
+        for column, similarity in zip(columns, similarities):
+            if not similarity > 0:
+                continue
+            molecule = int(self.training.index[column])
+            values = (self.training.value(molecule, i) for i in range(len(self.model.targets_)))
+            texts = tuple("" if value is None else _text(value) for value in values)
+            neighbors.append(Neighbor(self.training.smiles[molecule], similarity, texts, column))
+        return neighbors
+
+
+def read_measured(folder: str | Path, model: MoleculeModel, count: int) -> MeasuredMolecules:
+    """Read the measured molecules of a run from its table.
+
+    Args:
+        folder: the folder of the run.
+        model: its model.
+        count: number of neighbours of each prediction, at least 1.
+
+    Raises:
+        ValueError: ``count`` is below 1, the model does not read single molecules, the folder is
+            not a run, or its table is missing or has changed since the training.
+    """
+    if count < 1:
+        raise ValueError(f"neighbors must be at least 1; got {count}")
+    if model.row_format.joined:
+        raise ValueError(
+            "neighbors needs a model of single molecules; this model reads "
+            f"{model.row_format.rows_noun}"
+        )
+    folder = Path(folder)
+    try:
+        training = read_training_set(folder)
+        applicability = read_applicability(folder)
+    except ValueError as error:
+        raise ValueError(f"the measured molecules of {folder} cannot be read: {error}") from error
+    if len(training.index) != 8 * model.predictor_.fingerprint_bytes:
+        raise ValueError(f"the model in {folder} was trained on other molecules than its table has")
+    return MeasuredMolecules(model, training, applicability, count)
+
+
+def similarity_weights(
+    predictor: MoleculePredictor, inputs: MoleculeInputs, atoms: MoleculeAtoms, column: int
+) -> Tensor:
+    r"""Compute how much each atom contributes to the similarity to a measured molecule.
+
+    .. math:: w_i = T(x, m) - T(x \text{ without the environments of atom } i, m)
+
+    T is the Tanimoto similarity on Morgan bits. A weight is negative if the environments of the
+    atom are not in the measured molecule.
+
+    Args:
+        predictor: the model with the fingerprints.
+        inputs: one molecule.
+        atoms: its atoms.
+        column: the column of the measured molecule in the fingerprints.
+
+    Returns:
+        [n] float64 for the n atoms.
+
+    References:
+        Riniker and Landrum, "Similarity maps" (J. Cheminform. 2013).
+    """
+    count = len(atoms.symbols)
+    masks = torch.cat([torch.zeros(1, count, dtype=torch.bool), torch.eye(count).bool()])
+    counts = counts_without(atoms.environments, masks)
+    similarities = predictor.similarity_map(counts, column).double()
+    return similarities[0] - similarities[1:]
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"

@@ -1,0 +1,212 @@
+"""The command ``gattn molecules predict``, which writes a prediction for every row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from gattn.apps.molecules.descriptor_columns import DescriptorColumns
+from gattn.apps.molecules.fitted import MoleculeModel
+from gattn.apps.molecules.inputs import Piece
+from gattn.apps.molecules.loading import one_column, open_run, predicts_atoms
+from gattn.apps.molecules.prediction import Prediction
+from gattn.apps.molecules.row_format import row_text
+from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns
+from gattn.apps.molecules.runs.neighbors import MeasuredMolecules, read_measured
+from gattn.apps.run.product import Log, no_log
+from gattn.apps.tables.csv_table import Table, TableRow
+from gattn.files import check_table_ending, new_file
+
+__all__ = [
+    "ERROR",
+    "OUTSIDE",
+    "Counts",
+    "output_cells",
+    "output_columns",
+    "predict_table",
+    "row_errors",
+    "row_smiles",
+]
+
+ERROR = "error"
+OUTSIDE = "outside"
+"""Name of the column that lists the descriptors that are far outside their training range."""
+TEXTS = ("set", OUTSIDE, ERROR)
+"""Names of columns that are texts in a Parquet file."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Number of table rows, and number of rows that could not be read."""
+
+    rows: int
+    bad: int
+
+
+def predict_table(
+    run: str | Path,
+    path: str | Path,
+    out: str | Path,
+    *,
+    smiles: str | Sequence[str] | None = None,
+    encoding: str | None = None,
+    coverage: float | None = None,
+    workers: int = 2,
+    threads: int = 0,
+    neighbors: int = 0,
+    descriptors_path: str = "",
+    on_progress: Callable[[int], None] = lambda rows: None,
+    log: Log = no_log,
+) -> Counts:
+    """Predict every row of a CSV file of molecules, and write a prediction table.
+
+    The output has a row for each input row, in order. Its columns are the input's columns, the
+    columns of :func:`gattn.apps.molecules.runs.columns.prediction_columns`, and ``error``, the
+    reason why a row has no prediction. If the model reads descriptor columns, ``outside`` has the
+    names of those that are far outside of their range in the training part
+    (:meth:`gattn.apps.molecules.predictor.MoleculePredictor.outside`). Rows are read, predicted and
+    written piece by piece.
+
+    Args:
+        run: the folder of a trained model.
+        path: the file; bytes that are not UTF-8 are copied unchanged.
+        out: the file to write, which must not exist; it is created when all rows are predicted. Its
+            ending determines its format (:func:`gattn.files.table_writer`).
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
+        coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
+        workers: number of processes.
+        threads: number of threads inside one operator if there is one process; 0 to choose it from
+            the size of a batch.
+        neighbors: number of nearest measured molecules to write beside each prediction, with their
+            similarities and measured values, and whether the prediction is inside the
+            applicability domain (:class:`gattn.apps.molecules.runs.neighbors.MeasuredMolecules`).
+            They are read from the table of the training, which must not have changed.
+        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
+            with such a file.
+        on_progress: called with the number of rows in each piece that was written.
+        log: called with each line that the user should read.
+
+    Returns:
+        The number of rows, and the number of rows without a prediction.
+
+    Raises:
+        RunError: the folder does not contain a readable model.
+        FileExistsError: ``out`` exists.
+        FileNotFoundError: the file ``path`` does not exist.
+        ValueError: the column is missing or appears twice, or ``out`` has another ending.
+    """
+    check_table_ending(out)
+    if predicts_atoms(run):
+        from gattn.apps.molecules.runs.atoms.predict import predict_lists
+
+        column = one_column(smiles)
+        if neighbors:
+            raise ValueError("neighbors are not available for a model of atoms and bonds")
+        if descriptors_path:
+            raise ValueError("a model of atoms and bonds reads no descriptors_path")
+        counts = predict_lists(
+            run, path, out, smiles=column, encoding=encoding, coverage=coverage, workers=workers,
+            threads=threads, on_progress=on_progress, log=log,
+        )  # fmt: skip
+        return Counts(*counts)
+    model, table, names, descriptors, level = open_run(
+        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
+        on_bad_bytes="surrogateescape", descriptors_path=descriptors_path, coverage=coverage,
+    )  # fmt: skip
+    measured = read_measured(run, model, neighbors) if neighbors else None
+    columns = output_columns(model)
+    columns += [] if measured is None else measured.columns
+    empty = [""] * len(columns)
+    rows = bad = 0
+    columns.append(ERROR)
+    texts = [name for name in columns if name in TEXTS or name.endswith("_set")]
+    with new_file(out) as temporary, table.writer(temporary, columns, texts, log) as writer:
+        pieces = model.predictions(
+            descriptors.checked(table.rows()), smiles=row_smiles(table, names),
+            descriptors=descriptors.values if descriptors.names else None, neighbors=neighbors,
+        )  # fmt: skip
+        for piece in pieces:
+            predicted = _predicted_cells(model, piece, level, descriptors, measured)
+            for i, (row, error) in enumerate(row_errors(piece)):
+                writer.writerow([*row.cells, *predicted.get(i, empty), error])
+                bad += bool(error)
+            rows += len(piece.items)
+            on_progress(len(piece.items))
+    return Counts(rows, bad)
+
+
+def _predicted_cells(
+    model: MoleculeModel,
+    piece: Piece[TableRow, Prediction],
+    coverage: float,
+    descriptors: DescriptorColumns,
+    measured: MeasuredMolecules | None,
+) -> dict[int, list[str]]:
+    """Return a dictionary from the index of each predicted row in the chunk to its output cells."""
+    index = piece.row_index.tolist()
+    values = [descriptors.values(piece.items[i]) for i in index] if descriptors.names else []
+    cells = output_cells(model, piece.result, coverage, values)
+    if measured is not None:
+        nearest = _neighbor_cells(measured, piece.result)
+        cells = [[*row, *more] for row, more in zip(cells, nearest, strict=True)]
+    return dict(zip(index, cells))
+
+
+def output_columns(model: MoleculeModel) -> list[str]:
+    """Return the names of the output columns. A model with descriptors has the column
+    ``outside``.
+    """
+    return [*prediction_columns(model), *([OUTSIDE] if model.descriptors_columns_ else [])]
+
+
+def output_cells(
+    model: MoleculeModel,
+    prediction: Prediction,
+    coverage: float,
+    values: Sequence[Sequence[float]],
+) -> list[list[str]]:
+    """Return the output cells of k predictions, in the order of :func:`output_columns`.
+
+    Args:
+        model: a trained model that reads f descriptor columns.
+        prediction: its predictions.
+        coverage: coverage of the intervals or sets.
+        values: [k, f] descriptors, NaN for a missing value; not read if f is 0.
+    """
+    cells, names = prediction_cells(model, prediction, coverage), model.descriptors_columns_
+    if not names:
+        return cells
+    numbers = torch.tensor(list(map(list, values)), dtype=torch.float64).view(-1, len(names))
+    outside = model.predictor_.outside(numbers).tolist()
+    return [[*row, "|".join(compress(names, flags))] for row, flags in zip(cells, outside)]
+
+
+def _neighbor_cells(measured: MeasuredMolecules, predicted: Prediction) -> list[list[str]]:
+    index, similarity = predicted.nearest_index, predicted.nearest_similarity
+    assert index is not None
+    assert similarity is not None
+    return measured.cells(index, similarity, predicted.max_train_similarity)
+
+
+def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str]:
+    """Return a function that reads the SMILES of a table row, from one or several columns.
+
+    The function returns "" for a row with a problem, such as a number of cells that differs from
+    the header's, because its cells may be in wrong columns.
+    """
+    places = list(map(table.place, columns))
+    return lambda row: "" if row.problem else row_text(row.cells, places)
+
+
+def row_errors(piece: Piece[TableRow, T]) -> Iterator[tuple[TableRow, str]]:
+    """Yield each row of a chunk with the reason why it could not be read; "" if it could."""
+    return ((row, row.problem or error) for row, error in zip(piece.items, piece.errors))

@@ -1,0 +1,431 @@
+"""Repeated training runs: cross-validation in folds, and replicates with other seeds."""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.settings import SettingsError, updated
+from gattn.apps.molecules.runs.config import RunSettings
+from gattn.apps.molecules.runs.repeats_report import repeats_report, scores_of
+from gattn.apps.molecules.runs.splits import (
+    draw_validation,
+    rarest_classes,
+    splits_record,
+    validation_groups,
+)
+from gattn.apps.molecules.runs.train import (
+    MoleculeData,
+    MoleculeProduct,
+    atom_product,
+    train_run,
+)
+from gattn.apps.report.report import write_report
+from gattn.apps.run.model_io import RunError, check_files, write_json
+from gattn.apps.run.notes import baseline_note, coverage_note
+from gattn.apps.run.product import Log, no_log
+from gattn.apps.run.split_rule import read_rule
+from gattn.apps.run.text import plural
+from gattn.apps.run.unbounded import infinite_intervals
+from gattn.apps.runtime.processes import in_order, processor_count
+from gattn.data.splits import Split, number_groups
+from gattn.files import write_rows
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.runs.atoms.train import AtomData
+
+__all__ = ["GROUPED", "column_splits", "fold_splits", "train_repeats"]
+
+GROUPED = ("random", "scaffold", "butina")
+"""Values of ``--split`` that can divide the molecules into folds."""
+VALIDATION = 0.1
+"""Fraction of all molecules that forms the validation part of a fold."""
+
+
+def train_repeats(
+    settings: RunSettings,
+    out: str | Path,
+    *,
+    folds: int | str = 0,
+    replicates: int = 1,
+    log: Log = no_log,
+) -> dict[str, Any]:
+    """Train a model several times, and summarise the metrics of the test parts.
+
+    With ``folds``, the molecules are divided into that number of test parts, and every molecule is
+    tested once. With ``replicates``, the training is repeated with the seeds s, s + 1 and so on,
+    which also change a random split. With both, each replicate has other folds.
+
+    Every run has a folder of its own in ``out``, which
+    :func:`gattn.apps.molecules.runs.train.train_run` describes: ``fold-1``, ``replicate-1`` or
+    ``replicate-1-fold-1``. Several runs are trained at the same time, one in each processor. If the
+    command is interrupted, finished runs are not repeated. ``out`` also contains ``report.html``
+    with the means, their standard errors and the metrics of each run, ``summary.csv``,
+    ``metrics.json``, and ``predictions.csv`` with the predictions of all test parts.
+
+    Args:
+        settings: settings of the runs.
+        out: folder of the runs, created if it is missing.
+        folds: number of folds, 2 or more; 0 for no cross-validation; or ``column:NAME``, a column
+            whose values are the folds.
+        replicates: number of replicates, 1 or more.
+        log: called with each line that the user should read.
+
+    Returns:
+        The content of ``metrics.json``: ``runs`` with the metrics of the test part of each run;
+        ``summary`` with the mean, the standard deviation (n - 1) and the standard error of the
+        mean of each metric of the model and of each baseline, over the runs; ``notes`` with a
+        sentence if a baseline is better on average; and the numbers of ``folds`` and
+        ``replicates``.
+
+    Raises:
+        RunError: the folder contains a single run, or runs with other settings.
+        ValueError: the settings do not allow folds, or there are too few molecules for them.
+    """
+    folder = Path(out)
+    _check(settings, folds, replicates)
+    if (folder / "config.toml").exists():
+        raise RunError(f"{folder} contains a single run: choose another folder")
+    settings = replace(settings, threads=settings.threads or 1)
+    seeds = [settings.model.seed + i for i in range(replicates)]
+    names = [f"replicate-{i + 1}" if replicates > 1 else "" for i in range(replicates)]
+    runs = {name: updated(settings, {"seed": seed}) for name, seed in zip(names, seeds)}
+    if folds:
+        runs = _fold_runs(settings, folder, runs, folds, log)
+    count = min(len(runs), processor_count())
+    log(f"{len(runs)} runs in {folder}, {count} at the same time")
+    tasks = [(name, (run, str(folder / name))) for name, run in runs.items()]
+    results: dict[str, dict[str, Any]] = {}
+    for name, metrics in _results(tasks, count):
+        results[name] = metrics
+        shown = ", ".join(f"{key} {value:.4g}" for key, value in metrics["test"].items())
+        log(f"{name}, run {len(results)} of {len(runs)}: {shown}")
+    summary = _summary(results, len(runs) // replicates if folds else 0, replicates)
+    write_rows(folder / "summary.csv", _summary_rows(results, summary["summary"]))
+    write_rows(folder / "predictions.csv", _predictions(folder, results))
+    names = [*settings.target, *settings.atom_target, *settings.bond_target]
+    title = f"{', '.join(names[:3]) or 'pIC50'} of {Path(settings.data).name or 'CHEMBL2321810'}"
+    write_report(folder, repeats_report(results, summary, title))
+    write_json(folder / "metrics.json", summary)
+    return summary
+
+
+def fold_splits(
+    groups: Sequence[str],
+    folds: int,
+    seed: int,
+    rule: str,
+    classes: Sequence[tuple[int, float]] = (),
+) -> list[Split]:
+    """Divide items into folds; return one split for each fold, whose test part is this fold.
+
+    Groups are drawn in random order and then assigned in descending order of size, each to the
+    smallest fold. With classes, the groups of rare classes are assigned first, each to the fold
+    with the fewest groups of its class, and one group of each class stays in the training part. The
+    validation part of a split consists of the first groups of that order outside of the fold, until
+    it has a tenth of all items; the other groups are the training part.
+
+    Args:
+        groups: the group of each of n items, which stays in one part.
+        folds: number of folds, 2 or more.
+        seed: seed of the order.
+        rule: name of the rule for the protocol.
+        classes: the class of each item; empty for numbers.
+
+    Returns:
+        The splits; every item is in one test part.
+
+    Raises:
+        ValueError: there are fewer than folds + 1 groups.
+
+    >>> splits = fold_splits(["a", "b", "c", "d", "e", "f"], 3, seed=0, rule="random")
+    >>> sorted(torch.cat([split.test for split in splits]).tolist())
+    [0, 1, 2, 3, 4, 5]
+    """
+    numbers = number_groups(groups, len(groups))
+    sizes = numbers.bincount()
+    if len(sizes) <= folds:
+        raise ValueError(
+            f"{folds} folds need more than {folds} groups of molecules; the split by {rule} has "
+            f"{len(sizes)}"
+        )
+    order = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
+    by_size = order[sizes[order].argsort(descending=True, stable=True)].tolist()
+    counts: Counter[Hashable] = Counter(classes)
+    kinds: dict[int, Hashable] = {}
+    for group, kind in sorted(zip(numbers.tolist(), classes), key=lambda each: counts[each[1]]):
+        kinds.setdefault(group, kind)
+    by_size.sort(key=lambda group: counts[kinds.get(group)])
+    filled, fold_of = [0] * folds, torch.zeros(len(sizes), dtype=torch.int64)
+    of_kind: Counter[tuple[Hashable, int]] = Counter()
+    for group in by_size:
+        kind = kinds.get(group)
+        smallest = min(
+            range(folds), key=lambda fold: (of_kind[kind, fold] if kinds else 0, filled[fold])
+        )
+        fold_of[group] = smallest
+        filled[smallest] += int(sizes[group])
+        of_kind[kind, smallest] += 1
+    return [
+        _fold_split(
+            numbers, fold_of, order, sizes, kinds, fold, f"{fold + 1} of {folds} by {rule}", seed
+        )
+        for fold in range(folds)
+    ]
+
+
+def column_splits(
+    names: Sequence[str],
+    groups: Sequence[str],
+    classes: Sequence[tuple[int, float]],
+    column: str,
+    seed: int,
+) -> list[Split]:
+    """Return a split for each value of a column of folds. Its test part has the items with this
+    value, and its validation part is drawn from the other items. An item without a value is in no
+    part.
+
+    Raises:
+        ValueError: the column has fewer than two values.
+    """
+    folds = sorted({*names} - {""}, key=lambda name: (len(name), name))
+    if len(folds) < 2:
+        raise ValueError(f"the column {column!r} must contain at least two folds; got {folds}")
+    splits = []
+    for fold in folds:
+        train, test = (
+            torch.tensor([i for i, name in enumerate(names) if name and is_in == (name == fold)])
+            for is_in in (False, True)
+        )
+        split = Split(train, train[:0], test, f"fold {fold} of column {column} (seed {seed})")
+        splits.append(draw_validation(split, groups, classes, seed))
+    return splits
+
+
+def _fold_split(
+    numbers: Tensor,
+    fold_of: Tensor,
+    order: Tensor,
+    sizes: Tensor,
+    kinds: Mapping[int, Hashable],
+    fold: int,
+    name: str,
+    seed: int,
+) -> Split:
+    """Return the split of one fold; see :func:`fold_splits`."""
+    part = torch.zeros(len(sizes), dtype=torch.int64)
+    part[fold_of == fold] = 2
+    others = [group for group in order.tolist() if fold_of[group] != fold]
+    room = VALIDATION * len(numbers)
+    # At least one group, and one of each class, remains for the training part.
+    left = Counter(kinds.get(group) for group in others)
+    for group in others[:-1]:
+        if left[kinds.get(group)] == 1:
+            continue
+        if room >= 1 and (sizes[group] <= room or not (part == 1).any()):
+            part[group] = 1
+            left[kinds.get(group)] -= 1
+            room -= int(sizes[group])
+    by_item = part[numbers]
+    train, val, test = ((by_item == number).nonzero().flatten() for number in range(3))
+    return Split(train, val, test, f"fold {name} (seed {seed})")
+
+
+def _check(settings: RunSettings, folds: int | str, replicates: int) -> None:
+    if isinstance(folds, str):
+        rule = read_rule(folds)
+        if not rule.column:
+            raise SettingsError(f"folds must be a number or column:NAME; got {folds}")
+        if settings.split != "random":
+            raise SettingsError(f"--folds {folds} defines the parts: leave out --split")
+        folds = 2
+    if replicates < 1 or folds < 0 or folds == 1:
+        raise SettingsError(
+            f"folds must be 0 or at least 2, and replicates at least 1; got {folds} and "
+            f"{replicates}"
+        )
+    by_molecule = settings.split_rule.kind == "molecule"
+    if folds and settings.split not in GROUPED and not by_molecule:
+        raise SettingsError(
+            f"--folds needs --split {', '.join(GROUPED)} or molecule:NAME; got {settings.split}"
+        )
+    if folds and (settings.test or settings.validation):
+        raise SettingsError("--folds creates the parts: leave out --test and --validation")
+
+
+def _fold_runs(
+    settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: int | str, log: Log
+) -> dict[str, RunSettings]:
+    """Write the split of each fold to ``splits``, and return the settings of its run."""
+    data: AtomData | MoleculeData
+    rule = settings.split
+    if isinstance(folds, str):
+        settings = replace(settings, split=folds)
+    if settings.has_lists:
+        data = atom_product(settings, folder, log).load()
+    else:
+        data = MoleculeProduct(settings, folder, log).load()
+    molecules, source = data.molecules, data.source
+    groups = _groups(rule, data)
+    classes = rarest_classes(molecules, source) if isinstance(data, MoleculeData) else []
+    (folder / "splits").mkdir(parents=True, exist_ok=True)
+    settings_of_folds: dict[str, RunSettings] = {}
+    for name, run in runs.items():
+        if isinstance(folds, str):
+            names = [(source.parts or [])[row].strip() for row in molecules.rows.tolist()]
+            column = read_rule(folds).name
+            splits = column_splits(names, groups, classes, column, run.model.seed)
+        else:
+            splits = fold_splits(groups, folds, run.model.seed, rule, classes)
+        for i, split in enumerate(splits):
+            fold = "-".join(filter(None, (name, f"fold-{i + 1}")))
+            path = folder / "splits" / f"{fold}.json"
+            record = splits_record(split, molecules, source)
+            write_json(path, {**record, "fold": split.protocol, "groups": rule})
+            settings_of_folds[fold] = replace(run, split=str(path))
+    return settings_of_folds
+
+
+def _groups(rule: str, data: AtomData | MoleculeData) -> list[str]:
+    """Return the group of each row: its molecules, or its scaffold, cluster or component if the
+    split uses these.
+    """
+    row_format = data.estimator.row_format
+    groups = validation_groups(rule, data.molecules, data.source, row_format)
+    return data.molecules.canonical if groups is None else groups
+
+
+def _train(task: tuple[RunSettings, str]) -> dict[str, Any]:
+    """Train one run in a process. A run that is already finished is skipped."""
+    return train_run(*task)
+
+
+def _results(
+    tasks: Iterable[tuple[str, tuple[RunSettings, str]]], processes: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    if processes == 1:
+        yield from ((name, _train(task)) for name, task in tasks)
+        return
+    yield from in_order(_train, tasks, processes, ahead=1)
+
+
+def _summary(
+    results: Mapping[str, Mapping[str, Any]], folds: int, replicates: int
+) -> dict[str, Any]:
+    first = next(iter(results.values()))
+    spread = {
+        name: {
+            metric: _moments([scores_of(metrics)[name][metric] for metrics in results.values()])
+            for metric in scores
+        }
+        for name, scores in scores_of(first).items()
+    }
+    means = {
+        name: {metric: each["mean"] for metric, each in moments.items()}
+        for name, moments in spread.items()
+    }
+    others = {name: scores for name, scores in means.items() if name != "model"}
+    intervals = [metrics["intervals"] for metrics in results.values() if "intervals" in metrics]
+    coverage = _moments([each["held"] for each in intervals])
+    return {
+        "task": first["task"],
+        "folds": folds,
+        "replicates": replicates,
+        "summary": spread,
+        "notes": baseline_note(means["model"], others, where="On average over the test parts"),
+        **(
+            {
+                "intervals": {
+                    "coverage": intervals[0]["coverage"],
+                    "held": coverage,
+                    "missed": _missed(results),
+                    "infinite": _infinite(results),
+                }
+            }
+            if intervals
+            else {}
+        ),
+        "runs": {
+            name: {"split": m["split"], "test": m["test"], "molecules": m["molecules"]}
+            for name, m in results.items()
+        },
+    }
+
+
+def _first_sentences(
+    results: Mapping[str, Mapping[str, Any]],
+    sentences: Callable[[Mapping[str, Any], str], list[str]],
+) -> dict[str, str]:
+    """Return the first sentence on the metrics of each run for which there is a sentence."""
+    lines = {name: sentences(each, "molecules") for name, each in results.items()}
+    return {name: each[0] for name, each in lines.items() if each}
+
+
+def _infinite(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a sentence, without its period, on the runs with infinite intervals."""
+    lines = _first_sentences(results, infinite_intervals)
+    return [
+        f"{len(lines)} of {plural(len(results), 'run')} {'has' if len(lines) == 1 else 'have'} "
+        f"infinite intervals, the first is {name}: {line}"
+        for name, line in [*lines.items()][:1]
+    ]
+
+
+def _missed(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a sentence, without its period, on the runs whose coverage is below its level."""
+    lines = _first_sentences(results, coverage_note)
+    return [
+        f"In {len(lines)} of {plural(len(results), 'run')} the coverage of the test part is below "
+        f"the requested coverage; the first is {name}: {line.removesuffix('.')}"
+        for name, line in [*lines.items()][:1]
+    ]
+
+
+def _moments(values: Sequence[float | None]) -> dict[str, float]:
+    """Return the mean of the defined values, their standard deviation (n - 1), and the standard
+    error of the mean.
+    """
+    defined = [value for value in values if value is not None and not math.isnan(value)]
+    mean = statistics.fmean(defined) if defined else math.nan
+    std = statistics.stdev(defined) if len(defined) > 1 else math.nan
+    return {"mean": mean, "std": std, "standard_error": std / math.sqrt(max(len(defined), 1))}
+
+
+def _summary_rows(
+    results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any]
+) -> Iterator[Sequence[object]]:
+    """Yield the summary rows of the model and the baselines: each run, the mean, the standard
+    deviation, and the standard error of the mean.
+    """
+    metrics = list(summary["model"])
+    yield ["run", "model", *metrics]
+    for run, each in results.items():
+        for name, scores in scores_of(each).items():
+            yield [run, name, *(scores[metric] for metric in metrics)]
+    for moment in ("mean", "std", "standard_error"):
+        for name, scores in summary.items():
+            yield [moment, name, *(scores[metric][moment] for metric in metrics)]
+
+
+def _predictions(folder: Path, results: Iterable[str]) -> Iterator[Sequence[object]]:
+    """Yield the test predictions of all runs, with the name of each run."""
+    header: list[str] = []
+    for run in results:
+        check_files(folder / run, "predictions.csv")
+        with (folder / run / "predictions.csv").open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            columns = next(rows)
+            if not header:
+                header = columns
+                yield ["run", *header]
+            part = header.index("part")
+            yield from ([run, *row] for row in rows if row[part] == "test")

@@ -1,0 +1,146 @@
+"""Report page of repeated runs: folds of a cross-validation, or replicates."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gattn.apps.report.plots.style import METRICS, number
+from gattn.apps.report.report import Cell, Highlight, Link, ReportContent, Section, Table
+from gattn.apps.report.run_report import best_of
+
+__all__ = ["repeats_report", "scores_of"]
+
+
+def scores_of(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the test metrics of the model and of each baseline for one run."""
+    return {"model": metrics["test"], **metrics["baselines"]}
+
+
+def repeats_report(
+    results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any], title: str
+) -> ReportContent:
+    """Return the report page of repeated runs.
+
+    Args:
+        results: the content of ``metrics.json`` of each run, by the name of its folder.
+        summary: the content of ``metrics.json`` of all runs.
+        title: targets and table of the runs.
+
+    Returns:
+        The means of the metrics with their standard errors, the metrics of each run with a link to
+        its report, and a comparison with each baseline, run by run.
+    """
+    runs = _runs_text(summary)
+    metrics = list(summary["summary"]["model"])
+    highlights = [
+        Highlight(
+            f"test {METRICS[metric]}",
+            number(float(summary["summary"]["model"][metric]["mean"])),
+            f"standard error {number(summary['summary']['model'][metric]['standard_error'])}",
+        )
+        for metric in metrics[:2]
+    ]
+    if "intervals" in summary:
+        intervals = summary["intervals"]
+        highlights.append(
+            Highlight(
+                "inside the intervals or sets",
+                f"{100 * intervals['held']['mean']:.3g}\u00a0%",
+                f"requested {100 * intervals['coverage']:.3g}\u00a0%",
+            )
+        )
+    highlights.append(Highlight("runs", len(results)))
+    return ReportContent(
+        f"{runs}: {title}",
+        f"{len(results)} runs of one training ({runs}). Each row of a test part was predicted by a "
+        "model that was trained without it.",
+        (
+            _means(summary, metrics),
+            *_comparison(results, metrics[0]),
+            _single_runs(results, metrics, summary.get("intervals", {})),
+        ),
+        tuple(highlights),
+    )
+
+
+def _runs_text(summary: Mapping[str, Any]) -> str:
+    folds, replicates = summary["folds"], summary["replicates"]
+    texts = [f"{replicates} replicates"] if replicates > 1 else []
+    return " of ".join([*texts, *([f"{folds} folds"] if folds else [])]) or "1 run"
+
+
+def _number(value: float | None) -> float:
+    """Return NaN if the value is None, because a file of metrics contains null for NaN."""
+    return math.nan if value is None else value
+
+
+def _means(summary: Mapping[str, Any], metrics: Sequence[str]) -> Section:
+    names = list(summary["summary"])
+    rows: list[tuple[Cell, ...]] = []
+    best = []
+    for metric in metrics:
+        moments = [summary["summary"][name][metric] for name in names]
+        means = [float(each["mean"]) for each in moments]
+        cells = [f"{number(c['mean'])} ± {number(c['standard_error'])}" for c in moments]
+        rows.append((METRICS[metric], *cells))
+        best.append(tuple(1 + i for i in best_of(means, metric)))
+    columns = ("metric", *(name.replace("_", " ") for name in names))
+    text = (
+        *summary["notes"],
+        "The number after ± is the standard error of the mean: the standard deviation over the "
+        "runs, divided by the square root of their number. The training parts of folds overlap, so "
+        "that it is usually too small.",
+    )
+    table = Table(columns, tuple(rows), "Means over the test parts", tuple(best))
+    return Section("Metrics", text, (table,))
+
+
+def _comparison(results: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[Section, ...]:
+    """Return a section with the number of runs in which the model is better than each baseline."""
+    first = next(iter(results.values()))
+    rows: list[tuple[Cell, ...]] = []
+    for name in first["baselines"]:
+        pairs = [
+            (_number(scores["model"][metric]), _number(scores[name][metric]))
+            for scores in map(scores_of, results.values())
+        ]
+        pairs = [pair for pair in pairs if not any(map(math.isnan, pair))]
+        won = sum(best_of(pair, metric) == [0] for pair in pairs)
+        differences = [model - other for model, other in pairs]
+        mean = statistics.fmean(differences) if differences else math.nan
+        rows.append((name.replace("_", " "), f"{won} of {len(pairs)}", mean))
+    if not rows:
+        return ()
+    columns = ("baseline", "runs in which the model is better", "mean difference")
+    text = (f"{METRICS[metric]} of the model minus that of the baseline, in the same run.",)
+    return (Section("Model and baselines, run by run", text, (Table(columns, tuple(rows)),)),)
+
+
+def _single_runs(
+    results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str], intervals: Mapping[str, Any]
+) -> Section:
+    rows: list[tuple[Cell, ...]] = []
+    with_intervals = all("intervals" in each for each in results.values())
+    for name, each in results.items():
+        cells: list[Cell] = [each["test"][metric] for metric in metrics]
+        if with_intervals:
+            cells.append(each["intervals"]["held"])
+        link = Link(name, str(Path(name, "report.html").as_posix()))
+        rows.append((link, each["molecules"]["test"], *cells, _weights(each)))
+    item = next(iter(results.values())).get("item", "molecules")
+    columns = ["run", f"test {item}", *(METRICS[metric] for metric in metrics)]
+    columns += ["coverage"] * with_intervals + ["weights of the parts"]
+    lines = (*intervals.get("missed", ()), *intervals.get("infinite", ()))
+    text = ("The name of a run is a link to its report.", *(f"{line}." for line in lines))
+    return Section("Runs", text, (Table(tuple(columns), tuple(rows), "On the test parts"),))
+
+
+def _weights(metrics: Mapping[str, Any]) -> str:
+    """Return the weights of a model's components; "" if each target has its own weights."""
+    weights = metrics.get("weights", {})
+    shown = [f"{name} {100 * w:.0f}\u00a0%" for name, w in weights.items() if isinstance(w, float)]
+    return ", ".join(shown)

@@ -1,0 +1,385 @@
+"""Report page and plots of a training run for molecules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.calibration import (
+    Reliability,
+    coverage_reliability,
+    probability_reliability,
+)
+from gattn.apps.molecules.attributions import DEFAULT_METHOD
+from gattn.apps.molecules.explain import Explanation, class_probability, explain_model
+from gattn.apps.molecules.explanations import colour_scale
+from gattn.apps.molecules.fitted import ClassificationModel, RegressionModel
+from gattn.apps.molecules.prediction import Prediction
+from gattn.apps.molecules.rows import LabelledMolecules
+from gattn.apps.molecules.runs.splits import split_text
+from gattn.apps.report import plots
+from gattn.apps.report.plots.style import number
+from gattn.apps.report.report import Figure, Section, Table
+from gattn.apps.report.run_figures import (
+    CLASSES,
+    SHOWN,
+    TARGETS,
+    Words,
+    part_figures,
+    plot_figure,
+    sheet_legend,
+    themed,
+)
+from gattn.apps.report.run_report import RunFacts, run_report
+from gattn.apps.run.product import Report
+from gattn.apps.run.report import report_facts
+from gattn.draw import draw_molecule
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.base import MoleculeEstimator
+    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.runs.train import MoleculeRun
+
+__all__ = ["evaluation_figures", "molecule_report", "run_facts"]
+
+WORST = 12
+"""Number of molecules that the report page shows, those with the largest errors."""
+DRAWN = 100
+"""Maximum number of atoms in a molecule that the report draws; larger pictures are unreadable."""
+SIZE = 320, 240
+"""Width and height of a molecule's picture, in pixels."""
+METHOD = DEFAULT_METHOD.replace("_", " ")
+
+
+def molecule_report(run: MoleculeRun) -> Report:
+    """Return the content of the report page, and a dictionary of its plots (the keys are file
+    names without extension).
+    """
+    test, predicted = run.part("test"), run.predictions["test"]
+    # The atoms of a reaction have no weights to draw.
+    worst = _worst_reactions if run.estimator.reaction else _worst_molecules
+    sections = [worst(run.estimator, test, predicted, run.settings.unit)]
+    confusions = _confusions(run.estimator, test, predicted)
+    if confusions:
+        text = ("The molecules of the test part by measured and predicted class.",)
+        sections.insert(0, Section("Classes", text, figures=tuple(confusions.values())))
+    content, figures = run_report(run_facts(run), sections)
+    return content, {**figures, **confusions}
+
+
+def run_facts(run: MoleculeRun) -> RunFacts:
+    """Return the results that the report page shows: metrics, settings and predictions."""
+    test, predicted, metrics = run.part("test"), run.predictions["test"], run.metrics
+    estimator, source = run.estimator, run.source
+    names = ", ".join(estimator.targets_)
+    if len(estimator.targets_) > 3:
+        names = f"{len(estimator.targets_)} targets"
+    columns = _columns(estimator, run.settings.unit)
+    return report_facts(
+        run,
+        run.settings,
+        chosen={"target": ", ".join(run.settings.target)},
+        title=f"{names} of {Path(source.name).name}",
+        summary=(
+            f"A {run.settings.model.model} model of {names}, trained on "
+            f"{estimator.row_format.count(metrics['molecules']['train'])}; split: "
+            f"{split_text(run.split.protocol, run.estimator.row_format)}."
+        ),
+        targets=tuple(columns),
+        y=estimator.outputs_of(test.y),
+        mean=predicted.mean,
+        std=predicted.std,
+        histories=estimator.history_,
+        reliability=reliability(estimator, test, predicted),
+        rows=len(source.smiles),
+        errors={row.line or row.row: f"{row.text!r}: {row.reason}" for row in run.molecules.bad},
+        by_target=metrics["targets"],
+        notes=(
+            *_shares(metrics["weights"], metrics["without_forest"]),
+            *run.notes,
+            *_class_names(estimator),
+            *_transforms(estimator),
+        ),
+        decided=source.labels.notes,
+        words=_words(estimator),
+        logarithmic=_logarithmic(estimator),
+    )
+
+
+def _shares(weights: Mapping[str, float], without_forest: str) -> list[str]:
+    """Return sentences on the weights of the components if the model has several."""
+    if len(weights) < 2:
+        return []
+    named = {
+        "attention": "attention",
+        "gp": "a Gaussian process on fingerprints and descriptors",
+        "forest": "a forest of trees on fingerprints and descriptors",
+    }
+    clauses = [f"{100 * share:.0f}\u00a0% {named[part]}" for part, share in weights.items()]
+    shares = f"{', '.join(clauses[:-1])} and {clauses[-1]}"
+    sentences = [
+        f"A prediction is {shares}; these weights were fitted to errors for molecules that the "
+        "components were not trained on."
+    ]
+    if without_forest:
+        sentences.append(f"The model has no forest of trees: {without_forest}.")
+    return sentences
+
+
+def _class_names(estimator: MoleculeEstimator) -> list[str]:
+    """Return a sentence that names class 1 of each target, if there are several targets."""
+    named = _named_classes(estimator)
+    clauses = [f"class 1 of {t} is “{name}”" for t, name in named.items()]
+    return [f"Here {'; '.join(clauses)}."] if clauses and len(estimator.targets_) > 1 else []
+
+
+def _transforms(estimator: MoleculeEstimator) -> list[str]:
+    """Return a sentence on the transforms of the targets, if there is one."""
+    scales = [estimator.scale_of(i) for i in range(len(estimator.targets_))]
+    if scales == list(map(str, estimator.targets_)):
+        return []
+    return [
+        f"The model is trained on {', '.join(scales)}. Predictions, intervals and errors are in "
+        "the original unit; a prediction is the median, and attributions are on the scale of the "
+        "training."
+    ]
+
+
+def _logarithmic(estimator: MoleculeEstimator) -> tuple[bool, ...]:
+    """Return for each target whether it is plotted on logarithmic axes."""
+    if estimator.task != "regression":
+        return ()
+    return tuple(name == "log10" for name in estimator.predictor_.transform.names)
+
+
+def _words(estimator: MoleculeEstimator) -> Words:
+    """Return the words for the plots' labels, for example the name of class 1."""
+    if estimator.class_counts:
+        return CLASSES
+    named = _named_classes(estimator)
+    if len(estimator.targets_) > 1 or not named:
+        return TARGETS
+    (name,) = named.values()
+    return TARGETS._replace(event=f"“{name}”", positive=f"“{name}”")
+
+
+def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
+    """Return the name of class 1 for each target whose class 1 is not named 1."""
+    if not isinstance(estimator, ClassificationModel) or estimator.class_counts:
+        return {}
+    names = {t: str(kinds[1]) for t, kinds in zip(estimator.targets_, estimator.classes_by_target)}
+    return {t: name for t, name in names.items() if name not in ("1", "True")}
+
+
+def evaluation_figures(
+    estimator: MoleculeEstimator,
+    molecules: LabelledMolecules,
+    predicted: Prediction,
+    unit: str = "",
+) -> dict[str, Figure]:
+    """Return the plots of one part by file name: predictions against labels, and calibration.
+
+    ``unit`` is the unit of the numbers in the columns of labels; "" if it is not known.
+    """
+    figures = part_figures(
+        estimator.task, estimator.outputs_of(molecules.y), predicted.mean, predicted.std,
+        _columns(estimator, unit), reliability(estimator, molecules, predicted),
+        words=_words(estimator), logarithmic=_logarithmic(estimator),
+    )  # fmt: skip
+    return figures | _confusions(estimator, molecules, predicted)
+
+
+def _columns(estimator: MoleculeEstimator, unit: str) -> list[str]:
+    """Return the names of the targets with their unit; if the task is multiclass, the names of the
+    outputs.
+    """
+    if estimator.task == "regression" and unit:
+        return [f"{target} ({unit})" for target in estimator.targets_]
+    if not isinstance(estimator, ClassificationModel) or not estimator.class_counts:
+        return list(estimator.targets_)
+    several = len(estimator.targets_) > 1
+    return [
+        f"{target} {kind}" if several else str(kind)
+        for target, kinds in zip(estimator.targets_, estimator.classes_by_target)
+        for kind in kinds.tolist()
+    ]
+
+
+def _confusions(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+) -> dict[str, Figure]:
+    """Return the confusion matrix of each multiclass target, by file name."""
+    if not isinstance(estimator, ClassificationModel) or not estimator.class_counts:
+        return {}
+    figures: dict[str, Figure] = {}
+    chances = estimator.probabilities(predicted.mean)
+    for i, (target, kinds) in enumerate(zip(estimator.targets_, estimator.classes_by_target)):
+        labelled = molecules.y[:, i].isfinite()
+        if i >= SHOWN or not labelled.any():
+            continue
+        label, guess = molecules.y[labelled, i].long(), chances[i][labelled].argmax(1)
+        counts = torch.bincount(label * len(kinds) + guess, minlength=len(kinds) ** 2)
+        plot = plots.confusion_matrix(
+            counts.view(len(kinds), -1).numpy(), list(map(str, kinds.tolist()))
+        )
+        end = f"-{i + 1}" if len(estimator.targets_) > 1 else ""
+        figures[f"confusion{end}"] = plot_figure(
+            plot,
+            f"Classes of {target} by predicted class",
+            f"{target}: percentages of the molecules of each true class",
+        )
+    return figures
+
+
+def reliability(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+) -> Reliability:
+    """Measure the calibration of prediction intervals or probabilities on labelled molecules."""
+    if isinstance(estimator, RegressionModel):
+        return coverage_reliability(molecules.y, partial(estimator.intervals, predicted))
+    return probability_reliability(estimator.outputs_of(molecules.y), predicted.mean.clamp(0, 1))
+
+
+def _worst_molecules(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction, unit: str
+) -> Section:
+    """Draw the molecules with the largest errors of a part, in descending order of the error.
+
+    Args:
+        estimator: the estimator that predicted the molecules.
+        molecules: the molecules of the part.
+        predicted: predictions for these molecules.
+        unit: unit of the labels; "" if it is not known.
+
+    Returns:
+        A section of the report with pictures on one scale. With several targets the errors are in
+        units of each target's standard deviation in the part, and a molecule is shown for its
+        target with the largest error.
+    """
+    rows, targets = _worst_rows(estimator, molecules, predicted)
+    explanations = _explanations(estimator, molecules.inputs, rows, targets)
+    scale = colour_scale(explanations)
+    figures = [
+        themed(
+            partial(
+                draw_molecule, one.drawn, one.weights, scale=scale, size=SIZE, label=None,
+            ),
+            f"The structure of {one.smiles} with a weight on each atom",
+            f"{_caption(estimator, molecules, predicted, row, target, unit)}\n{one.smiles}",
+        )
+        for row, target, one in zip(rows, targets, explanations)
+    ]  # fmt: skip
+    if figures:
+        figures.append(sheet_legend(scale, f"contribution by {METHOD}"))
+    explained = (
+        "probability of the predicted class, which the caption names,"
+        if isinstance(estimator, ClassificationModel)
+        else "prediction"
+    )
+    text = (
+        "The molecules of the test part with the largest errors, the largest first. A disc shows "
+        f"the contribution of its atom to the {explained} by {METHOD}: orange raises it, blue "
+        "lowers it, on one signed scale for all pictures. The strongest colour is at least the "
+        "expected error of a prediction, so weights far below the error are not visible.",
+        "“Nearest” is the Tanimoto similarity to the most similar molecule of the training and "
+        "validation parts.",
+    )
+    return Section("Largest errors", text, figures=tuple(figures), gallery=True)
+
+
+def _worst_reactions(
+    estimator: MoleculeEstimator, reactions: LabelledMolecules, predicted: Prediction, unit: str
+) -> Section:
+    """List the reactions with the largest errors.
+
+    The arguments are those of :func:`_worst_molecules`.
+    """
+    rows, targets = _worst_rows(estimator, reactions, predicted)
+    smiles = reactions.inputs[rows].molecules.smiles
+    listed = tuple(
+        (text, *_caption(estimator, reactions, predicted, row, target, unit).split("\n"))
+        for text, row, target in zip(smiles, rows, targets)
+    )
+    names = ["target"] * (len(estimator.targets_) > 1) + ["label", "prediction", "similarity"]
+    text = (
+        f"The reactions of the test part with the largest errors and at most {DRAWN} atoms. "
+        "“Nearest” is the Tanimoto similarity to the most similar reaction of the training and "
+        "validation parts."
+    )
+    return Section("Largest errors", (text,), (Table(("reaction", *names), listed),))
+
+
+def _explanations(
+    estimator: MoleculeEstimator, inputs: MoleculeInputs, rows: list[int], targets: list[int]
+) -> list[Explanation]:
+    """Explain the prediction of one target for each of the selected rows."""
+    result: dict[int, Explanation] = {}
+    for target in sorted(set(targets)):
+        some = [row for row, one in zip(rows, targets) if one == target]
+        result |= zip(some, explain_model(estimator, inputs[some], target=target))
+    return [result[row] for row in rows]
+
+
+def _errors(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+) -> Tensor:
+    """Return the error of each molecule and target, [k, t]. For several classes, it is 1 minus
+    the probability of the measured class.
+    """
+    y = molecules.y
+    if estimator.class_counts:
+        chances = estimator.probabilities(predicted.mean)
+        label = y.nan_to_num(0.0).long()
+        right = [p.gather(1, label[:, i, None])[:, 0] for i, p in enumerate(chances)]
+        return (1 - torch.stack(right, 1)).masked_fill(y.isnan(), torch.nan)
+    spread = (y - y.nanmean(0)).square().nanmean(0).sqrt()
+    return (predicted.mean - y).abs() / torch.where(spread > 0, spread, 1.0)
+
+
+def _worst_rows(
+    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+) -> tuple[list[int], list[int]]:
+    """Return the molecules with the largest errors that can be drawn, and the target on which
+    each error occurs.
+    """
+    error = _errors(estimator, molecules, predicted)
+    largest, target = error.nan_to_num(nan=-1.0).max(1)
+    order = largest.argsort(descending=True, stable=True)
+    order = order[largest[order] >= 0].tolist()
+    small = (row for row in order if len(molecules.inputs[[row]].molecules.arrays.x) <= DRAWN)
+    rows = list(islice(small, WORST))
+    return rows, target[rows].tolist()
+
+
+def _caption(
+    estimator: MoleculeEstimator,
+    molecules: LabelledMolecules,
+    predicted: Prediction,
+    row: int,
+    target: int,
+    unit: str,
+) -> str:
+    """Return the caption of a molecule's picture: label, prediction and similarity to training
+    molecules.
+    """
+    y = float(molecules.y[row, target])
+    lines = [estimator.targets_[target]] if len(estimator.targets_) > 1 else []
+    if isinstance(estimator, ClassificationModel):
+        kinds = estimator.classes_by_target[target]
+        chance = estimator.probabilities(predicted.mean[[row]])[target][0]
+        place = int(chance.argmax())
+        lines += [f"measured {kinds[int(y)]}", f"predicted {kinds[place]}"]
+        name = class_probability(estimator, target, place)
+        lines += [f"{name} {number(float(chance[place]))}"]
+    else:
+        mean, std = (float(values[row, target]) for values in (predicted.mean, predicted.std))
+        values = f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"
+        lines += [f"{value} {unit}".rstrip() for value in values]
+    lines += [f"nearest {number(float(predicted.max_train_similarity[row]))}"]
+    return "\n".join(lines)

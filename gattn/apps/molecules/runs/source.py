@@ -1,0 +1,365 @@
+"""Reader of the labelled table for training or evaluation: SMILES, labels and parts."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from sys import intern
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from gattn.apps.molecules.descriptor_columns import DescriptorColumns, read_array
+from gattn.apps.molecules.relations import relation_columns, with_relation
+from gattn.apps.molecules.row_format import row_text, split_smiles
+from gattn.apps.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
+from gattn.apps.molecules.settings import Task
+from gattn.apps.molecules.tables import JoinedTables, open_tables, read_times
+from gattn.apps.run.run_folder import file_hash
+from gattn.apps.run.text import plural
+from gattn.apps.tables.csv_table import SEPARATORS, Table, TableRow, as_number, is_missing
+from gattn.apps.tables.formats import open_molecules
+from gattn.apps.tables.numbers import NumberFormat, classify
+from gattn.data import BadRow, get_dataset, load_molecules
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Source", "built_in", "read_source"]
+
+SPLIT = ("comma", "thousands", "decimal")
+"""Kinds of numbers that contain a comma. In a table whose separator is a comma, such a number is
+read as two cells.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Rows of a table of molecules, or of the data set that is distributed with RDKit.
+
+    Attributes:
+        name: name of the file or data set.
+        sha256: checksum of its content.
+        smiles: SMILES of the n rows; several molecules of a row are one text.
+        targets: names of the t targets.
+        labels: labels of the n rows.
+        lines: the line of each row in the file.
+        parts: the value of each row in the split column; None if there is no such column.
+        bad: rows with a wrong number of cells or with an invalid label. These rows stay in the
+            lists, with an empty SMILES and missing labels, so that row numbers do not change.
+        descriptors: names of the f descriptor columns.
+        descriptor_values: [n, f] float64, the cells of these columns, NaN for an empty cell; None
+            if there are no such columns.
+        columns: names of the SMILES columns.
+        weights: [n] float64, the weight of each row, 1 for a bad row; None if there is no column of
+            weights.
+        fixed: "val" or "test" for each row of a file of that part, "" for the rows that the split
+            divides; None if there are no such files.
+        times: [n] float64, the time of each row, NaN for a bad row; None if there is no such
+            column.
+    """
+
+    name: str
+    sha256: str
+    smiles: list[str]
+    targets: tuple[str, ...]
+    labels: Labels
+    lines: Sequence[int]
+    parts: list[str] | None
+    bad: tuple[BadRow, ...]
+    descriptors: tuple[str, ...] = ()
+    descriptor_values: np.ndarray | None = None
+    columns: tuple[str, ...] = ("smiles",)
+    weights: np.ndarray | None = None
+    fixed: list[str] | None = None
+    times: np.ndarray | None = None
+
+    def descriptor_notes(self, train: np.ndarray) -> list[str]:
+        """Return a note for each descriptor column that is empty or constant, and therefore has no
+        effect.
+
+        Args:
+            train: rows of the training part.
+        """
+        if self.descriptor_values is None:
+            return []
+        notes = []
+        for name, values in zip(self.descriptors, self.descriptor_values[train].T):
+            different = len(np.unique(values[~np.isnan(values)]))
+            if different < 2:
+                kind = "is empty" if different == 0 else "has a single value"
+                notes.append(
+                    f"Descriptor column {name!r} {kind} in the training part: it has no effect."
+                )
+        return notes
+
+    @property
+    def rows(self) -> list[str] | pd.DataFrame:
+        """The input of an estimator: n SMILES, or a data frame of SMILES and descriptors."""
+        if self.descriptor_values is None:
+            return self.smiles
+        # The import takes about a second, and only tables with descriptors need it.
+        import pandas as pd
+
+        columns = pd.DataFrame(self.descriptor_values, columns=list(self.descriptors))
+        count = len(self.columns)
+        cells = [split_smiles(text, count) for text in self.smiles] if count > 1 else self.smiles
+        names = ["smiles"] if count == 1 else [f"smiles {i}" for i in range(1, count + 1)]
+        smiles = pd.DataFrame(cells, columns=names, dtype=object)
+        return pd.concat([smiles, columns], axis=1)
+
+
+def read_source(
+    path: str | Sequence[str],
+    smiles: str | Sequence[str],
+    targets: Sequence[str],
+    task: Literal["auto"] | Task,
+    part_column: str | None = None,
+    *,
+    encoding: str | None = None,
+    learnable: bool = True,
+    style: NumberFormat | None = None,
+    skip_bad: bool = False,
+    descriptors: Sequence[str] = (),
+    weight: str | None = None,
+    time: str | None = None,
+    file_parts: Sequence[str] = (),
+    descriptors_path: str = "",
+    relation: str = "",
+) -> Source:
+    """Read one or several CSV files of SMILES and labels.
+
+    Args:
+        path: the file, or several with the same columns, whose rows follow one another.
+        smiles: its column of SMILES, or its columns for several molecules in a row.
+        targets: its columns of labels.
+        task: task of the labels.
+        part_column: the column that assigns each row to train, val or test.
+        encoding: encoding of the file; by default, the encoding of its byte order mark, or UTF-8 if
+            there is none.
+        learnable: whether a column of one class or of one number is an error.
+        style: format of the numbers; None for plain numbers.
+        skip_bad: whether to leave out all labels and rows that cannot be read, regardless of their
+            number.
+        descriptors: its descriptor columns. A row with a descriptor that is not a number is left
+            out; more than 5 % of such rows are an error.
+        weight: its column of weights, which are numbers above 0. Invalid cells are treated like
+            those of ``descriptors``.
+        time: its column of times, which are numbers or dates of ISO 8601. Invalid cells are treated
+            like those of ``descriptors``.
+        file_parts: for each file "val" or "test" if all its rows are in that part, or "".
+        descriptors_path: a file of NumPy with further descriptors of every row, in order.
+        relation: its column of relations, such as ">"; "" for the only column of relations, if
+            there is a target and such a column.
+
+    Returns:
+        All rows of the file in order, including the bad ones.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        ValueError: the file, a column or a label cannot be used.
+    """
+    molecules = (smiles,) if isinstance(smiles, str) else tuple(smiles)
+    paths = [path] if isinstance(path, str) else list(path)
+    path = ", ".join(paths)
+    names = [*targets, *descriptors, *filter(None, (weight, time, part_column))]
+    if targets:
+        relation = relation or _relation_column(paths[0], molecules, names, targets, encoding)
+        names += [relation] * bool(relation)
+    further = read_array(descriptors_path) if descriptors_path else None
+    every = [*molecules, *names, *(() if further is None else further.names)]
+    if len(set(every)) < len(every):
+        raise ValueError(f"a column can be used only once; got {', '.join(every)}")
+    table = open_tables(paths, molecules, names, parts=file_parts, encoding=encoding)
+    molecules = table.smiles
+    places = [table.place(target) for target in targets]
+    columns = DescriptorColumns.of(table, descriptors, style or NumberFormat(), further)
+    weighing = DescriptorColumns.of(table, [weight] if weight else [], style or NumberFormat())
+    values, weights, unread = array("d"), array("d"), array("q")
+    text_places = list(map(table.place, molecules))
+    part_place = table.place(part_column or molecules[0])
+    texts: list[str] = []
+    cells: list[tuple[str, ...]] = []
+    parts: list[str] | None = None if part_column is None else []
+    faults: list[str] = []
+    lines: Any = array("q") if len(paths) == 1 else []
+    moments: list[str] = []
+    first: TableRow | None = None
+    # To save memory, only the cells of the columns that the run needs are stored.
+    for row in columns.joined(table.rows()):
+        # If a row has more or fewer cells than the header, its cells may be in wrong columns.
+        fits = not row.problem
+        texts.append(row_text(row.cells, text_places))
+        labels_of_row = [row.cells[p] if fits else "" for p in places]
+        if relation:
+            sign = row.cells[table.place(relation)]
+            labels_of_row = [with_relation(cell, sign) for cell in labels_of_row]
+        cells.append(tuple(labels_of_row))
+        if parts is not None:
+            # A row with a wrong number of cells has no label, so no part uses it. Its part is
+            # therefore arbitrary.
+            parts.append(intern(row.cells[part_place]) if fits else "train")
+        if not fits and not skip_bad:
+            _check_split_number(table, row, places)
+            first = first or row
+        numbers, problem = columns.read(row)
+        values.extend(numbers)
+        if weight:
+            (factor,), wrong = weighing.read(row)
+            if not problem and not factor > 0:
+                cell = row.cells[weighing.places[0]]
+                problem = wrong or f"{weight} must be a number above 0; it is {cell!r}"
+            weights.append(1.0 if problem else factor)
+        if time:
+            moments.append(row.cells[table.place(time)] if fits else "")
+        if fits and problem:
+            unread.append(len(faults))
+        faults.append(problem)
+        lines.append(row.line)
+    if not texts:
+        raise ValueError(f"{path} has a header but no rows")
+    times = read_times(moments) if time else None
+    if times is not None:
+        for i in np.flatnonzero(np.isnan(times)).tolist():
+            if not faults[i]:
+                faults[i] = f"{time} must be a number or a date; it is {moments[i]!r}"
+                unread.append(i)
+    if len(unread) > max(1, SHARE * len(texts)) and not skip_bad:
+        raise ValueError(
+            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor, a weight or a "
+            f"time that cannot be read, the first in line {lines[unread[0]]}: {faults[unread[0]]}; "
+            f"correct them, or leave the rows out with {SKIP}"
+        )
+    misfits = sum(map(bool, faults)) - len(unread)
+    if first is not None and misfits > max(1, SHARE * len(texts)):
+        raise ValueError(
+            f"{path}: {misfits:,} of {len(texts):,} rows have a wrong number of cells; the "
+            f"first is in line {first.line}: {first.problem} (separated by "
+            f"{SEPARATORS[table.separator]}); quote cells that contain a "
+            f"{SEPARATORS[table.separator]}, or leave the rows out with {SKIP}"
+        )
+    read, dropped = list(targets), []
+    if learnable and len(targets) > 1:
+        read, dropped = _learnable(cells, targets)
+        cells = [tuple(row[targets.index(name)] for name in read) for row in cells]
+    signs = f" (relations: column {relation!r})" if relation else ""
+    try:
+        labels = read_labels(
+            cells, read, task, lines, learnable=learnable, style=style, skip_bad=skip_bad
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}{signs}: {error}") from None
+    if dropped:
+        labels = replace(labels, notes=(_dropped_note(dropped), *labels.notes))
+    if relation:
+        note = f"Column {relation!r} is read as the relations of the labels."
+        labels = replace(labels, notes=(note, *labels.notes))
+    problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
+    return Source(
+        name=path,
+        sha256=file_hash(*map(Path, filter(None, (*paths, descriptors_path)))),
+        smiles=["" if problem else text for text, problem in zip(texts, problems)],
+        targets=tuple(read),
+        labels=labels,
+        lines=lines,
+        parts=parts,
+        bad=tuple(
+            BadRow(i, texts[i], problem, lines[i]) for i, problem in enumerate(problems) if problem
+        ),
+        descriptors=columns.names,
+        descriptor_values=(
+            np.array(values).reshape(len(texts), len(columns.names)) if columns.names else None
+        ),
+        columns=molecules,
+        weights=np.array(weights) if weight else None,
+        fixed=[line.part for line in lines] if any(file_parts) else None,
+        times=times,
+    )
+
+
+def _relation_column(
+    path: str,
+    smiles: Sequence[str],
+    names: Sequence[str],
+    targets: Sequence[str],
+    encoding: str | None,
+) -> str:
+    """Return the only unused column of relations of a table, or "" if there is none.
+
+    Raises:
+        ValueError: there are several, or several targets to which it may belong.
+    """
+    table = open_molecules(path, smiles, names, encoding=encoding)
+    candidates = relation_columns(
+        (row.cells for row in table.rows() if not row.problem), table.columns
+    )
+    columns = [name for name in candidates if name not in names and table.columns.count(name) == 1]
+    if columns and len(columns) + len(targets) > 2:
+        raise ValueError(
+            f"{path}: the relations of the labels may be in {', '.join(map(repr, columns))}: train "
+            "on one target, and name its column with the setting relation_column"
+        )
+    return columns[0] if columns else ""
+
+
+def _learnable(
+    cells: Sequence[Sequence[str]], targets: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return the targets with at least two different labels, and the others. If no target has two
+    labels, all are returned first, and the reader of the labels has an error.
+    """
+    kinds = [
+        {cell for row in cells if not is_missing(cell := row[i].strip())}
+        for i in range(len(targets))
+    ]
+    read = [name for name, labels in zip(targets, kinds) if len(labels) > 1]
+    return (read, [name for name in targets if name not in read]) if read else ([*targets], [])
+
+
+def _dropped_note(targets: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, targets[:5])) + ", ..." * (len(targets) > 5)
+    return f"{plural(len(targets), 'target')} without two different labels left out: {shown}."
+
+
+def _check_split_number(table: Table | JoinedTables, row: TableRow, places: Sequence[int]) -> None:
+    """Raise an error if a number contains the table's separator, so that its row has an extra cell.
+
+    An example is the number 1,008, without quotes, in a table separated by commas.
+    """
+    parts = [*row.cells[:-1], *row.cells[-1].split(table.separator)]
+    if len(parts) != len(table.columns) + 1:
+        return
+    for place in places:
+        whole = table.separator.join(parts[place : place + 2])
+        cells = [*parts[:place], whole, *parts[place + 2 :]]
+        others = [cells[other] for other in places if other != place]
+        if classify(whole).kind in SPLIT and all(as_number(cell) is not None for cell in others):
+            raise ValueError(
+                f"{table.path}: line {row.line} has {row.problem}, and {whole!r} in column "
+                f"{table.columns[place]!r} looks like one number: put such cells in quotes or "
+                f"separate the cells by semicolons, or leave the rows out with {SKIP}"
+            )
+
+
+def built_in() -> Source:
+    """Read the 1,017 measured compounds of CHEMBL2321810, which are distributed with RDKit.
+
+    Raises:
+        ImportError: RDKit is not installed.
+        FileNotFoundError: RDKit was built without its Contrib folder.
+    """
+    compounds = load_molecules("chembl2321810")
+    record = get_dataset("chembl2321810")
+    return Source(
+        name="CHEMBL2321810",
+        sha256=hashlib.sha256("".join(file.sha256 for file in record.files).encode()).hexdigest(),
+        smiles=compounds.smiles,
+        targets=compounds.targets,
+        labels=Labels("regression", compounds.y.double().numpy(), [""] * len(compounds)),
+        lines=[row + 1 for row in compounds.rows],
+        parts=None,
+        bad=(),
+    )

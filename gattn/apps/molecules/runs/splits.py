@@ -1,0 +1,408 @@
+"""Splits of a run's molecules into a training, a validation and a test part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.fitted import ClassificationModel
+from gattn.apps.molecules.row_format import ONE_MOLECULE, RowFormat
+from gattn.apps.molecules.rows import LabelledMolecules
+from gattn.apps.molecules.runs.config import RULES
+from gattn.apps.molecules.runs.source import Source
+from gattn.apps.run.measure import PARTS
+from gattn.apps.run.model_io import Json
+from gattn.apps.run.split_rule import read_rule
+from gattn.apps.run.text import plural
+from gattn.data import Split, molecule_identities, random_split, scaffold_split, split_by_names
+from gattn.data.molecules.scaffolds import murcko_scaffold
+from gattn.data.molecules.similarity_splits import butina_clusters, kennard_stone_split
+from gattn.data.splits import (
+    EIGHT_ONE_ONE,
+    number_groups,
+    ratio,
+    read_positions,
+    split_by_groups,
+    split_by_order,
+    split_from_positions,
+)
+
+__all__ = [
+    "check_train",
+    "choose_parts",
+    "draw_validation",
+    "rarest_classes",
+    "split_text",
+    "splits_record",
+    "stratified_split",
+    "validation_groups",
+]
+
+LEAST = 10
+"""Minimum number of molecules for which an 8:1:1 split puts a molecule into each part."""
+
+
+def choose_parts(
+    spec: str,
+    molecules: LabelledMolecules,
+    source: Source,
+    seed: int,
+    row_format: RowFormat = ONE_MOLECULE,
+) -> tuple[Split, list[str]]:
+    """Split molecules according to the option ``--split``.
+
+    All rules except ``time`` assign all rows of one molecule (see
+    :func:`gattn.data.molecule_identities`) to the same part. If a row has several molecules,
+    ``random`` assigns all rows of the same molecules to one part, and the rules by scaffold and by
+    similarity read the first molecule of a row, or the reactants (:func:`first_part`).
+    ``molecule:NAME`` assigns all rows with the same molecule in the column NAME to one part. The
+    parts of a column or a file are used unchanged.
+
+    Args:
+        spec: one of :data:`gattn.apps.molecules.runs.config.RULES`, ``molecule:NAME``,
+            ``column:NAME`` or ``FILE.json``.
+        molecules: the labelled molecules.
+        source: the table from which they were read, with the split column.
+        seed: seed of the random split.
+        row_format: content of a row.
+
+    Returns:
+        Positions in ``molecules``, and a note if a file was written for other data.
+
+    Raises:
+        FileNotFoundError: the file of the split does not exist.
+        ValueError: there are too few molecules, a part is empty, or the column or file does not
+            contain a split.
+    """
+    notes: list[str] = []
+    if len(molecules) < LEAST and spec in RULES:
+        raise ValueError(f"a run needs at least {LEAST} labelled molecules; got {len(molecules)}")
+    if (different := len(set(molecules.canonical))) < LEAST and spec in RULES:
+        raise ValueError(
+            f"a {spec} split needs at least {LEAST} different molecules; the "
+            f"{len(molecules):,} rows have {different}, for example {molecules.canonical[0]}"
+        )
+    classes = rarest_classes(molecules, source)
+    if spec in RULES:
+        split = _ruled_split(spec, molecules, source, seed, row_format)
+        if spec == "random" and source.fixed is None and classes and _loses_class(split, classes):
+            split = stratified_split(molecules.canonical, classes, EIGHT_ONE_ONE, seed)
+            notes.append(
+                "A random split would leave a part without a class, so the split is stratified."
+            )
+    elif read_rule(spec).kind == "molecule":
+        split = split_groups(component_groups(spec, molecules, source, row_format), seed, spec)
+    elif source.parts is not None:
+        try:
+            split, empty = _named_split(source.parts, spec)
+            split = split.among(molecules.rows)
+        except ValueError as error:
+            raise ValueError(
+                f"{source.name}, {spec}: {error}; for a cross-validation over the values of this "
+                f"column, use --folds {spec}"
+            ) from None
+        if not len(split.val) and len(split.train) and len(split.test):
+            split = draw_validation(split, molecules.canonical, classes, seed)
+            notes.append(
+                f"The column {read_rule(spec).name!r} has no validation part: a ninth of the "
+                "training part is drawn for it."
+            )
+        if empty:
+            notes.append(
+                f"{plural(empty, 'row')} without a part in the column {read_rule(spec).name!r} "
+                f"{'is' if empty == 1 else 'are'} not used."
+            )
+    else:
+        positions = read_positions(spec)
+        split = split_from_positions(positions, spec, len(source.smiles)).among(molecules.rows)
+        split = replace(split, protocol=str(positions.get("fold", split.protocol)))
+        if positions.get("sha256") not in (None, source.sha256):
+            notes.append(
+                f"{spec} contains row numbers of other data, {positions.get('data')}: "
+                f"{source.name} must have the same molecules in the same order."
+            )
+    for part in PARTS:
+        if not len(getattr(split, part)):
+            raise ValueError(f"split {spec} leaves no molecule in the {part} part")
+    return split, notes
+
+
+def rarest_classes(molecules: LabelledMolecules, source: Source) -> list[tuple[int, float]]:
+    """Return for each molecule its rarest label, as the target and the class; empty for labels
+    that are numbers.
+    """
+    if source.labels.task == "regression":
+        return []
+    pairs = [
+        [(i, label) for i, label in enumerate(row) if label == label]
+        for row in molecules.y.tolist()
+    ]
+    counts = Counter(pair for row in pairs for pair in row)
+    return [min(row, key=lambda pair: (counts[pair], pair)) for row in pairs]
+
+
+def _loses_class(split: Split, classes: Sequence[tuple[int, float]]) -> bool:
+    """Return True if one of the parts has no molecule of a class that at least three have."""
+    counts = Counter(classes)
+    frequent = {pair for pair, count in counts.items() if count >= len(PARTS)}
+    parts = (getattr(split, part).tolist() for part in PARTS)
+    return any(frequent - {classes[i] for i in part} for part in parts)
+
+
+def stratified_split(
+    groups: Sequence[str],
+    classes: Sequence[tuple[int, float]],
+    fractions: tuple[float, float, float],
+    seed: int,
+) -> Split:
+    """Split items at random, so that each part has the same fraction of each class, and at least
+    one item of it if there are enough groups.
+
+    Args:
+        groups: the group of each item, which stays in one part.
+        classes: the class of each item; empty for one class. A group belongs to the rarest class
+            of its items.
+        fractions: fractions of train, val and test.
+        seed: seed of the draw.
+    """
+    counts = Counter(classes)
+    members: dict[tuple[int, float], dict[str, None]] = {}
+    class_of: dict[str, tuple[int, float]] = {}
+    every = classes or [(0, 0.0)] * len(groups)
+    for group, pair in sorted(zip(groups, every), key=lambda each: counts[each[1]]):
+        members.setdefault(class_of.setdefault(group, pair), {})[group] = None
+    generator = torch.Generator().manual_seed(seed)
+    part_of: dict[str, int] = {}
+    for names in map(list, members.values()):
+        order = [names[i] for i in torch.randperm(len(names), generator=generator).tolist()]
+        val, test = (max(round(share * len(names)), 1) if share else 0 for share in fractions[1:])
+        # The training part has at least one group, and the test part is filled before the other.
+        test = min(test, len(names) - 1)
+        val = min(val, len(names) - 1 - test)
+        part_of |= dict.fromkeys(order, 0)
+        part_of |= dict.fromkeys(order[:test], 2) | dict.fromkeys(order[test : test + val], 1)
+    part = torch.tensor([part_of[group] for group in groups])
+    train_part, val_part, test_part = ((part == number).nonzero().flatten() for number in range(3))
+    protocol = f"random {ratio(fractions)} by group, stratified by class (seed {seed})"
+    return Split(train_part, val_part, test_part, protocol, drawn_validation=True)
+
+
+def draw_validation(
+    split: Split, groups: Sequence[str], classes: Sequence[tuple[int, float]], seed: int
+) -> Split:
+    """Return a split whose validation part is a ninth of the training part."""
+    items: list[int] = split.train.tolist()
+    names = [groups[i] for i in items]
+    kinds = [classes[i] for i in items] if classes else []
+    drawn = stratified_split(names, kinds, (8 / 9, 1 / 9, 0.0), seed)
+    return replace(
+        split, train=split.train[drawn.train], val=split.train[drawn.val], drawn_validation=True
+    )
+
+
+def split_text(protocol: str, row_format: RowFormat) -> str:
+    """Describe a split in words, for the report.
+
+    >>> split_text("random 8:1:1 by group (seed 0)", RowFormat())
+    'random 8:1:1 (seed 0), with all rows of one molecule in the same part'
+    >>> split_text("scaffold 8:1:1", RowFormat())
+    'scaffold 8:1:1'
+    """
+    if " by group" not in protocol:
+        return protocol
+    group = "row" if row_format.molecules > 1 else row_format.rows_noun.removesuffix("s")
+    same = "all equal rows" if group == "row" else f"all rows of one {group}"
+    return f"{protocol.replace(' by group', '')}, with {same} in the same part"
+
+
+def _named_split(parts: Sequence[str], spec: str) -> tuple[Split, int]:
+    """Return the split of a column, and the number of its empty cells, whose rows are in no
+    part.
+    """
+    is_empty = torch.tensor([not part.strip() for part in parts], dtype=torch.bool)
+    names = ["train" if empty else part for part, empty in zip(parts, is_empty.tolist())]
+    split = split_by_names(names, protocol=spec)
+    return replace(split, train=split.train[~is_empty[split.train]]), int(is_empty.sum())
+
+
+def _ruled_split(
+    spec: str, molecules: LabelledMolecules, source: Source, seed: int, row_format: RowFormat
+) -> Split:
+    """Split molecules by a rule. Files that are a part of their own are not divided."""
+    rows, everything = molecules.rows.tolist(), torch.arange(len(molecules))
+    fixed = ["" if source.fixed is None else source.fixed[row] for row in rows]
+    free, val, test = (everything[[part == name for part in fixed]] for name in ("", "val", "test"))
+    train_share, val_share, test_share = EIGHT_ONE_ONE
+    shares = [train_share, val_share, test_share]
+    if source.fixed is not None:
+        files = set(source.fixed)
+        shares = [
+            train_share, val_share * ("val" not in files), test_share * ("test" not in files)
+        ]  # fmt: skip
+        train_share, val_share, test_share = (share / sum(shares) for share in shares)
+    fractions = (train_share, val_share, test_share)
+    canonical = [molecules.canonical[i] for i in free.tolist()]
+    if spec == "random":
+        split = random_split(len(free), seed=seed, fractions=fractions, groups=canonical)
+        if source.fixed is None and not (len(split.val) and len(split.test)):
+            # If a cut falls within the rows of one molecule, a part of a small table can be empty.
+            split = split_groups(canonical, seed, spec)
+    elif spec == "scaffold":
+        first = [first_part(text, row_format) for text in canonical]
+        split = scaffold_split(first, fractions=fractions)
+    elif spec == "time":
+        assert source.times is not None
+        times = [float(source.times[rows[i]]) for i in free.tolist()]
+        split = split_by_order(times, fractions, f"time {ratio(fractions)}")
+    else:
+        first = [first_part(text, row_format) for text in canonical]
+        split = _similarity_split(spec, first, fractions)
+    protocol = split.protocol
+    if source.fixed is not None:
+        named = {"val": "validation", "test": "test"}
+        titles = " and ".join(name for part, name in named.items() if part in source.fixed)
+        shown = ":".join(f"{10 * share:g}" for share in shares if share)
+        divided = protocol.replace(ratio(fractions), shown) if ":" in shown else "a file"
+        protocol = f"{divided}, with a file for the {titles} part"
+    return Split(
+        free[split.train], torch.cat([free[split.val], val]), torch.cat([free[split.test], test]),
+        protocol,
+    )  # fmt: skip
+
+
+def _similarity_split(
+    spec: str, canonical: Sequence[str], fractions: tuple[float, float, float]
+) -> Split:
+    """Split by Butina clusters or by the method of Kennard and Stone; all rows of a molecule are
+    in one part.
+    """
+    if spec == "butina":
+        groups = _clusters(canonical)
+        return split_by_groups(groups, fractions, f"Butina {ratio(fractions)}", largest_trains=True)
+    different = list(dict.fromkeys(canonical))
+    split = kennard_stone_split(different, fractions=fractions)
+    part_of = {different[i]: part for part in PARTS for i in getattr(split, part).tolist()}
+    names = [part_of[text] for text in canonical]
+    return split_by_names(names, protocol=split.protocol)
+
+
+def _clusters(canonical: Sequence[str]) -> list[int]:
+    """Return the Butina cluster of each row; rows with the same molecule count once."""
+    different = list(dict.fromkeys(canonical))
+    cluster = dict(zip(different, butina_clusters(different)))
+    return [cluster[text] for text in canonical]
+
+
+def validation_groups(
+    spec: str, val: LabelledMolecules, source: Source, row_format: RowFormat = ONE_MOLECULE
+) -> list[str] | None:
+    """Return the group of each validation molecule if the split holds out whole groups, otherwise
+    None.
+
+    The test part of a split by scaffold or cluster has scaffolds or clusters that the model was not
+    trained on. To imitate this, the Gaussian process predicts a validation molecule without all
+    molecules of its scaffold or cluster, or of its group of a split ``molecule:NAME``.
+
+    Args:
+        spec: value of ``--split``.
+        val: the validation part.
+        source: the table from which it was read.
+        row_format: content of a row.
+
+    Returns:
+        k groups; None for another split.
+    """
+    if read_rule(spec).kind == "file":
+        spec = str(read_positions(spec).get("groups", ""))
+    first = [first_part(text, row_format) for text in val.canonical]
+    if spec == "butina":
+        return [f"cluster {number}" for number in _clusters(first)]
+    if read_rule(spec).kind == "molecule":
+        return component_groups(spec, val, source, row_format)
+    return list(map(murcko_scaffold, first)) if spec == "scaffold" else None
+
+
+def first_part(text: str, row_format: RowFormat) -> str:
+    """Return the SMILES from which a row's scaffold or cluster is computed: the first molecule, or
+    the reactants.
+
+    Args:
+        text: the canonical text of a row.
+        row_format: content of the row.
+    """
+    return row_format.split(text)[0] if row_format.joined else text
+
+
+def split_groups(groups: Sequence[str], seed: int, spec: str) -> Split:
+    """Split rows into parts that have no group in common. A tenth of the groups (at least one) form
+    the validation part, and the same number form the test part.
+
+    Groups are counted, not rows, because a few groups, such as common solvents, may have most rows.
+
+    Args:
+        groups: the group of each row.
+        seed: seed that samples the groups.
+        spec: value of ``--split``, for the protocol of the split and for errors.
+
+    Raises:
+        ValueError: there are fewer than three groups.
+    """
+    numbers = number_groups(groups, len(groups))
+    count = len(set(groups))
+    if count < 3:
+        raise ValueError(f"split {spec} needs at least 3 different molecules; got {count}")
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    few = max(round(count / 10), 1)
+    val, test = (torch.isin(numbers, some) for some in (order[:few], order[few : 2 * few]))
+    train, val, test = (mask.nonzero().flatten() for mask in (~(val | test), val, test))
+    return Split(train, val, test, f"{spec} 8:1:1 (seed {seed})")
+
+
+def component_groups(
+    spec: str, molecules: LabelledMolecules, source: Source, row_format: RowFormat
+) -> list[str]:
+    """Return the molecule in the column NAME of each row, for a split ``molecule:NAME``.
+
+    Returns:
+        k canonical SMILES.
+    """
+    texts = [source.smiles[row] for row in molecules.rows.tolist()]
+    if row_format.molecules > 1:
+        place = source.columns.index(read_rule(spec).name)
+        texts = [row_format.split(text)[place] for text in texts]
+    elif row_format.reaction:
+        texts = [row_format.split(text)[0] for text in texts]
+    distinct = list(dict.fromkeys(texts))
+    canonical = dict(zip(distinct, molecule_identities(row_format.prepare(distinct))))
+    return [canonical[text] for text in texts]
+
+
+def splits_record(split: Split, molecules: LabelledMolecules, source: Source) -> dict[str, Json]:
+    """Return the content of ``splits.json``: the protocol, the data, and the row indices of each
+    part.
+    """
+    rows = {part: molecules.rows[getattr(split, part)].tolist() for part in PARTS}
+    return {"protocol": split.protocol, "data": source.name, "sha256": source.sha256, **rows}
+
+
+def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
+    """Raise an error if the training part has fewer than two different labels for a target.
+
+    Raises:
+        ValueError: a target has no label or only one value; the message names the missing class.
+    """
+    for i, (target, column) in enumerate(zip(estimator.targets_, y.T)):
+        values = column[column.isfinite()].unique()
+        if len(values) < 2:
+            content = "one value only" if len(values) else "no label"
+            if len(values) and isinstance(estimator, ClassificationModel):
+                kinds = estimator.classes_by_target[i].tolist()
+                others = [kind for number, kind in enumerate(kinds) if number != int(values)]
+                content = f"only class {kinds[int(values)]!r} and no label of class "
+                content += " or ".join(map(repr, others))
+            raise ValueError(f"the training part has {content} of {target!r}: choose another split")

@@ -1,0 +1,281 @@
+"""Division of the inputs of a screening into shards, and the records of finished shards.
+
+The folder of a screening contains
+
+``manifest.json``
+    the checksums of the model and the inputs, and the settings. Another command with the same
+    folder must have the same manifest.
+``shards/000012.csv`` and ``shards/000012.json``
+    the rows of a shard, and their number and checksum. The second file is written last: a shard
+    without it is not finished.
+``top.csv`` and ``summary.json``
+    written when all shards are finished.
+
+Every file is written under another name, flushed to the disk and renamed, so a file is complete or
+missing after a power failure or ``kill -9``. Two jobs may write the same folder at the same time.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from gattn.apps.run.model_io import RunError, read_json
+
+__all__ = ["Input", "Plan", "Shard", "ShardFiles", "table_bytes", "write_durably"]
+
+FORMAT = 1
+MANIFEST, SUMMARY, TOP, SHARDS = "manifest.json", "summary.json", "top.csv", "shards"
+UTF8 = ("utf-8", "surrogateescape")
+"""Encoding of the tables; input bytes that are not UTF-8 are copied unchanged."""
+ATTEMPTS = 5
+"""Maximum number of attempts to write a file that other jobs write at the same time."""
+RECORD = ("rows", "errors", "written", "bytes", "sha256")
+"""Keys of a shard's record: rows, rows with an error, rows in its table, and the size and
+checksum of the table.
+"""
+
+
+@dataclass(frozen=True)
+class Input:
+    """Input file of a screening, with its number of rows and the SHA-256 of its content."""
+
+    path: Path
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Range of input rows whose predictions are written to one table.
+
+    Attributes:
+        number: number of the shard, counted from 0 over all inputs.
+        input: index of the input.
+        start: first row of the range.
+        stop: last row of the range plus one.
+    """
+
+    number: int
+    input: int
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows in the range."""
+        return self.stop - self.start
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Plan of a screening: its inputs, and everything else that its output depends on.
+
+    Attributes:
+        inputs: the files.
+        rows_per_shard: maximum number of rows of a shard.
+        model: checksums of the model, by the name of its file.
+        settings: the settings that change the output.
+        versions: versions of the packages that compute the predictions.
+    """
+
+    inputs: tuple[Input, ...]
+    rows_per_shard: int
+    model: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    versions: Mapping[str, str]
+
+    def shards(self) -> Iterator[Shard]:
+        """Yield the shards of all inputs, in order."""
+        numbers = count()
+        for index, each in enumerate(self.inputs):
+            for start in range(0, each.rows, self.rows_per_shard):
+                stop = min(start + self.rows_per_shard, each.rows)
+                yield Shard(next(numbers), index, start, stop)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Content of ``manifest.json``."""
+        return {
+            "format": FORMAT,
+            "model": dict(self.model),
+            "settings": dict(self.settings),
+            "rows_per_shard": self.rows_per_shard,
+            "versions": dict(self.versions),
+            "inputs": [
+                {"path": str(each.path), "rows": each.rows, "sha256": each.sha256}
+                for each in self.inputs
+            ],
+        }
+
+    def check(self, out: Path) -> None:
+        """Write the manifest. If the folder already has one, compare it with this plan.
+
+        Args:
+            out: the folder, which is created if it is missing.
+
+        Raises:
+            RunError: the folder contains other files, or the shards of another screening; the
+                message names the first difference.
+            OSError: the folder cannot be written.
+        """
+        before = read_manifest(out)
+        if before is not None:
+            if difference := _difference(before, self.manifest):
+                raise RunError(
+                    f"{out} contains the shards of another screening ({difference}): choose "
+                    "another folder"
+                )
+        elif out.is_dir() and any(not path.name.endswith(".partial") for path in out.iterdir()):
+            raise RunError(f"{out} is not empty and has no {MANIFEST}: choose another folder")
+        if before is None:
+            # The manifest is written before the shards, so that a killed process leaves no shards
+            # without a manifest.
+            out.mkdir(parents=True, exist_ok=True)
+            write_json_durably(out / MANIFEST, self.manifest)
+        (out / SHARDS).mkdir(exist_ok=True)
+
+
+def read_manifest(out: Path) -> dict[str, Any] | None:
+    """Return the content of the manifest in a folder; None if there is no manifest.
+
+    Raises:
+        RunError: the file is damaged, or ``out`` is not a folder.
+    """
+    if out.exists() and not out.is_dir():
+        raise RunError(f"{out} is a file; expected a folder for the shards")
+    if not (out / MANIFEST).exists():
+        return None
+    names = ("model", "settings", "rows_per_shard", "versions", "inputs")
+    manifest = read_json(out / MANIFEST, *names, remedy="choose another folder")
+    if manifest.get("format") != FORMAT:
+        raise RunError(
+            f"{out / MANIFEST} has format {manifest.get('format')!r}; this version of gattn reads "
+            f"format {FORMAT}: choose another folder"
+        )
+    return manifest
+
+
+class ShardFiles:
+    """Table and record of one shard in the output folder of a screening."""
+
+    def __init__(self, out: Path, shard: Shard) -> None:
+        self.table = out / SHARDS / f"{shard.number:06}.csv"
+        self.record = self.table.with_suffix(".json")
+
+    def read_record(self) -> dict[str, Any] | None:
+        """Return the record of a finished shard; None if it is unfinished or its table is damaged.
+
+        The table is read, and its checksum is compared with the record.
+        """
+        try:
+            record = json.loads(self.record.read_bytes())
+            content = self.table.read_bytes()
+        except (FileNotFoundError, ValueError):
+            return None
+        complete = isinstance(record, dict) and all(name in record for name in RECORD)
+        return record if complete and record["sha256"] == _sha256(content) else None
+
+    def write(self, content: bytes, record: Mapping[str, Any]) -> None:
+        """Write the table, and then the record."""
+        write_durably(self.table, content)
+        write_json_durably(
+            self.record, {**record, "bytes": len(content), "sha256": _sha256(content)}
+        )
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Write a file so that it is complete or absent: write it under another name, flush it to the
+    disk, and rename it.
+
+    Temporary files of this file that killed processes left are removed. If another job writes the
+    same file at the same time, its temporary file may be removed, too; it then writes it again.
+
+    Raises:
+        OSError: the file cannot be written, for example because the disk is full; then the
+            temporary file is removed.
+    """
+    for attempt in range(ATTEMPTS):
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+        try:
+            with partial.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            for other in path.parent.glob(f".{path.name}.*.partial"):
+                if other != partial:
+                    other.unlink(missing_ok=True)
+            partial.replace(path)
+            break
+        except BaseException as error:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            if isinstance(error, FileNotFoundError) and attempt + 1 < ATTEMPTS:
+                continue
+            if isinstance(error, OSError):
+                error.filename = str(path)
+            raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def write_json_durably(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file with :func:`write_durably`."""
+    write_durably(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def table_bytes(header: Sequence[str], rows: Iterable[Sequence[str]]) -> bytes:
+    """Return a CSV table as bytes; bytes that were not UTF-8 in the input are unchanged."""
+    text = io.StringIO()
+    # csv.writer quotes a cell that contains "\r" only if the line terminator contains "\r".
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue().encode(*UTF8)
+
+
+def read_table(content: bytes) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of a table that :func:`table_bytes` wrote."""
+    header, *rows = csv.reader(io.StringIO(content.decode(*UTF8), newline=""))
+    return header, rows
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Describe the first difference between two manifests; return "" if they are equal."""
+    if before["model"] != now["model"]:
+        return "the model is different"
+    for group in ("settings", "versions"):
+        for name in dict.fromkeys([*before[group], *now[group]]):
+            a, b = before[group].get(name), now[group].get(name)
+            if a != b:
+                kind = "the version of " * (group == "versions")
+                return f"{kind}{name} is {a!r} in the folder and {b!r} in this command"
+    if before["rows_per_shard"] != now["rows_per_shard"]:
+        a, b = before["rows_per_shard"], now["rows_per_shard"]
+        return f"rows_per_shard is {a} in the folder and {b} in this command"
+    files = [{each["path"]: each for each in plan["inputs"]} for plan in (before, now)]
+    for path in dict.fromkeys([*files[0], *files[1]]):
+        if path not in files[1]:
+            return f"it has the input {path}"
+        if path not in files[0]:
+            return f"it has no input {path}"
+        if files[0][path] != files[1][path]:
+            return f"the content of {path} is different"
+    return "the inputs have another order" if before["inputs"] != now["inputs"] else ""
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,475 @@
+"""Prediction of many tables into a folder of shards; the work can be interrupted at any time."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from gattn.apps.fitting.settings import SettingsError
+from gattn.apps.molecules.descriptor_columns import DescriptorColumns
+from gattn.apps.molecules.fitted import MoleculeModel
+from gattn.apps.molecules.inputs import PIECE
+from gattn.apps.molecules.loading import coverage_of, load_model, smiles_columns
+from gattn.apps.molecules.row_format import row_text
+from gattn.apps.molecules.runs.columns import prediction_columns
+from gattn.apps.molecules.runs.predict import ERROR, output_cells, output_columns
+from gattn.apps.molecules.screening.engines import run_locally, run_on_ray
+from gattn.apps.molecules.screening.expression import Condition, Value, parse_condition, parse_value
+from gattn.apps.molecules.screening.plan import (
+    SUMMARY,
+    TOP,
+    Input,
+    Plan,
+    Shard,
+    ShardFiles,
+    read_manifest,
+    read_table,
+    table_bytes,
+    write_durably,
+    write_json_durably,
+)
+from gattn.apps.molecules.screening.settings import ScreenSettings
+from gattn.apps.molecules.screening.sources import find_inputs
+from gattn.apps.run.model_io import package_versions
+from gattn.apps.run.product import Log, no_log
+from gattn.apps.run.run_folder import file_hash
+from gattn.apps.runtime.threads import one_thread
+from gattn.apps.tables.csv_table import Table, TableRow
+from gattn.apps.tables.formats import open_molecules
+from gattn.apps.tables.numbers import NumberFormat
+
+__all__ = ["Progress", "Screened", "screen"]
+
+PLACE = ("input", "row")
+"""Columns that identify a row: the path of its file, and its row number, counted from 0."""
+SMILES = "smiles"
+"""Name of the output column of SMILES if a row contains one molecule. For rows of several
+molecules, the columns have the same names as in the inputs.
+"""
+Progress = Callable[[int, int], AbstractContextManager[Callable[[int], None]]]
+"""Type of a function that reports progress. Its arguments are the number of rows of a job and
+the number of finished rows. It returns a context manager whose value is a function that is
+called with the number of newly finished rows.
+"""
+InputRow = tuple[str, Sequence[float]]
+"""Type of a row to predict: the SMILES of its molecule or molecules, and the values of its
+descriptor columns.
+"""
+OutputRow = tuple[list[str], str]
+"""Type of a predicted row: the cells of the prediction, and an error message if there is none."""
+
+
+class Screened(NamedTuple):
+    """Result of a screening.
+
+    Attributes:
+        rows: number of rows of the finished shards.
+        errors: number of these rows that have no prediction.
+        written: number of rows in ``top.csv``, or in the tables of the shards.
+        unfinished: number of shards that other jobs have not finished; if there are none,
+            ``top.csv`` and ``summary.json`` are written.
+    """
+
+    rows: int
+    errors: int
+    written: int
+    unfinished: int
+
+
+@dataclass(frozen=True)
+class PieceModel:
+    """Callable that predicts a block of consecutive rows; each worker process receives it once."""
+
+    model: MoleculeModel
+    coverage: float
+
+    def __call__(self, rows: Sequence[InputRow]) -> list[OutputRow]:
+        """Return the output cells and the error of each row."""
+        descriptors = (lambda row: row[1]) if self.model.descriptors_columns_ else None
+        pieces = self.model.predictions(rows, smiles=lambda row: row[0], descriptors=descriptors)
+        answers: list[OutputRow] = []
+        for piece in pieces:
+            index = piece.row_index.tolist()
+            values = [piece.items[i][1] for i in index]
+            predicted = output_cells(self.model, piece.result, self.coverage, values)
+            cells = dict(zip(index, predicted))
+            answers += [(cells.get(i, []), error) for i, error in enumerate(piece.errors)]
+        return answers
+
+
+class _Piece(NamedTuple):
+    """Block of consecutive rows of a shard.
+
+    Attributes:
+        shard: the shard.
+        start: number of the first row in its file.
+        rows: the cells of the output that precede the prediction, and the problem of each row.
+        is_last: whether these are the last rows of the shard.
+    """
+
+    shard: Shard
+    start: int
+    rows: list[tuple[list[str], str]]
+    is_last: bool
+
+
+def screen(
+    run: str | Path,
+    inputs: Sequence[str],
+    out: str | Path,
+    settings: ScreenSettings,
+    *,
+    smiles: str | Sequence[str] | None = None,
+    encoding: str | None = None,
+    coverage: float | None = None,
+    workers: int = 2,
+    threads: int = 0,
+    progress: Progress = lambda total, done: nullcontext(lambda rows: None),
+    log: Log = no_log,
+) -> Screened:
+    """Predict the molecules in many files, and write the predictions to a folder in shards.
+
+    A shard is a range of rows of one file. Its table has the columns ``input``, ``row``,
+    ``smiles`` (or the columns of the SMILES of several molecules), the columns to keep, those of
+    :func:`gattn.apps.molecules.runs.predict.output_columns`, and ``error``. With ``settings.where``
+    or ``settings.top``, it contains only the rows that meet the condition, and the best of them.
+    Finished shards are skipped, so the same call after an interruption continues, and the final
+    files are those of an uninterrupted call, byte by byte. Memory does not grow with the inputs.
+
+    Args:
+        run: the folder of a trained model.
+        inputs: files, folders and patterns; see :func:`.sources.find_inputs`.
+        out: the folder, which is created if it is missing.
+        settings: the rows to write, and the division of the work.
+        smiles: the column of SMILES, or the columns for a model of several molecules in a row; by
+            default those that the model was trained on.
+        encoding: encoding of the CSV files; by default, the encoding of the byte order mark of
+            each, or UTF-8 if there is none.
+        coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
+        workers: number of processes, with one thread each.
+        threads: 0 or 1.
+        progress: function that shows the progress; see :data:`Progress`.
+        log: called with each line that the user should read.
+
+    Returns:
+        Numbers of rows.
+
+    Raises:
+        RunError: the folder ``run`` does not contain a readable model, or ``out`` contains the
+            shards of another model, other inputs or other settings.
+        FileNotFoundError: an input does not exist.
+        SettingsError: a setting is not valid for this model.
+        ValueError: an input cannot be read, or a column is missing or appears twice.
+        OSError: a file cannot be written; finished shards are complete.
+    """
+    if threads > 1:
+        raise SettingsError(
+            "threads must be 0 or 1 if --out is a folder, because each process has one thread: set "
+            f"workers; got {threads}"
+        )
+    model, card = load_model(run)
+    coverage = coverage_of(card, coverage)
+    model.workers, model.predictor_.threads = 1, 1
+    out, columns = Path(out), smiles_columns(card, smiles, model.molecules_per_row)
+    sources = _open(find_inputs(inputs, out), columns, model, encoding, log)
+    copied, sources = _keep(sources, settings, model, log)
+    texts = [SMILES] if len(columns) == 1 else list(columns)
+    added = [*PLACE, *texts, *output_columns(model), ERROR]
+    renamed = Table(out, tuple(copied), ",", "utf-8").renamed(added)
+    names = [renamed.get(name, name) for name in copied]
+    header = [*PLACE, *texts, *names, *output_columns(model), ERROR]
+    selection = _Selection.of(settings, model, header)
+    manifest = read_manifest(out) or {"inputs": []}
+    counted = {(each["path"], each["sha256"]): each["rows"] for each in manifest["inputs"]}
+    plan = Plan(
+        inputs=tuple(_input(path, source, counted) for path, source in sources),
+        rows_per_shard=settings.rows_per_shard,
+        model=cast("dict[str, Any]", card["sha256"]),
+        settings={
+            "smiles": columns[0] if len(columns) == 1 else list(columns), "encoding": encoding,
+            "coverage": coverage, "keep": copied, "where": settings.where,
+            "top": settings.top, "by": settings.by,
+        },
+        versions=_versions(),
+    )  # fmt: skip
+    plan.check(out)
+    index, jobs = settings.job
+    assigned = [shard for shard in plan.shards() if shard.number % jobs == index]
+    records = {shard.number: ShardFiles(out, shard).read_record() for shard in assigned}
+    pending = [shard for shard in assigned if records[shard.number] is None]
+    numbers = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
+    tasks = _tasks(sources, pending, copied, model.descriptors_columns_, numbers)
+    engine = run_on_ray if settings.engine == "ray" else run_locally
+    total = sum(shard.rows for shard in assigned)
+    work = PieceModel(model, coverage)
+    with progress(total, total - sum(shard.rows for shard in pending)) as on_progress:
+        lines: list[list[str]] = []
+        errors = 0
+        if pending:
+            # The first prediction solves the kernel equation, which takes much memory. The solution
+            # is sent to the other processes together with the model.
+            with one_thread():
+                work([(model.row_format.example, [0.0] * len(model.descriptors_columns_))])
+        answered = engine(work, tasks, workers) if pending else ()
+        for piece, answers in answered:
+            blank = [""] * (len(header) - len(PLACE) - len(texts) - len(copied) - 1)
+            path = str(plan.inputs[piece.shard.input].path)
+            for number, ((cells, problem), (predicted, error)) in enumerate(
+                zip(piece.rows, answers, strict=True), piece.start
+            ):
+                reason = problem or error
+                errors += bool(reason)
+                lines.append([path, str(number), *cells, *(predicted or blank), reason])
+            if piece.is_last:
+                chosen = selection.rows(lines)
+                record = {
+                    "input": path, "start": piece.shard.start, "stop": piece.shard.stop,
+                    "rows": len(lines), "errors": errors, "written": len(chosen),
+                }  # fmt: skip
+                ShardFiles(out, piece.shard).write(table_bytes(header, chosen), record)
+                records[piece.shard.number] = record
+                lines, errors = [], 0
+            on_progress(len(piece.rows))
+    return _finish(plan, out, header, selection, records)
+
+
+def _open(
+    paths: Sequence[Path],
+    columns: Sequence[str],
+    model: MoleculeModel,
+    encoding: str | None,
+    log: Log,
+) -> list[tuple[Path, Table | None]]:
+    """Open the input files; an empty file has no source and no rows."""
+    sources: list[tuple[Path, Table | None]] = []
+    for path in paths:
+        if path.stat().st_size == 0:
+            log(f"{path} is empty, so it has no rows")
+            sources.append((path, None))
+        else:
+            source = open_molecules(
+                path, columns, model.descriptors_columns_, encoding=encoding,
+                on_bad_bytes="surrogateescape",
+            )  # fmt: skip
+            sources.append((path, source))
+    return sources
+
+
+def _keep(
+    sources: list[tuple[Path, Table | None]], settings: ScreenSettings, model: MoleculeModel,
+    log: Log,
+) -> tuple[list[str], list[tuple[Path, Table | None]]]:  # fmt: skip
+    """Choose the columns that are copied to the output; return their names, and sources that
+    read only the needed columns.
+    """
+    opened = [source for _, source in sources if source is not None]
+    headers = [[name for name in source.columns if name not in source.smiles] for source in opened]
+    if settings.keep:
+        copied = [name for name in settings.keep if name]
+        for source, names in zip(opened, headers):
+            for name in copied:
+                if names.count(name) != 1:
+                    raise ValueError(
+                        f"{source.path} must have one column {name!r} to keep; its other columns "
+                        f"are {', '.join(map(repr, names)) or 'none'}"
+                    )
+    else:
+        copied = [
+            name
+            for name in (headers[0] if headers else [])
+            if all(names.count(name) == 1 for names in headers)
+        ]
+        others = list(
+            dict.fromkeys(name for names in headers for name in names if name not in copied)
+        )
+        if others:
+            log(
+                f"the output has no columns {', '.join(others[:5])}{', ...' * (len(others) > 5)}, "
+                "because not every input has them"
+            )
+    needed = [*copied, *model.descriptors_columns_]
+    return copied, [
+        (path, None if source is None else source.narrowed([*source.smiles, *needed]))
+        for path, source in sources
+    ]
+
+
+def _input(path: Path, source: Table | None, counted: Mapping[tuple[str, str], int]) -> Input:
+    """Return an input file with its number of rows and its checksum.
+
+    Args:
+        path: the file.
+        source: its rows; None for an empty file.
+        counted: number of rows of files whose path and checksum are in the manifest; they are not
+            counted again.
+    """
+    sha256 = file_hash(path)
+    rows = counted.get((str(path), sha256))
+    if rows is None:
+        rows = 0 if source is None else source.count()
+    return Input(path, rows, sha256)
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of the packages that compute the predictions."""
+    import rdkit
+
+    versions = package_versions()
+    return {name: versions[name] for name in ("gattn", "torch", "numpy")} | {
+        "rdkit": rdkit.__version__
+    }
+
+
+def _tasks(
+    sources: Sequence[tuple[Path, Table | None]], pending: Iterable[Shard], copied: Sequence[str],
+    descriptors: Sequence[str], style: NumberFormat,
+) -> Iterator[tuple[_Piece, list[InputRow]]]:  # fmt: skip
+    """Read the rows of the unfinished shards in blocks; the first block of a shard begins at its
+    first row.
+
+    The blocks of a shard are therefore the same in each call, so that its predictions have the same
+    bits.
+    """
+    rows: Iterator[TableRow] = iter(())
+    columns = DescriptorColumns((), (), style)
+    open_input, position, places, molecules = -1, 0, [0], range(1)
+    for shard in pending:
+        path, source = sources[shard.input]
+        if shard.input != open_input:
+            assert source is not None
+            open_input, position, rows = shard.input, shard.start, source.rows(shard.start)
+            places = [source.place(name) for name in (*source.smiles, *copied)]
+            molecules = range(len(source.smiles))
+            columns = DescriptorColumns.of(source, descriptors, style)
+        for _ in islice(rows, shard.start - position):
+            pass
+        position = shard.stop
+        for start in range(shard.start, shard.stop, PIECE):
+            size = min(PIECE, shard.stop - start)
+            piece, input_rows = [], []
+            for row in islice(rows, size):
+                values, problem = columns.read(row) if descriptors else ([], row.problem)
+                cells = [row.cells[place] for place in places]
+                piece.append((cells, problem))
+                input_rows.append(("" if problem else row_text(cells, molecules), values))
+            if len(piece) < size:
+                raise ValueError(f"{path} was changed while it was read")
+            yield _Piece(shard, start, piece, start + size == shard.stop), input_rows
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Rows that are written to the table of a shard.
+
+    Attributes:
+        condition: the condition of a row; None for all rows.
+        value: the number by which rows are ranked; None if all are written.
+        top: maximum number of rows of a shard, and of the best rows of all shards.
+    """
+
+    condition: Condition | None
+    value: Value | None
+    top: int
+
+    @classmethod
+    def of(
+        cls, settings: ScreenSettings, model: MoleculeModel, header: Sequence[str]
+    ) -> _Selection:
+        """Parse the expressions of the settings.
+
+        Raises:
+            SettingsError: an expression is not valid for this table.
+        """
+        where, by = settings.where.strip(), settings.by.strip()
+        is_number = model.task == "regression"
+        numbers = [
+            name
+            for name in prediction_columns(model)
+            if is_number or not name.endswith(("prediction", "set"))
+        ]
+        condition = parse_condition("where", where, header, numbers) if where else None
+        if not settings.top:
+            return cls(condition, None, 0)
+        value = parse_value("by", by or f"`{_ranked_column(model)}`", header)
+        return cls(condition, value, settings.top)
+
+    def rows(self, lines: Sequence[list[str]]) -> Sequence[list[str]]:
+        """Return the rows to write, in the order of the input.
+
+        A row without a prediction is left out if rows are selected.
+        """
+        if self.condition is None and self.value is None:
+            return lines
+        lines = [line for line in lines if not line[-1]]
+        if self.condition is not None:
+            lines = [line for line in lines if self.condition(line)]
+        return lines if self.value is None else [lines[i] for i in sorted(self._best(lines))]
+
+    def ranked(self, lines: Iterable[list[str]]) -> list[list[str]]:
+        """Return the best rows, highest value first. Rows with equal values stay in the order of
+        the inputs.
+        """
+        assert self.value is not None
+        pairs = ((self.value(line), line) for line in lines)
+        finite = (pair for pair in pairs if not math.isnan(pair[0]))
+        return [line for _, line in heapq.nlargest(self.top, finite, key=lambda pair: pair[0])]
+
+    def _best(self, lines: Sequence[list[str]]) -> list[int]:
+        """Return the indices of the rows with the highest values."""
+        assert self.value is not None
+        values = [self.value(line) for line in lines]
+        places = [i for i, value in enumerate(values) if not math.isnan(value)]
+        return heapq.nlargest(self.top, places, key=values.__getitem__)
+
+
+def _ranked_column(model: MoleculeModel) -> str:
+    """Return the column by which rows are ranked if ``--by`` is not set.
+
+    Raises:
+        SettingsError: the model predicts several numbers.
+    """
+    columns = prediction_columns(model)
+    numbers = [name for name in columns if name.startswith("probability")]
+    if not numbers and "prediction" in columns:
+        numbers = ["prediction"]
+    if len(numbers) != 1 or len(model.targets_) != 1:
+        raise SettingsError(
+            "top needs --by, the number that ranks the rows, because the model predicts several "
+            f"columns: {', '.join(columns)}"
+        )
+    return numbers[0]
+
+
+def _finish(
+    plan: Plan, out: Path, header: Sequence[str], selection: _Selection,
+    records: dict[int, dict[str, Any] | None],
+) -> Screened:  # fmt: skip
+    """Return the numbers of rows and shards. If all shards are finished, also write the best
+    rows and the summary.
+    """
+    shards = list(plan.shards())
+    others = [shard for shard in shards if shard.number not in records]
+    unfinished = sum(not ShardFiles(out, shard).record.exists() for shard in others)
+    if not unfinished:
+        for shard in others:
+            records[shard.number] = ShardFiles(out, shard).read_record()
+        unfinished = sum(record is None for record in records.values())
+    done = [record for record in records.values() if record is not None]
+    rows, errors, written = (
+        sum(record[name] for record in done) for name in ("rows", "errors", "written")
+    )
+    if not unfinished:
+        summary = {"shards": len(shards), "rows": rows, "errors": errors, "written": written}
+        if selection.value is not None:
+            tables = (read_table(ShardFiles(out, shard).table.read_bytes()) for shard in shards)
+            best = selection.ranked(line for _, lines in tables for line in lines)
+            write_durably(out / TOP, table_bytes(header, best))
+            summary["top"] = written = len(best)
+        write_json_durably(out / SUMMARY, summary)
+    return Screened(rows, errors, written, unfinished)

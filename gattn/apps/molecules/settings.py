@@ -1,0 +1,371 @@
+"""Settings of the models and of the estimators for molecules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from gattn.apps.fitting.settings import SettingsError, Threads, TrainingSettings, document
+
+__all__ = [
+    "MEDIAN",
+    "ClassWeight",
+    "LossFunction",
+    "ModelName",
+    "MoleculeParameters",
+    "MoleculeSettings",
+    "Standardization",
+    "Task",
+    "Transform",
+]
+
+Task = Literal["regression", "classification", "multiclass"]
+ModelName = Literal["stacked", "attention", "gp"]
+ClassWeight = Literal["none", "balanced"]
+Standardization = Literal["largest-fragment", "neutral", "tautomer"]
+Transform = Literal["none", "log10", "logit", "auto"]
+LossFunction = Literal["mse", "mae", "huber", "quantile", "bounded-mse", "bounded-mae"]
+BOUNDED = {"bounded-mse": "mse", "bounded-mae": "mae"}
+"""Dictionary from the loss functions that read censored labels as limits to their errors."""
+
+MEDIAN = 0.5
+DEFAULT_QUANTILES = (0.05, 0.95)
+"""Levels of the quantiles of an interval with a coverage of 0.9."""
+
+
+@document
+@dataclass(frozen=True, kw_only=True)
+class MoleculeSettings(TrainingSettings):
+    """Settings of a :class:`gattn.apps.molecules.predictor.MoleculePredictor`.
+
+    Attributes:
+        {settings}
+
+    Raises:
+        ValueError: a value out of its range; the message names the setting.
+
+    Example:
+        >>> MoleculeSettings(ensemble=5).model
+        'stacked'
+        >>> MoleculeSettings(epochs=0)
+        Traceback (most recent call last):
+            ...
+        gattn.apps.fitting.settings.SettingsError: epochs must be a whole number, at least 1; got 0
+    """
+
+    panel: ClassVar[str] = TrainingSettings.panel
+
+    model: Annotated[
+        ModelName,
+        Meta(
+            description="Model to train. attention is a graph neural network. gp is an exact "
+            "Gaussian process on fingerprints and descriptors, which trains fastest. stacked is a "
+            "weighted mean of attention, gp and a forest of trees; the weights are computed from "
+            "the errors of these three models on molecules on which they were not trained."
+        ),
+    ] = "stacked"
+    ensemble: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of networks that are trained with different seeds and whose "
+            "predictions are averaged. Raise it for more accurate predictions. The networks "
+            "are trained in parallel on several processors.",
+        ),
+    ] = 1
+    width: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of hidden features of each atom; it must be a multiple of heads. "
+            "Raise it for large data sets.",
+        ),
+    ] = 128
+    layers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of attention layers. With each layer, an atom receives "
+            "information from atoms one bond farther away.",
+        ),
+    ] = 4
+    heads: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of attention heads of each layer; width must be a multiple of it.",
+        ),
+    ] = 8
+    dropout: Annotated[
+        float,
+        Meta(
+            ge=0,
+            lt=1,
+            description="Probability that a hidden feature is set to zero during training. Raise "
+            "it if the network overfits.",
+        ),
+    ] = 0.0
+    loss_function: Annotated[
+        LossFunction,
+        Meta(
+            description="Loss of a regression. mse is the squared error. mae is the absolute "
+            "error, which depends less on outliers. huber is the squared error up to one standard "
+            "deviation of the target, and linear beyond. quantile predicts the median and the "
+            "levels of quantiles; use it if the spread of the labels is different for different "
+            "molecules, or skewed. bounded-mse and bounded-mae also read censored labels such as "
+            ">10 as limits: the loss is 0 if the prediction is beyond the limit. The setting has "
+            "no effect in classification."
+        ),
+    ] = "mse"
+    quantiles: Annotated[
+        tuple[float, ...],
+        Meta(
+            description="Level of a quantile to predict, between 0 and 1, for loss_function "
+            "quantile. There must be a level below 0.5 and one above it; the median, 0.5, is "
+            "always predicted. The intervals are computed from the lowest and the highest level, "
+            "so choose them near the ends of the intervals: 0.05 and 0.95 for a coverage of 0.9.",
+            extra={"default": "0.05 and 0.95"},
+        ),
+    ] = ()
+    target_transform: Annotated[
+        Transform,
+        Meta(
+            description="Transform of the labels before training, so that no prediction and no "
+            "interval is outside the possible values. log10 is for positive numbers such as "
+            "concentrations, and logit for fractions between 0 and 1. auto chooses log10, logit or "
+            "none for each target from its labels. Predictions, intervals and errors are in the "
+            "original unit. Classification ignores it."
+        ),
+    ] = "none"
+    class_weight: Annotated[
+        ClassWeight,
+        Meta(
+            description="Weighting of the classes in the loss of the networks. With balanced, the "
+            "weight of a class is the inverse of its frequency in the training part, separately "
+            "for each target. The networks then predict rare classes with a higher probability "
+            "than their frequency. The Gaussian process and the forest do not change."
+        ),
+    ] = "none"
+    standardize: Annotated[
+        tuple[Standardization, ...],
+        Meta(
+            description="Standardisation of every molecule before training and before each "
+            "prediction. largest-fragment removes salts and solvents, neutral neutralises acids "
+            "and bases, and tautomer replaces a molecule by RDKit's canonical tautomer, which is "
+            "slow for large tables. Repeat the option to combine them; they are applied in this "
+            "order. Use it if a table has several forms of one molecule.",
+        ),
+    ] = ()
+    task_weights: Annotated[
+        tuple[float, ...],
+        Meta(
+            description="Weight of each target in the loss, in the order of the targets. The "
+            "weights are scaled to the mean 1. Raise the weight of a target whose errors are "
+            "most important. The networks and the fit of the components' weights use them.",
+            extra={"default": "equal weights"},
+        ),
+    ] = ()
+    from_foundation: Annotated[
+        str,
+        Meta(
+            description="Pretrained weights from which the networks start: the name of an encoder "
+            "that gattn ships, or the folder of another run or of an encoder of your own. Only the "
+            "last layers start from random weights. Set epochs to 30 and batch_size to 32, and "
+            "compare the errors with the errors of a run without this option. The settings width, "
+            "layers and heads must have the same values as in the encoder.",
+        ),
+    ] = ""
+    freeze_encoder: Annotated[
+        bool,
+        Meta(
+            description="With from_foundation, train only the last layers and leave the weights of "
+            "the encoder unchanged. Try it if the network overfits few molecules."
+        ),
+    ] = False
+    encoder_rate: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=1,
+            description="With from_foundation, learning rate of the encoder, relative to "
+            "learning_rate. With a lower value, the encoder changes less.",
+        ),
+    ] = 1.0
+    kernel_rows: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Maximum number of training molecules for the Gaussian process. If there "
+            "are more, it uses a random sample of this size. Its memory grows with the "
+            "square of this number.",
+        ),
+    ] = 3000
+    trees: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Number of trees of the forest in a stacked model; 0 for a model without "
+            "a forest. Raise it for slightly more accurate predictions; time and size of the "
+            "model grow with it.",
+        ),
+    ] = 100
+    max_atoms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Maximum number of atoms of a molecule. Larger molecules are "
+            "rejected with an error. Raise it for polymers.",
+        ),
+    ] = 1000
+
+    order_free: Annotated[
+        bool,
+        Meta(
+            description="Rows contain several molecules whose order has no meaning, such as the "
+            "two components of a mixture: the prediction is the same in any order. Without it, "
+            "the first molecule and the second have different roles, such as solute and solvent."
+        ),
+    ] = False
+    reaction: Annotated[
+        bool,
+        Meta(
+            description="Rows are reactions A>>B with atom map numbers. The model reads the graph "
+            "of the reactants together with the changes of atoms and bonds to the products."
+        ),
+    ] = False
+    ignore_stereo: Annotated[
+        bool,
+        Meta(
+            description="Ignore stereochemistry (@, / and \\ in SMILES), so that stereoisomers are "
+            "one molecule. Use it if the marks of the table are incomplete or unreliable."
+        ),
+    ] = False
+    add_h: Annotated[
+        bool,
+        Meta(
+            description="Add hydrogens as atoms of the graph of a network, which takes about twice "
+            "the time. Fingerprints and descriptors do not change."
+        ),
+    ] = False
+
+    @property
+    def bounded(self) -> bool:
+        """True if the loss function treats censored labels as limits."""
+        return self.loss_function in BOUNDED
+
+    @property
+    def error(self) -> str:
+        """Error of the loss function, without the limits of censored labels.
+
+        >>> MoleculeSettings(loss_function="bounded-mae").error
+        'mae'
+        """
+        return BOUNDED.get(self.loss_function, self.loss_function)
+
+    @property
+    def quantile_levels(self) -> tuple[float, ...]:
+        """Levels of the predicted quantiles, ascending, with 0.5 among them; empty for another
+        loss function.
+
+        >>> MoleculeSettings(loss_function="quantile", quantiles=(0.9, 0.1)).quantile_levels
+        (0.1, 0.5, 0.9)
+        """
+        if self.loss_function != "quantile":
+            return ()
+        return tuple(sorted({*(self.quantiles or DEFAULT_QUANTILES), MEDIAN}))
+
+    def check(self) -> None:
+        """Check that ``heads`` divides ``width``, and that the weights and the levels of quantiles
+        are in their ranges.
+        """
+        super().check()
+        self._check_quantiles()
+        if not all(0 < weight < float("inf") for weight in self.task_weights):
+            shown = ", ".join(map(str, self.task_weights))
+            raise SettingsError(f"task_weights must be above 0 and finite; got {shown}")
+        if self.freeze_encoder and not self.from_foundation:
+            raise SettingsError("freeze_encoder needs from_foundation, whose encoder is frozen")
+        if self.encoder_rate != 1 and not self.from_foundation:
+            raise SettingsError(
+                "encoder_rate needs from_foundation, whose encoder has this learning rate"
+            )
+        if self.from_foundation and self.model == "gp":
+            raise SettingsError("from_foundation needs a model with a network; got model gp")
+        if self.width % self.heads:
+            raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
+
+    def _check_quantiles(self) -> None:
+        levels = self.quantiles
+        shown = ", ".join(f"{level:g}" for level in levels)
+        if levels and self.loss_function != "quantile":
+            raise SettingsError(
+                f"quantiles are predicted with loss_function quantile; got quantiles {shown} and "
+                f"loss_function {self.loss_function}"
+            )
+        if not all(0 < level < 1 for level in levels):
+            raise SettingsError(f"quantiles must be above 0 and below 1; got {shown}")
+        if levels and not min(levels) < MEDIAN < max(levels):
+            raise SettingsError(
+                f"quantiles must have a level below 0.5 and a level above it, such as 0.05 and "
+                f"0.95; got {shown}"
+            )
+
+    def check_rows(self, molecules: int) -> None:
+        """Check that ``order_free`` and ``reaction`` are consistent with the number of molecules in
+        a row.
+
+        Raises:
+            SettingsError: ``order_free`` was set for one molecule, or ``reaction`` for several
+                or with ``standardize``.
+        """
+        if self.order_free and molecules < 2:
+            raise SettingsError("order_free needs several molecules in a row; a row has one")
+        if self.reaction and molecules > 1:
+            raise SettingsError(f"reaction needs one reaction in a row; a row has {molecules}")
+        if self.reaction and self.standardize:
+            steps = ", ".join(self.standardize)
+            raise SettingsError(
+                f"the sides of a reaction cannot be standardised; got standardize {steps}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoleculeParameters(MoleculeSettings):
+    """Parameters of :class:`gattn.apps.molecules.MoleculeRegressor` and ``MoleculeClassifier``."""
+
+    molecules_per_row: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of molecules in a row: the first columns of X contain their "
+            "SMILES, and the other columns are descriptors.",
+        ),
+    ] = 1
+    validation_fraction: Annotated[
+        float,
+        Meta(
+            gt=0,
+            lt=1,
+            description="Share of the molecules used for validation if ``fit`` gets no "
+            "validation part. The validation part selects the epoch and, by cross-fitted "
+            "predictions, calibrates the intervals or sets of classes.",
+        ),
+    ] = 0.1
+    on_error: Annotated[
+        Literal["raise", "skip"],
+        Meta(
+            description='Treatment of SMILES that ``fit`` cannot read: ``"raise"`` reports all '
+            'of them in one error, ``"skip"`` leaves them out and lists them in ``bad_``.'
+        ),
+    ] = "raise"
+    workers: Annotated[
+        int, Meta(ge=1, description="Number of processes that parse SMILES in parallel.")
+    ] = 1
+    threads: Threads = 0
+
+    def check(self) -> None:
+        """Check that the options on rows are consistent with the number of molecules in a row."""
+        super().check()
+        self.check_rows(self.molecules_per_row)

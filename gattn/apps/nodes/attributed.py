@@ -1,0 +1,465 @@
+"""Class of graphs whose nodes have names and attributes."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gattn.apps.nodes.edge_table import EdgeInputs, EdgeTable, at_row
+
+if TYPE_CHECKING:
+    from gattn.apps.nodes.typed.network import TypedNetwork
+
+__all__ = [
+    "AttributedGraph",
+    "GraphError",
+    "LeftOut",
+    "Where",
+    "at_row",
+    "attribute_names",
+    "attributed_graph",
+    "check_names",
+    "compact_edges",
+    "compacted",
+    "doubled_note",
+    "left_out_edge",
+    "with_gaps",
+]
+
+PIECE = 1 << 22
+"""Number of edges that are converted at once, to limit the memory."""
+NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
+
+
+Where: TypeAlias = Callable[[int], str]
+"""Type of a function that describes the position of a node, for example ``"at node 'n0' (line
+2)"``.
+"""
+
+
+class GraphError(ValueError):
+    """Error for a graph that cannot be read or trained on.
+
+    The message names the expected and the actual value.
+    """
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Edge that was left out when a graph was read.
+
+    Attributes:
+        line: line of the edge in its file, from 1; 0 if it was not read from a file.
+        text: the names of the edge's two nodes.
+        reason: the reason why the edge was left out.
+    """
+
+    line: int
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class AttributedGraph:
+    """Graph whose nodes have names and a table of attributes.
+
+    Attributes:
+        names: n different names of nodes.
+        edge_index: [2, e] int64 from source to destination, without duplicates and self-loops;
+            both directions of every edge if the graph is undirected.
+        table: n rows of attributes.
+        x: [n, d] float32 features, dense or ``torch.sparse_csr``; None to encode the attributes.
+        directed: True if messages follow the direction of the edges only.
+        notes: sentences about decisions of the reader of the graph.
+        left_out: the edges that were left out.
+        unreadable: the reason for each attribute that cannot be read and is therefore not in
+            ``table``. An error is raised only if the attribute is used.
+        tensor_labels: True if the column ``y`` comes from a tensor, in which -1 marks a node
+            without a label.
+        lines: line of each node in its file, from 1; empty if the nodes were not read from a file.
+        arcs: [2, k] int64, the edges in the direction in which the data lists them.
+        edge_table: attributes of the edges; None if the data have none.
+        edge_inputs: tensors of the edges' attributes, whose edges are those of ``edge_index`` and
+            ``arcs``; None if no attribute of the edges is read. Without ``edge_inputs``, the graph
+            contains each edge once; with them, it contains an edge once for each combination of
+            attributes.
+        compact: True if ``edge_index`` and ``arcs`` are int32, as
+            :class:`gattn.apps.nodes.size.predictor.SampledPredictor` expects.
+        has_direction: True if the data declare that their edges have a direction, as a directed
+            networkx graph or PyG's ``Data`` do and a table of edges does not.
+        network: nodes of other types and the edges between all types; None for a graph of one
+            type. The edges of the graph are then those of
+            :func:`gattn.apps.nodes.typed.network.projection`.
+    """
+
+    names: list[Hashable]
+    edge_index: Tensor
+    table: pd.DataFrame
+    x: Tensor | None
+    directed: bool
+    notes: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    unreadable: Mapping[Hashable, str] = field(default_factory=dict)
+    tensor_labels: bool = False
+    lines: tuple[int, ...] = ()
+    arcs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
+    edge_table: EdgeTable | None = None
+    edge_inputs: EdgeInputs | None = None
+    compact: bool = False
+    has_direction: bool = False
+    network: TypedNetwork | None = None
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def node(self, place: int) -> str:
+        """Return the name of a node, given its index; add its line in the file if this is known."""
+        line = f" (line {self.lines[place]:,})" if self.lines else ""
+        return f"node {self.names[place]!r}{line}"
+
+    def where(self, place: int) -> str:
+        """Describe the position of a node in words, for example ``"at node 'n0' (line 2)"``."""
+        return f"at {self.node(place)}"
+
+    def column(self, name: str) -> pd.Series:
+        """Return an attribute of the nodes.
+
+        Raises:
+            GraphError: the attribute does not exist (the message lists the existing attributes), or
+                cannot be read.
+        """
+        if name in self.unreadable:
+            raise GraphError(self.unreadable[name])
+        if name not in self.table.columns:
+            raise GraphError(f"the nodes have no attribute {name!r}; {attribute_names(self.table)}")
+        return self.table[name]
+
+    def with_notes(self, *notes: str) -> AttributedGraph:
+        """Return a copy of the graph with additional sentences in ``notes``."""
+        return replace(self, notes=(*self.notes, *notes))
+
+    def without_edge_inputs(self) -> AttributedGraph:
+        """Return the graph without the inputs of its edges that an encoder added."""
+        if self.network is not None:
+            return replace(self, network=self.network.without_inputs())
+        if self.edge_inputs is None:
+            return self
+        pairs, nodes = self.arcs, len(self)
+        if self.edge_table is not None:
+            pairs = self.edge_table.pairs
+            if self.edge_table.two_way:
+                pairs = torch.cat([pairs, pairs.flip(0)], 1)
+        if self.compact:
+            arcs, edges = compact_edges(pairs.numpy(), nodes, directed=self.directed)
+            return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
+        arcs = _unique(pairs, nodes)
+        edges = arcs if self.directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
+        return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
+
+    def in_name_order(self) -> tuple[AttributedGraph, Tensor]:
+        """Return the graph with its nodes and rows of edges in the order of the nodes' names, and
+        the index [n] in this graph of each node of the result.
+
+        Random draws, such as splits and dropout, depend on positions. In this order, a training
+        does not depend on the order of the rows of the tables. A compact graph, one with features
+        ``x`` (whose nodes have numbers) and one with several tables of nodes are not changed.
+        """
+        order = torch.arange(len(self))
+        if self.compact or self.x is not None or self.network is not None:
+            return self, order
+        keys = [_natural(name) for name in self.names]
+        order = torch.tensor(sorted(range(len(self)), key=keys.__getitem__))
+        position = torch.empty_like(order)
+        position[order] = torch.arange(len(self))
+        edges = self.edge_table
+        if edges is not None:
+            pairs = position[edges.pairs]
+            edges = replace(edges, pairs=pairs).select(np.lexsort(pairs.numpy()))
+        ordered = replace(
+            self,
+            names=[self.names[i] for i in order.tolist()],
+            edge_index=_unique(position[self.edge_index], len(self)),
+            arcs=_unique(position[self.arcs], len(self)),
+            table=self.table.iloc[order.numpy()].reset_index(drop=True),
+            lines=tuple(self.lines[i] for i in order.tolist()) if self.lines else (),
+            edge_table=edges,
+        )
+        return ordered, order
+
+    def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
+        """Return a copy of the graph in which every attribute value that equals one of ``words`` is
+        missing.
+
+        Args:
+            words: texts that stand for a missing value, compared without the white space around
+                them. A number, such as ``-1``, is also compared with cells that are numbers.
+        """
+        if not {word.strip() for word in words}:
+            return self
+        table, notes = with_gaps(self.table, words)
+        graph = replace(self.with_notes(*notes), table=table)
+        if self.edge_table is None:
+            return graph
+        edges, notes = with_gaps(self.edge_table.table, words, " of the edges")
+        return replace(graph.with_notes(*notes), edge_table=replace(self.edge_table, table=edges))
+
+
+def _natural(name: Hashable) -> list[str | int]:
+    """Return a key that sorts names with their numbers: n2 before n10."""
+    parts = re.split(r"([0-9]+)", str(name))
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)]
+
+
+def with_gaps(
+    table: pd.DataFrame, words: Sequence[str], owner: str = ""
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table in which every cell that equals one of ``words`` is missing, and notes on
+    these cells.
+
+    Args:
+        table: attributes of nodes or edges.
+        words: see :meth:`AttributedGraph.with_gaps`.
+        owner: text that follows the name of a column in a note, for example ``" of the edges"``.
+    """
+    gaps = {word.strip() for word in words}
+    numbers = {float(gap) for gap in gaps if NUMBER.fullmatch(gap)}
+
+    def stands_for_gap(cell: object) -> bool:
+        if isinstance(cell, str):
+            return cell.strip() in gaps
+        is_number = isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
+        return is_number and cell in numbers
+
+    is_gap = table.map(stands_for_gap)
+    counts = {name: int(is_gap[name].sum()) for name in table.columns}
+    notes = [
+        f"Column {name!r}{owner}: {_many(count, 'cell')} with {', '.join(map(repr, words))} "
+        f"{'is' if count == 1 else 'are'} missing."
+        for name, count in counts.items()
+        if count
+    ]
+    masked = table.astype(object).mask(is_gap, None)
+    columns = {name: masked[name] if counts[name] else table[name] for name in counts}
+    return pd.DataFrame(columns, index=table.index), notes
+
+
+def attribute_names(table: pd.DataFrame) -> str:
+    """Return the names of the nodes' first twenty attributes as text, for error messages."""
+    if table.columns.empty:
+        return "they have no attributes (for a table of edges, pass a table of nodes with --nodes)"
+    return f"they have {', '.join(map(repr, table.columns[:20]))}"
+
+
+def attributed_graph(
+    names: Sequence[Hashable],
+    edge_index: Tensor,
+    table: pd.DataFrame,
+    *,
+    directed: bool,
+    x: Tensor | None = None,
+    notes: Sequence[str] = (),
+    left_out: Sequence[LeftOut] = (),
+    unreadable: Mapping[Hashable, str] | None = None,
+    tensor_labels: bool = False,
+    lines: Sequence[int] = (),
+    edge_table: EdgeTable | None = None,
+    compact: bool = False,
+) -> AttributedGraph:
+    """Create a graph without duplicate edges and self-loops; undirected edges get both directions.
+
+    Args:
+        names: n names of nodes.
+        edge_index: [2, e] int64.
+        table: n rows of attributes.
+        directed: True if messages follow the direction of edges; False adds opposite edges.
+        x: see :class:`AttributedGraph`.
+        notes: sentences about decisions that were already made.
+        left_out: edges that were left out.
+        unreadable: see :class:`AttributedGraph`.
+        tensor_labels: see :class:`AttributedGraph`.
+        lines: see :class:`AttributedGraph`.
+        edge_table: attributes of the e edges; None if there are none.
+        compact: True for compact edges, see :class:`AttributedGraph`.
+
+    Returns:
+        The graph, with notes on the number of duplicate edges and of nodes without an edge. The
+        note on duplicate edges with attributes depends on the attributes that are read:
+        see :func:`gattn.apps.nodes.edges.read_edge_columns`.
+
+    Raises:
+        GraphError: there are no nodes, or two nodes have the same name.
+    """
+    if not len(names):
+        raise GraphError("the graph has no nodes")
+    check_names(names, lines=lines)
+    notes, nodes = list(notes), len(names)
+    source, destination = edge_index
+    no_loop = source != destination
+    if loops := int((~no_loop).sum()):
+        notes.append(f"{_many(loops, 'self-loop')} removed: layers that need self-loops add them.")
+    pairs = edge_index[:, no_loop] if loops else edge_index
+    if compact:
+        arcs, edges = compact_edges(pairs.numpy(), nodes, directed=directed)
+    else:
+        arcs = _unique(pairs, nodes)
+        edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
+    if edge_table is None:
+        notes += doubled_note(pairs.shape[1] - arcs.shape[1])
+    elif loops:
+        edge_table = edge_table.select(no_loop.numpy())
+    is_connected = np.zeros(nodes, bool)
+    for end in edges.numpy():
+        is_connected[end] = True
+    if isolated := nodes - int(is_connected.sum()):
+        notes.append(
+            f"{_many(isolated, 'node')} without an edge: predicted from their features only."
+        )
+    return AttributedGraph(
+        list(names), edges, table.reset_index(drop=True), x, directed, tuple(notes),
+        tuple(left_out), unreadable or {}, tensor_labels, tuple(lines), arcs, edge_table,
+        compact=compact,
+    )  # fmt: skip
+
+
+def doubled_note(count: int, same: str = "") -> list[str]:
+    """Return a note on edges that occur more than once; the list is empty if there are none.
+
+    Args:
+        count: number of edges that are left out.
+        same: text that describes the other equal properties of the edges, for example ``" with the
+            same columns"``.
+    """
+    if not count:
+        return []
+    return [f"{_many(count, 'edge')} repeated{same}: each is used once."]
+
+
+def left_out_edge(
+    pair: tuple[Hashable, Hashable], missing: Hashable, line: int, kind: str = ""
+) -> LeftOut:
+    """Return the record of an edge that is left out.
+
+    Args:
+        pair: names of the source and the destination.
+        missing: the name of the two that is not the name of a node.
+        line: line of the edge in its file; 0 without a file.
+        kind: type of the missing node; "" if the nodes have no types.
+    """
+    shown = ["(empty)" if _is_gap(end) else str(end) for end in pair]
+    if _is_gap(missing):
+        reason = "it has only one node name"
+    else:
+        reason = f"there is no node {missing!r}{f' of type {kind!r}' if kind else ''}"
+    return LeftOut(line, " - ".join(shown), reason)
+
+
+def _is_gap(name: Hashable) -> bool:
+    """Return True if the name of a node is missing (None, ``pandas.NA`` or NaN)."""
+    return name is None or name is pd.NA or name != name
+
+
+def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[int] = ()) -> None:
+    """Raise an error if two nodes have the same name.
+
+    Args:
+        names: n names.
+        where: description of the column of the names.
+        lines: lines of the nodes in their file; empty if there is no file.
+
+    Raises:
+        GraphError: two names are equal.
+    """
+    doubled = [name for name, count in Counter(names).items() if count > 1]
+    if not doubled:
+        return
+    first = doubled[0]
+    rows = [row for row, name in enumerate(names) if name == first]
+    places = ", ".join(str(lines[row] if lines else row) for row in rows)
+    title = f"lines {places}" if lines else f"rows {places} (from 0)"
+    more = f", and {len(doubled) - 1} more names" if len(doubled) > 1 else ""
+    raise GraphError(f"names of nodes{where} must differ; {title} are all {first!r}{more}")
+
+
+def _unique(pairs: Tensor, nodes: int) -> Tensor:
+    """Remove duplicate edges, and sort the edges by destination and then by source."""
+    outside = ((pairs < 0) | (pairs >= nodes)).any(0).nonzero().flatten()
+    if len(outside):
+        edge = int(outside[0])
+        source, destination = pairs[:, edge].tolist()
+        raise GraphError(
+            f"edges must connect nodes 0 to {nodes - 1}; edge {edge} is {source} -> {destination}"
+        )
+    key = torch.unique(pairs[1] * nodes + pairs[0])
+    return torch.stack([key % nodes, key // nodes])
+
+
+def compact_edges(pairs: NDArray, nodes: int, *, directed: bool) -> tuple[Tensor, Tensor]:
+    """Return ``arcs`` and ``edge_index`` of a compact graph, in which repeated edges are removed.
+
+    Args:
+        pairs: [2, k] int32 or int64 edges without self-loops, whose nodes exist.
+        nodes: number of nodes.
+        directed: False to add the opposite of every edge.
+
+    Returns:
+        Two tensors of int32, sorted by destination and then by source. If ``directed`` is True,
+        both results are the same tensor.
+    """
+    arcs = _sorted_pairs([pairs], nodes)
+    return arcs, arcs if directed else _sorted_pairs([arcs.numpy(), arcs.numpy()[::-1]], nodes)
+
+
+def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
+    """Concatenate edges, sort them by destination and source, and remove repetitions: [2, e]
+    int32.
+    """
+    key = np.empty(sum(part.shape[1] for part in parts), np.int64)
+    start = 0
+    for source, destination in parts:
+        place = slice(start, start + len(source))
+        np.multiply(destination, nodes, out=key[place], dtype=np.int64)
+        key[place] += source
+        start += len(source)
+    # The array is sorted in place, because torch.unique would need several copies of it.
+    key.sort()
+    is_new = np.ones(len(key), bool)
+    np.not_equal(key[1:], key[:-1], out=is_new[1:])
+    if not is_new.all():
+        key = key[is_new]
+    edges = np.empty((2, len(key)), np.int32)
+    for start in range(0, len(key), PIECE):
+        place = slice(start, start + PIECE)
+        edges[1, place] = key[place] // nodes
+        edges[0, place] = key[place] - edges[1, place].astype(np.int64) * nodes
+    return torch.from_numpy(edges)
+
+
+def compacted(graph: AttributedGraph) -> AttributedGraph:
+    """Convert the edges of a graph to int32, sorted by destination and without repetitions.
+
+    The inputs of the edges are left out; see ``AttributedGraph.compact``.
+    """
+    if graph.compact:
+        return graph
+    pairs, edges = graph.arcs, graph.edge_table
+    if edges is not None:
+        pairs = torch.cat([edges.pairs, edges.pairs.flip(0)], 1) if edges.two_way else edges.pairs
+        edges = replace(edges, pairs=edges.pairs.int())
+    arcs, both = compact_edges(pairs.numpy(), len(graph), directed=graph.directed)
+    return replace(
+        graph, edge_index=both, arcs=arcs, edge_table=edges, edge_inputs=None, compact=True
+    )
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -1,0 +1,342 @@
+"""Encoding of attributes as features: standardised numbers, one-hot categories, TF-IDF vectors
+of texts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+
+from gattn.apps.nodes.attributed import Where, at_row, attribute_names
+from gattn.apps.nodes.notation import describe_patterns, looks_numeric
+from gattn.apps.nodes.values import (
+    NUMERIC,
+    as_numbers,
+    as_texts,
+    gap_words,
+    is_empty,
+    is_missing,
+    time_words,
+)
+from gattn.apps.tables.numbers import read_numbers
+
+__all__ = ["Column", "learn_columns", "write_features", "write_numbers"]
+
+Kind = Literal["number", "category", "text"]
+CATEGORIES = 50
+"""Maximum number of categories in a column. A column with more different values is encoded as
+text.
+"""
+HASHES = 2**16
+"""Number of possible hash values of words. A text column has one feature for each hash value
+that occurs in it.
+"""
+LEAST = 2
+"""Minimum number of nodes that must have a word for the word to become a feature."""
+LEAVE_OUT = "write numbers there, or leave the column out with --features / features="
+LEAVE_EMPTY = "write numbers there, or leave these cells empty"
+"""Advice for error messages about cells that are not numbers in a table to predict."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Encoder of one attribute column.
+
+    Attributes:
+        name: name of the column.
+        kind: type of its values.
+        mean: mean of the numbers.
+        std: standard deviation of the numbers, above 0.
+        gaps: True if training values are missing; a second feature then marks missing numbers.
+        categories: the texts that are one-hot encoded; other texts are encoded as zeros.
+        places: hashes of the words that are features, ascending.
+        idf: inverse document frequency of each hash in ``places``.
+    """
+
+    name: str
+    kind: Kind
+    mean: float = 0.0
+    std: float = 1.0
+    gaps: bool = False
+    categories: tuple[str, ...] = ()
+    places: tuple[int, ...] = field(default=(), repr=False)
+    idf: tuple[float, ...] = field(default=(), repr=False)
+
+    @property
+    def width(self) -> int:
+        """Number of features of the column."""
+        counts = {"category": len(self.categories), "text": len(self.places)}
+        return counts.get(self.kind, 1 + self.gaps)
+
+    def features(self, values: pd.Series, where: Where = at_row) -> sp.csr_matrix:
+        """Encode n values of the column as features [n, width]."""
+        if self.kind == "number":
+            return sp.csr_matrix(np.stack(self.scaled(values, where), 1))
+        texts = as_texts(values)
+        if self.kind == "category":
+            place = pd.Index(self.categories).get_indexer(pd.Index(texts))
+            rows = np.flatnonzero(place >= 0)
+            shape = len(texts), len(self.categories)
+            return sp.csr_matrix((np.ones(len(rows)), (rows, place[rows])), shape)
+        weighed = _hashed(texts)[:, list(self.places)] @ sp.diags(np.array(self.idf))
+        norm = np.sqrt(np.asarray(weighed.multiply(weighed).sum(1)).ravel())
+        return sp.csr_matrix(sp.diags(1 / np.where(norm > 0, norm, 1)) @ weighed)
+
+    def scaled(self, values: pd.Series, where: Where = at_row) -> list[NDArray[np.float64]]:
+        """Return the features of a numeric column: n scaled numbers and, if training values are
+        missing, n marks of missing values.
+        """
+        numbers = _checked_numbers(values, where)
+        missing = np.isnan(numbers)
+        scaled = np.where(missing, 0.0, (numbers - self.mean) / self.std)
+        return [scaled, missing.astype(float)] if self.gaps else [scaled]
+
+    def unknown(self, values: pd.Series, items: str = "nodes") -> str:
+        """Return a note if none of the column's values occurred in training, so that they have no
+        features; otherwise "".
+
+        Args:
+            values: the column of a graph that was not used for training.
+            items: noun for the rows in the note.
+        """
+        if (
+            self.kind == "number"
+            and not self.gaps
+            and (gone := int(is_missing(values, numbers=True).sum()))
+        ):
+            return (
+                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} {items}, but "
+                f"was not empty in training: the mean is used for these {items}."
+            )
+        gone = int(is_empty(values).sum())
+        if self.kind != "number" and not self.gaps and gone:
+            return (
+                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} {items}, but "
+                f"was not empty in training: these {items} have no feature for this column."
+            )
+        if self.kind != "category":
+            return ""
+        categories = {"", *self.categories}
+        unknown = [text for text in as_texts(values) if text not in categories]
+        if not unknown:
+            return ""
+        return (
+            f"Column {self.name!r} has values that did not occur in training, for example "
+            f"{unknown[0][:40]!r}: {len(unknown):,} of {len(values):,} {items} have no feature "
+            "for this column."
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the encoder as a dictionary that can be stored in JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Column:
+        """Restore an encoder from the result of :meth:`state`."""
+        lists = {name: tuple(state[name]) for name in ("categories", "places", "idf")}
+        return cls(**{**state, **lists})
+
+
+def learn_columns(
+    table: pd.DataFrame, names: Sequence[str], where: Where = at_row
+) -> tuple[list[Column], list[str]]:
+    """Fit an encoder to each column of a table.
+
+    Numbers are standardised, also if each has a percent sign. Texts are categories if there are few
+    different texts that repeat, or if they are single words that occur ten times on average. All
+    other texts are encoded by TF-IDF. A column of numbers and texts is read as texts, and a note
+    describes the cells that are not numbers. A constant or empty column has no features.
+
+    Args:
+        table: attributes of all nodes, labelled or not.
+        names: the columns to use.
+        where: describes the position of a node.
+
+    Returns:
+        The encoders of the columns that have features, and notes for the user.
+
+    Example:
+        >>> table = pd.DataFrame({"age": ["31", "45", None], "kind": ["a", "b", "a"]})
+        >>> [(column.name, column.kind, column.width) for column in learn_columns(table, table)[0]]
+        [('age', 'number', 2), ('kind', 'category', 2)]
+    """
+    columns, notes = [], []
+    for name in names:
+        column, column_notes = _learn(name, table[name], where)
+        if column is not None:
+            columns.append(column)
+        notes += column_notes
+    return columns, notes
+
+
+def write_numbers(
+    columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
+) -> NDArray[np.float32] | None:
+    """Encode the columns of a table like :func:`write_features`, as a dense array [n, d] float32.
+
+    Returns:
+        The features; None if a column does not contain numbers.
+    """
+    _check_present(columns, table)
+    if not columns or any(column.kind != "number" for column in columns):
+        return None
+    features = np.empty((len(table), sum(column.width for column in columns)), np.float32)
+    place = 0
+    for column in columns:
+        for values in column.scaled(table[column.name], where):
+            features[:, place] = values
+            place += 1
+    return features
+
+
+def write_features(
+    columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
+) -> sp.csr_matrix:
+    """Encode all columns of a table as features, [n, d] float32.
+
+    Args:
+        columns: encoders from :func:`learn_columns`.
+        table: attributes of n nodes.
+        where: describes the position of a node.
+
+    Raises:
+        ValueError: a column is missing, or a column of numbers contains a text.
+    """
+    _check_present(columns, table)
+    blocks = [column.features(table[column.name], where) for column in columns]
+    return sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
+
+
+def _check_present(columns: Sequence[Column], table: pd.DataFrame) -> None:
+    """Raise a ValueError if a column is missing in the table."""
+    for column in columns:
+        if column.name not in table.columns:
+            raise ValueError(
+                f"the nodes have no attribute {column.name!r}, which the model reads; "
+                f"{attribute_names(table)}"
+            )
+
+
+def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, list[str]]:
+    missing, numbers = is_missing(values), as_numbers(values)
+    if values.dtype.kind in NUMERIC and not np.isnan(numbers[~missing]).any():
+        # The numbers are not converted to texts, because that is slow for many nodes.
+        present = numbers[~missing]
+        if not len(present) or present.min() == present.max():
+            reason = "constant" if len(present) else "empty"
+            return None, [f"Column {name!r} is not used: it is {reason}."]
+        return _learn_numbers(name, values, where)
+    texts = as_texts(values)
+    counts = Counter(text for text, gone in zip(texts, missing) if not gone)
+    if len(counts) < 2:
+        reason = "constant" if counts else "empty"
+        return None, [f"Column {name!r} is not used: it is {reason}."]
+    words = [text for text, number in zip(texts, numbers) if text and np.isnan(number)]
+    if not words:
+        return _learn_numbers(name, values, where)
+    total, notes = counts.total(), []
+    written = read_numbers(texts if looks_numeric(texts) else ())
+    recognised = sum(pattern.count for pattern in written.recognised())
+    if times := time_words(values):
+        notes.append(
+            f"Column {name!r} is read as texts, not as numbers: {times}. To use it as a "
+            "number, convert it, for example to days since a date or to total_seconds() of a "
+            "duration."
+        )
+    elif 2 * (total - len(words) + recognised) >= total and recognised:
+        patterns = describe_patterns(written.patterns, where, LEAVE_OUT)
+        notes.append(f"Column {name!r} is read as texts, not as numbers: {patterns}.")
+    elif len(words) < total:
+        notes.append(
+            f"Column {name!r} has {total - len(words):,} numbers and {len(words):,} texts, "
+            f"for example {words[0][:40]!r} {where(texts.index(words[0]))}: all are read as "
+            f"texts. If the column should contain numbers, {LEAVE_OUT}."
+        )
+    notes += _gap_notes(name, values)
+    if _is_category(counts):
+        gaps = bool(is_empty(values).any())
+        return Column(name, "category", gaps=gaps, categories=tuple(sorted(counts))), notes
+    column, more = _learn_text(name, texts)
+    if column is not None:
+        column = replace(column, gaps=bool(is_empty(values).any()))
+    return column, notes + more
+
+
+def _learn_numbers(name: str, values: pd.Series, where: Where) -> tuple[Column, list[str]]:
+    """Fit the encoder of a numeric column."""
+    missing, words = is_missing(values, numbers=True), gap_words(values)
+    numbers, notes = _checked_numbers(values, where)[~missing], []
+    if words:
+        notes.append(f"Column {name!r} has missing values where it contains {_counts(words)}.")
+    # If all numbers are equal, rounding can make their standard deviation positive, so it is set to
+    # 1.
+    std = float(numbers.std()) if numbers.min() < numbers.max() else 1.0
+    column = Column(name, "number", float(numbers.mean()), std, bool(missing.any()))
+    return column, notes
+
+
+def _gap_notes(name: str, values: pd.Series) -> list[str]:
+    """Return a note if a text column contains words, such as ``NA``, that may stand for missing
+    values.
+    """
+    if not (words := gap_words(values)):
+        return []
+    return [
+        f"Column {name!r} contains {_counts(words)}: in a column of texts such a word is a "
+        "value, and only an empty cell is missing. If the word stands for a missing value, "
+        "list it in --missing."
+    ]
+
+
+def _counts(words: Mapping[str, int]) -> str:
+    return ", ".join(f"{word!r} ({count:,})" for word, count in words.items())
+
+
+def _is_category(counts: Counter[str]) -> bool:
+    """Return True if the values of a text column repeat so often that it looks categorical."""
+    different, total = len(counts), counts.total()
+    # If at least half of the distinct texts have several words, the column may contain free text.
+    # Such a column counts as categorical only if its values repeat more often than in other
+    # columns.
+    if sum(len(text.split()) > 1 for text in counts) >= 0.5 * different:
+        return different <= min(CATEGORIES, total / 2)
+    return different < total and different <= max(CATEGORIES, total / 10)
+
+
+def _learn_text(name: str, texts: list[str]) -> tuple[Column | None, list[str]]:
+    counts = _hashed(texts)
+    nodes = np.bincount(counts.indices, minlength=HASHES)
+    places = np.flatnonzero(nodes >= LEAST)
+    if not len(places):
+        return None, [f"Column {name!r} is not used: no word occurs twice."]
+    idf = TfidfTransformer().fit(counts[:, places]).idf_
+    return Column(name, "text", places=tuple(places.tolist()), idf=tuple(idf.tolist())), []
+
+
+def _hashed(texts: Sequence[str]) -> sp.csr_matrix:
+    """Count the words of each text by their hash values: sparse [n, HASHES]."""
+    options: dict[str, Any] = {"norm": None, "alternate_sign": False}
+    return sp.csr_matrix(HashingVectorizer(n_features=HASHES, **options).transform(texts))
+
+
+def _checked_numbers(values: pd.Series, where: Where) -> NDArray[np.float64]:
+    numbers = as_numbers(values)
+    invalid = np.isnan(numbers) & ~is_missing(values, numbers=True)
+    if invalid.any():
+        texts = [str(value) if bad else "" for value, bad in zip(values, invalid)]
+        patterns = describe_patterns(read_numbers(texts).patterns, where, LEAVE_EMPTY)
+        text = texts[int(invalid.argmax())]
+        raise ValueError(
+            f"attribute {values.name!r} must have numbers, as in training; got {text!r}: {patterns}"
+        )
+    if np.isinf(numbers).any():
+        raise ValueError(f"attribute {values.name!r} must be finite; it has an infinite number")
+    return numbers

@@ -1,0 +1,400 @@
+"""Reader of a table of edges, which finds the two columns with names of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gattn.apps.nodes.attributed import GraphError, LeftOut, left_out_edge
+from gattn.apps.nodes.name_columns import as_names, column_title, counts_rows, may_count_rows
+
+__all__ = ["EndColumns", "NamedEnds", "are_ends", "check_header", "choose_ends", "named_ends"]
+
+SOURCES = (
+    *("source", "src", "from", "citing", "sender", "head", "subject", "origin", "parent"),
+    *("start_id", "start_node", "_start", "u", "i", "a", "1"),
+)
+DESTINATIONS = (
+    *("target", "dst", "destination", "dest", "to", "cited", "receiver", "recipient", "tail"),
+    *("object", "child", "end_id", "end_node", "_end", "v", "j", "b", "2"),
+)
+ATTRIBUTES = {
+    *("weight", "score", "rating", "value", "count", "sign", "type", "relation", "predicate"),
+    *("label", "time", "timestamp", "date", "datetime", "year", "since"),
+}
+"""Usual names of columns that contain no names of nodes."""
+WEAK = 2
+"""First number of the rank of a pair of columns that differ by a single character."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """Names of the nodes at one end of the edges. Each distinct name is stored once.
+
+    Attributes:
+        codes: [e] int, the index of each edge's name in ``names``; -1 for an edge without a name.
+        names: the different names, in the order of their first edge.
+    """
+
+    codes: NDArray
+    names: NDArray
+
+    @classmethod
+    def of(cls, column: pd.Series, codes: NDArray | None = None) -> _Ends:
+        """Return the names in one column.
+
+        Args:
+            column: the name of each edge's node or, with ``codes``, different values.
+            codes: [e] int, index in ``column`` of each edge's value; -1 for a missing value.
+        """
+        places, names = pd.factorize(as_names(column))
+        names = np.asarray(names, dtype=object)
+        if codes is None:
+            return cls(places, names)
+        # The last entry of the array belongs to the code -1, which stands for a missing name.
+        places = np.append(places, -1).astype(codes.dtype)
+        return cls(codes if (places[:-1] == np.arange(len(column))).all() else places[codes], names)
+
+    def __getitem__(self, edge: int) -> Hashable:
+        code = int(self.codes[edge])
+        return None if code < 0 else self.names[code]
+
+    def places(self, index: pd.Index) -> NDArray:
+        """Return for each of e edges the position of its name in an index, [e]; -1 for names
+        that are not in it.
+        """
+        places = index.get_indexer(pd.Index(self.names, dtype=object))
+        return np.append(places, -1).astype(self.codes.dtype)[self.codes]
+
+
+@dataclass(frozen=True)
+class EndColumns:
+    """Columns of a table of edges that contain the names of nodes.
+
+    Attributes:
+        source: position of the column of the sources.
+        destination: position of the column of the destinations.
+        rest: positions of the columns of attributes.
+        notes: sentences about the choice.
+        one_kind: True if the names of the columns say that both contain nodes of one kind.
+    """
+
+    source: int
+    destination: int
+    rest: Sequence[int]
+    notes: Sequence[str] = ()
+    one_kind: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class NamedEnds:
+    """Edges of a table, as names of nodes.
+
+    Attributes:
+        columns: names of the columns with the sources and the destinations.
+        source: names of the sources.
+        destination: names of the destinations.
+        attributes: one row for each edge.
+        decisions: sentences about the choice of the columns.
+        one_kind: see :class:`EndColumns`.
+    """
+
+    columns: tuple[Hashable, Hashable]
+    source: _Ends
+    destination: _Ends
+    attributes: pd.DataFrame
+    decisions: tuple[str, ...]
+    one_kind: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[Hashable],
+        choice: EndColumns,
+        values: Sequence[pd.Series],
+        attributes: pd.DataFrame,
+        codes: Sequence[NDArray | None] = (None, None),
+    ) -> NamedEnds:
+        """Return the edges, given the columns of the sources and of the destinations.
+
+        Args:
+            names: names of all columns of the table.
+            choice: the chosen columns.
+            values: the two columns or, with ``codes``, the different values of each column.
+            attributes: the other columns.
+            codes: for each column the index [e] of each edge's value; -1 for a missing value.
+        """
+        source, destination = (_Ends.of(*pair) for pair in zip(values, codes))
+        columns = names[choice.source], names[choice.destination]
+        return cls(columns, source, destination, attributes, tuple(choice.notes), choice.one_kind)
+
+    def __len__(self) -> int:
+        return len(self.source.codes)
+
+    def of_two_kinds(self) -> NamedEnds:
+        """Return the edges with names that begin with the name of their column, such as
+        ``user_id 7``, so that no source has the name of a destination.
+        """
+        sides = zip(self.columns, (self.source, self.destination))
+        source, destination = (
+            replace(one, names=np.array([f"{title} {name}" for name in one.names], dtype=object))
+            for title, one in sides
+        )
+        return replace(self, source=source, destination=destination)
+
+    def check_kinds(self) -> None:
+        """Raise a GraphError if nodes of two kinds seem to have common numbers as names.
+
+        Equal texts are the same node, but kinds of nodes are often numbered from 0 or 1 each.
+        """
+        if self.one_kind:
+            return
+        common = pd.Index(self.source.names).intersection(pd.Index(self.destination.names))
+        if len(common) and all(str(name).isdecimal() for name in common):
+            first, second = self.columns
+            raise GraphError(
+                f"columns {first!r} and {second!r} have {len(common):,} numbers in common, for "
+                f"example {common[0]!r}. If they name nodes of two kinds, write different names, "
+                "or set --bipartite (of gattn links); if they name nodes of one kind, call the "
+                "columns 'source' and 'target', or set --no-bipartite"
+            )
+
+    def join(
+        self,
+        sources: Sequence[Hashable],
+        destinations: Sequence[Hashable],
+        lines: Sequence[int] | None,
+        kinds: tuple[str, str] = ("", ""),
+    ) -> tuple[NDArray, NDArray[np.int64], list[LeftOut]]:
+        """Convert the edges to positions of their nodes.
+
+        An edge whose source or destination is missing is left out.
+
+        Args:
+            sources: names of the nodes at which an edge may begin.
+            destinations: names of the nodes at which an edge may end.
+            lines: lines of the edges in their file.
+            kinds: types of the sources and destinations; empty if nodes have no types.
+
+        Returns:
+            [2, k] edges, the indices [k] of these edges, and the edges that are left out.
+        """
+        index = pd.Index(list(sources), dtype=object)
+        other = index if destinations is sources else pd.Index(list(destinations), dtype=object)
+        ends = np.stack([self.source.places(index), self.destination.places(other)])
+        unknown = (ends < 0).any(0)
+        left_out = []
+        for edge in np.flatnonzero(unknown).tolist():
+            pair = self.source[edge], self.destination[edge]
+            side = int(ends[0, edge] >= 0)
+            line = 0 if lines is None else lines[edge]
+            left_out.append(left_out_edge(pair, pair[side], line, kinds[side]))
+        if not left_out:
+            return ends, np.arange(len(self)), []
+        rows = np.flatnonzero(~unknown)
+        return ends[:, rows], rows, left_out
+
+
+def named_ends(
+    edges: pd.DataFrame, choice: EndColumns | None = None, ends: tuple[str, str] = ("", "")
+) -> NamedEnds:
+    """Return the names of the nodes in a table of edges.
+
+    Args:
+        edges: table with a row for each edge.
+        choice: the columns with the names; None to choose them by :func:`choose_ends`.
+        ends: see :func:`choose_ends`.
+
+    Raises:
+        GraphError: the columns with the names cannot be chosen.
+    """
+    names = list(edges.columns)
+    if choice is None:
+        is_index = [counts_rows(name, edges.iloc[:, i]) for i, name in enumerate(names)]
+        choice = choose_ends(names, is_index, ends)
+    values = [edges.iloc[:, place] for place in (choice.source, choice.destination)]
+    return NamedEnds.of(names, choice, values, edges.iloc[:, list(choice.rest)])
+
+
+def choose_ends(
+    names: Sequence[Hashable], is_index: Sequence[bool], ends: tuple[str, str] = ("", "")
+) -> EndColumns:
+    """Choose the two columns with node names in a table of edges, by the names of the columns.
+
+    They are the columns that ``ends`` names; otherwise, two columns whose names differ by a pair
+    of words such as source and target; otherwise, the only two columns that are neither row
+    numbers nor called like an attribute.
+
+    Args:
+        names: names of the columns.
+        is_index: True for each column that contains row numbers.
+        ends: names of the two columns that the user chose; empty texts to choose them here.
+
+    Raises:
+        GraphError: a chosen column is missing, there are fewer than two columns, two have the same
+            name, or several pairs of columns, or none, can be the ends of edges.
+    """
+    titles = [str(name) for name in names]
+    if len(names) < 2:
+        raise GraphError(f"a table of edges needs two columns; got {titles}")
+    left = [i for i in range(len(names)) if not is_index[i]]
+    if any(ends):
+        pair = _wanted(titles, ends)
+        left = list({**dict.fromkeys(left), **dict.fromkeys(pair)})
+    else:
+        if len(left) < 2:
+            left = list(range(len(names)))
+        pair = _pair(titles, left)
+    for place in pair:
+        if titles.count(titles[place]) > 1:
+            raise GraphError(f"columns of edges must have different names; got {titles}")
+    notes = [
+        f"Column {names[i]!r} of the edges contains row numbers, like the index that pandas "
+        "writes: it is not used."
+        for i in range(len(names))
+        if i not in left
+    ]
+    rest = [i for i in left if i not in pair]
+    return EndColumns(*pair, rest, notes, _are_of_one_kind(titles[pair[0]], titles[pair[1]]))
+
+
+def are_ends(first: str, second: str, *, weak: bool = True) -> bool:
+    """Return True if two names of columns differ by a pair of words such as source and target.
+
+    With ``weak``, the words may be single characters.
+
+    >>> are_ends("protein1", "protein2"), are_ends(":START_ID", ":END_ID"), are_ends("user", "item")
+    (True, True, False)
+    >>> are_ends("protein1", "protein2", weak=False)
+    False
+    """
+    sources, destinations = _stems(first, SOURCES), _stems(second, DESTINATIONS)
+    return any(
+        weak or _rank(stem, sources[stem], destinations[stem])[0] < WEAK
+        for stem in sources.keys() & destinations.keys()
+    )
+
+
+def _wanted(titles: Sequence[str], ends: tuple[str, str]) -> tuple[int, int]:
+    """Return the positions of the columns that the user chose."""
+    for option, title in zip(("--source", "--target"), ends):
+        if titles.count(title) != 1:
+            columns = ", ".join(map(repr, titles[:20]))
+            raise GraphError(
+                f"{option} must name a column of the edges; got {title!r}. The columns are "
+                f"{columns}"
+            )
+    if ends[0] == ends[1]:
+        raise GraphError(f"--source and --target must differ; both are {ends[0]!r}")
+    return titles.index(ends[0]), titles.index(ends[1])
+
+
+def _pair(titles: Sequence[str], left: Sequence[int]) -> tuple[int, int]:
+    """Return the positions of the two columns with node names among the positions ``left``."""
+    if {"_id", "_start", "_end"} <= set(titles):
+        raise GraphError(
+            "the rows with a value in '_id' are nodes, and those with '_start' and '_end' are "
+            "edges (an export of Neo4j): write them to two files, and pass the nodes with --nodes"
+        )
+    sources, destinations = _by_stem(titles, left, SOURCES), _by_stem(titles, left, DESTINATIONS)
+    pairs = [
+        (_rank(stem, one, other), (a, b))
+        for stem in sources.keys() & destinations.keys()
+        for one, a in sources[stem]
+        for other, b in destinations[stem]
+    ]
+    # A single character marks other columns, too, so it is sufficient only in the first two.
+    pairs = [(rank, pair) for rank, pair in pairs if rank[0] < WEAK or set(pair) == set(left[:2])]
+    if pairs:
+        rank, pair = min(pairs)
+        if rank[0] == 0 or sum(one[0] == rank[0] for one, _ in pairs) == 1:
+            return pair
+    others = [i for i in left if column_title(titles[i]) not in ATTRIBUTES]
+    ends = left if len(left) == 2 else others
+    if pairs or len(ends) != 2:
+        columns = ", ".join(map(repr, titles[:20])) + ", ..." * (len(titles) > 20)
+        raise GraphError(
+            f"cannot choose the two columns with the names of the nodes in the header {columns}: "
+            "call them 'source' and 'target' or, in a single table, set --source COL --target COL"
+        )
+    first, second = ends
+    if column_title(titles[first]) in DESTINATIONS or column_title(titles[second]) in SOURCES:
+        return second, first
+    return first, second
+
+
+def _by_stem(
+    titles: Sequence[str], left: Sequence[int], words: Sequence[str]
+) -> Mapping[str, list[tuple[int, int]]]:
+    """Return the index of a word and the position of its column, by the rest of the title."""
+    stems: dict[str, list[tuple[int, int]]] = {}
+    for place in left:
+        for stem, word in _stems(titles[place], words).items():
+            stems.setdefault(stem, []).append((word, place))
+    return stems
+
+
+def _stems(title: str, words: Sequence[str]) -> dict[str, int]:
+    """Return the index of a word at the beginning or end of a title, by the rest of the title.
+
+    The rest contains ``*`` in place of the word; it is empty if the title is the word.
+    """
+    title, stems = column_title(title), {}
+    for place, word in enumerate(words):
+        if title == word:
+            # Columns called 1, 2, ... are those of a matrix.
+            stems |= {} if word.isdigit() else {"": place}
+        elif title.startswith(word):
+            stems["*" + title[len(word) :]] = place
+        elif title.endswith(word):
+            stems[title[: -len(word)] + "*"] = place
+    return stems
+
+
+def _rank(stem: str, source: int, destination: int) -> tuple[int, int]:
+    """Return the rank of a pair of columns; the pair of the lowest rank contains the names."""
+    weak = 1 in (len(SOURCES[source]), len(DESTINATIONS[destination]))
+    return WEAK if weak else int(bool(stem)), source
+
+
+def _are_of_one_kind(first: str, second: str) -> bool:
+    """Return True if two names of columns say that both contain nodes of one kind."""
+    # Neo4j writes the kind in parentheses.
+    groups = [title[title.find("(") :] if "(" in title else "" for title in (first, second)]
+    return groups[0] == groups[1] and (
+        are_ends(first, second)
+        # Numbers of fields and names of row numbers say nothing about the nodes.
+        or (first.isdecimal() and second.isdecimal())
+        or may_count_rows(first)
+        or may_count_rows(second)
+    )
+
+
+def check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -> None:
+    """Raise an error if the header of an edge table seems to be an edge."""
+    words = {word for word in (*SOURCES, *DESTINATIONS) if len(word) > 1}
+    if words & {column_title(end) for end in (first, second)}:
+        return
+    texts = [end for end in (first, second) if isinstance(end, str)]
+    if {first, second} <= set(names):
+        raise GraphError(
+            "a table of edges must begin with a header, for example source,target; this "
+            f"table begins with {first!r} and {second!r}, which are nodes"
+        )
+    if len(texts) == 2 and all(_is_number(text) for text in texts):
+        raise GraphError(
+            "a table of edges must begin with a header, for example source,target; this "
+            f"table begins with {first!r} and {second!r}, which are numbers"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

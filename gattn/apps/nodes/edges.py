@@ -1,0 +1,453 @@
+"""Encoding of edge columns (features, weights, types and times) as inputs of the models of
+nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, doubled_note
+from gattn.apps.nodes.columns import Column, learn_columns
+from gattn.apps.nodes.edge_arrays import (
+    first_of_equal,
+    is_symmetric,
+    message_ages,
+    narrow_block,
+    row_codes,
+)
+from gattn.apps.nodes.edge_columns import (
+    ALL_COLUMNS,
+    EdgeColumns,
+    all_zero,
+    check_different,
+    column_numbers,
+    edge_column,
+    edge_note,
+    edge_table_of,
+    edge_weights,
+    feature_names,
+    is_date_column,
+    learn_cuts,
+    learn_types,
+    learn_weights,
+)
+from gattn.apps.nodes.edge_table import EdgeInputs, EdgeStructure, EdgeTable
+from gattn.apps.nodes.size.scratch import Scratch, pieces
+from gattn.apps.nodes.times import as_times, edge_times, prediction_times
+from gattn.apps.nodes.values import as_texts, is_empty
+
+__all__ = ["EdgeEncoder", "merged_edges_note", "read_edge_columns"]
+
+NARROW, PROJECTED = 32, 16
+"""For attention, a column with more than ``NARROW`` features is projected to ``PROJECTED``
+features.
+"""
+WIDE, REDUCED = 512, 128
+"""For means over edges, a column with more than ``WIDE`` features is projected to ``REDUCED``
+features.
+"""
+
+Matrix: TypeAlias = Any
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
+
+
+@dataclass(frozen=True)
+class EdgeEncoder:
+    r"""Encoder of edge columns as inputs of models.
+
+    A weight :math:`w` is divided by the mean :math:`\bar w` of the weights above 0 in training. The
+    logarithm of the result is added to the scores of attention, so that attention is proportional
+    to the weight. Means over neighbours are weighted by the result.
+
+    With times, each node has a time of prediction, and messages pass from node j to node i only if
+    neither the time of j nor that of the edge is later than the time of prediction of i. If the
+    nodes have times, these are the times of prediction. If only the edges have times, a node is
+    predicted at the end of the part of the split in which its first edge lies: see
+    :func:`gattn.apps.nodes.times.prediction_times`.
+
+    Attributes:
+        columns: encoders of the features.
+        dates: columns of ``columns`` that hold dates, which are read as days.
+        weight: column of weights; None if there is none.
+        scale: mean of the weights above 0.
+        spread: standard deviation of the logarithms of these weights, above 0.
+        type: column of types; None if there is none.
+        types: the types that have separate features.
+        rare: the other types.
+        has_untyped: True if edges without a type occurred in training.
+        cuts: for each column of numbers that divides the edges, its name and its standardised
+            quartiles.
+        time: column of times of the nodes or the edges; None if there is none.
+        has_edge_times: True if the edges have the column ``time``.
+        cutoffs: ends of the parts of a split by the times of edges; empty if there is none.
+        age: mean and standard deviation of the ages of edges, if there are times.
+        has_direction: True if the direction of the edges in the data is a feature.
+    """
+
+    columns: tuple[Column, ...]
+    dates: tuple[str, ...] = ()
+    weight: str | None = None
+    scale: float = 1.0
+    spread: float = 1.0
+    type: str | None = None
+    types: tuple[str, ...] = ()
+    rare: tuple[str, ...] = ()
+    has_untyped: bool = False
+    cuts: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    time: str | None = None
+    has_edge_times: bool = False
+    cutoffs: tuple[float, ...] = ()
+    age: tuple[float, float] = (0.0, 1.0)
+    has_direction: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the edge columns that are read, without the column of times."""
+        special = [name for name in (self.weight, self.type) if name is not None]
+        return list(dict.fromkeys([*special, *(column.name for column in self.columns)]))
+
+    @property
+    def width(self) -> int:
+        """Number of edge features that attention layers receive."""
+        one = sum(min(c.width, PROJECTED) if c.width > NARROW else c.width for c in self.columns)
+        further = self.weight is not None, self.time is not None, self.has_direction
+        return one + len(self.types) + sum(further)
+
+    @property
+    def weight_feature(self) -> tuple[int, float] | None:
+        """Position of the weights among the features of an edge, and the factor by which this
+        feature must be multiplied to get the logarithm of the weight; None if there are no weights.
+        """
+        if self.weight is None:
+            return None
+        widths = (min(c.width, PROJECTED) if c.width > NARROW else c.width for c in self.columns)
+        return sum(widths), self.spread
+
+    def attach(self, graph: AttributedGraph) -> AttributedGraph:
+        """Return a copy of the graph with the inputs of its edges.
+
+        Args:
+            graph: the graph, with the columns that are read.
+
+        Returns:
+            The graph with an edge for each combination of attributes, and with ``edge_inputs``.
+
+        Raises:
+            GraphError: a column is missing or cannot be read.
+        """
+        arcs, edges, structure = self._structure(graph)
+        inputs = self._inputs(structure, graph.names)
+        return replace(graph, arcs=arcs, edge_index=edges, edge_inputs=inputs)
+
+    def permuted(self, graph: AttributedGraph, name: str, seed: int) -> AttributedGraph:
+        """Return the graph from :meth:`attach` after the values of one column were permuted
+        among the edges.
+        """
+        assert graph.edge_inputs is not None
+        structure = graph.edge_inputs.structure
+        rows = structure.rows
+        order = np.random.default_rng(seed).permutation(len(rows))
+        values = rows.table[name].iloc[order].to_numpy()
+        table = rows.table.assign(**{name: pd.Series(values, dtype=rows.table[name].dtype)})
+        structure = replace(structure, rows=replace(rows, table=table))
+        return replace(graph, edge_inputs=self._inputs(structure, graph.names))
+
+    def unknown(self, graph: AttributedGraph) -> list[str]:
+        """Return a note for each column that has values without a feature, because they did not
+        occur in training.
+
+        Args:
+            graph: another graph than that of the training.
+        """
+        table = edge_table_of(graph).table
+        notes = [
+            column.unknown(table[column.name], "edges")
+            for column in self.columns
+            if column.name in table.columns
+        ]
+        if self.types and self.type in table.columns:
+            types = (*self.types, *self.rare)
+            column = Column(str(self.type), "category", gaps=self.has_untyped, categories=types)
+            notes.append(column.unknown(table[self.type], "edges"))
+        return [edge_note(note) for note in notes if note]
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the encoder as a dictionary that can be stored in JSON."""
+        return {**vars(self), "columns": [column.state() for column in self.columns]}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> EdgeEncoder:
+        """Restore an encoder from the result of :meth:`state`."""
+        names = "dates", "types", "rare", "cutoffs", "age"
+        lists = {name: tuple(state[name]) for name in names if name in state}
+        lists["cuts"] = tuple((name, tuple(values)) for name, values in state["cuts"])
+        columns = tuple(map(Column.from_state, state["columns"]))
+        return cls(**{**state, **lists, "columns": columns})
+
+    def _edges(self, graph: AttributedGraph) -> EdgeTable:
+        """Check the edge columns of a graph; return its edges, without edges of weight 0."""
+        edges = edge_table_of(graph)
+        times = [self.time] if self.time is not None and self.has_edge_times else []
+        for name in (*self.names, *times):
+            edge_column(edges, name, ", which the model reads")
+        if self.weight is None:
+            return edges
+        weights = edge_weights(edges.table[self.weight], lambda row: edges.where(graph.names, row))
+        if not (weights > 0).any():
+            raise GraphError(all_zero(self.weight))
+        return edges.select(weights > 0) if (weights == 0).any() else edges
+
+    def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
+        """Return the directed edges, the edges along which messages are sent, and the row of the
+        edge table for each of them.
+        """
+        edges = self._edges(graph)
+        names = [*self.names, *([self.time] if self.has_edge_times else [])]
+        source, destination = edges.pairs.numpy()
+        if edges.two_way:
+            source, destination = np.minimum(source, destination), np.maximum(source, destination)
+        columns: Any = edges.table[list(dict.fromkeys(names))]
+        codes = row_codes(columns, source.dtype)
+        is_first = first_of_equal(source, destination, codes)
+        rows = edges
+        if not is_first.all():
+            rows, codes = edges.select(is_first), codes[is_first]
+        source, destination = rows.pairs.numpy()
+        # These arrays are int32 in a compact graph, to limit the memory.
+        place = np.arange(len(rows), dtype=source.dtype)
+        if rows.two_way:
+            source, destination = np.r_[source, destination], np.r_[destination, source]
+            place, codes = np.r_[place, place], np.r_[codes, codes]
+        order = np.lexsort((codes, source, destination))
+        source, destination, place, codes = (a[order] for a in (source, destination, place, codes))
+        is_two_way = is_symmetric(source, destination, codes)
+        arcs = np.stack([source, destination])
+        messages, against, message_place = arcs, None, place
+        if not graph.directed and not is_two_way:
+            messages = np.hstack([arcs, arcs[::-1]])
+            message_place = np.r_[place, place]
+            against = np.repeat([False, True], len(place))
+            order = np.lexsort((against, messages[0], messages[1]))
+            messages, message_place = messages[:, order], message_place[order]
+            against = against[order]
+        open_arcs = ages = None
+        if self.time is not None:
+            times, at = prediction_times(graph, self.time, self.cutoffs), None
+            if self.has_edge_times:
+                at = edge_times(replace(graph, edge_table=rows), self.time)
+            is_open, gap = message_ages(times, at, messages, message_place)
+            messages, message_place, ages = (
+                messages[:, is_open], message_place[is_open], gap[is_open]
+            )  # fmt: skip
+            against = None if against is None else against[is_open]
+            along, back = (message_ages(times, at, pair, place)[0] for pair in (arcs, arcs[::-1]))
+            open_arcs = np.stack([along, back])
+        structure = EdgeStructure(rows, place, message_place, against, ages, open_arcs)
+        return _as_tensor(arcs), _as_tensor(messages), structure
+
+    def _inputs(self, structure: EdgeStructure, names: Sequence[Hashable]) -> EdgeInputs:
+        rows, edge_rows, arc_rows = structure.rows, structure.edge_rows, structure.arc_rows
+
+        def where(row: int) -> str:
+            return rows.where(names, row)
+
+        blocks: list[Matrix] = []
+        try:
+            for column in self.columns:
+                values = _with_days(rows.table[column.name], column.name in self.dates, where)
+                blocks.append(column.features(values, where))
+        except ValueError as error:
+            raise GraphError(edge_note(str(error))) from None
+        weights, bias = None, None
+        if self.weight is not None:
+            weights = edge_weights(rows.table[self.weight], where) / self.scale
+            bias = np.log(weights)
+            blocks.append(sp.csr_matrix((bias / self.spread)[:, None]))
+        groups: list[tuple[NDArray, int]] = []
+        if self.types:
+            types = pd.Index(self.types).get_indexer(pd.Index(as_texts(rows.table[self.type])))
+            hot = np.flatnonzero(types >= 0)
+            shape = len(rows), len(self.types)
+            blocks.append(sp.csr_matrix((np.ones(len(hot)), (hot, types[hot])), shape))
+            groups.append((types.astype(np.int8), len(self.types)))
+        place = {column.name: place for place, column in enumerate(self.columns)}
+        for name, cuts in self.cuts:
+            numbers = column_numbers(blocks[place[name]])
+            parts = np.searchsorted(cuts, numbers, side="right")
+            parts = np.where(np.isnan(numbers), -1, parts).astype(np.int8)
+            groups.append((parts, len(cuts) + 1))
+        wide = [narrow_block(block, WIDE, REDUCED) for block in blocks]
+        row_features: Matrix = None
+        if wide:
+            row_features = sp.csr_matrix(sp.hstack(wide, format="csr", dtype=np.float32))
+        return EdgeInputs(
+            structure,
+            self.has_direction,
+            self._features([narrow_block(block, NARROW, PROJECTED) for block in blocks], structure),
+            None if bias is None else torch.from_numpy(bias[edge_rows].astype(np.float32)),
+            None if weights is None else weights[arc_rows].astype(np.float32),
+            [(parts[arc_rows], count) for parts, count in groups],
+            row_features,
+        )
+
+    def _features(self, blocks: Sequence[Matrix], structure: EdgeStructure) -> Tensor | None:
+        """Return the features of the edges of ``edge_index``, [e, width]; None if there are none.
+
+        In a compact graph, they are in a temporary file if they are large.
+
+        Args:
+            blocks: features of the rows, [m, d] each.
+            structure: the rows of the edges.
+        """
+        if not self.width:
+            return None
+        edge_rows, against = structure.edge_rows, structure.against
+        if edge_rows.dtype == np.int32:
+            features = Scratch().array(len(edge_rows), self.width)
+        else:
+            features = np.empty((len(edge_rows), self.width), np.float32)
+        mean, std = self.age
+        for part in pieces(len(edge_rows)):
+            rows = edge_rows[part]
+            columns = [block[rows].toarray() for block in blocks]
+            if structure.ages is not None:
+                columns.append((structure.ages[part] - mean)[:, None] / std)
+            if self.has_direction:
+                sign = np.zeros(len(rows)) if against is None else np.where(against[part], -1, 1)
+                columns.append(sign[:, None])
+            features[part] = np.hstack(columns)
+        return torch.from_numpy(features)
+
+
+def read_edge_columns(
+    graph: AttributedGraph, chosen: EdgeColumns
+) -> tuple[AttributedGraph, EdgeEncoder | None, list[str]]:
+    """Fit an encoder to the edge columns of a graph.
+
+    Args:
+        graph: the graph.
+        chosen: the columns to read.
+
+    Returns:
+        The graph with the inputs of its edges; the encoder, or None if no column is read and the
+        graph is unchanged; and notes for the user.
+
+    Raises:
+        GraphError: a column that was named does not exist or cannot be read, or a weight is
+            negative or missing.
+    """
+    if graph.edge_table is None and chosen in (ALL_COLUMNS, EdgeColumns(features=())):
+        return graph, None, []
+    edges = edge_table_of(graph)
+    check_different(chosen)
+
+    def where(row: int) -> str:
+        return edges.where(graph.names, row)
+
+    names, notes = feature_names(edges, chosen)
+    dates = tuple(name for name in names if is_date_column(edges.table[name]))
+    table = edges.table.copy()
+    for name in dates:
+        table[name] = as_times(table[name], f"column {name!r} of the edges", where)
+        notes.append(f"Column {name!r} of the edges is read as dates, in days.")
+    try:
+        columns, column_notes = learn_columns(table, names, where)
+    except ValueError as error:
+        raise GraphError(edge_note(str(error))) from None
+    notes += map(edge_note, column_notes)
+    scale, spread = 1.0, 1.0
+    if chosen.weight is not None:
+        scale, spread, weight_notes = learn_weights(edges, chosen.weight, where)
+        notes += weight_notes
+    types, rare = (), ()
+    has_untyped = False
+    if chosen.type is not None:
+        types, rare, type_notes = learn_types(edges, chosen.type)
+        has_untyped = bool(is_empty(edges.table[chosen.type]).any())
+        notes += type_notes
+    if not columns and (chosen.weight, chosen.type, chosen.time) == (None, None, None):
+        return graph, None, [*notes, *merged_edges_note(graph, None)]
+    cuts = learn_cuts(columns, table, where)
+    encoder = EdgeEncoder(
+        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare,
+        has_untyped, cuts, chosen.time,
+        chosen.time is not None and edge_times(graph, chosen.time) is not None, chosen.cutoffs,
+    )  # fmt: skip
+    arcs, messages, structure = encoder._structure(graph)
+    ages = structure.ages
+    if ages is not None and len(ages):
+        encoder = replace(encoder, age=(float(ages.mean()), float(ages.std()) or 1.0))
+    encoder = replace(encoder, has_direction=structure.against is not None)
+    inputs = encoder._inputs(structure, graph.names)
+    attached = replace(graph, arcs=arcs, edge_index=messages, edge_inputs=inputs)
+    notes += _read_notes(encoder) + merged_edges_note(attached, encoder)
+    if structure.open is not None:
+        used, all_edges = attached.edge_index.shape[1], 2 * structure.open.shape[1]
+        notes.append(
+            f"Messages never come from the future: {used:,} of {all_edges:,} directions of edges "
+            f"lead to a node that is predicted later, by column {chosen.time!r}."
+        )
+    return attached, encoder, notes
+
+
+def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> list[str]:
+    """Return notes on duplicate edges. They depend on the edge columns that the model reads.
+
+    Args:
+        graph: the graph, after :meth:`EdgeEncoder.attach` if there is an encoder.
+        encoder: the encoder of the edges; None if no column is read.
+    """
+    if graph.edge_table is None:
+        return []
+    edges = graph.edge_table if encoder is None else encoder._edges(graph)
+    source, destination = edges.pairs.numpy()
+    if edges.two_way:
+        source, destination = np.minimum(source, destination), np.maximum(source, destination)
+    pairs = pd.DataFrame({"source": source, "destination": destination})
+    doubled = int(pairs.duplicated().sum())
+    if graph.edge_inputs is None:
+        return doubled_note(doubled)
+    merged = len(edges) - len(graph.edge_inputs.structure.rows)
+    notes = doubled_note(merged, " with the same columns")
+    if different := doubled - merged:
+        notes.append(
+            f"{different:,} further edge{'s' * (different > 1)} between the same nodes with other "
+            "columns: all are used."
+        )
+    return notes
+
+
+def _with_days(values: pd.Series, is_date: bool, where: Where) -> pd.Series:
+    if not is_date:
+        return values
+    days = as_times(values, f"column {values.name!r} of the edges", where)
+    return pd.Series(days, name=values.name)
+
+
+def _read_notes(encoder: EdgeEncoder) -> list[str]:
+    """Return a note on the columns that the encoder reads."""
+    kinds = {"number": "numbers", "category": "categories", "text": "texts"}
+    parts = [
+        f"{column.name!r} ({'dates' if column.name in encoder.dates else kinds[column.kind]})"
+        for column in encoder.columns
+    ]
+    if encoder.weight is not None:
+        parts.append(f"{encoder.weight!r} (weights)")
+    if encoder.types:
+        parts.append(f"{encoder.type!r} ({len(encoder.types)} types)")
+    if encoder.has_edge_times:
+        parts.append(f"{encoder.time!r} (times)")
+    return [f"Columns of the edges that are used: {', '.join(parts)}."] if parts else []
+
+
+def _as_tensor(pairs: NDArray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(pairs))

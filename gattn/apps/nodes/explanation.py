@@ -1,0 +1,234 @@
+"""Explanation of the prediction of one node by its neighbours and its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError
+from gattn.apps.nodes.models import AnyPredictor, typed_network
+from gattn.apps.nodes.typed.neighbourhood import TypedNeighbourhood
+
+__all__ = ["Influence", "NodeExplanation", "explain_node"]
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Influence of a neighbour or of an attribute on the prediction of a node.
+
+    Attributes:
+        name: name of the neighbour or of the attribute.
+        attention: attention of the node to the neighbour in the last layer of the attention
+            network: the mean over heads, summed over repeated edges. It is NaN for an attribute,
+            and if there is no edge from the neighbour to the node.
+        without: probability of the predicted class, or predicted number, if the edges between the
+            node and the neighbour are removed, or if the attribute of the node is missing.
+        change: prediction minus ``without``. It is positive if the neighbour or the attribute
+            raises the prediction.
+        kind: type of a neighbour in a network with several types of nodes; otherwise empty.
+    """
+
+    name: Hashable
+    attention: float
+    without: float
+    change: float
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class NodeExplanation:
+    """Explanation of the prediction of one node.
+
+    Attributes:
+        place: index of the node.
+        output: index of the predicted class; 0 for numbers.
+        prediction: probability of the predicted class, or the predicted number.
+        own_attention: attention of the node to itself; NaN if the network has no self-loop at this
+            node.
+        neighbours: the explained neighbours, sorted by decreasing absolute change.
+        attributes: the attributes of the node that the model reads, sorted in the same way.
+        degree: number of different neighbours of the node.
+        isolated: probability of the predicted class, or predicted number, if all edges of the node
+            are removed.
+        predicted: [n, outputs] predictions of all nodes.
+    """
+
+    place: int
+    output: int
+    prediction: float
+    own_attention: float
+    neighbours: tuple[Influence, ...]
+    attributes: tuple[Influence, ...]
+    degree: int
+    isolated: float
+    predicted: Tensor = field(repr=False)
+
+
+def explain_node(
+    predictor: AnyPredictor, graph: AttributedGraph, node: Hashable, *, most: int = 10
+) -> NodeExplanation:
+    r"""For each neighbour and each attribute of a node, measure how the prediction of the node
+    changes if it is removed.
+
+    .. math:: \mathrm{change}_j = f(G)_i - f(G \setminus \{(i, j), (j, i)\})_i
+
+    The prediction f is that of the whole model. The attention weights are those of the attention
+    network, which may be one of several models in a stack.
+
+    Args:
+        predictor: the fitted model.
+        graph: the graph to predict.
+        node: name of the node.
+        most: maximum number of neighbours; those with the largest attention are chosen. For each of
+            them, the graph is predicted once.
+
+    Returns:
+        The explanation. It has no neighbours if the node has no edges.
+
+    Raises:
+        GraphError: the graph has no node of this name.
+    """
+    place = _place(graph, node)
+    predicted = predictor.predict(graph)
+    output = int(predicted[place].argmax())
+    prediction = float(predicted[place, output])
+    # Each neighbourhood has its own type of neighbours.
+    around: Any
+    if graph.network is None:
+        around = _Neighbourhood(predictor, graph, place)
+    else:
+        around = TypedNeighbourhood(predictor.encoder, typed_network(predictor), graph, place)
+
+    def influence(
+        name: Hashable, weight: float, edited: AttributedGraph, kind: str = ""
+    ) -> Influence:
+        without = float(predictor.predict_edited(edited, graph)[place, output])
+        return Influence(name, weight, without, prediction - without, kind)
+
+    neighbours = [
+        influence(around.name(other), around.attention(other), around.without([other]),
+                  around.kind(other))
+        for other in around.others[:most]
+    ]  # fmt: skip
+    attributes = [
+        influence(name, float("nan"), _without_value(graph, place, name))
+        for name in _attributes(predictor, graph)
+    ]
+    isolated = predictor.predict_edited(around.without(around.others), graph)
+    return NodeExplanation(
+        place, output, prediction, around.own_attention, _sorted(neighbours),
+        _sorted(attributes), len(around.others), float(isolated[place, output]), predicted,
+    )  # fmt: skip
+
+
+class _Neighbourhood:
+    """Neighbours of a node in a graph of one type.
+
+    Args:
+        predictor: the fitted model.
+        graph: the graph to predict.
+        place: index of the node.
+
+    Attributes:
+        others: indices of the neighbours, in descending order of attention.
+        own_attention: attention of the node to itself; NaN without a self-loop.
+    """
+
+    def __init__(self, predictor: AnyPredictor, graph: AttributedGraph, place: int) -> None:
+        self._graph, self._place = graph, place
+        self._weights = _attention(predictor, graph, place)
+        ends = graph.edge_index
+        adjacent = torch.cat([ends[0, ends[1] == place], ends[1, ends[0] == place]]).unique()
+        self.others = sorted(
+            (int(other) for other in adjacent if other != place),
+            key=lambda other: (-self._weights.get(other, 0.0), other),
+        )
+        self.own_attention = self._weights.get(place, float("nan"))
+
+    def name(self, other: int) -> Hashable:
+        """Return the name of a neighbour."""
+        return self._graph.names[other]
+
+    def kind(self, other: int) -> str:
+        """Return an empty text, because all nodes have the same type."""
+        return ""
+
+    def attention(self, other: int) -> float:
+        """Return the attention of the node to a neighbour; NaN without an edge from it."""
+        return self._weights.get(other, float("nan"))
+
+    def without(self, others: Sequence[int]) -> AttributedGraph:
+        """Return the graph without the edges between the node and some neighbours."""
+        return _without_edges(self._graph, self._place, others)
+
+
+def _place(graph: AttributedGraph, node: Hashable) -> int:
+    """Return the index of a node, given its name, or its name as text."""
+    names = {name: i for i, name in enumerate(graph.names)}
+    if node in names:
+        return names[node]
+    texts = [i for i, name in enumerate(graph.names) if str(name) == str(node)]
+    if len(texts) != 1:
+        examples = ", ".join(repr(str(name)) for name in graph.names[:3])
+        raise GraphError(f"the graph has no node {str(node)!r}; its nodes are {examples}, ...")
+    return texts[0]
+
+
+def _attention(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> dict[int, float]:
+    """Return the attention weights of a node's incoming edges in the last layer, one for each
+    source node.
+    """
+    layers = predictor.attention(graph)
+    if not layers:
+        return {}
+    edges, weights = layers[-1]
+    mask = edges[1] == place
+    sums: dict[int, float] = {}
+    for source, weight in zip(edges[0, mask].tolist(), weights[mask].double().mean(1).tolist()):
+        # If edges have several columns, the same edge can occur several times.
+        sums[source] = sums.get(source, 0.0) + weight
+    return sums
+
+
+def _without_edges(graph: AttributedGraph, place: int, others: Sequence[int]) -> AttributedGraph:
+    """Return the graph without the edges between one node and some other nodes.
+
+    The inputs of the other edges, and the times of the nodes, do not change.
+    """
+    removed = torch.tensor(others, dtype=torch.int64)
+
+    def keep(ends: Tensor) -> Tensor:
+        source, destination = ends
+        pair = (source == place) & torch.isin(destination, removed)
+        return ~(pair | (destination == place) & torch.isin(source, removed))
+
+    arcs, edges = keep(graph.arcs), keep(graph.edge_index)
+    inputs = graph.edge_inputs
+    return replace(
+        graph,
+        arcs=graph.arcs[:, arcs],
+        edge_index=graph.edge_index[:, edges],
+        edge_inputs=None if inputs is None else inputs.select(edges.numpy(), arcs.numpy()),
+    )
+
+
+def _without_value(graph: AttributedGraph, place: int, name: str) -> AttributedGraph:
+    """Return the graph in which one attribute value of one node is missing."""
+    table = graph.table.copy(deep=False)
+    table[name] = table[name].where(np.arange(len(table)) != place)
+    return replace(graph, table=table)
+
+
+def _attributes(predictor: AnyPredictor, graph: AttributedGraph) -> list[str]:
+    """Return the attributes that the model reads and that the graph's table contains."""
+    columns = predictor.encoder.columns
+    return [column.name for column in columns if column.name in graph.table.columns]
+
+
+def _sorted(influences: list[Influence]) -> tuple[Influence, ...]:
+    return tuple(sorted(influences, key=lambda one: -abs(one.change)))

@@ -1,0 +1,289 @@
+"""Labels of nodes: which attribute contains them, and their encoding as numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, at_row
+from gattn.apps.nodes.notation import describe_patterns
+from gattn.apps.nodes.values import (
+    LISTS,
+    as_numbers,
+    as_texts,
+    gap_words,
+    is_empty,
+    is_missing,
+    shape_fault,
+)
+from gattn.apps.tables.numbers import read_numbers
+
+__all__ = [
+    "Labels",
+    "encode_classes",
+    "encode_numbers",
+    "find_classes",
+    "read_labels",
+    "usual_labels",
+]
+
+Labels: TypeAlias = Sequence[object] | Tensor | Mapping[Hashable, object]
+USUAL = ("y", "label")
+UNLABELLED = -1
+"""Value that marks nodes without a label in a tensor of classes, as in PyG's data sets."""
+EMPTY = "write numbers there, or leave these cells empty, so that the nodes have no label"
+MANY = 20
+"""A column of numbers is read as classes if it contains at most this number of different values."""
+
+
+def usual_labels(graph: AttributedGraph) -> list[str]:
+    """Return the attributes that are probably labels, because they are called ``y`` or
+    ``label``.
+    """
+    return [name for name in USUAL if name in graph.table.columns or name in graph.unreadable]
+
+
+def read_labels(
+    graph: AttributedGraph,
+    label: str | None = None,
+    y: Labels | None = None,
+    *,
+    classes: bool = False,
+) -> tuple[pd.Series, list[str]]:
+    """Read the labels of n nodes without encoding them as numbers.
+
+    Args:
+        graph: the graph.
+        label: the attribute that holds the labels; None for ``y`` or ``label``.
+        y: labels in the order of the nodes, or a mapping from nodes' names to labels; None to read
+            an attribute.
+        classes: True if the labels are classes, where -1 in a tensor of whole numbers marks a node
+            without a label.
+
+    Returns:
+        The labels (None for a missing label), as a series with the name of their attribute; and
+        sentences about decisions, such as the choice of the attribute.
+
+    Raises:
+        GraphError: there are no labels, their number differs from the number of nodes, both ``y``
+            and
+            ``label`` exist, ``y`` may be a coordinate because there is also ``x``, or a tensor of
+            classes contains a number below -1.
+    """
+    notes, is_tensor = [], isinstance(y, Tensor)
+    if y is not None:
+        values = _in_order(graph, y)
+    else:
+        name = label
+        if name is None:
+            name = _choose(graph)
+            notes.append(f"The labels are attribute {name!r}.")
+        values = graph.column(name)
+        is_tensor = graph.tensor_labels and name == "y"
+    unlabelled: list[str] = []
+    if is_tensor and classes:
+        values, unlabelled = _without_unlabelled(values, graph)
+    return values, [*notes, *(unlabelled or [*_missing_notes(values), *_negative_notes(values)])]
+
+
+def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.Series, list[str]]:
+    """Replace the integer label -1, which stands for no label, by None."""
+    numbers = as_numbers(values)
+    if (numbers[np.isfinite(numbers)] % 1 != 0).any():
+        return values, []
+    low = np.flatnonzero(numbers < UNLABELLED)
+    if len(low):
+        raise GraphError(
+            f"y must have classes numbered from 0, and {UNLABELLED} for a node without a "
+            f"label; {graph.node(int(low[0]))} has {numbers[low[0]]:g}. For numbers use "
+            "NodeRegressor"
+        )
+    gone = numbers == UNLABELLED
+    if not gone.any():
+        return values, []
+    note = f"y is {UNLABELLED} for {gone.sum():,} of {len(values):,} nodes: they have no label."
+    return values.astype(object).mask(pd.Series(gone, values.index), None), [note]
+
+
+def _missing_notes(values: pd.Series) -> list[str]:
+    """Return notes on missing labels, and on words such as ``NA`` that may stand for missing
+    labels.
+    """
+    missing, empty = is_missing(values), is_empty(values)
+    words = ", ".join(f"{word!r} ({count:,})" for word, count in gap_words(values).items())
+    title = "The label" if values.name is None else f"Label {values.name!r}"
+    are_gaps, notes = int(missing.sum()) > int(empty.sum()), []
+    if missing.any():
+        as_word = f", or one of {words}" if are_gaps else ""
+        notes.append(
+            f"{title} is missing for {missing.sum():,} of {len(values):,} nodes: the cell is "
+            f"empty{as_word}."
+        )
+    if words and not are_gaps:
+        notes.append(
+            f"{title} has the classes {words}: if labels are texts, only an empty cell is a "
+            "missing label. If such a word stands for a missing label, list it in --missing."
+        )
+    return notes
+
+
+def _negative_notes(values: pd.Series) -> list[str]:
+    """Return a note if exactly one negative number occurs among the labels, because it may mark
+    missing labels.
+
+    There is no note if different numbers are negative, or if there are fewer than two other labels.
+    """
+    if any(isinstance(value, LISTS) for value in values):
+        return []
+    numbers = as_numbers(values)
+    negative = numbers < 0
+    others = _stripped(values).loc[~is_missing(values) & ~negative]
+    count = int(negative.sum())
+    if len(np.unique(numbers[negative])) != 1 or others.nunique() < 2:
+        return []
+    is_class = others.nunique() <= MANY and not (numbers[np.isfinite(numbers)] % 1 != 0).any()
+    if count < 2 and not is_class:
+        return []
+    first = values.tolist()[int(negative.argmax())]
+    sign = first.strip() if isinstance(first, str) else f"{numbers[negative][0]:g}"
+    title = "The label" if values.name is None else f"Label {values.name!r}"
+    return [
+        f"{title} has the {'class' if is_class else 'number'} {sign} ({count:,} "
+        f"node{'s' * (count > 1)}). If it stands for a missing label, use --missing {sign}; "
+        "in Python, replace it by None or NaN."
+    ]
+
+
+def find_classes(values: pd.Series, where: Where = at_row) -> np.ndarray:
+    """Return the sorted distinct labels. If one of them is a text, all are converted to texts.
+
+    Args:
+        values: the labels of n nodes.
+        where: describes the position of a node.
+
+    Raises:
+        GraphError: there are fewer than two different labels, or too many to be classes.
+    """
+    present = _stripped(values).loc[~is_missing(values)]
+    lists = [value for value in present if isinstance(value, LISTS)]
+    if lists:
+        raise GraphError(
+            f"labels{_of(values)} must be one class for each node; got {lists[0]!r}, "
+            "which has several"
+        )
+    kinds = list(pd.unique(present))
+    if len({str if isinstance(kind, str) else float for kind in kinds}) > 1:
+        kinds = sorted({str(kind) for kind in kinds})
+    if len(kinds) < 2:
+        count = f"one: {kinds[0]!r}" if kinds else "none"
+        raise GraphError(f"labels{_of(values)} must have at least two classes; there is {count}")
+    if len(kinds) > max(MANY, len(present) / 2):
+        patterns = describe_patterns(read_numbers(as_texts(values)).recognised(), where)
+        raise GraphError(
+            f"labels{_of(values)} must be classes; {len(kinds):,} of {len(present):,} nodes "
+            "have different labels. For numbers use NodeRegressor (--task "
+            f"regression){patterns and f'; {patterns}'}"
+        )
+    classes = np.array(sorted(kinds))
+    is_count = classes.dtype.kind == "f" and (classes % 1 == 0).all()
+    # If a label is missing, pandas stores integers as floats, so convert them back.
+    return classes.astype(np.int64) if is_count else classes
+
+
+def encode_classes(values: pd.Series, classes: np.ndarray) -> Tensor:
+    """Return the index of each label in ``classes``, [n] float64; NaN for a missing label.
+
+    Raises:
+        GraphError: a label is not among the classes.
+    """
+    as_text = classes.dtype.kind == "U"
+    place = {label: float(i) for i, label in enumerate(classes.tolist())}
+    y = np.full(len(values), np.nan)
+    for i, (label, missing) in enumerate(zip(_stripped(values).tolist(), is_missing(values))):
+        label = str(label) if as_text else label
+        if not missing and label not in place:
+            raise GraphError(f"labels{_of(values)} must be among {list(place)[:20]}; got {label!r}")
+        y[i] = np.nan if missing else place[label]
+    return torch.from_numpy(y)
+
+
+def encode_numbers(values: pd.Series, where: Where = at_row) -> Tensor:
+    """Convert labels to numbers, [n] float64; NaN for a missing label.
+
+    Args:
+        values: the labels of n nodes.
+        where: describes the position of a node.
+
+    Raises:
+        GraphError: a label is not a number, or infinite.
+    """
+    numbers = as_numbers(values)
+    invalid = np.isnan(numbers) & ~is_missing(values, numbers=True)
+    if invalid.any():
+        label = values.tolist()[invalid.argmax()]
+        texts = [str(value) if bad else "" for value, bad in zip(values.tolist(), invalid)]
+        patterns = describe_patterns(read_numbers(texts).patterns, where, EMPTY)
+        raise GraphError(f"labels{_of(values)} must be numbers; got {label!r}: {patterns}")
+    if np.isinf(numbers).any():
+        raise GraphError(f"labels{_of(values)} must be finite; one is infinite")
+    return torch.from_numpy(numbers)
+
+
+def _choose(graph: AttributedGraph) -> str:
+    """Return the name of the label attribute. If the user names none, it is ``y`` or ``label``."""
+    names = usual_labels(graph)
+    message = "labels are required: y, or the name of an attribute (label, --label)"
+    if not names:
+        attributes = ", ".join(map(repr, graph.table.columns[:20])) or "none"
+        raise GraphError(f"{message} among {attributes}")
+    if len(names) > 1:
+        raise GraphError(f"{message}, because the nodes have both {names[0]!r} and {names[1]!r}")
+    if names == ["y"] and "x" in graph.table.columns:
+        raise GraphError(f"{message}, because 'y' next to 'x' may be a coordinate")
+    return names[0]
+
+
+def _in_order(graph: AttributedGraph, y: Labels) -> pd.Series:
+    """Return the labels ``y`` in the order of the n nodes; None stands for a missing label.
+
+    The names of nodes that were read from tables are texts. A key of a mapping may also be a
+    number: 7 stands for the name "7".
+    """
+    if not isinstance(y, Mapping):
+        if isinstance(y, Tensor | np.ndarray | pd.DataFrame):
+            if fault := shape_fault("y", tuple(y.shape), len(graph)):
+                raise GraphError(fault)
+            array = y.to_numpy() if isinstance(y, pd.DataFrame) else y
+            return pd.Series(array.reshape(-1).tolist(), dtype=object)
+        if len(y) != len(graph):
+            raise GraphError(f"y must have {len(graph)} labels, one for each node; got {len(y)}")
+        return pd.Series(list(y), dtype=object)
+    names = set(graph.names)
+    labels: dict[Hashable, object] = {}
+    for key, label in y.items():
+        as_text = str(int(key) if isinstance(key, float) and key.is_integer() else key)
+        name = key if key in names else as_text
+        if name not in names:
+            raise GraphError(f"y has a label for {key!r}, which is not a node")
+        if name in labels:
+            raise GraphError(f"y has two labels for {name!r}")
+        labels[name] = label
+    return pd.Series([labels.get(name) for name in graph.names], dtype=object)
+
+
+def _stripped(values: pd.Series) -> pd.Series:
+    """Remove leading and trailing white space from the values that are texts."""
+    texts = [value.strip() if isinstance(value, str) else value for value in values.tolist()]
+    return pd.Series(texts, dtype=object, name=values.name)
+
+
+def _of(values: pd.Series) -> str:
+    """Return the name of the label attribute in parentheses, for a message; "" if it has no
+    name.
+    """
+    return "" if values.name is None else f" ({values.name!r})"

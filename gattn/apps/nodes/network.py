@@ -1,0 +1,185 @@
+"""Neural networks for nodes, with attention along the edges and one output per class or number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gattn.apps.nodes.fields import FieldInput
+from gattn.apps.nodes.settings import NetworkSettings
+from gattn.nn import GATConv, GATv2Conv, GPSConv, SparseDropout, TransformerConv
+from gattn.ops.dropout import dropout
+
+__all__ = ["AttentionNetwork", "GPSNetwork", "make_network"]
+
+
+class NodeGATConv(GATConv):
+    """GATConv layer with additional dropout of the projected features.
+
+    The GAT paper describes dropout of the input features and of the attention weights. Its authors'
+    code also drops entries of the projected features after the scores are computed. The
+    destinations of the edges must be the first of the sources.
+    """
+
+    def _project(self, x_src: Tensor, x_dst: Tensor) -> Any:
+        # Source and destination features are computed by one matrix product.
+        nodes: Any = super()._project(x_src, x_src)
+        return nodes._replace(query=nodes.query[: len(x_dst)], value_dst=nodes.value[: len(x_dst)])
+
+    def attend(self, nodes: Any, *args: Any, **options: Any) -> Any:
+        """Compute the attention of the layer; in training, apply dropout to the values first."""
+        if self.training:
+            nodes = nodes._replace(value=dropout(nodes.value, self.dropout))
+        return super().attend(nodes, *args, **options)
+
+
+CONVOLUTIONS = {
+    "stacked": NodeGATConv,
+    "gat": NodeGATConv,
+    "gatv2": GATv2Conv,
+    "transformer": TransformerConv,
+}
+
+
+class AttentionNetwork(nn.Module):
+    r"""Network of attention layers along the edges, with ELU activations between them.
+
+    .. math:: h^{(l+1)} = \mathrm{elu}\bigl(\mathrm{conv}(\mathrm{dropout}(h^{(l)}))\bigr)
+
+    The last layer has one output per class, or number, and averages its heads.
+
+    Args:
+        settings: settings; the layer type and the sizes are read.
+        features: number of features.
+        outputs: number of classes; 1 for numbers.
+        edge_dim: number of features of an edge; None if there are none.
+
+    Reference:
+        Velickovic et al., "Graph attention networks" (ICLR 2018).
+    """
+
+    def __init__(
+        self, settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
+    ) -> None:
+        super().__init__()
+        kind, p, heads = CONVOLUTIONS[settings.model], settings.dropout, settings.heads
+        inside = settings.layers - 1
+        widths = [features, *[settings.width] * inside]
+        self.hidden = nn.ModuleList(
+            kind(width, settings.width // heads, heads, dropout=p, edge_dim=edge_dim)
+            for width in widths[:-1]
+        )
+        self.out = kind(
+            widths[-1], outputs, settings.output_heads, concat=False, dropout=p, edge_dim=edge_dim
+        )
+        self.dropout = SparseDropout(p)
+        for weight in self.layers[0].parameters():
+            if weight.dim() == 2:
+                # A product with sparse features reads whole columns of the weight matrix, so its
+                # columns are stored contiguously.
+                weight.data = weight.data.t().contiguous().t()
+
+    @property
+    def layers(self) -> list[nn.Module]:
+        """All attention layers, including the last one."""
+        return [*self.hidden, self.out]
+
+    def forward(self, inputs: FieldInput) -> Tensor:
+        """Return the outputs [k, outputs] of k nodes, from their receptive field and its
+        features.
+        """
+        graph, rows = inputs.field.layers[-1]
+        terms = inputs.layer_terms(-1)
+        return self.out(self.dropout(self.embed(inputs)), graph, **terms)[:rows]
+
+    def embed(self, inputs: FieldInput) -> Tensor:
+        """Return the input of the last layer, [m, width]. If there is only one layer, it is the
+        features.
+        """
+        x = inputs.x
+        for place, (layer, (graph, rows)) in enumerate(zip(self.hidden, inputs.field.layers)):
+            x = F.elu(layer(self.dropout(x), graph, **inputs.layer_terms(place))[:rows])
+        return x
+
+    @torch.no_grad()
+    def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
+        """Return the edges [2, e], including added self-loops, and the attention weights [e, h]
+        of each layer.
+        """
+        x, attention = inputs.x, []
+        for place, (layer, (graph, rows)) in enumerate(zip(self.layers, inputs.field.layers)):
+            terms = inputs.layer_terms(place)
+            x, weights = layer(x, graph, return_attention_weights=True, **terms)
+            x = F.elu(x[:rows])
+            attention.append(weights)
+        return attention
+
+
+class GPSNetwork(nn.Module):
+    """Network of GPS layers, with attention along the edges and among all nodes.
+
+    Args:
+        settings: settings; the sizes are read.
+        features: number of features.
+        outputs: number of classes; 1 for numbers.
+        edge_dim: number of features of an edge; None if there are none.
+
+    Reference:
+        Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS
+        2022).
+    """
+
+    def __init__(
+        self, settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
+    ) -> None:
+        super().__init__()
+        width, heads, p = settings.width, settings.heads, settings.dropout
+        self.read = nn.Linear(features, width)
+        self.layers = nn.ModuleList(
+            GPSConv(
+                width, GATv2Conv(width, width // heads, heads, dropout=p, edge_dim=edge_dim),
+                heads, dropout=p, norm="layer_norm", attn_kwargs={"dropout": p},
+            )
+            for _ in range(settings.layers)
+        )  # fmt: skip
+        self.out, self.dropout = nn.Linear(width, outputs), SparseDropout(p)
+
+    def forward(self, inputs: FieldInput) -> Tensor:
+        """Return the outputs of all nodes, [n, outputs]."""
+        return self.out(self.embed(inputs))
+
+    def embed(self, inputs: FieldInput) -> Tensor:
+        """Return the input of the output layer, [n, width], where n is the number of nodes."""
+        x = self.read(self.dropout(inputs.x))
+        for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
+            x = layer(x, graph, **inputs.layer_terms(place))
+        return x
+
+    @torch.no_grad()
+    def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
+        """Return the edges [2, e] and the attention weights [e, h] of each layer; global
+        attention is not included.
+        """
+        x, attention = self.read(inputs.x), []
+        for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
+            assert isinstance(layer, GPSConv)
+            assert layer.conv is not None
+            terms: Any = inputs.layer_terms(place)
+            attention.append(layer.conv(x, graph, return_attention_weights=True, **terms)[1])
+            x = layer(x, graph, **terms)
+        return attention
+
+
+def make_network(
+    settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
+) -> AttentionNetwork | GPSNetwork:
+    """Create a network. Its weights are drawn from ``settings.seed``, and torch's global
+    generator is not used.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        kind = GPSNetwork if settings.model == "gps" else AttentionNetwork
+        return kind(settings, features, outputs, edge_dim)

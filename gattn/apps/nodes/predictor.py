@@ -1,0 +1,295 @@
+"""Model of the nodes of a graph: a neural network and the encoder of its input features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gattn.apps.fitting.full_batch import (
+    FullBatch,
+    FullBatchSettings,
+    SeparateNetworks,
+    fit_full_batches,
+)
+from gattn.apps.fitting.losses import squared_error
+from gattn.apps.fitting.scaling import moments
+from gattn.apps.fitting.settings import from_table, to_table
+from gattn.apps.fitting.types import EpochRecord, History
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError
+from gattn.apps.nodes.batched_gat import BatchedGAT, can_batch
+from gattn.apps.nodes.features import FeatureEncoder
+from gattn.apps.nodes.fields import (
+    FieldInput,
+    edge_terms,
+    read_features,
+    receptive_field,
+    whole_graph,
+)
+from gattn.apps.nodes.network import make_network
+from gattn.apps.nodes.settings import NodeSettings, NodeTask
+from gattn.apps.runtime.threads import limited_threads
+
+__all__ = ["NodePredictor", "NodeProblem", "graph_elements", "label_moments"]
+
+Self = TypeVar("Self", bound="NodePredictor")
+
+GPS_NODES = 20_000
+"""Maximum number of nodes for GPS, whose attention time grows with the square of the number of
+nodes.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeProblem:
+    """Graph with features, labels, a training part and a validation part.
+
+    Attributes:
+        graph: the nodes and edges.
+        x: [n, d] features, dense or ``torch.sparse_csr``.
+        y: [n] float64, numbers of classes from 0 or numbers to predict; NaN for missing labels.
+        outputs: number of classes; 1 for numbers.
+        train: [k] int64 nodes to train on.
+        val: [k] int64 validation nodes, by which the epoch is chosen.
+    """
+
+    graph: AttributedGraph
+    x: Tensor
+    y: Tensor
+    outputs: int
+    train: Tensor
+    val: Tensor
+    drawn: bool = False
+
+
+class NodePredictor:
+    """Trained model of the nodes of a graph, created by :meth:`fit` or :meth:`from_state`.
+
+    Attributes:
+        settings: settings of the model and of its training.
+        task: ``"regression"`` or ``"classification"``.
+        encoder: encoder of the features.
+        network: the network.
+        mean: mean of the training labels; 0 for classes.
+        std: standard deviation of the training labels; 1 for classes.
+        history: records of the training; empty after :meth:`from_state`.
+        threads: number of threads inside an operator of a prediction; 0 to choose it from the size
+            of the graph.
+    """
+
+    threads = 0
+
+    def __init__(
+        self, settings: NodeSettings, task: NodeTask, encoder: FeatureEncoder, outputs: int
+    ) -> None:
+        """Create an untrained model with initial weights."""
+        self.task: NodeTask = task
+        self.settings, self.encoder = settings, encoder
+        self.outputs = outputs
+        self.network = self._make_network().eval()
+        self.mean, self.std = 0.0, 1.0
+        self.history: list[History] = []
+        self._read: tuple[AttributedGraph, Tensor] | None = None
+
+    @property
+    def _edge_dim(self) -> int | None:
+        """Number of features of an edge; None if there are none."""
+        edges = self.encoder.edges
+        return None if edges is None else edges.width or None
+
+    def _make_network(self) -> Any:
+        """Create the network with initial weights."""
+        return make_network(self.settings, self.encoder.width, self.outputs, self._edge_dim)
+
+    @classmethod
+    def fit(
+        cls: type[Self],
+        problem: NodeProblem,
+        encoder: FeatureEncoder,
+        task: NodeTask,
+        settings: Sequence[NodeSettings],
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+        threads: int = 0,
+        stop: Callable[[Sequence[EpochRecord]], bool] = lambda records: False,
+    ) -> list[Self]:
+        """Train one model, or several models together, on the labelled nodes of a graph.
+
+        Args:
+            problem: the graph, its labels and parts.
+            encoder: encoder of the features.
+            task: type of the labels.
+            settings: settings of each model, which differ in their seeds only.
+            on_epoch: called after every epoch.
+            threads: number of threads inside an operator; 0 to choose it by the size of the
+                network. The previous number of threads is restored at the end.
+            stop: function of the records of a network's past epochs; if it returns True, the
+                training of the network ends.
+
+        Returns:
+            The trained models.
+
+        Raises:
+            GraphError: the graph is too large for the model.
+            TrainingError: a part has no label, or the loss is not finite.
+        """
+        _check_size(settings[0], len(problem.graph))
+        predictors = [cls(one, task, encoder, problem.outputs) for one in settings]
+        mean, std = label_moments(problem, task)
+        y = (problem.y - mean) / std
+        first, networks = settings[0], [one.network for one in predictors]
+        elements = graph_elements(problem.graph, first) * len(networks)
+        with limited_threads(elements, threads):
+            histories = fit_full_batches(
+                networks,
+                _class_loss if task == "classification" else squared_error,
+                predictors[0]._part(problem, problem.train, y),
+                predictors[0]._part(problem, problem.val, y),
+                cls.training_settings(first),
+                group=BatchedGAT if can_batch(networks) else SeparateNetworks,
+                score=_is_right if task == "classification" else None,
+                on_epoch=on_epoch, stop=stop,
+            )  # fmt: skip
+        for one, history in zip(predictors, histories):
+            one._read, one.mean, one.std = (problem.graph, problem.x), mean, std
+            one.history, one.threads = [history], threads
+        return predictors
+
+    @classmethod
+    def training_settings(cls, settings: NodeSettings) -> FullBatchSettings:
+        """Return the settings of the training loop for the settings of the model."""
+        return FullBatchSettings(
+            settings.epochs, settings.patience, settings.learning_rate, settings.weight_decay,
+            settings.seed,
+        )  # fmt: skip
+
+    def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
+        """Return the training input for given nodes: their receptive field, features and labels."""
+        edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
+        if self.settings.model == "gps":
+            # In the model gps, every node attends to all nodes, so the input is always the whole
+            # graph.
+            target = torch.full((n, 1), torch.nan, dtype=torch.float32)
+            target[nodes, 0] = y[nodes].float()
+            field = whole_graph(edges, n, layers)
+            terms = edge_terms(problem.graph.edge_inputs, field)
+            return FullBatch(FieldInput(problem.x, field, terms), target)
+        field = receptive_field(edges, n, nodes, layers)
+        terms = edge_terms(problem.graph.edge_inputs, field)
+        inputs = FieldInput(read_features(problem.x, field.nodes), field, terms)
+        return FullBatch(inputs, y[nodes, None].float())
+
+    @property
+    def validation_loss(self) -> float:
+        """Loss on the validation part at the chosen epoch."""
+        return self.history[0].records[self.history[0].chosen].validation_loss
+
+    @torch.no_grad()
+    def predict(self, graph: AttributedGraph) -> Tensor:
+        """Return probabilities [n, classes], or numbers [n, 1] in the unit of the labels, as
+        float64.
+        """
+        with limited_threads(graph_elements(graph, self.settings), self.threads):
+            out = self.network(self._whole(graph)).double()
+            return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
+
+    def predict_edited(self, graph: AttributedGraph, original: AttributedGraph) -> Tensor:
+        """Predict a graph that was created from ``original`` by removing edges or attribute
+        values.
+        """
+        return self.predict(graph)
+
+    @torch.no_grad()
+    def embed(self, graph: AttributedGraph) -> Tensor:
+        """Return the input of the last layer for each node, [n, width] float32."""
+        with limited_threads(graph_elements(graph, self.settings), self.threads):
+            embedding = self.network.embed(self._whole(graph))
+            return embedding if embedding.layout == torch.strided else embedding.to_dense()
+
+    def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
+        """Return the edges [2, e], including added self-loops, and the attention weights [e, h]
+        of each layer.
+        """
+        with limited_threads(graph_elements(graph, self.settings), self.threads):
+            return self.network.attention(self._whole(graph))
+
+    def _whole(self, graph: AttributedGraph) -> Any:
+        """Return the input of the network for all nodes of a graph."""
+        _check_size(self.settings, len(graph))
+        # The features of the last graph are cached, because encoding texts is slow.
+        if self._read is None or self._read[0] is not graph:
+            self._read = graph, self.encoder.features(graph)
+        field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
+        return FieldInput(self._read[1], field, edge_terms(graph.edge_inputs, field))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickling. It does not contain the last graph, because the
+        receiving process has it.
+        """
+        return {**self.__dict__, "_read": None}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
+        return dict(self.network.state_dict()), {
+            "settings": to_table(self.settings), "task": self.task, "outputs": self.outputs,
+            "encoder": self.encoder.state(), "mean": self.mean, "std": self.std,
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls: type[Self], tensors: dict[str, Tensor], state: Mapping[str, Any]) -> Self:
+        """Restore a model from the result of :meth:`state`.
+
+        Raises:
+            KeyError: an entry of the state is missing.
+            ValueError: a tensor is missing or has another shape.
+        """
+        encoder = FeatureEncoder.from_state(state["encoder"])
+        settings = from_table(NodeSettings, state["settings"])
+        predictor = cls(settings, state["task"], encoder, state["outputs"])
+        try:
+            predictor.network.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise ValueError(str(error)) from None
+        predictor.mean, predictor.std = state["mean"], state["std"]
+        return predictor
+
+
+def label_moments(problem: NodeProblem, task: NodeTask) -> tuple[float, float]:
+    """Return the mean and the standard deviation of the training labels; 0 and 1 for classes."""
+    if task == "classification":
+        return 0.0, 1.0
+    mean, std = (float(one) for one in moments(problem.y[problem.train, None]))
+    return mean, std
+
+
+def graph_elements(graph: AttributedGraph, settings: NodeSettings) -> int:
+    """Return the number of nodes times the number of hidden features, which measures the size of a
+    layer.
+
+    The size decides how many threads compute a layer; see
+    :func:`gattn.apps.runtime.threads.choose_threads`.
+    """
+    return len(graph) * settings.width
+
+
+def _check_size(settings: NodeSettings, nodes: int) -> None:
+    if settings.model == "gps" and nodes > GPS_NODES:
+        raise GraphError(
+            f"gps attends among all pairs of nodes: at most {GPS_NODES:,} nodes; got "
+            f"{nodes:,}. Use gat, gatv2 or transformer"
+        )
+
+
+def _class_loss(output: Tensor, target: Tensor) -> Tensor:
+    """Return the cross entropy of each of k nodes, [k, 1]."""
+    return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
+
+
+def _is_right(output: Tensor, target: Tensor) -> Tensor:
+    """Return a tensor [k, 1] that is 1 for each node whose class is predicted correctly, and 0
+    for the others.
+    """
+    return (output.argmax(1, keepdim=True) == target).float()

@@ -1,0 +1,296 @@
+"""Conversion of networkx graphs, PyG's ``Data`` and tables to one type of graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError, attributed_graph
+from gattn.apps.nodes.edge_ends import named_ends
+from gattn.apps.nodes.edge_table import EdgeTable
+from gattn.apps.nodes.splits import MASKS
+from gattn.apps.nodes.tables import graph_of_ends
+from gattn.apps.nodes.typed.relations import by_relation
+from gattn.apps.nodes.typed.tables import (
+    TypedTables,
+    choose_target,
+    edges_between,
+    typed_graph,
+    typed_network_graph,
+)
+from gattn.apps.nodes.values import flat_table, shape_fault
+
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = ["GraphLike", "from_data", "from_hetero_data", "from_networkx", "read_graph"]
+
+TablePair: TypeAlias = tuple[pd.DataFrame, pd.DataFrame]
+TypedTablePair: TypeAlias = tuple[Mapping[Any, pd.DataFrame], Mapping[str, pd.DataFrame]]
+Tables: TypeAlias = pd.DataFrame | TablePair | TypedTablePair
+GraphLike: TypeAlias = "AttributedGraph | Data | HeteroData | networkx.Graph | Tables"
+EDGE_TENSORS = ("edge_attr", "edge_weight", "edge_type", "edge_time")
+BOTH_WAYS = (
+    "The graph is directed, but messages are sent in both directions of every edge; use "
+    "directed=True (--directed) to send them only in the direction of the edge."
+)
+
+
+def read_graph(
+    graph: GraphLike,
+    *,
+    directed: bool | None = None,
+    label: str | None = None,
+    label_type: str | None = None,
+) -> AttributedGraph:
+    """Convert a graph in any supported format to an :class:`AttributedGraph`.
+
+    Args:
+        graph: a networkx graph, PyG's ``Data``, a table of edges, or a pair of tables (edges,
+            nodes). For several types of nodes: PyG's ``HeteroData``, or a pair of dictionaries
+            (edges, nodes): tables of edges by relation (source type, name, destination type), and
+            tables of nodes by type.
+        directed: True if messages are sent only in the direction of edges, False for both
+            directions. None means both directions, as in the citation networks of the papers, with
+            a note if the graph is directed. For ``Data``, None means that the edges are used
+            unchanged, as by PyG's layers.
+        label: column of the labels, by which the type to predict is chosen if there are several;
+            see :func:`gattn.apps.nodes.typed.tables.choose_target`.
+        label_type: the type to predict.
+
+    Returns:
+        The graph, after its edges and names were checked.
+
+    Raises:
+        TypeError: ``graph`` has another type.
+        GraphError: the graph has no nodes, two nodes with the same name, or no columns of edges.
+    """
+    typed: dict[str, Any] = {
+        "label": label, "label_type": label_type, "directed": bool(directed)
+    }  # fmt: skip
+    if isinstance(graph, AttributedGraph):
+        return graph.without_edge_inputs()
+    if isinstance(graph, HeteroData):
+        return from_hetero_data(graph, **typed)
+    if isinstance(graph, tuple) and len(graph) == 2 and isinstance(graph[1], Mapping):
+        edges_by_relation, nodes_by_type = cast("tuple[Any, Mapping[str, pd.DataFrame]]", graph)
+        tables = TypedTables(
+            dict(nodes_by_type), _tables_by_relation(edges_by_relation, nodes_by_type)
+        )
+        return typed_graph(tables, **typed)
+    if label_type is not None:
+        raise GraphError(
+            f"label_type {label_type!r} is for a network with several tables of nodes; got one"
+        )
+    if isinstance(graph, Data):
+        return from_data(graph, directed=directed is not False)
+    if isinstance(graph, pd.DataFrame):
+        return graph_of_ends(named_ends(graph), None, directed=bool(directed))
+    if isinstance(graph, tuple):
+        if [isinstance(one, pd.DataFrame) for one in graph] != [True, True]:
+            raise TypeError("tables of a graph must be a pair (edges, nodes) of data frames")
+        edges, nodes = cast("tuple[pd.DataFrame, pd.DataFrame]", graph)
+        return graph_of_ends(named_ends(edges), nodes, directed=bool(directed))
+    if hasattr(graph, "nodes") and hasattr(graph, "is_multigraph"):
+        return from_networkx(graph, directed=directed)
+    raise TypeError(
+        "a graph must be a networkx graph, a PyG Data, a table of edges or a pair of tables "
+        f"(edges, nodes), which networkx and pandas read from files; got {type(graph).__name__}"
+    )
+
+
+def _tables_by_relation(edges: Any, nodes: Mapping[str, Any]) -> dict[Any, pd.DataFrame]:
+    """Check the tables of a typed network, and return those of edges by relation."""
+    values = [*edges.values(), *nodes.values()] if isinstance(edges, Mapping) else [edges]
+    wrong = next((one for one in values if not isinstance(one, pd.DataFrame)), None)
+    if wrong is not None:
+        raise TypeError(
+            "tables of a network with several types must be a pair (edges, nodes) of dictionaries "
+            f"of data frames; got {type(wrong).__name__}"
+        )
+    try:
+        tables: Any = by_relation(edges, list(nodes))
+    except ValueError as error:
+        raise GraphError(str(error)) from None
+    return tables
+
+
+def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> AttributedGraph:
+    """Convert a networkx graph; its node attributes become columns of a table.
+
+    Args:
+        graph: a networkx graph of any class.
+        directed: see :func:`read_graph`.
+
+    Returns:
+        The graph, with its nodes in the order of ``graph.nodes``. An attribute that is a list of k
+        numbers for every node becomes k columns, ``x.0``, ``x.1``, ...
+    """
+    names = list(graph.nodes)
+    table = pd.DataFrame(
+        [dict(attributes) for _, attributes in graph.nodes(data=True)], index=range(len(names))
+    )
+    ends = list(graph.edges(data=True))
+    place = {name: i for i, name in enumerate(names)}
+    pairs = torch.tensor([[place[a], place[b]] for a, b, _ in ends], dtype=torch.int64)
+    pairs = pairs.reshape(-1, 2).T
+    table, notes, unreadable = flat_table(table, names)
+    edges = [dict(attributes) for *_, attributes in ends]
+    edge_table = None
+    if any(edges):
+        frame, _, faults = flat_table(pd.DataFrame(edges, index=range(len(edges))))
+        edge_table = EdgeTable(pairs, frame, not graph.is_directed(), (), faults)
+    if graph.is_directed() and directed is None:
+        notes = [BOTH_WAYS, *notes]
+    elif directed and not graph.is_directed():
+        notes = [
+            "The graph is undirected: messages are sent in both directions of every edge.",
+            *notes,
+        ]
+    read = attributed_graph(
+        names, pairs, table, directed=bool(directed) and graph.is_directed(), notes=notes,
+        unreadable=unreadable, edge_table=edge_table,
+    )  # fmt: skip
+    if graph.is_directed():
+        return replace(read, has_direction=True)
+    return replace(read, arcs=read.edge_index)
+
+
+def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
+    """Convert PyG's ``Data``; the labels ``y`` and the masks become columns of a table.
+
+    ``edge_attr``, ``edge_weight``, ``edge_type`` and ``edge_time`` become columns of the edges.
+
+    Args:
+        data: a homogeneous graph with ``edge_index`` and either ``x`` or a number of nodes. ``y``
+            and the masks may be tensors, arrays or lists.
+        directed: False to add the opposite of every edge.
+
+    Returns:
+        The graph, with nodes named 0, 1, ... If ``y`` or a mask has another shape than [n] or
+        [n, 1], an error is raised only when it is used.
+
+    Raises:
+        GraphError: ``data`` has no ``edge_index`` or number of nodes, or ``x`` is not [n, d] of
+            finite numbers.
+    """
+    nodes = data.num_nodes
+    if nodes is None or data.edge_index is None:
+        raise GraphError(f"data must have edge_index and a number of nodes; got {data}")
+    columns, unreadable = {}, {}
+    for name in ("y", *MASKS):
+        value = data.get(name)
+        if value is None:
+            continue
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        if fault := shape_fault(name, array.shape, nodes):
+            unreadable[name] = fault
+        else:
+            columns[name] = array.reshape(-1)
+    x = data.x
+    if x is not None:
+        if x.dim() not in (1, 2):
+            raise GraphError(f"x must be [n, d], with one row for each node; got {(*x.shape,)}")
+        if x.is_complex():
+            raise GraphError(
+                "x must have real numbers; got complex numbers: pass their real and "
+                "imaginary parts as columns, for example torch.cat([x.real, x.imag], 1)"
+            )
+        x = x.float() if x.dim() == 2 else x.float()[:, None]
+        x = x.coalesce().to_sparse_csr() if x.layout == torch.sparse_coo else x
+        if not (x if x.layout == torch.strided else x.values()).isfinite().all():
+            raise GraphError("x must be finite; it has NaN or an infinite number")
+    edge_index = data.edge_index.cpu().long()
+    read = attributed_graph(
+        range(nodes), edge_index, pd.DataFrame(columns, index=range(nodes)),
+        directed=directed, x=x, unreadable=unreadable, tensor_labels=isinstance(data.y, Tensor),
+        edge_table=_edge_tensors(data, edge_index),
+    )  # fmt: skip
+    return replace(read, has_direction=True)
+
+
+def from_hetero_data(
+    data: HeteroData,
+    *,
+    label: str | None = None,
+    label_type: str | None = None,
+    directed: bool = False,
+) -> AttributedGraph:
+    """Convert PyG's ``HeteroData``; see :func:`from_data` for the attributes that are read.
+
+    Args:
+        data: nodes and edges of several types.
+        label: column of the labels; None for ``y``.
+        label_type: the type to predict; None for the type with labels.
+        directed: False to send messages in both directions of every relation.
+
+    Raises:
+        GraphError: a type has no number of nodes, a relation has no ``edge_index``, or the type to
+            predict is unknown.
+    """
+    nodes: dict[str, AttributedGraph] = {}
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    for kind in data.node_types:
+        store = data[kind]
+        columns = {name: store[name] for name in ("x", "y", *MASKS) if name in store}
+        part = Data(edge_index=none, num_nodes=store.num_nodes, **columns)
+        try:
+            nodes[kind] = replace(from_data(part, directed=directed), notes=())
+        except GraphError as error:
+            raise GraphError(f"type {kind!r}: {error}") from None
+    columns_by_type = {kind: [*one.table.columns, *one.unreadable] for kind, one in nodes.items()}
+    target = choose_target(columns_by_type, label, label_type)
+    edges = {}
+    for relation in by_relation({key: key for key in data.edge_types}, list(nodes)):
+        store = data[relation.source, relation.name, relation.destination]
+        if store.get("edge_index") is None:
+            raise GraphError(f"relation {relation} must have an edge_index")
+        pairs = store.edge_index.cpu().long()
+        for end, kind in enumerate((relation.source, relation.destination)):
+            if pairs.shape[1] and not 0 <= int(pairs[end].min()) <= int(pairs[end].max()) < len(
+                nodes[kind]
+            ):
+                raise GraphError(
+                    f"relation {relation} must connect nodes 0 to {len(nodes[kind]) - 1} of type "
+                    f"{kind!r}; got {int(pairs[end].min())} to {int(pairs[end].max())}"
+                )
+        columns = _edge_tensors(store, pairs)
+        edges[relation] = edges_between(pairs, None if columns is None else columns.table)
+    # The labels and the masks of types that are not predicted are no features.
+    others = {
+        kind: replace(one, table=pd.DataFrame(index=range(len(one))), unreadable={})
+        for kind, one in nodes.items()
+        if kind != target
+    }
+    notes = [f"Nodes of type {target} are predicted."]
+    return typed_network_graph(nodes[target], target, others, edges, notes)
+
+
+def _edge_tensors(data: Any, edge_index: Tensor) -> EdgeTable | None:
+    """Return the edge columns of a ``Data`` object, or of a relation of ``HeteroData``; None if
+    there are none.
+    """
+    edges, columns = edge_index.shape[1], {}
+    for name in EDGE_TENSORS:
+        value = data.get(name)
+        if value is None:
+            continue
+        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        if array.ndim not in (1, 2) or len(array) != edges:
+            raise GraphError(
+                f"{name} must have a row for each of {edges:,} edges; it is {array.shape}"
+            )
+        if array.ndim == 1 or array.shape[1] == 1:
+            columns[name] = array.reshape(-1)
+        else:
+            columns |= {f"{name}.{place}": column for place, column in enumerate(array.T)}
+    if not columns:
+        return None
+    return EdgeTable(edge_index, pd.DataFrame(columns, index=range(edges)))

@@ -1,0 +1,280 @@
+"""Settings of a training run: the options of ``gattn nodes train``, as in config.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
+
+from gattn.apps.fitting.settings import (
+    Coverage,
+    Settings,
+    SettingsError,
+    TaskChoice,
+    Threads,
+    document,
+    read_toml,
+    updated,
+)
+from gattn.apps.nodes.graph_settings import (
+    Decimal,
+    EdgeFeatureOptions,
+    EdgeTables,
+    EdgeType,
+    EdgeWeight,
+    Encoding,
+    FeatureOptions,
+    GraphSource,
+    MissingTexts,
+    NodeNames,
+    NodeTables,
+    SourceColumn,
+    TargetColumn,
+    Thousands,
+    check_number_format,
+)
+from gattn.apps.nodes.settings import PRESETS, TYPED_MODELS, NodeSettings
+from gattn.apps.nodes.size.budget import parse_memory
+from gattn.apps.nodes.typed.relations import parse_relations, parse_types, typed_files
+from gattn.apps.run.split_rule import SplitRule, read_rule
+
+if TYPE_CHECKING:
+    from gattn.apps.nodes.files import GraphReading
+
+__all__ = ["MIN_PARALLEL", "NodeRunSettings", "override"]
+
+MIN_PARALLEL = 4
+"""Minimum number of trainings for which several processes are started, if each process trains
+several networks together. If networks are trained one by one, two trainings are enough.
+"""
+SPLITS = ("auto", "public", "random", "random-per-class", "time")
+
+
+@document
+@dataclass(frozen=True, kw_only=True)
+class NodeRunSettings(Settings):
+    """Settings of a training run: the graph and its format, the split, and the model.
+
+    Attributes:
+        {settings}
+        model: the settings of the model and its training.
+
+    Raises:
+        ValueError: a value out of its range; the message names the setting.
+    """
+
+    data: GraphSource = field(kw_only=False)
+    nodes: NodeTables = ""
+    edges: EdgeTables = ()
+    label: Annotated[
+        str,
+        Meta(description="Name of the node attribute to predict.", extra={"default": "y or label"}),
+    ] = ""
+    label_type: Annotated[
+        str,
+        Meta(
+            description="Type of the nodes to predict, for a network with several tables of nodes.",
+            extra={"default": "the type with the label"},
+        ),
+    ] = ""
+    features: FeatureOptions = ()
+    names: NodeNames = False
+    task: TaskChoice = "auto"
+    split: Annotated[
+        str,
+        Meta(
+            description="Rule that divides the labelled nodes into training, validation and "
+            "test parts. With public, they are the parts that the data set defines. With "
+            "random, they contain 60 %, 20 % and 20 % of each class. With random-per-class, "
+            "20 nodes of each class are used for training, 30 for validation and all others "
+            "for testing. With column:NAME, the parts (train, val or test) are read from the "
+            "attribute NAME. With time, the oldest 60 % of the nodes are used for training "
+            "and the newest 20 % for testing; this needs the option --time. With auto, the "
+            "rule is time if --time is set, public if the data set defines parts, and "
+            "otherwise random."
+        ),
+    ] = "auto"
+    directed: Annotated[
+        bool | None,
+        Meta(
+            description="Send messages only in the direction of the edges. Without this "
+            "option, messages are sent in both directions.",
+            extra={"default": "both directions", "flag": "--directed/--undirected"},
+        ),
+    ] = None
+    edge_features: EdgeFeatureOptions = ()
+    edge_weight: EdgeWeight = ""
+    edge_type: EdgeType = ""
+    time: Annotated[
+        str,
+        Meta(
+            description="Name of the column of the nodes or edges that contains their times: "
+            "numbers, or dates such as 2024-01-31. The test part is newer than the training "
+            "part. If the nodes have times, the prediction of a node does not depend on newer "
+            "nodes or edges. If only the edges have times, it does not depend on edges that "
+            "are newer than the node's part."
+        ),
+    ] = ""
+    memory: Annotated[
+        str,
+        Meta(
+            description="Memory budget, for example 12GiB or 500MB. If training on the whole graph "
+            "is estimated to need more, the training samples neighbours. Several processes of "
+            "torchrun always sample. Lower it to train on samples; raise it to train on the whole "
+            "graph.",
+            extra={"default": "half of the free memory"},
+        ),
+    ] = ""
+    source: SourceColumn = ""
+    target: TargetColumn = ""
+    encoding: Encoding = None
+    decimal: Decimal = None
+    thousands: Thousands = ""
+    missing: MissingTexts = ()
+    runs: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of trainings with different initial weights. If the split is "
+            "random, the trainings are divided into groups of √runs (rounded down), and each "
+            "group gets a new split. Raise the number to report the mean and the variation of "
+            "the results.",
+        ),
+    ] = 1
+    coverage: Coverage = 0.9
+    workers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Number of processes that train networks in parallel. It has "
+            "an effect only if runs is above 1.",
+        ),
+    ] = 2
+    threads: Threads = 0
+    model: NodeSettings = field(default_factory=NodeSettings)
+
+    @property
+    def reading(self) -> GraphReading:
+        """Rules for reading the files of the graph."""
+        from gattn.apps.nodes.files import GraphReading
+
+        return GraphReading.of(self)
+
+    @property
+    def split_rule(self) -> SplitRule:
+        """Value of ``split``, read."""
+        return read_rule(self.split)
+
+    @property
+    def is_typed(self) -> bool:
+        """True for a network with several tables of nodes."""
+        return bool(self.edges) or not isinstance(self.nodes, str)
+
+    @property
+    def tables(self) -> list[str]:
+        """Files of the tables of nodes and, for a network with several, of the edges."""
+        if isinstance(self.nodes, str) and not self.edges:
+            return [self.nodes] if self.nodes else []
+        nodes = [self.nodes] if isinstance(self.nodes, str) else self.nodes
+        return typed_files([*nodes, *self.edges])
+
+    @property
+    def title(self) -> str:
+        """Name of the graph in reports: its file, or the names of its relations."""
+        return self.data or ", ".join(edges.partition("=")[0] for edges in self.edges)
+
+    def check(self) -> None:
+        """Check the tables, the name of the split, the decimal separator and the thousands
+        separator.
+        """
+        super().check()
+        self._check_tables()
+        check_number_format(self.decimal, self.thousands)
+        if self.memory:
+            parse_memory(self.memory)
+        if self.split and (problem := self.split_rule.problem):
+            raise SettingsError(problem)
+        if self.split not in SPLITS and self.split_rule.column is None:
+            choices = ", ".join(SPLITS)
+            raise SettingsError(f"split must be {choices} or column:NAME; got {self.split!r}")
+        if self.split == "time" and not self.time:
+            raise SettingsError("split time needs the column of times: --time COL")
+
+    def _check_tables(self) -> None:
+        """Check the settings of a network with several tables of nodes."""
+        if not self.is_typed:
+            if self.label_type:
+                raise SettingsError(
+                    "label_type is for several tables of nodes: --nodes TYPE=FILE for each"
+                )
+            return
+        nodes = [self.nodes] if isinstance(self.nodes, str) else list(self.nodes)
+        try:
+            types = parse_types([one for one in nodes if one])
+            parse_relations(self.edges, list(types))
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+        if not self.edges:
+            raise SettingsError(
+                "several tables of nodes need tables of edges: "
+                "--edges SOURCE-RELATION-DESTINATION=FILE"
+            )
+        if not types:
+            raise SettingsError("edges need tables of nodes: --nodes TYPE=FILE for each type")
+        if self.data:
+            raise SettingsError(
+                f"a network with several tables of nodes needs no graph; got {self.data!r}"
+            )
+        for name in ("time", "edge_type", "memory"):
+            if getattr(self, name):
+                raise SettingsError(
+                    f"{name} cannot be set for a network with several tables of nodes"
+                )
+        if self.model.model not in TYPED_MODELS:
+            raise SettingsError(
+                f"a network with several tables of nodes needs the model "
+                f"{' or '.join(TYPED_MODELS)}; got {self.model.model!r}"
+            )
+
+
+def override(
+    config: str | Path | None, preset: str | None, changes: Mapping[str, object]
+) -> NodeRunSettings:
+    """Return the settings of a configuration file after the changes from the command line.
+
+    Args:
+        config: the config.toml of a run; None for the defaults.
+        preset: a name in :data:`gattn.apps.nodes.PRESETS`; by default the preset of the data set,
+            if there is one. It cannot be combined with ``config``.
+        changes: settings of the run and of its model by name; ``data`` is required without a
+            config.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ValueError: a setting is unknown or out of its range, no graph is named, or the file is not
+            a config file.
+
+    >>> override(None, None, {"data": "pubmed", "runs": 3}).model.output_heads
+    8
+    """
+    if config is not None:
+        if preset is not None:
+            raise ValueError(
+                "a config file already sets all settings: use either --config or --preset"
+            )
+        return updated(read_toml(NodeRunSettings, config), changes)
+    several = "edges" in changes or isinstance(changes.get("nodes", ""), tuple)
+    if "data" not in changes and several:
+        # The edges of a network with several tables of nodes are in tables of their own.
+        changes = {**changes, "data": ""}
+    if "data" not in changes:
+        raise ValueError(f"a graph is required: a file, or one of {', '.join(PRESETS)}")
+    if preset is not None and preset not in PRESETS:
+        raise SettingsError(f"preset must be one of {', '.join(PRESETS)}; got {preset!r}")
+    model = PRESETS.get(preset or str(changes["data"]).lower(), NodeSettings())
+    return updated(NodeRunSettings(str(changes["data"]), model=model), changes)

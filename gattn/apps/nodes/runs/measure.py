@@ -1,0 +1,180 @@
+"""Metrics of the predictions for nodes, in total and for each class, with a reason if a metric
+is undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.metrics import undefined_metrics
+from gattn.apps.nodes.base import NodeEstimator
+from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
+from gattn.apps.nodes.settings import NodeTask
+from gattn.apps.run import measure as common
+
+__all__ = [
+    "class_scores",
+    "confusion",
+    "is_noise",
+    "measure",
+    "measure_intervals",
+    "undefined",
+    "undefined_scores",
+]
+
+SIGNIFICANT = 2.0
+"""Number of standard errors by which predictions must be better than a constant."""
+
+
+def measure(task: NodeTask, y: Tensor, predicted: Tensor) -> dict[str, float]:
+    """Return a dictionary from the name of each metric to its value.
+
+    Args:
+        task: classification for classes, regression for numbers.
+        y: [k] labels without NaN.
+        predicted: [k, classes] probabilities, or [k, 1] numbers.
+    """
+    if task == "classification":
+        return common.measure("multiclass", y, predicted)
+    return common.measure("regression", y, predicted[:, 0])
+
+
+def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
+    """Return the reasons why some metrics of a part are undefined, or are means over a subset of
+    the classes.
+
+    Args:
+        estimator: a fitted estimator.
+        y: [k] labels of the part, without NaN.
+
+    Returns:
+        A reason for each such metric; empty if all are defined for all classes.
+    """
+    if isinstance(estimator, NodeClassifier):
+        lost = undefined_metrics(y, "multiclass", [str(kind) for kind in estimator.classes_])
+    else:
+        lost = undefined_metrics(y, "regression")
+    return {metric: one.reason for metric, one in lost.items()}
+
+
+def confusion(y: Tensor, predicted: Tensor) -> Tensor:
+    """Return the confusion matrix [c, c] int64. Rows are true classes, and columns are predicted
+    classes.
+    """
+    classes = predicted.shape[1]
+    return torch.bincount(
+        y.long() * classes + predicted.argmax(1), minlength=classes * classes
+    ).reshape(classes, classes)
+
+
+def class_scores(counts: Tensor) -> list[dict[str, float]]:
+    """Return precision, recall, F1 and the number of nodes for each class, computed from a
+    confusion matrix.
+
+    A score is NaN if it is undefined.
+
+    >>> class_scores(torch.tensor([[3, 1], [0, 4]]))[0]
+    {'precision': 1.0, 'recall': 0.75, 'f1': 0.8571428571428571, 'nodes': 4}
+    """
+    correct, nodes, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
+    rows = zip(correct.tolist(), nodes.tolist(), predicted.tolist())
+    return [
+        {
+            "precision": right / predicted if predicted else float("nan"),
+            "recall": right / nodes if nodes else float("nan"),
+            "f1": 2 * right / (nodes + predicted) if nodes + predicted else float("nan"),
+            "nodes": nodes,
+        }
+        for right, nodes, predicted in rows
+    ]
+
+
+def undefined_scores(counts: Tensor, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the reasons why results of :func:`class_scores` are undefined, for each class and
+    score.
+
+    >>> undefined_scores(torch.tensor([[3, 0], [1, 0]]), ["a", "b"])
+    {'b': {'precision': 'undefined: no node is predicted to have this class'}}
+    """
+    reasons: dict[str, dict[str, str]] = {}
+    for name, nodes, predicted in zip(names, counts.sum(1).tolist(), counts.sum(0).tolist()):
+        missing = {} if predicted else {"precision": "no node is predicted to have this class"}
+        missing |= {} if nodes else {"recall": "no node of the test part has this class"}
+        if len(missing) == 2:
+            missing["f1"] = "no node has this class, and none is predicted to have it"
+        if missing:
+            reasons[name] = {score: f"undefined: {reason}" for score, reason in missing.items()}
+    return reasons
+
+
+def is_noise(
+    task: NodeTask, metrics: Mapping[str, float], y: Tensor, predicted: Tensor, constant: Tensor
+) -> bool:
+    """Return True if predictions are not significantly better than a constant prediction.
+
+    Classes are significantly better if the accuracy is higher than that of the constant by more
+    than two standard errors, or the area under the ROC curve is higher than 0.5 by more than two
+    standard errors of a random order (Mann and Whitney 1947). Numbers are significantly better if
+    the mean difference of the squared errors is more than two standard errors,
+    which cannot be computed for a single node.
+
+    Args:
+        task: classification for classes, regression for numbers.
+        metrics: metrics of the predictions, from :func:`measure`.
+        y: [k] labels without NaN.
+        predicted: [k, classes] probabilities, or [k, 1] numbers.
+        constant: the same constant prediction for all nodes, of the same shape: the frequencies of
+            the classes, or the mean.
+
+    >>> y, constant = torch.tensor([0.0, 1.0]).repeat(200), torch.full((400, 2), 0.5)
+    >>> is_noise("classification", {"accuracy": 0.52, "roc_auc": 0.51}, y, constant, constant)
+    True
+    >>> is_noise("classification", {"accuracy": 0.52, "roc_auc": 0.64}, y, constant, constant)
+    False
+    """
+    count = len(y)
+    if task == "regression":
+        if count < 2:
+            return True
+        errors = torch.stack([y - constant[:, 0], y - predicted[:, 0]]).double()
+        # The division prevents an overflow of the squares of large labels.
+        squares = (errors / errors[0].abs().max()).square()
+        gain = squares[0] - squares[1]
+        return not float(gain.mean()) > SIGNIFICANT * float(gain.std()) / count**0.5
+    share = float((constant.argmax(1) == y).double().mean())
+    error = (max(share * (1 - share), 1 / count) / count) ** 0.5
+    sizes = y.long().bincount().double()
+    sizes = sizes[(sizes > 0) & (sizes < count)]
+    ordered = float(((count + 1) / (12 * sizes * (count - sizes))).sqrt().mean())
+    return not (
+        metrics["accuracy"] > share + SIGNIFICANT * error
+        or metrics["roc_auc"] > 0.5 + SIGNIFICANT * ordered
+    )
+
+
+def measure_intervals(
+    estimator: NodeEstimator, y: Tensor, predicted: Tensor, coverage: float
+) -> dict[str, float]:
+    """Measure how often prediction intervals, or sets of classes, contain the true value.
+
+    Args:
+        estimator: a fitted estimator.
+        y: [k] labels without NaN.
+        predicted: [k, outputs] predictions.
+        coverage: the requested coverage.
+
+    Returns:
+        The result of :func:`gattn.apps.run.measure.interval_metrics`, or of ``set_metrics`` for
+        classes.
+    """
+    if isinstance(estimator, NodeRegressor):
+        lower, upper = estimator.intervals(predicted, coverage)
+        return common.interval_metrics(y[:, None], lower, upper, coverage)
+    if isinstance(estimator, NodeClassifier):
+        sets = estimator.sets(predicted, coverage)[:, None]
+        always = estimator.calibrator_.in_every_set(coverage)
+        return common.set_metrics(y[:, None], sets, coverage, in_every_set=always)
+    raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")

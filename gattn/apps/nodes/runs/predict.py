@@ -1,0 +1,199 @@
+"""The commands ``gattn nodes predict`` and ``embed``, which write one row for each node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from gattn.apps.fitting.checks import check_fraction
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError
+from gattn.apps.nodes.base import NodeEstimator
+from gattn.apps.nodes.edges import merged_edges_note
+from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
+from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
+from gattn.apps.nodes.models import training_notes
+from gattn.apps.nodes.size.output import write_predictions
+from gattn.apps.nodes.size.predictor import SampledPredictor
+from gattn.apps.run.model_io import read_model
+from gattn.apps.run.product import Log, no_log
+from gattn.files import check_table_ending, new_file, write_rows
+
+__all__ = [
+    "embed_graph",
+    "load_estimator",
+    "predict_graph",
+    "prediction_cells",
+    "prediction_columns",
+    "read_graph",
+]
+
+CELLS = 1 << 15
+"""Number of nodes whose predictions are converted to cells at once, which limits the memory."""
+
+
+def load_estimator(run: str | Path) -> NodeEstimator:
+    """Load the classifier or the regressor that is stored in a folder.
+
+    Raises:
+        RunError: a file is missing, truncated or changed, or contains another kind of model.
+    """
+    tensors, card = read_model(run)
+    kind = NodeRegressor if card.get("estimator") == NodeRegressor.__name__ else NodeClassifier
+    return kind.from_state(run, tensors, card)
+
+
+def predict_graph(
+    run: str | Path,
+    path: str | Path,
+    out: str | Path,
+    *,
+    reading: GraphReading = DEFAULT_READING,
+    coverage: float = 0.9,
+    threads: int = 0,
+    log: Log = no_log,
+) -> int:
+    """Predict every node of a graph with a trained model, and write the predictions to a file.
+
+    Args:
+        run: the folder of a trained model.
+        path: the graph, as :func:`gattn.apps.nodes.files.read_graph_file` takes it.
+        out: the file to write, which must not exist; it is created when it is complete. It is a
+            Parquet file if its name ends in ``.parquet``, and otherwise a CSV file.
+        reading: rules for reading the files, and the table of nodes.
+        coverage: coverage of the label sets or intervals.
+        threads: number of threads inside one operator; 0 to choose it by the size of the graph.
+        log: called with each line that the user should read.
+
+    Returns:
+        The number of nodes.
+
+    Raises:
+        RunError: the folder does not contain a readable model.
+        GraphError: the graph cannot be read, or lacks an attribute that the model reads.
+        FileExistsError: ``out`` exists.
+    """
+    check_fraction("coverage", coverage)
+    check_table_ending(out)
+    estimator = load_estimator(run).set_params(threads=threads)
+    with new_file(out) as temporary:
+        graph = read_graph(estimator, path, reading, log)
+        if Path(out).suffix.lower() == ".parquet":
+            predicted = estimator.predictor_.predict(graph)
+            write_predictions(temporary, graph.names, estimator, predicted, coverage)
+            return len(graph)
+        cells = prediction_cells(estimator, estimator.predictor_.predict(graph), coverage)
+        rows = ([name, *row] for name, row in zip(graph.names, cells))
+        write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))
+    return len(graph)
+
+
+def embed_graph(
+    run: str | Path,
+    path: str | Path,
+    out: str | Path,
+    *,
+    reading: GraphReading = DEFAULT_READING,
+    threads: int = 0,
+    log: Log = no_log,
+) -> int:
+    """Compute the hidden vector of every node of a graph, and write all vectors to one file.
+
+    Args:
+        run: the folder of a trained model.
+        path: the graph, as :func:`gattn.apps.nodes.files.read_graph_file` takes it.
+        out: file to write, which must not exist: ``.npy`` for an array [n, width] float32, or
+            ``.parquet`` for a table of columns ``node``, ``e0``, ``e1``, ...
+        reading: rules for reading the files, and the table of nodes.
+        threads: number of threads inside one operator; 0 to choose it by the size of the graph.
+        log: called with each line that the user should read.
+
+    Returns:
+        The number of nodes.
+
+    Raises:
+        RunError: the folder does not contain a readable model.
+        GraphError: the graph cannot be read, or lacks an attribute that the model reads.
+        FileExistsError: ``out`` exists.
+        ValueError: ``out`` has another extension.
+    """
+    ending = Path(out).suffix
+    if ending not in (".npy", ".parquet"):
+        raise ValueError(f"{out} must end in .parquet or .npy")
+    estimator = load_estimator(run).set_params(threads=threads)
+    with new_file(out) as temporary:
+        graph = read_graph(estimator, path, reading, log)
+        vectors = estimator.predictor_.embed(graph).numpy()
+        if ending == ".npy":
+            np.save(temporary, vectors)
+        else:
+            table = pd.DataFrame(vectors).add_prefix("e")
+            table.insert(0, "node", pd.Series(graph.names).astype(str))
+            table.to_parquet(temporary, index=False)
+    return len(graph)
+
+
+def read_graph(
+    estimator: NodeEstimator, path: str | Path, reading: GraphReading, log: Log
+) -> AttributedGraph:
+    """Read a graph, and log how it was interpreted and which of its values the model cannot use."""
+    predictor = estimator.predictor_
+    sampled = isinstance(predictor, SampledPredictor)
+    encoder = predictor.encoder
+    if reading.typed and encoder.network is None:
+        raise GraphError(
+            "the model was trained on one table of nodes: pass a graph instead of --edges"
+        )
+    graph = reading.read(
+        path, directed=estimator.directed, compact=sampled,
+        label_type=encoder.network.target if encoder.network and reading.typed else None,
+    )  # fmt: skip
+    attached = encoder.attach_edges(graph)
+    edge_notes = merged_edges_note(attached, encoder.edges)
+    for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):
+        log(note)
+    for note in training_notes(predictor, attached):
+        log(note)
+    return attached
+
+
+def prediction_columns(estimator: NodeEstimator) -> list[str]:
+    """Return the names of the prediction columns of a table."""
+    if isinstance(estimator, NodeClassifier):
+        kinds = [f"probability_{kind}" for kind in estimator.classes_.tolist()]
+        return ["prediction", "set", *kinds]
+    return ["prediction", "lower", "upper"]
+
+
+def prediction_cells(
+    estimator: NodeEstimator, predicted: Tensor, coverage: float
+) -> Iterator[Sequence[object]]:
+    """Yield the cells of one table row per node, in the order of :func:`prediction_columns`.
+
+    For classes these are the predicted class, the label set and the probabilities; for numbers the
+    predicted number and the ends of its interval.
+
+    Args:
+        estimator: a fitted estimator.
+        predicted: [n, outputs] predictions.
+        coverage: coverage of the sets or intervals.
+    """
+    for rows in predicted.split(CELLS):
+        yield from _cells(estimator, rows, coverage)
+
+
+def _cells(
+    estimator: NodeEstimator, predicted: Tensor, coverage: float
+) -> Iterator[Sequence[object]]:
+    if isinstance(estimator, NodeClassifier):
+        kinds, sets = estimator.classes_.tolist(), estimator.sets(predicted, coverage).tolist()
+        for best, row, is_in in zip(predicted.argmax(1).tolist(), predicted.tolist(), sets):
+            possible = "|".join(str(kind) for kind, chosen in zip(kinds, is_in) if chosen)
+            yield [kinds[best], possible, *(f"{probability:.6g}" for probability in row)]
+    elif isinstance(estimator, NodeRegressor):
+        low, high = estimator.intervals(predicted, coverage)
+        yield from zip(predicted[:, 0].tolist(), low[:, 0].tolist(), high[:, 0].tolist())

@@ -1,0 +1,356 @@
+"""Report page and plots of a training run for nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.calibration import (
+    Reliability,
+    interval_reliability,
+    probability_reliability,
+)
+from gattn.apps.nodes.entropy import attention_entropy
+from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
+from gattn.apps.nodes.runs.trials import best_trial
+from gattn.apps.nodes.typed.report import node_titles
+from gattn.apps.report import plots
+from gattn.apps.report.plots.style import METRICS, number
+from gattn.apps.report.report import Figure, Section, Table
+from gattn.apps.report.run_figures import CLASSES, plot_figure, themed
+from gattn.apps.report.run_report import RunFacts, run_report
+from gattn.apps.run.product import Report
+from gattn.apps.run.report import report_facts
+from gattn.apps.run.text import plural
+from gattn.draw.network import network_picture
+
+if TYPE_CHECKING:
+    from gattn.apps.nodes.runs.train import NodeRun
+
+__all__ = ["node_report"]
+
+WITHOUT_NAME = {"classification": "classes", "regression": "numbers"}
+ALL_FEATURES = {"x": "x", "columns": "all others", "structure": "place in the graph"}
+MODELS = {
+    "stacked": "A stack of models",
+    "gat": "GAT",
+    "gatv2": "GATv2",
+    "transformer": "Graph transformer",
+    "gps": "GPS",
+    "hgt": "HGT",
+}
+TOP_LABELS = 10
+"""Number of nodes whose names are written beside them in the picture of the network."""
+
+
+def node_report(run: NodeRun) -> Report:
+    """Return the content of the report page, and a dictionary of its plots (the keys are file
+    names without extension).
+    """
+    weights = run.estimator.predictor_.attention(run.encoded.graph)
+    figures = {"network": _picture(run, weights)}
+    sections = [_trials(run)]
+    if "components" in run.metrics:
+        sections.append(_components(run))
+    if "edge_columns" in run.metrics:
+        sections.append(_edge_columns(run))
+    if "relations" in run.metrics:
+        sections.append(_relations(run))
+    if isinstance(run.estimator, NodeClassifier):
+        figures["confusion"] = _confusion(run, run.estimator)
+        sections.append(_classes(run, figures["confusion"]))
+    sections += [Section("The network", figures=(figures["network"],)), _attention(run, weights)]
+    if "size" in run.metrics:
+        sections.append(_size(run))
+    content, common = run_report(_facts(run), sections)
+    return content, common | figures
+
+
+def _facts(run: NodeRun) -> RunFacts:
+    """Return the results of a run that the report page shows: metrics, settings and predictions."""
+    estimator, settings, test = run.estimator, run.settings, run.split.test
+    y, predicted, counts = run.y[test], run.predicted[test], run.metrics["nodes"]
+    data = Path(settings.title).name
+    if isinstance(estimator, NodeClassifier):
+        targets = tuple(str(kind) for kind in estimator.classes_.tolist())
+        truth = torch.nn.functional.one_hot(y.long(), len(targets)).double()
+        std = None
+    else:
+        targets, truth = (str(estimator.label),), y[:, None]
+        std = torch.ones_like(predicted)
+    features = ", ".join(settings.features) or ALL_FEATURES[run.encoded.encoder.source]
+    return report_facts(
+        run,
+        settings,
+        chosen={
+            "label": estimator.label,
+            "features": features,
+            "task": estimator.task,
+            "split": run.split.protocol,
+            "edges": "directed" if run.encoded.graph.directed else "undirected",
+        },
+        title=f"{settings.label or WITHOUT_NAME[estimator.task]} of {data}",
+        summary=(
+            f"{MODELS[settings.model.model]} trained {plural(len(run.trials), 'time')} on "
+            f"{counts['train']:,} of {counts['all']:,} nodes of {data}; split: "
+            f"{run.metrics['split']}."
+        ),
+        targets=targets,
+        y=truth,
+        mean=predicted,
+        std=std,
+        histories=[best_trial(run.trials).history],
+        reliability=_reliability(run, y, predicted),
+        rows=counts["all"],
+        decided=run.encoded.notes,
+        words=CLASSES,
+    )
+
+
+def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
+    """Compute how often predicted classes, or intervals, are correct for each predicted
+    probability.
+    """
+    if isinstance(run.estimator, NodeRegressor):
+        return interval_reliability(
+            y[:, None], predicted, torch.ones_like(predicted), run.estimator.calibrator_
+        )
+    chance, guess = predicted.max(1)
+    return probability_reliability((guess == y).double(), chance)
+
+
+def _trials(run: NodeRun) -> Section:
+    """Return the section of the report on the mean and the variation of the metrics over the
+    trials.
+    """
+    if len(run.trials) < 2:
+        text = (
+            "One training run: use --runs 10 to estimate how much the numbers depend on the "
+            "random seed."
+        )
+        return Section("Runs", (text,))
+    components = run.metrics["runs"]["test"]
+    rows = tuple(
+        (METRICS[name], *(value if value == value else None for value in each.values()))
+        for name, each in components.items()
+    )
+    columns = "metric", "mean", "standard deviation", "over initial weights", "over splits"
+    main, first = next(iter(components.items()))
+    text = (
+        f"{len(run.trials)} trainings: {METRICS[main]} {number(first['mean'])} ± "
+        f"{number(first['std'])} on the test part. The standard deviation over initial "
+        "weights is computed within each split; the standard deviation over splits is the "
+        "additional variation of the splits' means.",
+        "The rest of this page describes the saved model, the one with the lowest "
+        "validation loss; the test part did not influence this choice.",
+    )
+    text += tuple(
+        f"{METRICS[name]}: {reason}."
+        for name, reason in run.metrics["undefined"].get("runs", {}).items()
+    )
+    return Section("Runs", text, (Table(columns, rows, "On the test part"),))
+
+
+def _size(run: NodeRun) -> Section:
+    """Return the report's section on the choice between the whole graph and samples."""
+    size = run.metrics["size"]
+    is_sampled = size["training"] == "sampled"
+    way = "on samples of the neighbours of each node" if is_sampled else "on the whole graph"
+    budget = "half of the memory that was free"
+    if "budget_bytes" in size:
+        budget = f"{size['budget_bytes'] / 2**30:.3g} GiB"
+    sign = "above" if is_sampled else "within"
+    text = (
+        f"The models were trained {way}: training on the whole graph was estimated to need "
+        f"{size['estimated_bytes'] / 2**30:.3g} GiB of memory, {sign} the budget of {budget}.",
+    )
+    if is_sampled:
+        text += (
+            "Predictions read all edges. The picture and the entropies of the attention weights "
+            "are those of sampled neighbourhoods.",
+        )
+    return Section("Size", text)
+
+
+def _components(run: NodeRun) -> Section:
+    """Return the section of the report on the weights and metrics of the models in a stack."""
+    components = run.metrics["components"]
+    metrics = list(run.metrics["test"])
+    rows = [
+        (name, each["weight"], *(_defined(each["test"][metric]) for metric in metrics))
+        for name, each in components.items()
+    ]
+    rows.append(("stack", None, *(_defined(run.metrics["test"][metric]) for metric in metrics)))
+    text = (
+        "The prediction combines these models with weights that were fitted on the "
+        "validation part. For classes, the weights multiply the logarithms of the "
+        "probabilities and need not sum to 1.",
+    )
+    if run.metrics["noise"]:
+        text += (
+            "On the test part, it is not significantly better than a constant: the data may "
+            "not predict the labels.",
+        )
+    factors = run.metrics.get("class_factors", {})
+    if len(set(factors.values())) > 1:
+        listed = ", ".join(f"{name} {number(factor)}" for name, factor in factors.items())
+        text += (
+            "The probabilities of the combination were multiplied by factors, because the classes "
+            f"have other frequencies outside of the training part: {listed}.",
+        )
+    columns = "component", "weight", *(METRICS[metric] for metric in metrics)
+    return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
+
+
+def _edge_columns(run: NodeRun) -> Section:
+    """Return the section of the report on the edge columns."""
+    columns, base = run.metrics["edge_columns"], run.metrics["test"]
+    main = next(iter(base))
+    notes = tuple(note for note in run.encoded.notes if " of the edges" in note)
+    permuted = columns["permuted"]
+    if not permuted:
+        reason = "the graph is too large" if columns["read"] else "only times are read"
+        return Section("Columns of the edges", (*notes, f"No column was permuted: {reason}."))
+    rows = [
+        (name, _defined(metrics[main]), _defined(base[main] - metrics[main]))
+        for name, metrics in permuted.items()
+    ]
+    title = METRICS[main]
+    text = (
+        f"The {title} on the test part is {number(base[main])}. The table shows it after the "
+        "values of a column were exchanged among the edges at random. The difference shows how "
+        "much the trained model uses the column; it is near 0 if another column contains the same "
+        "information.",
+    )
+    table = Table(("column", f"{title}, permuted", "difference"), tuple(rows), "Test part")
+    return Section("Columns of the edges", (*text, *notes), (table,))
+
+
+def _relations(run: NodeRun) -> Section:
+    """Return the section of the report on the relations of a typed network."""
+    relations, base = run.metrics["relations"], run.metrics["test"]
+    main = next(iter(base))
+    title = METRICS[main]
+    rows = []
+    for name, each in relations.items():
+        after = each["permuted"].get(main)
+        after = None if after is None else _defined(after)
+        change = None if after is None else _defined(base[main] - after)
+        rows.append((name, each["edges"], each["attention"], after, change))
+    text = (
+        "Attention is the share of the relation in the attention of the predicted nodes, in the "
+        f"last layer of the attention network. The {title} on the test part is "
+        f"{number(base[main])}; the table shows it after the destinations of the edges of a "
+        "relation were exchanged at random. The difference shows how much the trained model "
+        "uses the relation.",
+    )
+    columns = "relation", "edges", "attention", f"{title}, permuted", "difference"
+    return Section("Relations", text, (Table(columns, tuple(rows), "Test part"),))
+
+
+def _defined(value: float) -> float | None:
+    """Return the number, or None if the number is NaN."""
+    return value if value == value else None
+
+
+def _classes(run: NodeRun, figure: Figure) -> Section:
+    rows = tuple(
+        (name, scores["nodes"], scores["precision"], scores["recall"], scores["f1"])
+        for name, scores in run.metrics["classes"].items()
+    )
+    columns = "class", "nodes", "precision", "recall", "F1"
+    text = tuple(
+        f"{score} of {name}: {reason}."
+        for name, reasons in run.metrics["undefined"].get("classes", {}).items()
+        for score, reason in reasons.items()
+    )
+    return Section("Classes", text, (Table(columns, rows, "On the test part"),), (figure,))
+
+
+def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
+    names = [str(kind) for kind in estimator.classes_.tolist()]
+    plot = plots.confusion_matrix(run.metrics["confusion"], names)
+    alt = "Fraction of the nodes of each true class for each predicted class"
+    return plot_figure(plot, alt, "Rows are true classes, and columns are predicted classes.")
+
+
+def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
+    """Draw the network, or a part of it, with predictions and attention weights of the last
+    layer.
+    """
+    edges, alpha = weights[-1]
+    labels = [str(name) for name in run.encoded.graph.names]
+    names, wrong, uncertain = [], None, None
+    caption = (
+        "Nodes coloured by their predictions; the half of an edge next to a node is as thick "
+        "as the attention of this node to the other node."
+    )
+    if isinstance(run.estimator, NodeClassifier):
+        colour = run.predicted.argmax(1)
+        names = [str(kind) for kind in run.estimator.classes_.tolist()]
+        wrong = (colour != run.y) & ~run.y.isnan()
+        wrong[run.split.train] = False
+        uncertain = run.estimator.sets(run.predicted, run.settings.coverage).sum(1) > 1
+        caption += " A ring marks a wrong prediction outside the training part."
+        one = "Every" if uncertain.all() else "A hollow"
+        if uncertain.any():
+            caption += f" {one} node has several classes in its {run.settings.coverage:.0%} set."
+    else:
+        colour = run.predicted[:, 0]
+    if run.encoded.graph.network is not None:
+        labels, kinds = node_titles(run.encoded.graph)
+        colour, names = _with_types(run, colour, names, torch.from_numpy(kinds))
+        if wrong is not None and uncertain is not None:
+            wrong, uncertain = (
+                torch.cat([mask, mask.new_zeros(len(labels) - len(mask))])
+                for mask in (wrong, uncertain)
+            )
+        caption += " Nodes of other types have the colours of their types."
+    caption += " The names are those of the nodes that receive most attention."
+    draw = network_picture(
+        edges, alpha, colour, names, labels=labels,
+        top_labels=TOP_LABELS, wrong=wrong, uncertain=uncertain,
+        wrong_text="wrong prediction (not in training)",
+        uncertain_text=f"several classes in the {run.settings.coverage:.0%} set",
+    )  # fmt: skip
+    return themed(draw, "The network, its nodes coloured by prediction", caption)
+
+
+def _with_types(
+    run: NodeRun, colour: Tensor, names: list[str], kinds: Tensor
+) -> tuple[Tensor, list[str]]:
+    """Return the colours of the nodes of all types, and the names of the colours.
+
+    Args:
+        run: the run, with a typed network.
+        colour: [n] class or number of each predicted node.
+        names: names of the classes; empty for numbers.
+        kinds: [m] position of the type of each node; 0 for the predicted nodes, which come first.
+    """
+    network = run.encoded.graph.network
+    assert network is not None
+    if not names:
+        # Without classes, a node of another type has the mean of the predicted numbers.
+        rest = colour.mean().expand(len(kinds) - len(colour))
+        return torch.cat([colour, rest]), names
+    others = [f"type {kind}" for kind in sorted(network.others)]
+    return torch.cat([colour, len(names) - 1 + kinds[len(colour) :]]), [*names, *others]
+
+
+def _attention(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Section:
+    rows = []
+    for i, (edges, alpha) in enumerate(weights):
+        count = max(len(run.y), int(edges.max()) + 1) if edges.numel() else len(run.y)
+        entropy = attention_entropy(edges, alpha, count)
+        rows.append((i + 1, float(entropy.mean()), float(entropy.min()), float(entropy.max())))
+    text = (
+        "The entropy of a node's attention weights, divided by the entropy of uniform "
+        "weights: 1 means equal weights for all neighbours, and 0 means attention to a "
+        "single neighbour. The values are means over nodes with at least two edges.",
+    )
+    columns = "layer", "mean", "lowest head", "highest head"
+    shown = tuple(tuple(cell if cell == cell else None for cell in row) for row in rows)
+    return Section("Attention", text, (Table(columns, shown, "Relative entropy of attention"),))

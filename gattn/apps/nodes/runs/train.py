@@ -1,0 +1,433 @@
+"""The command ``gattn nodes train`` and its stages, from reading the graph to the report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from gattn.apps.fitting.types import EpochRecord
+from gattn.apps.nodes.attributed import AttributedGraph
+from gattn.apps.nodes.base import NodeEstimator
+from gattn.apps.nodes.baselines import baseline_predictions
+from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
+from gattn.apps.nodes.features import EncodedGraph
+from gattn.apps.nodes.graph_settings import edge_feature_columns
+from gattn.apps.nodes.labels import read_labels
+from gattn.apps.nodes.models import COMBINED
+from gattn.apps.nodes.runs.config import NodeRunSettings
+from gattn.apps.nodes.runs.edge_columns import edge_column_metrics
+from gattn.apps.nodes.runs.measure import (
+    class_scores,
+    confusion,
+    is_noise,
+    measure,
+    measure_intervals,
+    undefined,
+    undefined_scores,
+)
+from gattn.apps.nodes.runs.predict import prediction_cells, prediction_columns
+from gattn.apps.nodes.runs.relations import relation_metrics
+from gattn.apps.nodes.runs.splits import is_drawn, make_split, splits_record
+from gattn.apps.nodes.runs.trials import (
+    Trainer,
+    Trial,
+    TrialPlan,
+    best_trial,
+    plan_trials,
+    run_trials,
+    undefined_in_trials,
+    variance_components,
+)
+from gattn.apps.nodes.size.baselines import sampled_baselines
+from gattn.apps.nodes.size.budget import SizeChoice
+from gattn.apps.nodes.size.network import ONE
+from gattn.apps.nodes.size.output import write_predictions
+from gattn.apps.nodes.size.predictor import SampledPredictor
+from gattn.apps.nodes.size.reading import read_for_training
+from gattn.apps.nodes.splits import has_drawn_validation
+from gattn.apps.nodes.stack.predictor import StackedPredictor
+from gattn.apps.nodes.typed.report import describe_network
+from gattn.apps.nodes.values import as_numbers, is_missing
+from gattn.apps.run import train as pipeline
+from gattn.apps.run.measure import PARTS
+from gattn.apps.run.product import Log, Parts, Product, Report, TrainedRun, no_log
+from gattn.apps.run.text import plural
+from gattn.apps.runtime.processes import process_count
+from gattn.data import Split
+from gattn.distributed import Processes, init_processes
+
+__all__ = ["NodeProduct", "NodeRun", "train_run"]
+
+TIMEOUT = 6 * 3600.0
+"""Seconds for which a process waits for the others. The first process fits and evaluates most
+models alone.
+"""
+
+MAX_CLASSES = 20
+"""Numeric labels are read as classes if they have at most this number of different values."""
+
+
+@dataclass(frozen=True, eq=False)
+class NodeData:
+    """Data of a training run.
+
+    Attributes:
+        graph: the graph.
+        y: [n] labels, NaN for nodes without a label.
+        estimator: the estimator before training; it has the classes of the labels.
+        choice: choice between training on the whole graph and on samples; None if none was made.
+    """
+
+    graph: AttributedGraph
+    y: Tensor
+    estimator: NodeEstimator
+    choice: SizeChoice | None
+
+
+@dataclass(frozen=True, eq=False)
+class NodeParts(Parts):
+    """Splits, planned trials and encoded features of a run.
+
+    Attributes:
+        splits: the splits, to which ``plans`` refer by index.
+        plans: the plan of each trial.
+        encoded: the graph with its features.
+    """
+
+    splits: Sequence[Split]
+    plans: Sequence[TrialPlan]
+    encoded: EncodedGraph
+
+
+@dataclass(frozen=True, eq=False)
+class NodeRun(TrainedRun):
+    """Best trial of a run, and its evaluation.
+
+    Attributes:
+        estimator: the fitted model of the best trial.
+        settings: settings of the run.
+        encoded: the graph with its features.
+        y: [n] labels, NaN for nodes without a label.
+        predicted: [n, outputs], predictions of the best trial.
+        trials: all trials.
+    """
+
+    estimator: NodeEstimator
+    settings: NodeRunSettings
+    encoded: EncodedGraph
+    y: Tensor
+    predicted: Tensor
+    trials: Sequence[Trial]
+
+
+def train_run(
+    settings: NodeRunSettings,
+    out: str | Path,
+    *,
+    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    on_run_end: Callable[[Trial], None] = lambda trial: None,
+    log: Log = no_log,
+) -> dict[str, Any]:
+    """Train models and write all results to a folder; this is the command ``gattn nodes train``.
+
+    The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
+    (which :meth:`gattn.apps.nodes.NodeClassifier.load` reads), ``metrics.json``,
+    ``predictions.csv`` of all nodes, ``runs.csv`` of all trials, ``left_out.csv``, ``plots`` and
+    ``report.html``. If neighbours are sampled, the predictions are in ``predictions.parquet``. The
+    stored model is the model of the trial with the lowest validation loss. If the folder contains
+    the finished run, nothing is done.
+
+    If torchrun started several processes, each of them reads the graph, and they train the
+    attention network together on samples. The first process alone fits the other models, evaluates
+    and writes; all processes return the same metrics.
+
+    Args:
+        settings: settings of the run.
+        out: folder of the run, created if it is missing.
+        on_epoch: called after each epoch of the trials in this process.
+        on_run_end: called after each trial.
+        log: called with each line that the user should read.
+
+    Returns:
+        The content of ``metrics.json``.
+
+    Raises:
+        RunError: the folder contains another run, or other files.
+        GraphError: a model cannot be trained on the graph or its labels.
+        ValueError: settings contradict each other or the data.
+        OSError: a file cannot be read or written.
+        ProcessFailure: another process died or failed.
+    """
+    callbacks: Any = {"on_epoch": on_epoch, "on_run_end": on_run_end}
+    if process_count() == 1:
+        return pipeline.train_run(NodeProduct(settings, out, log, **callbacks))
+    with init_processes("gloo", timeout=TIMEOUT) as processes:
+        product = NodeProduct(settings, out, log, processes=processes, **callbacks)
+        return pipeline.train_run(product)
+
+
+class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
+    """Implementation of the stages of ``gattn nodes train``."""
+
+    settings: NodeRunSettings
+
+    def __init__(
+        self,
+        settings: NodeRunSettings,
+        out: str | Path,
+        log: Log = no_log,
+        *,
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+        on_run_end: Callable[[Trial], None] = lambda trial: None,
+        processes: Processes = ONE,
+    ) -> None:
+        super().__init__(settings, out, log)
+        self.processes, self.is_helper = processes, processes.rank > 0
+        self.inputs = [name for name in (settings.data, *settings.tables) if name]
+        self.on_epoch, self.on_run_end = on_epoch, on_run_end
+
+    def shared_metrics(self, metrics: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Return the metrics of the first process in every process."""
+        if self.processes.size == 1:
+            return metrics
+        content = b"" if self.is_helper else json.dumps(metrics).encode()
+        size = torch.tensor(len(content))
+        dist.broadcast(size, 0)
+        text = torch.zeros(int(size), dtype=torch.uint8)
+        if not self.is_helper:
+            text = torch.tensor(list(content), dtype=torch.uint8)
+        dist.broadcast(text, 0)
+        return json.loads(bytes(text.tolist())) if self.is_helper else metrics
+
+    def load(self) -> NodeData:
+        """Read the graph and its labels."""
+        graph, choice = read_for_training(self.settings, self.processes.size)
+        if choice is not None:
+            self.log(choice.text)
+        return self.with_labels(graph.in_name_order()[0], choice)
+
+    def with_labels(self, graph: AttributedGraph, choice: SizeChoice | None = None) -> NodeData:
+        """Read the labels of a graph, and create the estimator."""
+        settings = self.settings
+        values, notes = read_labels(
+            graph, settings.label or None, classes=settings.task != "regression"
+        )
+        options: dict[str, Any] = {
+            **asdict(settings.model), "label": values.name,
+            "label_type": None if graph.network is None else graph.network.target,
+            "features": list(settings.features) or None, "directed": settings.directed,
+            "threads": settings.threads,
+            "names": settings.names, "edge_features": edge_feature_columns(settings.edge_features),
+            "edge_weight": settings.edge_weight or None, "edge_type": settings.edge_type or None,
+            "time": settings.time or None,
+        }  # fmt: skip
+        task = settings.task if settings.task != "auto" else _task(values)
+        estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
+        y = estimator.learn_labels(values, graph.where)
+        return NodeData(graph.with_notes(*notes), y, estimator, choice)
+
+    def split(self, data: NodeData) -> NodeParts:
+        """Split the labelled nodes, plan the trials, and encode the features."""
+        settings, graph, y, estimator = self.settings, data.graph, data.y, data.estimator
+        plans = plan_trials(settings.runs, settings.model.seed, drawn=is_drawn(settings, graph))
+        drawn = [
+            make_split(settings, graph, y, estimator.task, number)
+            for number in range(plans[-1].split + 1)
+        ]
+        splits = [split for split, _ in drawn]
+        missing = (note for split in splits for note in estimator.check_split(y, split))
+        graph = graph.with_notes(*drawn[0][1], *dict.fromkeys(missing))
+        column = settings.split_rule.column
+        leave = [column] if column else []
+        encoded = estimator.encode(graph, estimator.label, leave=leave, split=splits[0])
+        for line in (_summary(settings, estimator, encoded, y), *encoded.notes):
+            self.log(line)
+        left_out = [(row.line, row.text, row.reason) for row in graph.left_out]
+        record = splits_record(settings, graph, splits)
+        return NodeParts(record, [("line", "edge", "reason"), *left_out], splits, plans, encoded)
+
+    def fit(self, data: NodeData, parts: NodeParts) -> list[Trial]:
+        """Run all planned trials and return them in order."""
+        trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits, self.processes)
+        return run_trials(
+            trainer, parts.plans, workers=self.settings.workers,
+            on_epoch=self.on_epoch, on_run_end=self.on_run_end,
+        )  # fmt: skip
+
+    def evaluate(self, data: NodeData, parts: NodeParts, model: list[Trial]) -> NodeRun:
+        """Select the trial with the lowest validation loss, and evaluate it and the baselines."""
+        trials, settings, encoded, y = model, self.settings, parts.encoded, data.y
+        best = best_trial(trials)
+        estimator, predicted, split = best.estimator, best.predicted, best.estimator.split_
+        task, test = estimator.task, split.test
+        predictor = estimator.predictor_
+        if isinstance(predictor, SampledPredictor):
+            baselines = sampled_baselines(predictor, encoded, y, split.train)
+        else:
+            baselines = baseline_predictions(encoded, y, split.train, task, estimator.outputs)
+        reasons: dict[str, Any] = {
+            "test": undefined(estimator, y[test]),
+            "val": undefined(estimator, y[split.val]),
+            "runs": undefined_in_trials(trials),
+        }
+        components = {name: variance_components(trials, name)._asdict() for name in best.test}
+        metrics: dict[str, Any] = {
+            "task": task,
+            "test": best.test,
+            "val": best.val,
+            "baselines": {name: measure(task, y[test], p[test]) for name, p in baselines.items()},
+            "runs": {"count": len(trials), "kept": trials.index(best), "test": components},
+            "intervals": measure_intervals(estimator, y[test], predicted[test], settings.coverage),
+            "split": parts.splits[best.plan.split].protocol,
+            "nodes": {
+                **{part: len(getattr(split, part)) for part in PARTS},
+                "labelled": int(y.isfinite().sum()), "all": len(encoded.graph),
+            },
+        }  # fmt: skip
+        if data.choice is not None:
+            metrics["size"] = data.choice.record(settings.memory)
+        if isinstance(predictor, COMBINED):
+            if predictor.stopped:
+                self.log(
+                    f"The training of the attention network ended after {len(best.history.records)}"
+                    " epochs, because its validation loss was far above that of the other models."
+                )
+            metrics["components"] = _components(predictor, encoded, split, y)
+        if estimator.predictor_.encoder.edges is not None:
+            metrics["edge_columns"] = {
+                "read": estimator.predictor_.encoder.edges.names,
+                "permuted": edge_column_metrics(
+                    estimator.predictor_, encoded.graph, y, split.test, settings.model.seed
+                ),
+            }
+        if encoded.graph.network is not None:
+            metrics["relations"] = relation_metrics(
+                estimator.predictor_, encoded.graph, y, split.test, settings.model.seed
+            )
+        constant = baselines["majority" if task == "classification" else "mean"]
+        metrics["noise"] = is_noise(task, best.test, y[test], predicted[test], constant[test])
+        if isinstance(estimator, NodeClassifier):
+            counts = confusion(y[test], predicted[test])
+            names = [str(kind) for kind in estimator.classes_.tolist()]
+            metrics["classes"] = dict(zip(names, class_scores(counts)))
+            metrics["confusion"] = counts.tolist()
+            reasons["classes"] = undefined_scores(counts, names)
+            if isinstance(predictor, StackedPredictor):
+                metrics["class_factors"] = dict(zip(names, predictor.combination.factors))
+        metrics["undefined"] = {part: reason for part, reason in reasons.items() if reason}
+        return NodeRun(estimator, split, metrics, settings, encoded, y, predicted, trials)
+
+    def report(self, run: NodeRun) -> Report:
+        """Return the report page, with sections on the trials, the classes and the network."""
+        from gattn.apps.nodes.runs.report import node_report
+
+        return node_report(run)
+
+    def card(self, run: NodeRun) -> Mapping[str, Any]:
+        """Return the entry of the model card that names the file or data set of the graph."""
+        return {"data": self.settings.title}
+
+    def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
+        """Return the tables to write: predictions for all nodes, and metrics of all trials."""
+        if run.encoded.graph.compact:
+            return {"runs.csv": _trials(run)}
+        return {"predictions.csv": _predictions(run), "runs.csv": _trials(run)}
+
+    def write_files(self, run: NodeRun) -> None:
+        """Write the predictions of a graph above the memory budget as ``predictions.parquet``."""
+        if not run.encoded.graph.compact:
+            return
+        parts, labels = _parts(run)
+        path = self.out / "predictions.parquet"
+        write_predictions(
+            path, run.encoded.graph.names, run.estimator, run.predicted, run.settings.coverage,
+            {"part": parts, "label": labels},
+        )  # fmt: skip
+
+
+def _components(
+    stack: StackedPredictor | SampledPredictor, encoded: EncodedGraph, split: Split, y: Tensor
+) -> dict[str, Any]:
+    """Return the weight and the metrics of each model in a stack, by name."""
+    predictions = stack.component_predictions(encoded.graph)
+    return {
+        name: {
+            "weight": weight,
+            "val": measure(stack.task, y[split.val], stack.validation_parts[name]),
+            "test": measure(stack.task, y[split.test], predictions[name][split.test].double()),
+        }
+        for name, weight in stack.weights.items()
+    }
+
+
+def _task(values: pd.Series) -> str:
+    numbers = as_numbers(values)[~is_missing(values)]
+    many = len(np.unique(numbers)) > MAX_CLASSES or bool((numbers % 1 != 0).any())
+    is_number = len(numbers) > 0 and not np.isnan(numbers).any()
+    return "regression" if is_number and many else "classification"
+
+
+def _summary(
+    settings: NodeRunSettings, estimator: NodeEstimator, encoded: EncodedGraph, y: Tensor
+) -> str:
+    """Return a line with the numbers of nodes, labels, edges and features."""
+    graph = encoded.graph
+    edges = "directed edges" if graph.directed else "edges in both directions"
+    is_class = isinstance(estimator, NodeClassifier)
+    features = plural(encoded.x.shape[1], "feature")
+    labels = f"one of {len(estimator.classes_)} classes" if is_class else "a number"
+    title = settings.title
+    counts = f"{graph.edge_index.shape[1]:,} {edges}, {features}"
+    if graph.network is not None:
+        title, counts = graph.network.target, describe_network(graph.network, encoded.encoder)
+    return (
+        f"{title}: {plural(len(graph), 'node')}, {int(y.isfinite().sum()):,} of them with "
+        f"a label ({labels}), {counts}"
+    )
+
+
+def _predictions(run: NodeRun) -> Iterator[Sequence[object]]:
+    """Yield the rows of the prediction table: a header, then one row per node."""
+    estimator = run.estimator
+    parts, labels = _parts(run)
+    yield ["node", "part", "label", *prediction_columns(estimator)]
+    cells = prediction_cells(estimator, run.predicted, run.settings.coverage)
+    for name, part, label, predicted in zip(run.encoded.graph.names, parts, labels, cells):
+        yield [name, part, "" if label is None else label, *predicted]
+
+
+def _parts(run: NodeRun) -> tuple[list[str], list[Any]]:
+    """Return the part of each node, and its label; None for a node without a label.
+
+    Validation nodes that the predicting model was fitted to have the part ``val_refit``.
+    """
+    estimator = run.estimator
+    parts = ["none" if has_label else "unlabelled" for has_label in run.y.isfinite().tolist()]
+    refit = isinstance(estimator.predictor_, StackedPredictor) and run.settings.model.refit
+    refit = refit and has_drawn_validation(run.split)
+    for part in PARTS:
+        for node in getattr(run.split, part).tolist():
+            parts[node] = "val_refit" if part == "val" and refit else part
+    kinds = estimator.classes_.tolist() if isinstance(estimator, NodeClassifier) else None
+    labels = [
+        None if label != label else label if kinds is None else kinds[int(label)]
+        for label in run.y.tolist()
+    ]
+    return parts, labels
+
+
+def _trials(run: NodeRun) -> Iterator[Sequence[object]]:
+    """Yield the rows of the trials table: a header, then one row per trial."""
+    metrics = list(run.metrics["test"])
+    yield [*TrialPlan._fields, "epochs", *metrics]
+    for trial in run.trials:
+        yield [*trial.plan, len(trial.history.records), *(trial.test[name] for name in metrics)]

@@ -1,0 +1,116 @@
+"""Combination of the components of a stack, fitted on the validation part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gattn.apps.nodes.stack.priors import class_factors, scale_classes
+from gattn.apps.nodes.stack.weights import choose_weights, cross_fit, fit_weights, pool_by_name
+
+__all__ = ["Combination"]
+
+READS_LABELS = "labels"
+"""Component that is left out for a network other than that of the training."""
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """Weights of a stack, and the predictions for the validation part that result from them.
+
+    Attributes:
+        weights: weight of each component, by name.
+        other: weight of each component that does not read labels, by name, for other graphs.
+        factors: factor of the probability of each class; empty for numbers.
+        validation: [m, outputs] predictions whose weights do not depend on the node's label; no
+            rows if the object was not fitted.
+    """
+
+    weights: dict[str, float]
+    other: dict[str, float]
+    factors: list[float]
+    validation: NDArray[np.float64]
+
+    @classmethod
+    def fit(
+        cls,
+        outputs: Mapping[str, NDArray],
+        y: NDArray,
+        train: NDArray,
+        val: NDArray,
+        seed: int,
+        *,
+        is_class: bool,
+        timed: bool,
+        label_free: Sequence[str],
+    ) -> Combination:
+        """Fit the weights of the components, and the factors of the classes.
+
+        Args:
+            outputs: predictions [n, outputs] of the components, by name.
+            y: [n] classes or numbers.
+            train: [k] training nodes.
+            val: [m] validation nodes.
+            seed: seed of the folds.
+            is_class: True for classes.
+            timed: True if a prediction must not depend on newer nodes.
+            label_free: names of the components that do not read labels.
+        """
+        parts, truth = {name: p[val] for name, p in outputs.items()}, y[val]
+        values, validation = choose_weights([*parts.values()], truth, seed, is_class=is_class)
+        weights = dict(zip(outputs, values.tolist()))
+        names = [name for name in label_free if name in outputs]
+        values = fit_weights([parts[name] for name in names], truth, is_class=is_class)
+        other = dict(zip(names, values.tolist()))
+        if not is_class:
+            return cls(weights, other, [], validation)
+        nodes = np.arange(0 if timed else len(y))
+        rest = np.setdiff1d(nodes, np.concatenate([train, val]))
+        others = pool_by_name({n: p[rest] for n, p in outputs.items()}, weights, is_class=True)
+        factors, validation = class_factors(validation, truth, others, y[train], seed)
+        return cls(weights, other, factors.tolist(), validation)
+
+    def fit_again(
+        self,
+        first: Mapping[str, NDArray],
+        again: Mapping[str, NDArray],
+        y: NDArray,
+        seed: int,
+        *,
+        is_class: bool,
+    ) -> Combination:
+        """Return the combination with the validation predictions of models that were fitted again.
+
+        Args:
+            first: predictions [m, outputs] of the validation nodes by the models of :meth:`fit`.
+            again: the same by models that were fitted again without the node.
+            y: [m] labels of the validation nodes.
+            seed: seed of the folds of the weights.
+            is_class: True for classes.
+        """
+        if np.count_nonzero([*self.weights.values()]) == 1:
+            validation = pool_by_name(again, self.weights, is_class=is_class)
+        else:
+            some = [again[name] for name in first]
+            validation = cross_fit([*first.values()], y, seed, is_class=is_class, predicted=some)
+        if self.factors:
+            validation = scale_classes(validation, np.array(self.factors))
+        return replace(self, validation=validation)
+
+    def predict(self, parts: Mapping[str, NDArray]) -> NDArray[np.float64]:
+        """Combine predictions [n, outputs] of the components, by name."""
+        is_class = bool(self.factors)
+        if READS_LABELS not in parts:
+            return pool_by_name(parts, self.other, is_class=is_class)
+        combined = pool_by_name(parts, self.weights, is_class=is_class)
+        return scale_classes(combined, np.array(self.factors)) if is_class else combined
+
+    @property
+    def used(self) -> set[str]:
+        """Names of the components that have a weight."""
+        return {
+            name for part in (self.weights, self.other) for name, weight in part.items() if weight
+        }

@@ -1,0 +1,298 @@
+"""Means of features and labels over the neighbours of nodes, as inputs of simple models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gattn.apps.nodes.attributed import AttributedGraph
+from gattn.apps.nodes.edge_table import EdgeInputs
+from gattn.apps.nodes.fields import csr_tensor
+from gattn.graph import Graph
+
+__all__ = [
+    "Neighbours", "edge_means", "label_features", "propagate", "propagate_folds", "row_means",
+    "weighted_graph",
+]  # fmt: skip
+
+FOLDS = 5
+"""Number of folds of the training nodes. The labels of a fold are not used for the features of
+its own nodes.
+"""
+STEPS = 15
+RESTART = 0.15
+"""Probability of a restart in each of the ``STEPS`` steps of label propagation with restarts."""
+
+Matrix = Any
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
+
+
+class Neighbours:
+    r"""Sparse matrices A for which A x is the mean of x over the neighbours of each node.
+
+    .. math:: (A x)_i = \frac{1}{\sum_{j \in N(i)} w_{ij}} \sum_{j \in N(i)} w_{ij} x_j
+
+    The weights w are 1 unless the edges have weights. Edges with times that lead to an older node
+    are left out.
+
+    Args:
+        edge_index: [2, e] int64, the edges in the directions of the data; self-loops are ignored.
+        nodes: number n of nodes.
+        directed: True if the neighbours of a node are only the sources of the edges into it.
+        inputs: attributes of the edges; None without any.
+
+    Attributes:
+        means: the matrix [n, n] of means over all neighbours.
+        along: two matrices, of means over the sources of the edges into a node, and over the
+            destinations of the edges out of it. It is empty if ``directed`` is True or if every
+            edge has an opposite edge.
+        typed: the same matrices for the edges of each type, and of each quartile of a column of
+            numbers; empty without types and numbers.
+        degrees: [n, 2], logarithms of the numbers of edges into and out of a node, plus one. With
+            weights, their sums are used instead of the numbers; with types, further columns count
+            the edges of each.
+        timed: True if edges have times, so that a node must not depend on newer ones.
+        edge_means: [n, d], means of the edges' features over the edges of each node, for each
+            direction if they differ; None without features.
+        contexts: further blocks of features [n, ...] of the nodes; empty for a graph of one type.
+
+    Example:
+        >>> import torch
+        >>> path = torch.tensor([[0, 1], [1, 2]])
+        >>> Neighbours(path, 3).means.toarray()[1].tolist()
+        [0.5, 0.0, 0.5]
+    """
+
+    def __init__(
+        self,
+        edge_index: Tensor,
+        nodes: int,
+        *,
+        directed: bool = False,
+        inputs: EdgeInputs | None = None,
+    ) -> None:
+        # Self-loops are removed, because a node's features must not contain its own label.
+        is_edge = (edge_index[0] != edge_index[1]).numpy()
+        pairs, n = edge_index.numpy(), nodes
+        weights = None if inputs is None else inputs.weights
+        is_open = None if inputs is None else inputs.structure.open
+        self.timed = is_open is not None
+        into, out, both = _adjacency(pairs, n, weights, is_edge, is_open)
+        # The feature columns of a model must be the same for every graph that is predicted.
+        symmetric = both.nnz == into.nnz if inputs is None else not inputs.has_direction
+        self.means = row_means(into if directed else both)
+        self.along = [] if directed or symmetric else [row_means(into), row_means(out)]
+        counts = [np.asarray(one.sum(1)).ravel() for one in (into, out)]
+        self.typed: list[Matrix] = []
+        groups = () if inputs is None else inputs.groups
+        for part in (parts == kind for parts, count in groups for kind in range(count)):
+            of_type = is_edge & part
+            one, opposite, union = _adjacency(pairs, n, weights, of_type, is_open)
+            matrices = [one] if directed else [union] if symmetric else [one, opposite]
+            self.typed += map(row_means, matrices)
+            counts += [np.asarray(each.sum(1)).ravel() for each in matrices]
+        self.degrees = np.log1p(np.stack(counts, 1)).astype(np.float32)
+        self.edge_means: NDArray[np.float32] | None = None
+        self.contexts: list[NDArray[np.float32]] = []
+        if inputs is not None and inputs.arc_features is not None:
+            ends = pairs[1:] if directed or symmetric else pairs[::-1]
+            masks = is_open if is_open is not None else np.stack([is_edge, is_edge])
+            self.edge_means = np.hstack(
+                [
+                    edge_means(end, n, is_edge & mask, inputs.arc_features)
+                    for end, mask in zip(ends, masks)
+                ]
+            )
+
+    @classmethod
+    def of(cls, graph: AttributedGraph) -> Neighbours:
+        """Return the matrices of a graph, including those for the edge attributes that the model
+        reads.
+        """
+        inputs = graph.edge_inputs
+        return cls(graph.arcs, len(graph), directed=graph.directed, inputs=inputs)
+
+    def one_hop(self) -> list[Matrix]:
+        """Return the matrices of means over one step: a single one, or one for each direction of
+        the edges.
+        """
+        return self.along or [self.means]
+
+
+def _adjacency(
+    pairs: NDArray,
+    nodes: int,
+    weights: NDArray | None,
+    mask: NDArray[np.bool_],
+    is_open: NDArray[np.bool_] | None,
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Return three matrices of edge weights: for edges into each node, out of each node, and in
+    both directions.
+
+    Args:
+        pairs: [2, k] edges.
+        nodes: number n of nodes.
+        weights: [k] weights, which are summed over repeated edges; None for weights of 1, with
+            which repeated edges count once.
+        mask: [k], True for edges that are used.
+        is_open: [2, k], True if the source, and the destination, may be a neighbour; None for all.
+
+    Returns:
+        Three matrices [n, n].
+    """
+
+    def matrix(rows: NDArray, columns: NDArray, some: NDArray[np.bool_]) -> Matrix:
+        values = np.ones(int(some.sum()), np.float32) if weights is None else weights[some]
+        one: Matrix = sp.csr_matrix((values, (rows[some], columns[some])), (nodes, nodes))
+        if weights is None:
+            # SciPy adds the entries of repeated edges, but each edge must count once.
+            one.data[:] = 1
+        else:
+            one.eliminate_zeros()
+        return one
+
+    source, destination = pairs
+    along, against = (mask, mask) if is_open is None else (mask & is_open[0], mask & is_open[1])
+    into = matrix(destination, source, along)
+    out = into.T.tocsr() if is_open is None else matrix(source, destination, against)
+    if weights is None:
+        return into, out, into.maximum(out).tocsr()
+    # Both matrices contain the symmetric edges. Therefore, the sum has a factor of two, which has
+    # no effect on means.
+    return into, out, into + out
+
+
+def edge_means(
+    end: NDArray, nodes: int, mask: NDArray[np.bool_], features: Matrix
+) -> NDArray[np.float32]:
+    """Return means [n, d] of edge features, for each node over the edges that touch it.
+
+    Args:
+        end: [k] the node that each edge touches.
+        nodes: number n of nodes.
+        mask: [k], the edges that are used.
+        features: [k, d] sparse features of the edges.
+    """
+    edges = np.flatnonzero(mask)
+    ones = np.ones(len(edges), np.float32)
+    incidence: Matrix = sp.csr_matrix((ones, (end[edges], edges)), (nodes, len(end)))
+    return np.asarray((row_means(incidence) @ features).todense(), np.float32)
+
+
+def row_means(matrix: Matrix) -> Matrix:
+    """Divide each row of a sparse matrix by its sum; a row of zeros does not change."""
+    sums = np.asarray(matrix.sum(1)).ravel()
+    scale = (1 / np.where(sums > 0, sums, 1)).astype(np.float32)
+    return (sp.diags(scale) @ matrix).tocsr()
+
+
+def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.float32]:
+    r"""Spread labels along the edges by propagation with restarts.
+
+    .. math:: F \leftarrow (1 - r) A F + r Y
+
+    Args:
+        means: [n, n] means over neighbours.
+        labels: [k, c], one-hot classes or numbers.
+        train: [k], the nodes that have these labels.
+
+    Returns:
+        [n, c + 1]: the weighted mean of the labels that reach a node, and in the last column the
+        sum of the weights. A node that no label reaches has the mean of all labels.
+
+    Reference:
+        Klicpera et al., "Predict then propagate" (ICLR 2019).
+    """
+    start = np.zeros((means.shape[0], labels.shape[1] + 1), np.float32)
+    start[train, :-1], start[train, -1] = labels, 1
+    value = start
+    for _ in range(STEPS):
+        value = (1 - RESTART) * (means @ value) + RESTART * start
+    amount = value[:, -1:]
+    mean = labels.mean(0, dtype=np.float64).astype(np.float32)
+    spread = np.where(amount > 0, value[:, :-1] / np.where(amount > 0, amount, 1), mean)
+    return np.hstack([_between(spread, labels), amount]).astype(np.float32)
+
+
+def _between(means: NDArray, values: NDArray) -> NDArray:
+    """Limit means [n, c] to the range of the values [k, c] of each column, which rounding errors
+    can exceed.
+    """
+    return np.clip(means, values.min(0), values.max(0)).astype(means.dtype)
+
+
+def propagate_folds(
+    means: Matrix, labels: NDArray, train: NDArray, seed: int
+) -> NDArray[np.float32]:
+    """Spread labels like :func:`propagate`. Each training node receives only labels from other
+    folds.
+
+    Args:
+        means: [n, n] means over neighbours.
+        labels: [k, c], one-hot classes or numbers.
+        train: [k], the nodes that have these labels.
+        seed: seed of the folds.
+
+    Returns:
+        [n, c + 1]. The row of a training node does not depend on its label.
+    """
+    spread = propagate(means, labels, train)
+    fold = np.random.default_rng(seed).permutation(len(train)) % min(FOLDS, len(train))
+    for number in range(int(fold.max()) + 1 if len(train) > 1 else 0):
+        hidden = fold == number
+        spread[train[hidden]] = propagate(means, labels[~hidden], train[~hidden])[train[hidden]]
+    return spread
+
+
+def label_features(
+    neighbours: Neighbours, labels: NDArray, train: NDArray, guess: NDArray, seed: int
+) -> list[NDArray[np.float32]]:
+    r"""Compute features of each node from the labels of other nodes.
+
+    Nodes without a label get a predicted label. A mean over one step does not contain the label of
+    the node itself. From a mean over two steps, the walks back to the node are subtracted. If edges
+    have a direction, there are also means over the nodes that have a destination in common with the
+    node, and over those that have a source in common with it. Only the labels of other folds are
+    propagated to a training node.
+
+    .. math:: A \tilde Y, \qquad A B \tilde Y - \mathrm{diag}(A B) \tilde Y
+
+    Args:
+        neighbours: the graph.
+        labels: [k, c], one-hot classes or numbers.
+        train: [k], the nodes that have these labels.
+        guess: [n, c], predictions of a model that does not read the labels of neighbours.
+        seed: seed of the folds.
+
+    Returns:
+        Blocks of features [n, ...]. The features of a training node do not depend on its label.
+    """
+    complete = guess.astype(np.float32)
+    complete[train] = labels
+    means = neighbours.means
+    blocks = [one @ complete for one in (means, *neighbours.along, *neighbours.typed)]
+    steps = [(means, means)]
+    if neighbours.along:
+        into, out = neighbours.along
+        steps += [(out, into), (into, out)]
+    for last, first in steps:
+        back = np.asarray(last.multiply(first.T).sum(1)).ravel()[:, None]
+        blocks.append(last @ (first @ complete) - back * complete)
+    return [*blocks, propagate_folds(means, labels, train, seed)]
+
+
+def weighted_graph(matrix: Matrix) -> tuple[Graph, Tensor]:
+    """Return a sparse matrix as a graph, whose edges lead from columns to rows, and the weights of
+    the edges, [e, 1].
+    """
+    matrix.sort_indices()
+    pointers, columns = (
+        torch.from_numpy(a.astype(np.int64)) for a in (matrix.indptr, matrix.indices)
+    )
+    values = torch.from_numpy(matrix.data.astype(np.float32))
+    return Graph(csr_tensor(pointers, columns, values, matrix.shape)), values[:, None]

@@ -1,0 +1,34 @@
+"""Reader of one table in a CSV or Parquet file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from gattn.apps.nodes.attributed import GraphError
+from gattn.apps.tables.csv_table import open_table
+from gattn.apps.tables.formats import open_parquet
+
+__all__ = ["read_table"]
+
+
+def read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], str]:
+    """Read a CSV or Parquet table.
+
+    Returns:
+        The table, with None for an empty CSV cell; the line of each row in the file; and the
+        separator, empty for Parquet.
+    """
+    if path.suffix.lower() == ".parquet":
+        with open_parquet(path) as file:
+            table = file.read(use_pandas_metadata=True).to_pandas()
+        return table, list(range(1, len(table) + 1)), ""
+    table = open_table(path, encoding=encoding)
+    rows = list(table.rows())
+    bad = next((row for row in rows if row.problem), None)
+    if bad is not None:
+        raise GraphError(f"{path}, line {bad.line}: {bad.problem}")
+    cells = [[cell if cell.strip() else None for cell in row.cells] for row in rows]
+    frame = pd.DataFrame(cells, columns=list(table.columns), dtype=object)
+    return frame, [row.line for row in rows], table.separator

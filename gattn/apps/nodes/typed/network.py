@@ -1,0 +1,192 @@
+"""Nodes of other types than the labelled one, and the edges between all types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from gattn.apps.nodes.edge_table import EdgeTable
+from gattn.apps.nodes.stack.propagation import row_means
+from gattn.apps.nodes.typed.relations import Relation
+from gattn.graph import Graph
+
+if TYPE_CHECKING:
+    from gattn.apps.nodes.attributed import AttributedGraph
+
+__all__ = ["Messages", "TypedInputs", "TypedNetwork", "projection"]
+
+PAIRS = 2_000_000
+"""Maximum number of pairs of labelled nodes that share a neighbour. If there are more, neighbours
+of the most nodes are left out: see :func:`projection`.
+"""
+
+Matrix = Any
+"""Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """Edges of a relation along which messages are sent.
+
+    Attributes:
+        pairs: [2, e] int64, positions of the sources among the nodes of the source type, and of
+            the destinations among those of the destination type.
+        features: [e, d] float32; None if there are no columns.
+        weights: [e] float32, weights with mean 1; None if there are no weights.
+    """
+
+    pairs: Tensor
+    features: Tensor | None
+    weights: Tensor | None
+
+    def reverse(self) -> Messages:
+        """Return the messages in the opposite direction."""
+        return Messages(self.pairs.flip(0), self.features, self.weights)
+
+    def matrix(self, sources: int, destinations: int) -> Matrix:
+        """Return the sparse matrix [destinations, sources] of the weights of the edges."""
+        source, destination = self.pairs.numpy()
+        values = np.ones(len(source), np.float32) if self.weights is None else self.weights.numpy()
+        shape = destinations, sources
+        matrix: Matrix = sp.csr_matrix((values, (destination, source)), shape)
+        if self.weights is None:
+            # SciPy adds the entries of repeated edges, but each pair of nodes must count once.
+            matrix.data[:] = 1
+        return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class TypedInputs:
+    """Tensors of a typed network that the models read.
+
+    Attributes:
+        x: for each other type its features [m, d] float32, dense or ``torch.sparse_csr``.
+        degrees: for each type [m, r] float32, the logarithm of one plus the number of messages to
+            a node, for each of r relations.
+        messages: the edges of each relation, and of its reverse unless messages follow the
+            direction of edges only.
+    """
+
+    x: Mapping[str, Tensor]
+    degrees: Mapping[str, Tensor]
+    messages: Mapping[Relation, Messages]
+
+    @cached_property
+    def graphs(self) -> Mapping[Relation, Graph]:
+        """Graph of the messages of each relation.
+
+        The graphs are created once for all models, parts and predictions, because each contains
+        the sorted edges, and layers cache the union of all graphs with the first one.
+        """
+        sizes = {kind: len(degrees) for kind, degrees in self.degrees.items()}
+        return {
+            relation: Graph(one.pairs, (sizes[relation.source], sizes[relation.destination]))
+            for relation, one in self.messages.items()
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickling, without the graphs, which follow from the messages."""
+        return {name: value for name, value in self.__dict__.items() if name != "graphs"}
+
+
+@dataclass(frozen=True, eq=False)
+class TypedNetwork:
+    """Part of a typed network beside the labelled nodes, which are an ``AttributedGraph``.
+
+    Attributes:
+        target: type of the labelled nodes.
+        count: number of nodes of the target type.
+        others: nodes of each other type; their graphs have no edges.
+        edges: edges and their columns, by relation.
+        inputs: tensors for the models; None before an encoder attached them.
+    """
+
+    target: str
+    count: int
+    others: Mapping[str, AttributedGraph]
+    edges: Mapping[Relation, EdgeTable]
+    inputs: TypedInputs | None = None
+
+    @property
+    def types(self) -> list[str]:
+        """Names of all types, with the target first."""
+        return [self.target, *self.others]
+
+    def size(self, kind: str) -> int:
+        """Return the number of nodes of a type."""
+        return self.count if kind == self.target else len(self.others[kind])
+
+    def names(self, kind: str, graph: AttributedGraph) -> Sequence[object]:
+        """Return the names of the nodes of a type; ``graph`` contains the labelled nodes."""
+        return graph.names if kind == self.target else self.others[kind].names
+
+    def without_inputs(self) -> TypedNetwork:
+        """Return the network as it was read."""
+        return self if self.inputs is None else replace(self, inputs=None)
+
+
+def projection(
+    target: str, sizes: Mapping[str, int], messages: Mapping[Relation, Messages]
+) -> Matrix:
+    r"""Return a graph of the labelled nodes: weights of neighbours that are one or two steps away.
+
+    .. math:: P = D^{-1} \Bigl( \sum_r A_r + \sum_{r, s} \bigl(A_r A_s -
+        \mathrm{diag}(A_r A_s)\bigr) \Bigr)
+
+    A_r computes means over the messages of a relation. The first sum is over the relations from
+    labelled nodes to labelled nodes, and the second over pairs of relations that lead from labelled
+    nodes to nodes of another type and from these to labelled nodes. The diagonal is removed, so
+    that a node is no neighbour of itself. If the products would have more than 2,000,000 entries,
+    the nodes of other types with the most neighbours are left out.
+
+    Args:
+        target: type of the labelled nodes.
+        sizes: number of nodes of each type.
+        messages: edges of each relation.
+
+    Returns:
+        Sparse [n, n], whose rows sum to 1, or to 0 for a node without neighbours.
+    """
+    n = sizes[target]
+    total: Matrix = sp.csr_matrix((n, n), dtype=np.float32)
+    for relation, edges in messages.items():
+        if relation.source == relation.destination == target:
+            total = total + row_means(_without_diagonal(edges.matrix(n, n)))
+    pairs = [
+        (first, last)
+        for first in messages
+        for last in messages
+        if first.source == target == last.destination and first.destination == last.source != target
+    ]
+    for first, last in pairs:
+        m = sizes[last.source]
+        into, out = messages[first].matrix(n, m), messages[last].matrix(m, n)
+        counts = np.diff(into.indptr).astype(np.float64) * out.getnnz(0)
+        order = np.argsort(counts, kind="stable")
+        allowed = np.cumsum(counts[order]) <= PAIRS / len(pairs)
+        keep = np.zeros(m, np.float32)
+        keep[order[allowed]] = 1
+        product = row_means(out) @ sp.diags(keep) @ row_means(into)
+        total = total + row_means(_without_diagonal(product))
+    return row_means(sp.csr_matrix(total, dtype=np.float32))
+
+
+def projected_edges(matrix: Matrix) -> Tensor:
+    """Return the edges [2, e] int64 of a projection, sorted by destination."""
+    rows, columns = matrix.nonzero()
+    order = np.lexsort((columns, rows))
+    return torch.from_numpy(np.stack([columns[order], rows[order]]).astype(np.int64))
+
+
+def _without_diagonal(matrix: Matrix) -> Matrix:
+    matrix = matrix.tocsr(copy=True)
+    matrix.setdiag(0)
+    matrix.eliminate_zeros()
+    return matrix

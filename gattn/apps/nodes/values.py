@@ -1,0 +1,377 @@
+"""Conversion of attribute values to numbers, texts, masks of missing values, and flat columns.
+
+An empty cell is missing: None, NaN, or a text of white space. Words such as ``NA``, ``NaN``,
+``None`` and ``null``, in upper or lower case, are missing in a column whose other cells are
+numbers. In all other columns these words are values: a class may be called ``none``, and the
+country code of Namibia is ``NA``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from datetime import date, time, timedelta
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from gattn.apps.nodes.attributed import GraphError
+from gattn.apps.tables import numbers as written
+from gattn.apps.tables.numbers import NumberFormat
+
+__all__ = [
+    "LISTS",
+    "NUMERIC",
+    "are_distinct_integers",
+    "as_numbers",
+    "as_texts",
+    "flat_table",
+    "gap_words",
+    "is_complex",
+    "is_empty",
+    "is_missing",
+    "shape_fault",
+    "time_words",
+]
+
+DATES = (date, time, np.datetime64, pd.Period)
+DURATIONS = (timedelta, np.timedelta64, pd.tseries.offsets.BaseOffset)
+NUMERIC = "iufb"
+"""Kinds of dtypes whose columns cannot contain texts."""
+LISTS = (list, tuple, set, np.ndarray)
+
+PLAIN = NumberFormat()
+BRACKETS = re.compile(r"\s*(?:(?:array|tensor)\()?\[([^\[\]]*)\](?:, dtype=\S+)?\)?\s*")
+"""Pattern of a list as pandas, NumPy and PyTorch write it into a text."""
+BETWEEN = re.compile(r"\s*([,;|])\s*|\s+")
+NUMBERS = re.compile(r"\[\s*[-+.\d]")
+CODE = re.compile(r"\d{1,3}([ ,]\d{3})+|(.*\D)?0\d.*", re.DOTALL)
+"""Pattern of texts that are no list without brackets: thousands, dates and telephone numbers."""
+
+
+def is_empty(values: pd.Series) -> NDArray[np.bool_]:
+    """Return a mask [n] that is True for None, NaN and texts of only white space."""
+    if values.dtype.kind in NUMERIC:
+        return np.asarray(values.isna(), dtype=bool)
+    blank = [isinstance(value, str) and not value.strip() for value in values.tolist()]
+    return np.asarray(values.isna(), dtype=bool) | np.array(blank, dtype=bool)
+
+
+def is_missing(values: pd.Series, *, numbers: bool | None = None) -> NDArray[np.bool_]:
+    """Return a mask [n] that is True where a value is missing.
+
+    Args:
+        values: n values.
+        numbers: True if words such as ``NA`` are missing values, as in a column of numbers; False
+            if they are not; None if they are missing values when all other values are numbers.
+
+    >>> is_missing(pd.Series(["1.5", "NA", ""])), is_missing(pd.Series(["none", "mild", ""]))
+    (array([False,  True,  True]), array([False, False,  True]))
+    """
+    empty, words = is_empty(values), _is_word(values)
+    if not words.any():
+        return empty
+    if numbers is None:
+        rest = ~(empty | words)
+        numbers = bool(rest.any()) and not np.isnan(as_numbers(values)[rest]).any()
+    return empty | words if numbers else empty
+
+
+def gap_words(values: pd.Series) -> Counter[str]:
+    """Count the words, such as ``NA``, that may stand for a missing value.
+
+    >>> gap_words(pd.Series(["NA", "DE", "none", "NA"]))
+    Counter({'NA': 2, 'none': 1})
+    """
+    return Counter(str(value).strip() for value in values[_is_word(values)].tolist())
+
+
+def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.float64]:
+    """Convert n values to numbers.
+
+    Args:
+        values: n values.
+        style: format of numbers in texts.
+
+    Returns:
+        [n] float64, NaN for a missing value, a date, a time, a duration, and any other value that
+        is not a number.
+
+    Raises:
+        GraphError: a value is complex.
+
+    >>> as_numbers(pd.Series(["1.5", None, "old", "-2"]))
+    array([ 1.5,  nan,  nan, -2. ])
+    """
+    if is_complex(values):
+        title = "labels" if values.name is None else f"attribute {values.name!r}"
+        raise GraphError(
+            f"{title} must have real numbers; got complex numbers: pass the real and the "
+            "imaginary part, or the absolute value and the angle, as separate columns"
+        )
+    if values.dtype.kind in "mM" or isinstance(values.dtype, pd.PeriodDtype):
+        return np.full(len(values), np.nan)
+    if values.dtype == object or isinstance(values.dtype, pd.StringDtype | pd.CategoricalDtype):
+        parsed: dict[object, float] = {}
+        texts = {value for value in values.tolist() if isinstance(value, str)}
+        for text in texts:
+            number = style.parse(text) if _may_be_number(text) else None
+            parsed[text] = math.nan if number is None else number
+        values = pd.Series(
+            [
+                parsed[value]
+                if isinstance(value, str)
+                else math.nan
+                if isinstance(value, DATES + DURATIONS)
+                else value
+                for value in values.tolist()
+            ],
+            dtype=object,
+        )
+    converted = pd.Series(pd.to_numeric(values, errors="coerce"))
+    numbers = np.array(converted.to_numpy(dtype=np.float64, na_value=np.nan))
+    # pandas.to_numeric converts a missing date to a number, so the missing values are set to NaN
+    # again.
+    numbers[np.asarray(values.isna(), dtype=bool)] = np.nan
+    return numbers
+
+
+def is_complex(values: pd.Series) -> bool:
+    """Return True if a column contains a complex number."""
+    if values.dtype.kind == "c":
+        return True
+    is_mixed = values.dtype == object or isinstance(values.dtype, pd.CategoricalDtype)
+    return is_mixed and any(isinstance(value, complex | np.complexfloating) for value in values)
+
+
+def time_words(values: pd.Series) -> str:
+    """Describe the dates, times and durations in a column; return "" if there are none.
+
+    Texts that look like dates are not counted.
+
+    >>> time_words(pd.Series(pd.to_datetime(["2020-01-31", None])))
+    "1 cell is a date or a time, for example '2020-01-31'"
+    """
+    cells = [value for value, gone in zip(values.tolist(), is_empty(values)) if not gone]
+    descriptions = []
+    for kinds, one, several in (
+        (DATES, "is a date or a time", "are dates or times"),
+        (DURATIONS, "is a duration", "are durations"),
+    ):
+        some = [cell for cell in cells if isinstance(cell, kinds)]
+        if some:
+            shape = f"cell {one}" if len(some) == 1 else f"cells {several}"
+            descriptions.append(f"{len(some):,} {shape}, for example {_as_text(some[0])!r}")
+    return "; ".join(descriptions)
+
+
+def _as_text(value: object) -> str:
+    """Convert a value to text. A time stamp at midnight is written as its date, as in CSV files."""
+    text = str(value)
+    return text.removesuffix(" 00:00:00") if isinstance(value, date) else text
+
+
+def _may_be_number(text: str) -> bool:
+    """Return True if a text begins like a number. Other texts need not be parsed."""
+    start = text.lstrip()[:1]
+    # A text such as "infinity" is a number that begins with a letter.
+    return not start.isalpha() or start in "iI"
+
+
+def are_distinct_integers(numbers: NDArray[np.float64]) -> bool:
+    """Return True if all numbers are whole and no two are equal.
+
+    >>> are_distinct_integers(np.array([3.0, 1.0])), are_distinct_integers(np.array([1.0, np.nan]))
+    (True, False)
+    """
+    if np.isnan(numbers).any() or (numbers % 1 != 0).any():
+        return False
+    return len(np.unique(numbers)) == len(numbers)
+
+
+def as_texts(values: pd.Series, *, gaps: bool = False) -> list[str]:
+    """Convert n values to texts; a missing value gives an empty text.
+
+    Args:
+        values: n values.
+        gaps: True to treat words such as ``NA`` as missing values in a column of texts, too.
+    """
+    missing = is_missing(values, numbers=gaps or None)
+    return ["" if gone else _as_text(value) for value, gone in zip(values.tolist(), missing)]
+
+
+def _is_word(values: pd.Series) -> NDArray[np.bool_]:
+    if values.dtype.kind in NUMERIC:
+        return np.zeros(len(values), dtype=bool)
+    words = [_is_gap(value) for value in values.tolist()]
+    return np.array(words, dtype=bool)
+
+
+def _is_gap(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and written.is_missing(value)
+
+
+def shape_fault(name: str, shape: tuple[int, ...], nodes: int) -> str:
+    """Return "" if the shape of an array is [n] or [n, 1], otherwise return an error message.
+
+    >>> shape_fault("train_mask", (3, 1), 5)
+    'train_mask must have one value for each of 5 nodes; it is (3, 1)'
+    """
+    if shape in ((nodes,), (nodes, 1)):
+        return ""
+    fault = f"{name} must have one value for each of {nodes:,} nodes; it is {shape}"
+    if len(shape) == 2 and shape[0] == nodes:
+        one_hot = ", or y.argmax(1) where it is one-hot" if name == "y" else ""
+        return f"{fault}: choose one of its columns, for example {name}[:, 0]{one_hot}"
+    if name.endswith("mask") and len(shape) == 1 and shape[0] < nodes:
+        return f"{fault}: convert indices to a mask that is True at these indices"
+    return fault
+
+
+def flat_table(
+    table: pd.DataFrame, names: Sequence[Hashable] | None = None
+) -> tuple[pd.DataFrame, list[str], dict[Hashable, str]]:
+    """Convert attributes that have several values per node to columns with one value per node.
+
+    Lists of numbers of equal length become columns ``x.0``, ``x.1``, ..., also if they are written
+    as texts, such as ``[0.5, 2]`` or ``0,1,0,0``. A list of texts becomes
+    one text. Dictionaries, such as the positions and colours of a GEXF file, are left out.
+
+    Args:
+        table: n rows of attributes.
+        names: names of the n nodes; None to number them from 0.
+
+    Returns:
+        The table; sentences about decisions; and the reason for each attribute that cannot be read:
+        two columns have its name, its lists have different lengths, or its lists contain other
+        values.
+
+    Example:
+        >>> table = pd.DataFrame({"at": [[0, 1], None], "tags": [["old", "red"], []]})
+        >>> flat_table(table)[0].columns.tolist()
+        ['at.0', 'at.1', 'tags']
+    """
+    twice = table.columns.duplicated(keep=False)
+    unreadable = {name: _several(name) for name in table.columns[twice]}
+    table = table.loc[:, ~twice]
+    parts: list[pd.DataFrame] = []
+    notes: list[str] = []
+    for name in table.columns:
+        values, note = _parsed_lists(table[name])
+        notes += note
+        kinds = {type(value) for value in values} if values.dtype == object else set()
+        if dict in kinds:
+            notes.append(f"Attribute {name!r} contains dictionaries: it is not used.")
+        elif not any(issubclass(kind, LISTS) for kind in kinds):
+            parts.append(values.to_frame())
+        elif _is_texts(values):
+            parts.append(_joined(values).to_frame())
+            notes.append(
+                f"Attribute {name!r} contains lists of texts: each list is read as one text."
+            )
+        else:
+            try:
+                parts.append(_numbers(values, range(len(table)) if names is None else names))
+            except GraphError as error:
+                unreadable[name] = str(error)
+    flat = pd.concat(parts, axis=1) if parts else pd.DataFrame(index=table.index)
+    # A list attribute "x" becomes the columns "x.0", "x.1", ...; columns with these names may
+    # already exist.
+    again = flat.columns.duplicated(keep=False)
+    unreadable |= {name: _several(name) for name in flat.columns[again]}
+    return flat.loc[:, ~again], notes, unreadable
+
+
+def _parsed_lists(values: pd.Series) -> tuple[pd.Series, list[str]]:
+    """Return a column in which texts that are lists of numbers are lists, and a note on them."""
+    first = next((value for value in values if isinstance(value, str) and value.strip()), "")
+    if _parsed_list(first) is None and not BRACKETS.match(first):
+        return values, []
+    gone = is_missing(values, numbers=True).tolist()
+    texts = ["" if missing else str(value) for value, missing in zip(values.tolist(), gone)]
+    lists = [_parsed_list(text) if text else None for text in texts]
+    bad = next((text for text, one in zip(texts, lists) if text and one is None), None)
+    lengths = {len(one) for one in lists if one is not None}
+    if bad is not None or (len(lengths) > 1 and not BRACKETS.match(first)):
+        if not BRACKETS.match(first) or not NUMBERS.search(first):
+            return values, []
+        return values, [
+            f"Column {values.name!r} is read as texts, although it contains lists such as "
+            f"{first[:40]!r}: {(bad or '')[:40]!r} is no list of numbers."
+        ]
+    note = f"Column {values.name!r} contains lists of numbers: each position is read as a column."
+    return pd.Series(lists, values.index, dtype=object, name=values.name), [note]
+
+
+def _parsed_list(text: str) -> list[float] | None:
+    """Return the numbers in a text that is a list; None for other texts.
+
+    A list without brackets has at least three numbers, because ``0,5`` may be a number.
+
+    >>> _parsed_list("[0.5 -2.]"), _parsed_list("0,1,0"), _parsed_list("1,008,000")
+    ([0.5, -2.0], [0.0, 1.0, 0.0], None)
+    """
+    match = BRACKETS.fullmatch(text)
+    body = (match[1] if match else text).strip()
+    marks = {mark[1] for mark in BETWEEN.finditer(body)}
+    parts = BETWEEN.sub(" ", body).split(" ")
+    if len(marks) > 1 or (not match and (len(parts) < 3 or CODE.fullmatch(body))):
+        return None
+    try:
+        return [float(part) for part in parts]
+    except ValueError:
+        return None
+
+
+def _several(name: Hashable) -> str:
+    return f"attributes must have different names; several are called {name!r}"
+
+
+def _is_texts(values: pd.Series) -> bool:
+    lists = (value for value in values if isinstance(value, LISTS))
+    return any(isinstance(item, str) for items in lists for item in items)
+
+
+def _joined(values: pd.Series) -> pd.Series:
+    """Join the texts in each list to one text."""
+    texts = [" ".join(map(str, value)) if isinstance(value, LISTS) else value for value in values]
+    return pd.Series(texts, values.index, dtype=object, name=values.name)
+
+
+def _numbers(values: pd.Series, names: Sequence[Hashable]) -> pd.DataFrame:
+    """Convert lists of numbers to one column per list position, with NaN for nodes without a
+    list.
+    """
+    lists = [
+        None if gone else _list_of_numbers(value, values.name)
+        for value, gone in zip(values, is_missing(values))
+    ]
+    first, width = next((row, len(one)) for row, one in enumerate(lists) if one is not None)
+    rows = np.full((len(lists), width), np.nan)
+    for row, one in enumerate(lists):
+        if one is None:
+            continue
+        if len(one) != width:
+            raise GraphError(
+                f"attribute {values.name!r} must have the same number of values for every "
+                f"node; the list of node {names[first]!r} has {width}, the list of node "
+                f"{names[row]!r} has {len(one)}"
+            )
+        rows[row] = one
+    return pd.DataFrame(rows, values.index).add_prefix(f"{values.name}.")
+
+
+def _list_of_numbers(value: object, name: Hashable) -> NDArray[np.float64]:
+    if not isinstance(value, LISTS):
+        raise GraphError(f"attribute {name!r} must have only lists; got {value!r}")
+    if any(np.iscomplexobj(each) for each in value):
+        raise GraphError(f"attribute {name!r} must have real numbers; got {value!r}")
+    try:
+        return np.asarray(list(value), np.float64).ravel()
+    except (TypeError, ValueError):
+        raise GraphError(
+            f"attribute {name!r} must have lists of numbers or lists of texts; got {value!r}"
+        ) from None

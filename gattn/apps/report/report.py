@@ -1,0 +1,260 @@
+"""Report of a run: a single HTML page without external files, and a JSON file with its numbers.
+
+The page has no scripts and loads no other files: pictures are embedded, and a content security
+policy enforces this. The module renders sections of text, tables and figures, and escapes all text;
+it does not depend on molecules or nodes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from gattn.apps.report.plots.style import number
+from gattn.draw.theme import DARK, LIGHT
+from gattn.files import replace_files
+
+__all__ = ["Figure", "Highlight", "Link", "ReportContent", "Section", "Table", "write_report"]
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+class Link(NamedTuple):
+    """Table cell that links to another page.
+
+    Attributes:
+        text: the text of the cell.
+        target: path of the page, relative to the report.
+    """
+
+    text: str
+    target: str
+
+
+Cell = str | int | float | Link | None
+"""Type of a table cell: text, a number (shown with three digits), a link, or None if the cell is
+empty.
+"""
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """Number that the report page highlights at its top.
+
+    Attributes:
+        label: a short description of the number.
+        value: the number or a short text.
+        note: the unit of the number, or another number for comparison.
+    """
+
+    label: str
+    value: Cell
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Table of text and numbers in a report.
+
+    Attributes:
+        columns: the names of the columns.
+        rows: the rows; each has one cell for each column.
+        caption: a sentence above the table.
+        best: for each row the indices of the columns with the best value, which are marked; empty
+            to mark none.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+    best: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"a row needs {len(self.columns)} cells; got {len(row)}: {row!r}")
+        if self.best and len(self.best) != len(self.rows):
+            raise ValueError(
+                f"best must have an entry for each of {len(self.rows)} rows; got {len(self.best)}"
+            )
+
+    @property
+    def numeric(self) -> tuple[bool, ...]:
+        """Mask of the columns that contain only numbers and empty cells."""
+        columns = [[row[i] for row in self.rows] for i in range(len(self.columns))]
+        return tuple(all(v is None or _is_number(v) for v in column) for column in columns)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Picture in a report, with its caption.
+
+    Attributes:
+        picture: a PNG file or an SVG document.
+        alt: text that describes the picture.
+        caption: one or several lines below the picture.
+        dark: the picture for dark pages; None to show the light picture there.
+    """
+
+    picture: bytes
+    alt: str
+    caption: str = ""
+    dark: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if not self.alt.strip():
+            raise ValueError("a figure needs a text that describes the picture; got an empty alt")
+        for picture in (self.picture, self.dark):
+            if picture is not None:
+                _media_type(picture)
+
+
+@dataclass(frozen=True)
+class Section:
+    """Section of a report page: paragraphs, then tables, then figures.
+
+    Attributes:
+        title: title of the section.
+        text: the paragraphs.
+        tables: tables below the text.
+        figures: figures below the tables, side by side if the page is wide enough.
+        gallery: whether to show the figures small, with many in a row.
+    """
+
+    title: str
+    text: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    gallery: bool = False
+
+
+@dataclass(frozen=True)
+class ReportContent:
+    """Content of a report page.
+
+    Attributes:
+        title: title of the page.
+        summary: a sentence about the model, its data and its quality.
+        sections: the sections in order.
+        highlights: a few numbers at the top of the page.
+        footer: text at the end of the page, for example the software that wrote it.
+    """
+
+    title: str
+    summary: str
+    sections: tuple[Section, ...]
+    highlights: tuple[Highlight, ...] = ()
+    footer: str = ""
+
+
+def write_report(folder: Path, content: ReportContent) -> Path:
+    """Write the report page ``report.html``, and its unrounded numbers to ``report.json``.
+
+    Args:
+        folder: the folder of the run, which must exist.
+        content: content of the page.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ImportError: Jinja2 is not installed.
+        OSError: the files cannot be written.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> errors = Table(("metric", "model", "mean"), (("RMSE", 0.489, 1.09),), best=((1,),))
+    >>> content = ReportContent("pIC50", "Good.", (Section("Errors", tables=(errors,)),))
+    >>> with TemporaryDirectory() as folder:
+    ...     write_report(Path(folder), content).name
+    'report.html'
+    """
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError:
+        raise ImportError('reports need Jinja2: pip install "gattn[molecules]"') from None
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"cell": _shown, "uri": _data_uri}
+    environment.tests["link"] = lambda cell: isinstance(cell, Link)
+    page = environment.get_template("report.html").render(content=content, light=LIGHT, dark=DARK)
+    numbers = json.dumps(_numbers(content), ensure_ascii=False, indent=1, allow_nan=False)
+    path = folder / "report.html"
+    replace_files({folder / "report.json": f"{numbers}\n".encode(), path: page.encode()})
+    return path
+
+
+def _is_number(value: Cell) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Cell) -> str:
+    """Format a table cell as text for the HTML page."""
+    if isinstance(value, float):
+        return number(value)
+    if value is None:
+        return "–"
+    if isinstance(value, Link):
+        return value.text
+    return f"{value:,}" if _is_number(value) else str(value)
+
+
+def _media_type(picture: bytes) -> str:
+    """Return the media type of a picture, detected from its first bytes.
+
+    Raises:
+        ValueError: the picture is neither PNG nor SVG.
+    """
+    if picture.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if picture.lstrip().startswith((b"<svg", b"<?xml")):
+        return "image/svg+xml"
+    raise ValueError(f"a picture must be PNG or SVG; got bytes that begin with {picture[:12]!r}")
+
+
+def _data_uri(picture: bytes) -> str:
+    """Encode a picture as a data URL, in which browsers do not run the scripts of an SVG."""
+    return f"data:{_media_type(picture)};base64,{base64.b64encode(picture).decode('ascii')}"
+
+
+def _numbers(content: ReportContent) -> dict[str, object]:
+    """Convert the page without its pictures to JSON values; NaN and infinity become null."""
+    return {
+        "title": content.title,
+        "summary": content.summary,
+        "highlights": [
+            {"label": one.label, "value": _finite(one.value), "note": one.note}
+            for one in content.highlights
+        ],
+        "sections": [
+            {
+                "title": section.title,
+                "text": list(section.text),
+                "tables": [
+                    {
+                        "caption": table.caption,
+                        "columns": list(table.columns),
+                        "rows": [[_finite(cell) for cell in row] for row in table.rows],
+                    }
+                    for table in section.tables
+                ],
+                "figures": [figure.caption or figure.alt for figure in section.figures],
+            }
+            for section in content.sections
+        ],
+    }
+
+
+def _finite(value: Cell) -> str | int | float | None:
+    if isinstance(value, Link):
+        return value.text
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,155 @@
+"""Pictures of the report page of a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from gattn.apps.report import plots
+from gattn.apps.report.plots.style import Plot
+from gattn.apps.report.report import Figure
+from gattn.draw import draw_grid
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from gattn.apps.fitting.calibration import Reliability
+
+__all__ = [
+    "CLASSES",
+    "SHOWN",
+    "TARGETS",
+    "Words",
+    "part_figures",
+    "plot_figure",
+    "sheet_legend",
+    "themed",
+    "write_plots",
+]
+
+# Maximum number of targets with separate plots.
+SHOWN = 12
+
+
+class Words(NamedTuple):
+    """Words that a report uses for targets and for predicted probabilities.
+
+    Attributes:
+        several: plural noun of the columns, for example "targets".
+        event: the event whose probability is predicted, for example "class 1".
+        positive: the class whose fraction of rows is the precision of guessing.
+    """
+
+    several: str
+    event: str
+    positive: str
+
+
+TARGETS = Words("targets", "class 1", "class 1")
+CLASSES = Words("classes", "the predicted class", "a class, in the mean")
+
+
+def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
+    """Draw a figure in two versions: for light pages and for dark pages.
+
+    Args:
+        draw: function that draws the figure; its argument ``dark`` is True for dark pages.
+        alt: text that describes the picture.
+        caption: a sentence below the picture.
+    """
+    return Figure(draw(dark=False), alt, caption, draw(dark=True))
+
+
+def sheet_legend(scale: float, label: str) -> Figure:
+    """Draw the legend of the weights of all molecules of a sheet."""
+    draw = partial(draw_grid, [], [], scale=scale, label=label)
+    return themed(draw, f"Legend: {label}")
+
+
+def plot_figure(plot: Plot, alt: str, caption: str = "") -> Figure:
+    """Draw a plot in two versions, for light and for dark pages; see :func:`themed`."""
+    light, dark = plot.pngs()
+    return Figure(light, alt, caption, dark)
+
+
+def part_figures(
+    task: Literal["regression", "classification", "multiclass"],
+    y: Tensor,
+    mean: Tensor,
+    std: Tensor | None,
+    names: Sequence[str],
+    reliability: Reliability,
+    *,
+    words: Words = TARGETS,
+    logarithmic: Sequence[bool] = (),
+) -> dict[str, Figure]:
+    """Draw the plots of one part: predictions against labels, and calibration.
+
+    Args:
+        task: type of the predictions.
+        y: [k, t] measured values or classes, NaN for missing labels.
+        mean: [k, t] predicted values, or probabilities of class 1.
+        std: [k, t] standard deviations of the predicted values; None for no error bars. They are
+            ignored for classes.
+        names: names of the t targets, with their units.
+        reliability: calibration curve of the intervals or of the probabilities.
+        words: words for several targets and for the event of a probability.
+        logarithmic: for each target whether predictions against values are plotted on logarithmic
+            axes; empty for none.
+
+    Returns:
+        Figures by file name without its suffix. For numbers ``parity`` and ``residuals``; with
+        several targets ``parity-1``, ``residuals-1`` and so on, for at most twelve targets. For
+        classes ``roc`` and ``precision-recall`` of all targets together. For both ``calibration``.
+    """
+    name = names[0] if len(names) == 1 else f"{len(names)} {words.several}"
+    figures: dict[str, Figure] = {}
+    if task == "regression":
+        for i, target in enumerate(names[:SHOWN]):
+            end = f"-{i + 1}" if len(names) > 1 else ""
+            bars = None if std is None else std[:, i]
+            figures[f"parity{end}"] = plot_figure(
+                plots.parity(
+                    y[:, i],
+                    mean[:, i],
+                    bars,
+                    name=target,
+                    logarithmic=bool(logarithmic) and logarithmic[i],
+                ),
+                f"Predicted against measured values of {target}",
+            )
+            figures[f"residuals{end}"] = plot_figure(
+                plots.residuals(y[:, i], mean[:, i], name=target),
+                f"Histogram of the errors of {target}",
+            )
+        figures["calibration"] = plot_figure(
+            plots.coverage(reliability, name=name),
+            f"Fraction of the values inside the intervals of {name}, by coverage",
+            "If the intervals are exact, 90 % of the points are in the grey band.",
+        )
+        return figures
+    figures["roc"] = plot_figure(
+        plots.roc(y, mean, name=name, several=words.several),
+        f"True positive rate against false positive rate of {name}",
+    )
+    figures["precision-recall"] = plot_figure(
+        plots.precision_recall(y, mean, name=name, several=words.several),
+        f"Precision against recall of {name}",
+        f"The dashed line is the fraction of {words.positive}, which is the precision of "
+        "random guessing.",
+    )
+    figures["calibration"] = plot_figure(
+        plots.reliability(reliability, name=name, event=words.event),
+        f"Observed frequency of {words.event} of {name}, by predicted probability",
+        "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows.",
+    )
+    return figures
+
+
+def write_plots(folder: Path, figures: Mapping[str, Figure]) -> None:
+    """Write the figures of a report as PNG files, in the version for light pages."""
+    folder.mkdir(exist_ok=True)
+    for name, figure in figures.items():
+        (folder / f"{name}.png").write_bytes(figure.picture)

@@ -1,0 +1,90 @@
+"""Metrics of predictions, and the coverage of prediction intervals and class sets."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.metrics import (
+    classification_metrics,
+    multiclass_metrics,
+    regression_metrics,
+)
+
+__all__ = ["PARTS", "interval_metrics", "measure", "set_metrics"]
+
+PARTS = ("train", "val", "test")
+
+
+def measure(
+    task: Literal["regression", "classification", "multiclass"], y: Tensor, predicted: Tensor
+) -> dict[str, float]:
+    """Compute the metrics of predictions for a task; each metric is the mean over the targets.
+
+    Args:
+        task: the task; ``"classification"`` has two classes for each target.
+        y: [k, t] labels, NaN for missing labels; for ``"multiclass"`` [k], none of them missing.
+        predicted: [k, t] numbers or probabilities of class 1; for ``"multiclass"`` [k, classes].
+
+    Returns:
+        ``rmse``, ``mae`` and ``r2`` for regression; ``roc_auc``, ``pr_auc`` and ``accuracy`` for
+        classification; the metrics of :func:`gattn.apps.fitting.metrics.multiclass_metrics` for
+        several classes.
+    """
+    if task == "multiclass":
+        return multiclass_metrics(y.long(), predicted)
+    return (regression_metrics if task == "regression" else classification_metrics)(y, predicted)
+
+
+def interval_metrics(y: Tensor, lower: Tensor, upper: Tensor, coverage: float) -> dict[str, Any]:
+    """Compute the fraction of true values inside the prediction intervals, and the mean width of
+    the intervals.
+
+    Args:
+        y: [k, t] labels, NaN for missing labels.
+        lower: [k, t] lower ends of the intervals.
+        upper: [k, t] upper ends of the intervals.
+        coverage: the requested coverage.
+
+    Returns:
+        ``coverage``, the requested coverage; ``held``, the fraction of labels inside their
+        interval; ``mean_width``, the mean width over the targets in their units; and ``rows``, the
+        number of rows with a label. ``held`` and ``mean_width`` are NaN without labels.
+    """
+    covered = (lower <= y) & (y <= upper)
+    return _coverage_metrics(y, covered, upper - lower, coverage, "mean_width")
+
+
+def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) -> dict[str, Any]:
+    """Compute the fraction of true classes inside the predicted sets of classes, and the mean size
+    of the sets.
+
+    Args:
+        y: [k, t] classes, numbered from 0, NaN for missing labels.
+        sets: [k, t, c] bool, whether each class is in the set.
+        coverage: the requested coverage.
+        in_every_set: number of classes with too few validation rows for that coverage.
+
+    Returns:
+        ``coverage``, the requested coverage; ``held``, the fraction of labels inside their set;
+        ``mean_size``, the mean number of classes in a set; ``rows``, the number of rows with a
+        label; and ``in_every_set``. ``held`` and ``mean_size`` are NaN without labels.
+    """
+    label = torch.where(y.isfinite(), y, 0).long()[..., None]
+    covered = sets.gather(2, label)[..., 0]
+    metrics = _coverage_metrics(y, covered, sets.sum(2).double(), coverage, "mean_size")
+    return metrics | {"in_every_set": in_every_set}
+
+
+def _coverage_metrics(
+    y: Tensor, covered: Tensor, size: Tensor, coverage: float, name: str
+) -> dict[str, Any]:
+    has_label = y.isfinite()
+    return {
+        "coverage": coverage,
+        "held": float(covered[has_label].double().mean()),
+        name: float(size.where(has_label, torch.nan).nanmean(0).nanmean()),
+        "rows": int(has_label.any(1).sum()),
+    }

@@ -1,0 +1,220 @@
+"""ASGI application of the server: the API for the loaded runs, and the files of the web page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from gattn import __version__
+from gattn.apps.molecules.row_format import BETWEEN
+from gattn.apps.serve.answers import AnyRun, explain_answer
+from gattn.apps.serve.errors import RequestError
+from gattn.apps.serve.gate import Gate, error_response
+from gattn.apps.serve.links import ServedLinks
+from gattn.apps.serve.molecules import (
+    InputRow,
+    PredictedRow,
+    ServedMolecules,
+    explain_molecule,
+    first_explanation,
+    predict_rows,
+)
+from gattn.apps.serve.nodes import ServedNodes
+from gattn.apps.serve.pool import ModelPool
+from gattn.apps.serve.queue import BatchQueue
+from gattn.apps.serve.routes import add_api, add_page, invalid_request
+from gattn.apps.serve.schemas import ExplainAnswer, ExplainRequest
+from gattn.apps.serve.settings import ServeSettings
+
+__all__ = ["Server"]
+
+Run = TypeVar("Run", bound=AnyRun)
+KINDS: dict[type[AnyRun], str] = {
+    ServedMolecules: "molecules", ServedNodes: "nodes", ServedLinks: "links",
+}  # fmt: skip
+"""Objects that each type of run predicts, as words for messages."""
+REMEDIES: dict[type[AnyRun], str] = {
+    ServedMolecules: "start the server with the run of gattn molecules train, or with bbb",
+    ServedNodes: "start the server with the run of gattn nodes train",
+    ServedLinks: "start the server with the run of gattn links train",
+}
+"""Ways to serve a model of each type, as words for messages."""
+
+
+class Server:
+    """Loaded runs, the queue of requests, and the ASGI application that answers them.
+
+    Args:
+        runs: the runs, with different names.
+        settings: settings of the server.
+    """
+
+    def __init__(self, runs: Sequence[AnyRun], settings: ServeSettings) -> None:
+        self.settings = settings
+        self.runs: dict[str, AnyRun] = {run.name: run for run in runs}
+        molecules = [run for run in runs if isinstance(run, ServedMolecules)]
+        self._position = {run.name: i for i, run in enumerate(molecules)}
+        self.pool = ModelPool(
+            [run.model for run in molecules], [run.folder for run in molecules], settings.workers,
+            first_explanation,
+        )  # fmt: skip
+        self.queue: BatchQueue[tuple[str, float], InputRow, PredictedRow] = BatchQueue(
+            self._predict_batch, workers=self.pool.workers, capacity=settings.queue
+        )
+
+    async def _predict_batch(
+        self, key: tuple[str, float], rows: list[InputRow]
+    ) -> list[PredictedRow]:
+        name, coverage = key
+        return await self.pool.call(predict_rows, self._position[name], rows, coverage)
+
+    def run(self, kind: type[Run], name: str | None) -> Run:
+        """Return the run with a name; if the name is None, return the first run of this kind.
+
+        Raises:
+            RequestError: there is no such run (404).
+        """
+        runs = [run for run in self.runs.values() if isinstance(run, kind)]
+        return _choose(runs, name, KINDS[kind], REMEDIES[kind])
+
+    def network(self, name: str | None) -> ServedNodes | ServedLinks:
+        """Return the run of nodes or links with a name; if the name is None, return the first one.
+
+        Raises:
+            RequestError: there is no such run (404).
+        """
+        networks = [run for run in self.runs.values() if not isinstance(run, ServedMolecules)]
+        remedy = "start the server with the run of gattn nodes train or gattn links train"
+        return _choose(networks, name, "nodes or links", remedy)
+
+    def check_text(self, text: str, what: str) -> str:
+        """Return the text; raise an error if it is longer than the limit.
+
+        Raises:
+            RequestError: the text is longer (413).
+        """
+        most = self.settings.max_characters
+        if len(text) > most:
+            raise RequestError(
+                413, f"{what} must have at most {most:,} characters; it has {len(text):,}"
+            )
+        return text
+
+    async def predict(
+        self, run: ServedMolecules, rows: Sequence[InputRow], coverage: float
+    ) -> list[PredictedRow]:
+        """Compute the predictions for the rows of a request. A row with a SMILES that is longer
+        than the limit has an error.
+
+        Raises:
+            RequestError: there are too many rows (413), or the queue is full (429).
+        """
+        if len(rows) > self.settings.max_rows:
+            raise RequestError(
+                413, f"a request must have at most {self.settings.max_rows:,} rows; "
+                f"it has {len(rows):,}",
+            )  # fmt: skip
+        faults = [self._length_fault(run, row.text) for row in rows]
+        short = [row for row, fault in zip(rows, faults) if not fault]
+        predicted = iter(await self.queue.compute((run.name, coverage), short))
+        empty = [""] * len(run.columns)
+        return [PredictedRow(empty, fault) if fault else next(predicted) for fault in faults]
+
+    def _length_fault(self, run: ServedMolecules, text: str) -> str:
+        """Return the reason why a SMILES in the text of a row is too long, or ""."""
+        try:
+            for part in text.split(BETWEEN) if run.model.molecules_per_row > 1 else [text]:
+                self.check_text(part, "the SMILES")
+        except RequestError as error:
+            return error.message
+        return ""
+
+    async def explain(self, request: ExplainRequest) -> ExplainAnswer:
+        """Compute the explanation of the molecule in a request."""
+        run = self.run(ServedMolecules, request.model)
+        columns = {name: [value] for name, value in request.columns.items()}
+        (input_row,) = run.input_rows([request.smiles], columns)
+        if fault := self._length_fault(run, input_row.text):
+            raise RequestError(413, fault)
+        try:
+            target = run.model.place_of(request.target)
+        except ValueError as error:
+            raise RequestError(422, str(error)) from error
+        with self.queue.admitted():
+            explained = await self.pool.call(
+                explain_molecule, self._position[run.name], input_row, request.method or "",
+                target, request.coverage,
+            )  # fmt: skip
+        return explain_answer(run, input_row.text.strip(), explained, target)
+
+    def application(self) -> Gate:
+        """Return the ASGI application. It checks every request before the API reads it."""
+
+        @asynccontextmanager
+        async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+            self.queue.start()
+            try:
+                yield
+            finally:
+                await self.queue.stop()
+                self.pool.close()
+
+        app = FastAPI(
+            title="gattn", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
+            description="Predictions of trained models of molecules, nodes and links.",
+        )  # fmt: skip
+        add_api(app, self)
+        add_page(app, self)
+        app.add_exception_handler(RequestError, _on_request_error)
+        app.add_exception_handler(RequestValidationError, _on_invalid)
+        app.add_exception_handler(HTTPException, _on_http_error)
+        return Gate(app, self.settings)
+
+
+def _choose(runs: Sequence[Run], name: str | None, what: str, remedy: str) -> Run:
+    """Return the run with a name; if the name is None, return the first run.
+
+    Raises:
+        RequestError: there is no such run (404).
+    """
+    if not runs:
+        raise RequestError(404, f"no model of {what} is served; {remedy}")
+    chosen = next((run for run in runs if name in (None, run.name)), None)
+    if chosen is None:
+        names = ", ".join(repr(run.name) for run in runs)
+        raise RequestError(
+            404, f"there is no model of {what} {(name or '')[:200]!r}; there are: {names}"
+        )
+    return chosen
+
+
+def _on_request_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return error_response(error)
+
+
+def _on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    # FastAPI puts the source of a field, such as "body", before its name.
+    errors = [{**each, "loc": each["loc"][1:]} for each in error.errors()]
+    route = request.scope.get("route")
+    fields = []
+    if isinstance(route, APIRoute):
+        is_body = error.errors()[0]["loc"][:1] == ("body",)
+        fields = [route.body_field] if is_body else route.dependant.query_params
+    kinds = [field.field_info.annotation for field in fields if field is not None]
+    models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return error_response(invalid_request(errors, models[0] if models else None))
+
+
+def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return error_response(RequestError(error.status_code, str(error.detail), error.headers))

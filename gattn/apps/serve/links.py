@@ -1,0 +1,128 @@
+"""Runs of ``gattn links train`` for the server: scores of pairs, and proposed links of a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gattn.apps.fitting.settings import read_toml
+from gattn.apps.links.estimator import LinkPredictor
+from gattn.apps.links.pairs import Links
+from gattn.apps.links.runs.config import LinkRunSettings
+from gattn.apps.nodes.attributed import AttributedGraph
+from gattn.apps.nodes.edges import merged_edges_note
+from gattn.apps.nodes.files import GraphReading
+from gattn.apps.run.model_io import check_files
+from gattn.apps.serve.errors import RequestError
+from gattn.apps.serve.names import NodeNames
+from gattn.apps.serve.nodes import check_data
+from gattn.apps.serve.paths import run_paths, without_paths
+
+__all__ = ["Proposal", "ServedLinks", "open_links"]
+
+PROPOSED = 20
+"""Number of links that are proposed for a node."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Node to which a link is proposed, with the score and the probability of the link."""
+
+    name: str
+    score: float
+    probability: float
+
+
+@dataclass(frozen=True, eq=False)
+class ServedLinks:
+    """Run of ``gattn links train`` with its graph.
+
+    Attributes:
+        name: name of the run on this server.
+        folder: the folder of the run.
+        estimator: the model.
+        graph: the graph that the model was trained on.
+        links: its links.
+        notes: sentences about the graph.
+    """
+
+    name: str
+    folder: Path
+    estimator: LinkPredictor
+    graph: AttributedGraph
+    links: Links
+    notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ("score", "probability", "linked")
+
+    @cached_property
+    def names(self) -> NodeNames:
+        """Names of the nodes."""
+        return NodeNames(self.name, self.graph.names)
+
+    def pair(self, source: str, target: str) -> dict[str, Any]:
+        """Return the score and the probability of a link, and whether it is in the graph.
+
+        Raises:
+            RequestError: there is no such node (404), both names are the same, or a link of the
+                bipartite graph cannot join these nodes (422).
+        """
+        ends = [self.names.place(name) for name in (source, target)]
+        sources, targets = (np.array([end], np.int64) for end in ends)
+        if ends[0] == ends[1]:
+            raise RequestError(422, "source and target must be different nodes")
+        if not (sources[0] in self.links.sources and targets[0] in self.links.targets):
+            raise RequestError(
+                422, f"this graph is bipartite, and no link can lead from {source[:200]!r} to "
+                f"{target[:200]!r}"
+            )  # fmt: skip
+        scores = self.estimator.predictor_.score(self.graph, sources, targets)
+        return {
+            "score": float(scores[0]),
+            "probability": float(self.estimator.predictor_.probability(scores)[0]),
+            "linked": bool(self.links.are_links(sources, targets)[0]),
+        }
+
+    def propose(self, name: str) -> list[Proposal]:
+        """Return the links with the highest scores, among those that are not in the graph.
+
+        Raises:
+            RequestError: there is no node of this name (404), or no link starts from it (422).
+        """
+        place = self.names.place(name)
+        if place not in self.links.sources:
+            raise RequestError(422, f"a link of this graph cannot start from {name[:200]!r}")
+        model, source = self.estimator.predictor_, replace(self.links, sources=np.array([place]))
+        pairs, scores = model.propose(self.graph, source, PROPOSED, per_node=True)
+        chances = model.probability(scores)
+        rows = zip(pairs[1].tolist(), scores.tolist(), chances.tolist())
+        return [Proposal(str(self.graph.names[target]), s, p) for target, s, p in rows]
+
+
+def open_links(name: str, folder: Path, threads: int) -> ServedLinks:
+    """Load a run of links with its graph.
+
+    Args:
+        name: name of the run on this server.
+        folder: the folder of the run.
+        threads: number of threads inside one operator; 0 to choose it by the size.
+
+    Raises:
+        RunError: the folder holds no run, or its graph has changed since the model was trained.
+        GraphError: the graph cannot be read.
+        FileNotFoundError: a file of the graph is missing.
+    """
+    estimator = LinkPredictor.load(folder).set_params(threads=threads)
+    check_files(folder, "config.toml")
+    settings = read_toml(LinkRunSettings, folder / "config.toml")
+    check_data(folder, settings.data, settings.nodes)
+    graph = GraphReading.of(settings).read(settings.data, directed=False)
+    attached, links = estimator.attach(graph)
+    encoder = estimator.predictor_.encoder
+    notes = (*graph.notes, *merged_edges_note(attached, encoder.edges), *encoder.unknown(graph))
+    paths = run_paths(folder)
+    plain = tuple(without_paths(note, paths) for note in notes)
+    return ServedLinks(name, folder, estimator, attached, links, plain)

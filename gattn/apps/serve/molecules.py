@@ -1,0 +1,385 @@
+"""Runs of ``gattn molecules train`` for the server: predictions and explanations of SMILES."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from gattn.apps.molecules.attributions import METHODS
+from gattn.apps.molecules.explain import DEFAULT_METHOD, Explanation, explain_model
+from gattn.apps.molecules.explanations import colour_scale, label_of
+from gattn.apps.molecules.fitted import MoleculeModel, RegressionModel
+from gattn.apps.molecules.inputs import DescribedInputs, MoleculeInputs
+from gattn.apps.molecules.loading import load_model, smiles_columns
+from gattn.apps.molecules.pretrained import is_distributed
+from gattn.apps.molecules.row_format import BETWEEN, drawn_smiles, join_smiles
+from gattn.apps.molecules.runs.columns import prediction_columns, target_columns
+from gattn.apps.molecules.runs.predict import OUTSIDE, output_cells, output_columns
+from gattn.apps.molecules.runs.training_set import (
+    Applicability,
+    TrainingSet,
+    read_applicability,
+    read_training_set,
+)
+from gattn.apps.serve.errors import RequestError
+from gattn.apps.serve.paths import fault_of, run_paths
+from gattn.apps.serve.values import json_value
+from gattn.apps.tables.numbers import NumberFormat
+from gattn.draw import DRAWN_ATOMS, draw_molecule
+from gattn.draw.reactions import draw_reaction
+
+__all__ = [
+    "METHODS",
+    "ExplainedMolecule",
+    "InputRow",
+    "PredictedRow",
+    "ServedMolecules",
+    "as_values",
+    "draw_plain",
+    "explain_molecule",
+    "first_explanation",
+    "open_molecules",
+    "predict_rows",
+    "similarity_of",
+]  # fmt: skip
+
+REACTION = re.compile(r"\s*[^\s>]*[^\s>-]>[^\s>]*>")
+"""Pattern of the first sides of a reaction. The dative bond ``->`` of a molecule does not match."""
+NEAREST = 5
+"""Number of similar training molecules that are shown beside a prediction."""
+
+
+class InputRow(NamedTuple):
+    """Row of a request, in the form that the model reads.
+
+    Attributes:
+        text: its SMILES, those of its molecules joined by
+            :func:`gattn.apps.molecules.row_format.join_smiles`, or its reaction; "" for a row that
+            cannot be read.
+        values: its descriptor columns, NaN for a missing value.
+    """
+
+    text: str
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class PredictedRow:
+    """Prediction of one row.
+
+    Attributes:
+        cells: the cells of the command ``gattn molecules predict``; empty texts for an error.
+        error: the reason why the row has no prediction, or "".
+    """
+
+    cells: list[str]
+    error: str
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedMolecule:
+    """Prediction of one row with its explanation.
+
+    Attributes:
+        cells: the cells of its prediction.
+        explanation: the weights of its atoms; None for a reaction.
+        nearest: pairs of a column of the model's fingerprints and its similarity, most similar
+            first.
+        light: picture of the weights for a light page, an SVG; "" if the molecule is too large.
+        dark: the same picture for a dark page.
+    """
+
+    cells: list[str]
+    explanation: Explanation | None
+    nearest: list[tuple[int, float]]
+    light: str
+    dark: str
+
+
+@dataclass(frozen=True, eq=False)
+class ServedMolecules:
+    """Run of ``gattn molecules train`` with its model and its training molecules.
+
+    Attributes:
+        name: name of the run on this server.
+        folder: the folder of the run.
+        model: the model.
+        card: the model card.
+        training: the training molecules; None if they cannot be read.
+        applicability: the applicability domain; None if it is not known.
+        notes: sentences about missing parts of the run.
+    """
+
+    name: str
+    folder: Path
+    model: MoleculeModel
+    card: dict[str, Any]
+    training: TrainingSet | None
+    applicability: Applicability | None
+    notes: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the prediction columns."""
+        return output_columns(self.model)
+
+    @property
+    def smiles_columns(self) -> tuple[str, ...]:
+        """Names of the columns of SMILES that a CSV file must have, unless the request names
+        others.
+        """
+        return smiles_columns(self.card, None, self.model.molecules_per_row)
+
+    @property
+    def numbers(self) -> NumberFormat:
+        """Format of the numbers in the training table."""
+        return NumberFormat(**self.card.get("numbers", {}))
+
+    @property
+    def unit(self) -> str:
+        """Unit of the numbers in the columns of labels; "" if the training did not name one."""
+        return self.card.get("unit", "") if self.model.task == "regression" else ""
+
+    def input_rows(
+        self, smiles: Sequence[str | list[str]], columns: Mapping[str, Sequence[float | None]]
+    ) -> list[InputRow]:
+        """Return the rows of a request.
+
+        Args:
+            smiles: n SMILES or reactions; for a model of several molecules in a row, n lists.
+            columns: n values of each descriptor column, by its name; None for a missing value.
+
+        Raises:
+            RequestError: a row has another number of SMILES, or a column is missing, unknown or of
+                another length (422).
+        """
+        names = self.model.descriptors_columns_
+        if list(columns) != names and sorted(columns) != sorted(names):
+            needs = f"the columns {', '.join(names)}" if names else "no columns"
+            raise RequestError(
+                422,
+                f"the model {self.name!r} needs {needs}; got {', '.join(columns)[:200] or 'none'}",
+            )
+        for name in names:
+            if len(columns[name]) != len(smiles):
+                raise RequestError(
+                    422, f"columns.{name} must have {len(smiles)} values, one for each row; got "
+                    f"{len(columns[name])}"
+                )  # fmt: skip
+        values = zip(*(columns[name] for name in names)) if names else [()] * len(smiles)
+        return [
+            InputRow(self._text(number, row), tuple(_number(each) for each in some))
+            for number, (row, some) in enumerate(zip(smiles, values), 1)
+        ]
+
+    def _text(self, number: int, row: str | list[str]) -> str:
+        """Return the text of a row.
+
+        Raises:
+            RequestError: it has another number of SMILES (422).
+        """
+        count = self.model.molecules_per_row
+        if count == 1 and isinstance(row, str):
+            return row
+        if count > 1 and isinstance(row, list) and len(row) == count:
+            return join_smiles(row)
+        expected = "one SMILES" if count == 1 else f"a list of {count} SMILES"
+        got = "a text" if isinstance(row, str) else f"a list of {len(row)}"
+        raise RequestError(
+            422,
+            f"the model {self.name!r} reads {self.model.row_format.rows_noun}: row {number:,} must "
+            f"be {expected}; it is {got}",
+        )
+
+    def target_columns(self, target: int) -> dict[str, int]:
+        """Return the names of the prediction columns of one target, without the target's name,
+        and their positions.
+        """
+        columns = target_columns(self.model)
+        first = sum(map(len, columns[:target]))
+        return {name: first + i for i, name in enumerate(columns[target])}
+
+    def neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[dict[str, Any]]:
+        """Return the nearest training molecules, with their measured values of one target."""
+        if self.training is None:
+            return []
+        rows = []
+        for column, similarity in nearest:
+            molecule = int(self.training.index[column])
+            rows.append(
+                {
+                    "smiles": self.training.smiles[molecule],
+                    "similarity": similarity,
+                    "value": self.training.value(molecule, target),
+                }
+            )
+        return rows
+
+
+def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> ServedMolecules:
+    """Load a run of molecules.
+
+    Args:
+        name: name of the run on this server.
+        folder: the folder of the run.
+        max_atoms: larger molecules are errors.
+        threads: number of threads inside one operator; 0 to choose it by the size.
+
+    Raises:
+        RunError: the folder holds no model that can be read.
+    """
+    model, card = load_model(folder)
+    model.workers, model.max_atoms = 1, min(model.max_atoms, max_atoms)
+    model.predictor_.threads = threads
+    if is_distributed(folder):
+        note = (
+            f"{folder.name} is distributed without its training molecules, so the nearest measured "
+            "molecules and percentiles are not available."
+        )
+        return ServedMolecules(name, folder, model, card, None, read_applicability(folder), (note,))
+    notes = []
+    training = applicability = None
+    paths = run_paths(folder)
+    try:
+        training = read_training_set(folder)
+        if len(training.index) != 8 * model.predictor_.fingerprint_bytes:
+            training = None
+            notes.append("The training molecules are not those of the model's fingerprints.")
+    except ValueError as error:
+        notes.append(
+            "The nearest measured molecules and percentiles are not available, because "
+            f"{fault_of(error, paths)}."
+        )
+    try:
+        applicability = read_applicability(folder)
+    except ValueError as error:
+        notes.append(
+            f"The applicability domain is not available, because {fault_of(error, paths)}."
+        )
+    return ServedMolecules(name, folder, model, card, training, applicability, tuple(notes))
+
+
+def predict_rows(model: MoleculeModel, rows: list[InputRow], coverage: float) -> list[PredictedRow]:
+    """Predict rows in the same way as the command ``gattn molecules predict``.
+
+    Args:
+        model: the model.
+        rows: n rows.
+        coverage: coverage of the intervals or label sets.
+
+    Returns:
+        n rows.
+    """
+    empty = [""] * len(output_columns(model))
+    descriptors: Callable[[InputRow], Sequence[float]] | None = None
+    if model.descriptors_columns_:
+        descriptors = attrgetter("values")
+    predicted: list[PredictedRow] = []
+    for piece in model.predictions(rows, smiles=attrgetter("text"), descriptors=descriptors):
+        index = piece.row_index.tolist()
+        values = [piece.items[i].values for i in index]
+        cells = dict(zip(index, output_cells(model, piece.result, coverage, values)))
+        predicted += [PredictedRow(cells.get(i, empty), e) for i, e in enumerate(piece.errors)]
+    return predicted
+
+
+def explain_molecule(
+    model: MoleculeModel, input_row: InputRow, method: str, target: int, coverage: float
+) -> ExplainedMolecule:
+    """Predict one row, and compute the weights of its atoms, unless it is a reaction.
+
+    Args:
+        model: the model.
+        input_row: the row.
+        method: a method of :data:`gattn.apps.molecules.attributions.METHODS`; "" for the default.
+        target: index of the target.
+        coverage: coverage of the interval or label set.
+
+    Raises:
+        RequestError: the row cannot be read, or the model has no such method (422).
+    """
+    row = predict_rows(model, [input_row], coverage)[0]
+    if row.error:
+        what = {1: "the reaction" if model.reaction else "the molecule"}
+        raise RequestError(
+            422, f"{what.get(model.molecules_per_row, 'the row')} cannot be read: {row.error}"
+        )
+    inputs: MoleculeInputs = model.featurise([input_row.text]).inputs
+    if model.descriptors_columns_:
+        values = torch.tensor([input_row.values], dtype=torch.float64)
+        inputs = DescribedInputs(inputs, values)
+    best, similarities = model.predictor_.nearest(inputs, NEAREST)
+    nearest = [(i, s) for i, s in zip(best[0].tolist(), similarities[0].tolist()) if s > 0]
+    if model.reaction:
+        return ExplainedMolecule(row.cells, None, nearest, "", "")
+    method = method or DEFAULT_METHOD
+    try:
+        explanation = explain_model(model, inputs, method, target=target)[0]
+    except ValueError as error:
+        raise RequestError(422, str(error)) from error
+    light = dark = ""
+    if len(explanation.symbols) <= DRAWN_ATOMS:
+        scale = colour_scale([explanation])
+        light, dark = (
+            draw_molecule(
+                explanation.drawn, explanation.weights, label=label_of(explanation), scale=scale,
+                dark=is_dark,
+            ).decode()
+            for is_dark in (False, True)
+        )  # fmt: skip
+    return ExplainedMolecule(row.cells, explanation, nearest, light, dark)
+
+
+def first_explanation(model: MoleculeModel) -> None:
+    """Explain one small molecule at the start of the server, so that the first request does not
+    wait for imports.
+    """
+    values = (0.0,) * len(model.descriptors_columns_)
+    explain_molecule(model, InputRow(model.row_format.example, values), "", 0, 0.9)
+
+
+def draw_plain(smiles: str, dark: bool) -> bytes:
+    """Draw a molecule without weights, or a reaction, as an SVG. The molecules of a row are drawn
+    side by side.
+
+    Raises:
+        RequestError: the SMILES cannot be read, or the molecule is too large (422).
+    """
+    try:
+        if REACTION.match(smiles):
+            return draw_reaction(smiles, dark=dark)
+        return draw_molecule(drawn_smiles(smiles) if BETWEEN in smiles else smiles, dark=dark)
+    except ValueError as error:
+        raise RequestError(422, f"the molecule cannot be drawn: {error}") from error
+
+
+def as_values(model: MoleculeModel, cells: list[str]) -> dict[str, float | str | None]:
+    """Convert the cells of a prediction to JSON values: numbers, class names or None.
+
+    JSON has no infinity: the end of an interval without a bound is None.
+    """
+    values: dict[str, float | str | None] = {}
+    classes = not isinstance(model, RegressionModel)
+    short = [name for names in target_columns(model) for name in names]
+    for name, bare, cell in zip(output_columns(model), [*short, "", OUTSIDE], cells):
+        is_text = bare == OUTSIDE or (classes and bare in ("prediction", "set"))
+        values[name] = cell or None if is_text or not cell else json_value(float(cell))
+    return values
+
+
+def similarity_of(model: MoleculeModel, cells: Sequence[str]) -> float:
+    """Return the similarity to the nearest training molecule, which is one of the cells of a
+    prediction.
+    """
+    return float(cells[len(prediction_columns(model)) - 1])
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

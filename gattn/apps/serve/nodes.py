@@ -1,0 +1,240 @@
+"""Runs of ``gattn nodes train`` for the server; nodes are looked up by name."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from torch import Tensor
+
+from gattn.apps.fitting.settings import read_toml
+from gattn.apps.nodes.attributed import AttributedGraph
+from gattn.apps.nodes.base import NodeEstimator
+from gattn.apps.nodes.estimators import NodeClassifier
+from gattn.apps.nodes.runs.config import NodeRunSettings
+from gattn.apps.nodes.runs.predict import (
+    load_estimator,
+    prediction_cells,
+    prediction_columns,
+    read_graph,
+)
+from gattn.apps.nodes.runs.splits import data_hash
+from gattn.apps.nodes.size.predictor import SampledPredictor
+from gattn.apps.nodes.typed.report import node_titles
+from gattn.apps.run.model_io import RunError, check_files, read_json
+from gattn.apps.serve.names import NodeNames
+from gattn.apps.serve.paths import run_paths, without_paths
+from gattn.apps.serve.values import json_value
+from gattn.draw import draw_network
+
+__all__ = ["NodePrediction", "ServedNodes", "check_data", "open_nodes"]
+
+SHOWN = 20
+"""Maximum number of neighbours that are shown for a node."""
+Layer: TypeAlias = tuple[np.ndarray, np.ndarray]
+"""Edges [2, e] of a layer, sorted by destination, and their attention weights [e]."""
+
+
+@dataclass(frozen=True)
+class NodePrediction:
+    """Prediction for a node, and the nodes that it attends to.
+
+    Attributes:
+        values: the columns of the command ``gattn nodes predict``, by name.
+        neighbours: the nodes that it attends to, with their prediction and the attention weight of
+            each layer (the mean over heads), in descending order of the mean over layers. The node
+            itself is among them if a layer adds self-loops.
+        degree: number of nodes that it attends to.
+    """
+
+    values: dict[str, Any]
+    neighbours: list[dict[str, Any]]
+    degree: int
+
+
+@dataclass(frozen=True, eq=False)
+class ServedNodes:
+    """Run of ``gattn nodes train`` with its graph and the predictions of all nodes.
+
+    Attributes:
+        name: name of the run on this server.
+        folder: the folder of the run.
+        estimator: the model.
+        graph: the graph that the model was trained on.
+        columns: names of the columns of a prediction.
+        rows: n rows of cells.
+        attended: names of the nodes that others attend to: the predicted nodes, and after them the
+            nodes of other types.
+        attention: for each layer its edges [2, e] and weights [e], sorted by destination; empty for
+            a model that samples neighbours, whose attention is computed for each request.
+        notes: sentences about the graph.
+    """
+
+    name: str
+    folder: Path
+    estimator: NodeEstimator
+    graph: AttributedGraph
+    columns: list[str]
+    rows: list[list[Any]]
+    attended: list[str]
+    attention: list[Layer]
+    notes: tuple[str, ...] = ()
+    _drawing: threading.Lock = field(default_factory=threading.Lock)
+    _sampling: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def names(self) -> NodeNames:
+        """Names of the nodes."""
+        return NodeNames(self.name, self.graph.names)
+
+    def predict(self, name: str) -> NodePrediction:
+        """Return the prediction for a node, and the nodes that it attends to.
+
+        Raises:
+            RequestError: there is no node of this name (404).
+        """
+        place = self.names.place(name)
+        weights: dict[int, list[float]] = {}
+        layers = self._attention_of(place)
+        for number, layer in enumerate(layers):
+            for source, weight in _edges_into(place, layer):
+                row = weights.setdefault(source, [0.0] * len(layers))
+                row[number] += weight
+        order = sorted(weights, key=lambda source: (-sum(weights[source]), source))
+        neighbours = [
+            {
+                "name": self.attended[source],
+                "predicted": self._predicted(source),
+                "weights": weights[source],
+            }
+            for source in order[:SHOWN]
+        ]
+        values = dict(zip(self.columns, self.rows[place]))
+        for column in values:
+            if column.startswith("probability_"):
+                values[column] = float(values[column])
+        return NodePrediction(values, neighbours, len(order))
+
+    def draw(self, name: str, dark: bool) -> bytes:
+        """Draw a node and the nodes that it attends to, with the attention weights of the last
+        layer, as a PNG.
+
+        Raises:
+            RequestError: there is no node of this name (404).
+        """
+        place = self.names.place(name)
+        last = self._attention_of(place)[-1]
+        pairs = sorted(_edges_into(place, last), key=lambda pair: -pair[1])[:SHOWN]
+        sources = [source for source, _ in pairs if source != place]
+        nodes = [place, *sources]
+        position = {node: i for i, node in enumerate(nodes)}
+        edges = np.array([[position[s] for s in sources], [0] * len(sources)], np.int64)
+        strength = np.array([weight for source, weight in pairs if source != place])
+        strength = strength / max(strength.max(initial=0.0), 1e-12)
+        predicted = [self._predicted(node) for node in nodes]
+        colour: list[Any] = predicted
+        if isinstance(self.estimator, NodeClassifier):
+            colour = ["other type" if value is None else str(value) for value in predicted]
+        elif None in predicted:
+            # A node of another type has no number, so it gets the colour of the attending node.
+            colour = [predicted[0] if value is None else value for value in predicted]
+        with self._drawing:
+            return draw_network(
+                edges.reshape(2, -1), strength, colour,
+                labels=[self.attended[node] for node in nodes],
+                title=f"{name} attends to", dark=dark,
+            )  # fmt: skip
+
+    def _predicted(self, node: int) -> Any:
+        """Return the predicted class or number of a node; None for a node of another type."""
+        return self.rows[node][0] if node < len(self.rows) else None
+
+    def _attention_of(self, place: int) -> list[Layer]:
+        """Return for each layer edges and weights, among them those of the edges into a node."""
+        predictor = self.estimator.predictor_
+        if not isinstance(predictor, SampledPredictor):
+            return self.attention
+        with self._sampling:
+            return [_sorted(*layer) for layer in predictor.attention_of(self.graph, place)]
+
+
+def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> ServedNodes:
+    """Load a run of nodes with its graph, and predict all nodes.
+
+    Args:
+        name: name of the run on this server.
+        folder: the folder of the run.
+        coverage: coverage of the label sets or intervals.
+        threads: number of threads inside one operator; 0 to choose it by the size.
+
+    Raises:
+        RunError: the folder holds no run, or its graph has changed since the model was trained.
+        GraphError: the graph cannot be read.
+        FileNotFoundError: a file of the graph is missing.
+    """
+    estimator = load_estimator(folder).set_params(threads=threads)
+    check_files(folder, "config.toml")
+    settings = read_toml(NodeRunSettings, folder / "config.toml")
+    check_data(folder, settings.data, *settings.tables)
+    notes: list[str] = []
+    graph = read_graph(estimator, settings.data, settings.reading, notes.append)
+    predicted = estimator.predictor_.predict(graph)
+    rows = [list(map(json_value, row)) for row in prediction_cells(estimator, predicted, coverage)]
+    attention: list[Layer] = []
+    if not isinstance(estimator.predictor_, SampledPredictor):
+        attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
+    columns = prediction_columns(estimator)
+    attended = [str(one) for one in graph.names]
+    if graph.network is not None:
+        attended = node_titles(graph)[0]
+    paths = run_paths(folder)
+    plain = tuple(without_paths(note, paths) for note in notes)
+    return ServedNodes(name, folder, estimator, graph, columns, rows, attended, attention, plain)
+
+
+def check_data(folder: Path, data: str, *tables: str) -> None:
+    """Raise an error if the graph files of a run differ from those used in training.
+
+    Args:
+        folder: the folder of the run.
+        data: the graph of its settings.
+        *tables: the tables of its settings; an empty text stands for no file.
+
+    Raises:
+        RunError: a file has changed since the model was trained.
+        FileNotFoundError: a file is missing.
+    """
+    check_files(folder, "splits.json")
+    splits = read_json(folder / "splits.json", "sha256", remedy="train the model again")
+    try:
+        digest = data_hash(data, *tables)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{folder} was trained on {Path(error.filename).absolute()}, which does not exist: "
+            "move it back"
+        ) from None
+    if digest != splits["sha256"]:
+        raise RunError(
+            f"{data or 'a table'} has changed since {folder} was trained: train it again"
+        )
+
+
+def _edges_into(place: int, layer: Layer) -> Iterator[tuple[int, float]]:
+    """Yield the sources of a node's incoming edges, with their weights."""
+    edges, weights = layer
+    begin, end = np.searchsorted(edges[1], [place, place + 1])
+    yield from zip(edges[0, begin:end].tolist(), weights[begin:end].tolist())
+
+
+def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Return the edges sorted by destination, and their attention weights averaged over the
+    heads.
+    """
+    pairs, mean = edges.numpy(), weights.mean(1).numpy()
+    order = np.argsort(pairs[1], kind="stable")
+    return pairs[:, order], mean[order]

@@ -1,0 +1,137 @@
+"""Pool of processes that have loaded the molecule models and predict with them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from gattn.apps.molecules.fitted import MoleculeModel
+from gattn.apps.molecules.loading import load_model
+from gattn.apps.runtime.processes import prepare_process
+from gattn.apps.serve.errors import RequestError
+
+__all__ = ["ModelPool"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MODELS: list[MoleculeModel] = []
+"""Models in a child process, which loads them once when it starts."""
+
+
+class ModelPool:
+    """Pool that calls functions with a loaded model, in child processes or in a thread.
+
+    Args:
+        models: the models, in the order of ``folders``.
+        folders: the folders that hold them.
+        workers: number of child processes; with 1, a thread of this process is used.
+        first_call: function of a module that each process calls with each model before the first
+            request, because the first call of a process imports modules and is slow.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[MoleculeModel],
+        folders: Sequence[Path],
+        workers: int,
+        first_call: Callable[[MoleculeModel], object],
+    ) -> None:
+        self.models, self.folders, self.first_call = models, folders, first_call
+        self.workers = workers if models else 1
+        self._executor = self._start()
+
+    async def call(
+        self,
+        function: Callable[Concatenate[MoleculeModel, P], T],
+        index: int,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Call a function with a loaded model, and return its result.
+
+        Args:
+            function: a function of a module; its first parameter is the model.
+            index: index of the model.
+            *args: further arguments, which are sent to the process.
+            **kwargs: further arguments by name.
+
+        Raises:
+            RequestError: the process was killed (503); a new process is started.
+        """
+        loop, executor = asyncio.get_running_loop(), self._executor
+        if self.workers == 1:
+            task = partial(function, self.models[index], *args, **kwargs)
+        else:
+            task = partial(_call, function, index, *args, **kwargs)
+        try:
+            return await loop.run_in_executor(executor, task)
+        except BrokenExecutor:
+            if executor is self._executor:
+                executor.shutdown(wait=False)
+                self._executor = self._start()
+            raise RequestError(
+                503, "a prediction process was killed and is being restarted: repeat the request"
+            ) from None
+
+    def warm_up(self) -> None:
+        """Start the processes, and wait until one of them has called each model.
+
+        The processes load and call the models at the same time, so the others are ready soon after.
+
+        Raises:
+            RuntimeError: a process was killed while it started.
+        """
+        if self.workers > 1:
+            for future in [self._executor.submit(os.getpid) for _ in range(self.workers)]:
+                future.result()
+        else:
+            for model in self.models:
+                self._executor.submit(self.first_call, model).result()
+
+    def close(self) -> None:
+        """End the child processes, also those that compute."""
+        processes = getattr(self._executor, "_processes", {})
+        for process in list(processes.values()):
+            process.terminate()
+        self._executor.shutdown(wait=bool(processes), cancel_futures=True)
+
+    def _start(self) -> Executor:
+        if self.workers == 1:
+            return ThreadPoolExecutor(1, thread_name_prefix="predict")
+        limits = [model.max_atoms for model in self.models]
+        arguments = self.folders, limits, os.getpid(), self.first_call
+        return ProcessPoolExecutor(self.workers, get_context("spawn"), _load, arguments)
+
+
+def _load(
+    folders: Sequence[Path],
+    max_atoms: Sequence[int],
+    parent: int,
+    first_call: Callable[[MoleculeModel], object],
+) -> None:
+    """Load the models in a child process, and call each model once.
+
+    An interrupt in a terminal is sent to all processes, and the parent ends its child processes.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare_process(parent)
+    for folder, most in zip(folders, max_atoms):
+        model, _ = load_model(folder)
+        model.workers, model.max_atoms = 1, most
+        _MODELS.append(model)
+        first_call(model)
+
+
+def _call(
+    function: Callable[Concatenate[MoleculeModel, P], T], index: int, *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:  # fmt: skip
+    return function(_MODELS[index], *args, **kwargs)

@@ -1,0 +1,326 @@
+"""Routes of the server: the API and the web page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gattn import __version__
+from gattn.apps.serve.answers import FILES, describe_run, files_of, report_of, visible
+from gattn.apps.serve.card import card_page, model_card
+from gattn.apps.serve.errors import RequestError
+from gattn.apps.serve.gate import EDITOR_POLICY, REPORT_POLICY
+from gattn.apps.serve.links import ServedLinks
+from gattn.apps.serve.molecules import ServedMolecules, as_values, draw_plain
+from gattn.apps.serve.nodes import ServedNodes
+from gattn.apps.serve.schemas import (
+    ErrorMessage,
+    ExplainAnswer,
+    ExplainRequest,
+    Health,
+    LinkAnswer,
+    LinkRequest,
+    LinksAnswer,
+    ModelDescription,
+    NodeAnswer,
+    NodeNeighbour,
+    NodeRequest,
+    PredictAnswer,
+    PredictRequest,
+    ProposedLink,
+    TableAnswer,
+)
+from gattn.apps.serve.sentences import invalid_field
+from gattn.apps.serve.tables import read_csv_body
+
+if TYPE_CHECKING:
+    from gattn.apps.serve.app import Server
+
+__all__ = ["add_api", "add_page", "invalid_request"]
+
+STATIC = Path(__file__).parent / "static"
+NO_FILE = "there is no such file of a model; GET /models lists them"
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorMessage, "description": description}
+    for status, description in {
+        400: "The body cannot be parsed.",
+        401: "The token is missing or wrong.",
+        403: "The request comes from another site.",
+        404: "There is no such model or node.",
+        408: "The request took too long.",
+        413: "The body, its rows or a text is larger than the limit.",
+        415: "The body is of another type.",
+        422: "A field is missing or wrong.",
+        429: "The queue is full.",
+        503: "A process of the server was killed, or the server stops.",
+    }.items()
+}
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+class _Options(BaseModel):
+    """Base class of the options in a request's URL; an unknown option is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TableQuery(_Options):
+    """Options of a request with a CSV body."""
+
+    model: str | None = None
+    coverage: Annotated[float, Query(gt=0, lt=1)] = 0.9
+    smiles: Annotated[
+        list[str], Query(description="Columns of SMILES, one for each molecule of a row.")
+    ] = []
+    encoding: str | None = None
+
+
+class NodesQuery(_Options):
+    """Options of a search for nodes."""
+
+    text: str = ""
+    model: str | None = None
+
+
+class PictureQuery(_Options):
+    """Options of the picture of a molecule."""
+
+    smiles: str
+    dark: bool = False
+
+
+class NodePictureQuery(_Options):
+    """Options of the picture of a node."""
+
+    name: str
+    model: str | None = None
+    dark: bool = False
+
+
+def add_api(app: FastAPI, server: Server) -> None:
+    """Add the routes of the API to an application."""
+
+    @app.get("/health", responses={s: ERRORS[s] for s in (401, 403)})
+    async def health() -> Health:
+        """Return the state of the server."""
+        return Health(
+            status="ok", version=__version__, models=len(server.runs),
+            open_requests=server.queue.open,
+        )  # fmt: skip
+
+    @app.get("/models", responses={s: ERRORS[s] for s in (401, 403)})
+    async def models() -> list[ModelDescription]:
+        """Return the loaded models."""
+        return [describe_run(run) for run in server.runs.values()]
+
+    @app.post(
+        "/predict",
+        responses={
+            **ERRORS,
+            200: {
+                "model": PredictAnswer | TableAnswer,
+                "content": {"text/csv": {"schema": {"type": "string"}}},
+                "description": "Predictions: of a JSON body as PredictAnswer; of a CSV body as the "
+                "CSV file of gattn molecules predict, or as TableAnswer if the request accepts "
+                "application/json.",
+            },
+        },
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {
+                    "application/json": {"schema": PredictRequest.model_json_schema()},
+                    "text/csv": {"schema": {"type": "string"}},
+                },
+            }
+        },
+    )
+    async def predict(request: Request, query: Annotated[TableQuery, Query()]) -> Response:
+        """Predict molecules, from JSON or from a CSV file with a header.
+
+        The options in the query are those of a CSV file; a JSON body has its own.
+        """
+        media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media == "application/json":
+            if query.model_fields_set:
+                raise RequestError(
+                    422, "the options of a JSON body are fields of the body; the address has "
+                    f"{', '.join(sorted(query.model_fields_set))}"
+                )  # fmt: skip
+            body = parsed_body(PredictRequest, await request.body())
+            run = server.run(ServedMolecules, body.model)
+            input_rows = run.input_rows(body.smiles, body.columns)
+            rows = await server.predict(run, input_rows, body.coverage)
+            answer = [as_values(run.model, row.cells) | {"error": row.error} for row in rows]
+            return JSONResponse(PredictAnswer(model=run.name, rows=answer).model_dump())
+        if media != "text/csv":
+            raise RequestError(
+                415, "the content type must be application/json or text/csv; "
+                f"got {media[:100]!r}",
+            )  # fmt: skip
+        run = server.run(ServedMolecules, query.model)
+        table = await asyncio.to_thread(
+            read_csv_body, await request.body(), run, query.smiles, query.encoding,
+            server.settings.max_rows,
+        )  # fmt: skip
+        predicted = await server.predict(run, table.input_rows, query.coverage)
+        if "application/json" in request.headers.get("accept", ""):
+            answer = TableAnswer(
+                model=run.name, smiles_columns=table.positions,
+                columns=[visible(name) for name in table.columns(run.columns)],
+                rows=[[visible(cell) for cell in row] for row in table.cells(predicted)],
+            )  # fmt: skip
+            return JSONResponse(answer.model_dump())
+        content = await asyncio.to_thread(table.write, run.columns, predicted)
+        return Response(
+            content, media_type="text/csv; charset=utf-8",
+            headers={"content-disposition": 'attachment; filename="predictions.csv"'},
+        )  # fmt: skip
+
+    @app.post("/explain", responses=ERRORS)
+    async def explain(request: ExplainRequest) -> ExplainAnswer:
+        """Predict a row, compute the weights of its atoms, and find the nearest training rows."""
+        return await server.explain(request)
+
+    @app.post("/node", responses=ERRORS)
+    async def node(request: NodeRequest) -> NodeAnswer:
+        """Return the prediction for a node, and the nodes that it attends to."""
+        run = server.run(ServedNodes, request.model)
+        name = server.check_text(request.name, "the name")
+        with server.queue.admitted():
+            prediction = await asyncio.to_thread(run.predict, name)
+        return NodeAnswer(
+            model=run.name, name=request.name, values=prediction.values, degree=prediction.degree,
+            neighbours=[NodeNeighbour(**each) for each in prediction.neighbours],
+        )  # fmt: skip
+
+    @app.get("/nodes", responses=ERRORS)
+    async def nodes(query: Annotated[NodesQuery, Query()]) -> list[str]:
+        """Return at most 20 names of nodes that contain a text, for a model of nodes or links."""
+        run = server.network(query.model)
+        return run.names.search(server.check_text(query.text, "the text"))
+
+    @app.post("/link", responses=ERRORS)
+    async def link(request: LinkRequest) -> LinkAnswer:
+        """Return the score of a pair of nodes."""
+        run = server.run(ServedLinks, request.model)
+        source = server.check_text(request.source, "a name")
+        target = server.check_text(request.target, "a name")
+        with server.queue.admitted():
+            answer = await asyncio.to_thread(run.pair, source, target)
+        return LinkAnswer(
+            model=run.name, source=request.source, target=request.target, **answer
+        )  # fmt: skip
+
+    @app.post("/links", responses=ERRORS)
+    async def links(request: NodeRequest) -> LinksAnswer:
+        """Return the links of a node with the highest scores, among those that are not in the
+        graph.
+        """
+        run = server.run(ServedLinks, request.model)
+        name = server.check_text(request.name, "the name")
+        with server.queue.admitted():
+            proposals = await asyncio.to_thread(run.propose, name)
+        return LinksAnswer(
+            model=run.name, name=name, links=[ProposedLink(**vars(each)) for each in proposals]
+        )
+
+
+def add_page(app: FastAPI, server: Server) -> None:
+    """Add the routes of the web page, its pictures and the files of the runs to an application."""
+    svg, png = {"image/svg+xml": {}}, {"image/png": {}}
+
+    @app.get("/picture", responses={**ERRORS, 200: {"content": svg}}, response_class=Response)
+    async def picture(query: Annotated[PictureQuery, Query()]) -> Response:
+        """Return the picture of a molecule, or of the molecules of a row or of a reaction."""
+        server.check_text(query.smiles, "the SMILES")
+        with server.queue.admitted():
+            content = await asyncio.to_thread(draw_plain, query.smiles, query.dark)
+        headers = {"cache-control": "private, max-age=3600"}
+        return Response(content, media_type="image/svg+xml", headers=headers)
+
+    @app.get("/node/picture", responses={**ERRORS, 200: {"content": png}}, response_class=Response)
+    async def node_picture(query: Annotated[NodePictureQuery, Query()]) -> Response:
+        """Return the picture of a node and the nodes that it attends to."""
+        run = server.run(ServedNodes, query.model)
+        with server.queue.admitted():
+            content = await asyncio.to_thread(run.draw, query.name, query.dark)
+        return Response(content, media_type="image/png")
+
+    @app.get(
+        "/models/{name}/card",
+        responses={**ERRORS, 200: {"content": {"text/html": {}, "text/markdown": {}}}},
+        response_class=Response,
+    )
+    async def card(name: str, request: Request) -> Response:
+        """Return the model card of a run: a page for a browser, which accepts text/html, and
+        otherwise Markdown.
+        """
+        run = server.runs.get(name)
+        if run is None:
+            raise RequestError(404, NO_FILE)
+        text = await asyncio.to_thread(model_card, run)
+        headers = {"content-security-policy": REPORT_POLICY, "vary": "accept"}
+        if "text/html" in request.headers.get("accept", ""):
+            page = card_page(f"Model card of {name}", text)
+            return Response(page, media_type="text/html; charset=utf-8", headers=headers)
+        return Response(text, media_type="text/markdown; charset=utf-8", headers=headers)
+
+    @app.get("/models/{name}/{file}", responses=ERRORS, response_class=FileResponse)
+    async def run_file(name: str, file: str) -> Response:
+        """Return the report (``report``) or the picture of the network (``network``) of a run."""
+        run = server.runs.get(name)
+        if run is None or file not in files_of(run):
+            raise RequestError(404, NO_FILE)
+        path, media = FILES[file]
+        if file == "report":
+            page = await asyncio.to_thread(report_of, run)
+            return Response(
+                page, media_type=media, headers={"content-security-policy": REPORT_POLICY}
+            )
+        return FileResponse(run.folder / path, media_type=media)
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html")
+
+    @app.get("/editor", include_in_schema=False)
+    async def editor() -> FileResponse:
+        return FileResponse(
+            STATIC / "editor.html", headers={"content-security-policy": EDITOR_POLICY}
+        )
+
+    app.mount("/static", StaticFiles(directory=STATIC))
+
+
+def parsed_body(kind: type[Body], body: bytes) -> Body:
+    """Parse a JSON body.
+
+    Raises:
+        RequestError: it is not JSON (400), or a field is missing or wrong (422).
+    """
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise invalid_request(error.errors(include_url=False), kind) from error
+
+
+def invalid_request(errors: Sequence[Any], kind: type[BaseModel] | None) -> RequestError:
+    """Return the error for a request whose body is not JSON (400), or has a wrong field (422).
+
+    Args:
+        errors: the errors of pydantic.
+        kind: the type of the body or of the options; None if it is not known.
+    """
+    status = 400 if errors[0]["type"] == "json_invalid" else 422
+    return RequestError(status, invalid_field(errors, list(kind.model_fields) if kind else ()))

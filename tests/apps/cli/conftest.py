@@ -1,0 +1,38 @@
+"""Fixtures of the tests of gattn molecules."""
+
+import pytest
+
+from tests.apps.cli.commands import run_command, runner
+from tests.apps.cli.molecule_table import GP, NETWORK, TABLE
+from tests.pictures import leave_blank
+
+
+@pytest.fixture
+def gattn(monkeypatch, capsys):
+    """Return a function that runs a command and returns its exit code and output.
+
+    Plots are empty, because drawing takes most of the time; only the runs of the fixture ``folder``
+    contain drawn plots.
+    """
+    leave_blank(monkeypatch)
+    return runner(monkeypatch, capsys, "molecules")
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """Folder with a table and two runs: regression by a network, classification by a kernel."""
+    folder = tmp_path_factory.mktemp("runs")
+    data = folder / "data.csv"
+    data.write_text(TABLE + "bad(,1.0,idle,3\nCCOCC,,,3\nCCOCCC,high,idle,3\n")
+    for name, options in (
+        ("numbers", ["--target", "y", *NETWORK]),
+        ("classes", ["--target", "kind", *GP]),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            if name == "numbers":
+                leave_blank(patch)
+            assert (
+                run_command(patch, "molecules", "train", data, "--out", folder / name, *options)
+                == 0
+            )
+    return folder

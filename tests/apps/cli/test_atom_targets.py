@@ -1,0 +1,322 @@
+"""The commands for lists of labels of atoms and bonds."""
+
+import csv
+import json
+
+import pytest
+from rdkit import Chem
+
+from gattn.apps.cli.console import show_metrics
+from gattn.apps.molecules.atoms.lists import format_list, read_list
+from gattn.apps.molecules.runs.config import override
+from gattn.apps.molecules.runs.train import train_run
+from tests.apps.cli.molecule_table import NETWORK, read_rows
+from tests.pictures import leave_blank
+
+SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ("O", "N", "Cl", "C(=O)O")]
+
+
+def write_table(path, extra=(), smiles=SMILES):
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["smiles", "weight", "mass", "order", "polar"])
+        for text in smiles:
+            molecule = Chem.MolFromSmiles(text)
+            atoms = list(molecule.GetAtoms())
+            rows.writerow([
+                text,
+                sum(atom.GetMass() for atom in atoms),
+                format_list([atom.GetMass() for atom in atoms]),
+                [bond.GetBondTypeAsDouble() for bond in molecule.GetBonds()],
+                format_list([int(atom.GetSymbol() != "C") for atom in atoms]),
+            ])  # fmt: skip
+        rows.writerows(extra)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Folder with a table, the run of a model of atoms, bonds and molecules, and its notes."""
+    folder = tmp_path_factory.mktemp("atoms")
+    bad = [["CCO", 1, "[1, 2]", "", ""], ["C1C", 1, "[1, 2]", "", ""], ["CCC", "", "", "", ""]]
+    settings = override(
+        None,
+        {
+            "data": str(write_table(folder / "table.csv", bad)), "atom_target": ("mass",),
+            "bond_target": ("order",), "target": ("weight",), "epochs": 2, "width": 16,
+            "heads": 2, "layers": 1, "workers": 1,
+        },
+    )  # fmt: skip
+    notes: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        train_run(settings, folder / "run", log=notes.append)
+    return folder, "\n".join(notes)
+
+
+def test_training_writes_lists_and_a_report(trained, capsys):
+    folder, notes = trained
+    assert "2 rows left out" in notes
+    metrics = json.loads((folder / "run" / "metrics.json").read_text())
+    assert metrics["molecules"] == {"train": 38, "val": 5, "test": 5, "left_out": 2}
+    assert set(metrics["targets"]) == {"weight", "mass", "order"}
+    assert set(metrics["baselines"]) == {"mean", "features", "environments"}
+    left_out = read_rows(folder / "run" / "left_out.csv")
+    assert left_out[0]["reason"] == "mass: its list has 2 values, and the molecule has 3 atoms"
+    assert [int(row["line"]) for row in left_out] == [50, 51]
+    rows = read_rows(folder / "run" / "predictions.csv")
+    assert {row["part"] for row in rows} == {"val", "test"}
+    for row in rows:
+        count = Chem.MolFromSmiles(row["smiles"]).GetNumAtoms()
+        names = ("measured", "prediction", "std", "lower", "upper")
+        lists = [read_list(row[f"mass_{name}"]) for name in names]
+        assert all(len(each) == count for each in lists)
+        assert len(read_list(row["order_prediction"])) == count - 1
+        assert float(row["weight_prediction"])
+    few = (
+        "5 validation molecules with a label of 'mass' are too few for this coverage, so its "
+        "intervals are infinite; with a --coverage of up to 0.83, they are finite"
+    )
+    assert metrics["intervals"]["calibration"] == {"weight": 5, "mass": 5, "order": 5}
+    show_metrics(metrics, "molecules")
+    assert few in " ".join(capsys.readouterr().out.split())
+    report = json.loads((folder / "run" / "report.json").read_text("utf-8"))
+    assert f"{few}." in [line for section in report["sections"] for line in section["text"]]
+    page = (folder / "run" / "report.html").read_text("utf-8")
+    assert "with the error of each atom" in page
+    assert "a random atom or bond of a new molecule" in page
+
+
+def test_prediction_has_a_list_for_each_row(trained, gattn, tmp_path):
+    folder, _ = trained
+    table = tmp_path / "new.csv"
+    table.write_text("smiles,id\nCCCBr,1\nx,2\n[H]OC,3\n")
+    out = tmp_path / "out.csv"
+    code, text = gattn("predict", folder / "run", table, "--out", out)
+    assert code == 0, text
+    first, second, third = read_rows(out)
+    assert len(read_list(first["mass_prediction"])) == 4
+    assert read_list(first["atom_radius"])[3] == -1  # The training molecules contain no bromine.
+    assert second["error"].startswith("not valid SMILES")
+    assert second["mass_prediction"] == ""
+    assert read_list(third["mass_prediction"])[0] is None
+    assert read_list(third["mass_prediction"])[1] > 13
+
+
+def test_evaluation_leaves_out_molecules_of_the_training(trained, gattn, tmp_path):
+    folder, _ = trained
+    table = write_table(tmp_path / "more.csv", smiles=[SMILES[0], "CCCCC(O)O", "OCCN", "NCCO"])
+    code, text = gattn("evaluate", folder / "run", table, "--out", tmp_path / "measured")
+    assert code == 0, text
+    assert "5 validation molecules with a label of 'order' are too few" in " ".join(text.split())
+    metrics = json.loads((tmp_path / "measured" / "metrics.json").read_text())
+    assert metrics["molecules"]["test"] in (3, 4)
+    assert metrics["labels"]["mass"]["test"] >= 15
+    assert len(read_rows(tmp_path / "measured" / "predictions.csv")) == metrics["molecules"]["test"]
+
+
+def test_many_lists_of_a_wrong_length_are_an_error(gattn, tmp_path):
+    bad = [["CCO", 1, "[1, 2]", "", ""]] * 4
+    table = write_table(tmp_path / "table.csv", bad)
+    code, text = gattn("train", table, "--atom-target", "mass", "--out", tmp_path / "run")
+    assert code != 0
+    assert "4 of 52 rows have lists that cannot be used, the first is row 48 (line 50)" in text
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        ("[inf, 0, 0]", "mass: value 1 must be finite; it is 'inf'"),
+        ("[0, 1e300, 0]", "mass: value 2 must be finite; it is 1e+300, beyond float32"),
+        ("[0, 0, 1e999]", "mass: value 3 must be finite; it is 'inf'"),
+        ("['<2', 1, 1]", "mass: value 1 is the limit '<2': --loss-function bounded-mse reads"),
+    ],
+)
+def test_a_value_that_selects_labels_is_an_error_with_its_line(gattn, tmp_path, cell, reason):
+    table = write_table(tmp_path / "table.csv", [["CCO", 1, cell, "", ""]])
+    options = ["--atom-target", "mass", *NETWORK]
+    code, text = gattn("train", table, *options, "--out", tmp_path / "run")
+    text = " ".join(text.split())
+    assert code != 0
+    assert reason in text
+    assert "in line 50; correct it, or leave the row out with --skip-bad-labels" in text
+    code, text = gattn("train", table, *options, "--skip-bad-labels", "--out", tmp_path / "run")
+    assert code == 0, text
+    (row,) = read_rows(tmp_path / "run" / "left_out.csv")
+    assert row["line"] == "50"
+    assert row["reason"].startswith(reason)
+
+
+def test_texts_and_booleans_among_numbers_leave_out_their_row(gattn, tmp_path):
+    bad = [["CCO", 1, '["1.5", "x", 2]', "", ""], ["CCN", 1, "[true, false, 1.5]", "", ""]]
+    options = ["--atom-target", "mass", *NETWORK]
+    table = write_table(tmp_path / "table.csv", bad)
+    code, text = gattn("train", table, *options, "--out", tmp_path / "run")
+    assert code == 0, text
+    assert [row["reason"] for row in read_rows(tmp_path / "run" / "left_out.csv")] == [
+        "mass: value 2 must be a number or null; it is 'x'",
+        "mass: value 1 must be a number; it is true, which --task classification reads",
+    ]
+    code, text = gattn("evaluate", tmp_path / "run", table, "--out", tmp_path / "measured")
+    assert "2 rows cannot be read" in " ".join(text.split())
+    table = write_table(tmp_path / "more.csv", bad * 2)
+    code, text = gattn("train", table, *options, "--out", tmp_path / "none")
+    assert code != 0
+    text = " ".join(text.split())
+    assert "4 of 52 rows have lists that cannot be used, the first is row 48 (line 50)" in text
+    code, text = gattn("train", table, *options, "--skip-bad-labels", "--out", tmp_path / "all")
+    assert code == 0, text
+    assert len(read_rows(tmp_path / "all" / "left_out.csv")) == 4
+
+
+def test_booleans_are_two_classes_and_not_numbers(gattn, tmp_path):
+    table = tmp_path / "table.csv"
+    with table.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["smiles", "polar"])
+        for text in SMILES:
+            atoms = Chem.MolFromSmiles(text).GetAtoms()
+            rows.writerow([text, json.dumps([atom.GetSymbol() != "C" for atom in atoms])])
+    options = ["--atom-target", "polar", *NETWORK]
+    code, text = gattn("train", table, *options, "--task", "regression", "--out", tmp_path / "no")
+    assert code != 0
+    assert "polar must have numbers; it has False" in " ".join(text.split())
+    code, text = gattn("train", table, *options, "--out", tmp_path / "run")
+    assert code == 0, text
+    code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
+    assert code == 0, text
+    assert set(read_list(read_rows(tmp_path / "out.csv")[8]["polar_prediction"])) == {0, 1}
+
+
+def test_folds_name_the_runs_with_infinite_intervals(gattn, tmp_path, monkeypatch):
+    # The runs are trained in this process; test_classes_of_atoms_and_folds trains in two.
+    monkeypatch.setattr("gattn.apps.molecules.runs.repeats.processor_count", lambda: 1)
+    table = write_table(tmp_path / "table.csv")
+    code, text = gattn(
+        "train", table, "--atom-target", "mass", "--folds", 2, "--out", tmp_path / "folds",
+        *NETWORK,
+    )  # fmt: skip
+    assert code == 0, text
+    line = (
+        "2 of 2 runs have infinite intervals, the first is fold-1: 4 validation molecules with a "
+        "label of 'mass' are too few for this coverage"
+    )
+    assert line in " ".join(text.split())
+    assert line in " ".join((tmp_path / "folds" / "report.json").read_text("utf-8").split())
+
+
+def test_classes_of_atoms_and_folds(gattn, tmp_path):
+    table = write_table(tmp_path / "table.csv")
+    code, text = gattn(
+        "train", table, "--atom-target", "polar", "--folds", 2,
+        "--out", tmp_path / "folds", *NETWORK,
+    )  # fmt: skip
+    assert code == 0, text
+    assert (tmp_path / "folds" / "report.html").exists()
+    out = tmp_path / "out.csv"
+    code, text = gattn("predict", tmp_path / "folds" / "fold-1", table, "--out", out)
+    assert code == 0, text
+    row = read_rows(out)[8]
+    assert read_list(row["polar_prediction"]) == read_list(row["polar"])
+    assert all(0 <= chance <= 1 for chance in read_list(row["polar_probability"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tune", 2], "--tune cannot be used with --atom-target"),
+        (["--model", "gp"], "need the model stacked or attention; got gp"),
+        (["--standardize", "neutral"], "standardize is not available for targets of atoms"),
+        (["--target", "mass"], "each target must be listed once; got mass, mass"),
+        (["--bond-target", "weight"], "no label at all; weight: expected a list such as [0.1,"),
+        (["--descriptors-columns", "weight"], "--descriptors-columns cannot be used with"),
+    ],
+)
+def test_options_that_do_not_fit(gattn, tmp_path, options, message):
+    table = write_table(tmp_path / "table.csv")
+    code, text = gattn("train", table, "--atom-target", "mass", *options, "--out", tmp_path / "run")
+    assert code != 0
+    assert message in " ".join(text.split())
+
+
+def test_other_commands_name_the_kind_of_model(trained, gattn, tmp_path):
+    folder, _ = trained
+    table = folder / "table.csv"
+    code, text = gattn("embed", folder / "run", table, "--out", tmp_path / "x.npy")
+    assert code != 0
+    assert "contains a model of atoms and bonds" in " ".join(text.split())
+
+
+def numbered(smiles):
+    """Return a SMILES whose heavy atoms have descending atom map numbers."""
+    molecule = Chem.MolFromSmiles(smiles)
+    for atom in molecule.GetAtoms():
+        atom.SetAtomMapNum(molecule.GetNumAtoms() - atom.GetIdx())
+    return Chem.MolToSmiles(molecule, canonical=False)
+
+
+def test_rows_without_an_order_by_map_numbers_are_left_out(gattn, tmp_path):
+    bad = ["CCO", "[CH3:1]C[OH:2]", "[CH3:1][CH2:1][OH:2]"]
+    rows = [[text, 1, "[1, 2, 3]", "", ""] for text in bad]
+    table = write_table(tmp_path / "table.csv", rows, smiles=list(map(numbered, SMILES)))
+    options = ["--atom-target", "mass", "--reorder-atoms", *NETWORK]
+    code, text = gattn("train", table, *options, "--out", tmp_path / "none")
+    assert code != 0
+    assert "3 of 51 rows have lists that cannot be used" in " ".join(text.split())
+    code, text = gattn("train", table, *options, "--skip-bad-labels", "--out", tmp_path / "run")
+    assert code == 0, text
+    reasons = [row["reason"] for row in read_rows(tmp_path / "run" / "left_out.csv")]
+    assert [reason.split(":")[0] for reason in reasons] == ["atom map numbers"] * 3
+    code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
+    assert code == 0, text
+    out = read_rows(tmp_path / "out.csv")
+    assert [row["error"] for row in out[48:]] == reasons
+    assert not any(row["error"] for row in out[:48])
+
+
+FEW = ["[H][H]", "O", "NO", "NO", "OO", "[CH2:3]=[O+:1][H:2]", "CCCO", "CN=O", "C#C", "C1CO1", "CF"]
+FEW = [text if "[" in text else numbered(text) for text in FEW]
+
+
+@pytest.mark.parametrize("kind", ["numbers", "limits", "two", "several"])
+def test_small_tables_of_every_kind(gattn, tmp_path, kind):
+    """Train on eleven rows with labels of molecules, atoms and bonds; two of the rows contain the
+    same molecule.
+    """
+    parameters = Chem.SmilesParserParams()
+    parameters.removeHs = False
+    options = {
+        "numbers": ["--weight-column", "weight"],
+        "limits": ["--loss-function", "bounded-mse", "--weight-column", "weight"],
+        "two": [],
+        "several": ["--task", "multiclass"],
+    }[kind]
+
+    def label(number):
+        if kind == "numbers":
+            return number / 4
+        if kind == "limits":
+            return f"<{number}" if number % 3 == 0 else f"{number}"
+        return number % (2 if kind == "two" else 3)
+
+    table = tmp_path / "table.csv"
+    with table.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["smiles", "whole", "of_atoms", "of_bonds", "weight"])
+        for i, text in enumerate(FEW):
+            molecule = Chem.MolFromSmiles(text, parameters)
+            atoms = [label(atom.GetAtomicNum() + i % 2) for atom in molecule.GetAtoms()]
+            bonds = [label(bond.GetIdx() + i) for bond in molecule.GetBonds()]
+            rows.writerow([text, label(len(atoms) + i), atoms, bonds, (i + 1) / 11])
+    code, text = gattn(
+        "train", table, "--target", "whole", "--atom-target", "of_atoms", "--bond-target",
+        "of_bonds", "--reorder-atoms", "--out", tmp_path / "run", *options, *NETWORK,
+    )  # fmt: skip
+    assert code == 0, text
+    code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
+    assert code == 0, text
+    for row in read_rows(tmp_path / "out.csv"):
+        molecule = Chem.MolFromSmiles(row["smiles"], parameters)
+        assert row["whole_prediction"]
+        assert len(read_list(row["of_atoms_prediction"])) == molecule.GetNumAtoms()
+        assert len(read_list(row["of_bonds_prediction"])) == molecule.GetNumBonds()

@@ -1,0 +1,41 @@
+"""Help of every command: option names are complete, and the common options fit on a screen."""
+
+import re
+
+import pytest
+
+from tests.apps.cli.commands import runner
+
+COMMANDS = {
+    "molecules": ("check", "train", "predict", "explain", "embed", "evaluate", "export"),
+    "nodes": ("train", "predict", "explain", "embed"),
+    "links": ("train", "predict"),
+}
+EVERY = [(group, command) for group, names in COMMANDS.items() for command in names]
+
+
+@pytest.fixture
+def help_of(monkeypatch, capsys):
+    def text(group: str, command: str, option: str) -> str:
+        code, output = runner(monkeypatch, capsys, group)(command, option)
+        assert code == 0
+        return output
+
+    monkeypatch.setenv("COLUMNS", "80")
+    return text
+
+
+@pytest.mark.parametrize(("group", "command"), EVERY)
+def test_help_fits_into_80_columns(help_of, group, command):
+    lines = help_of(group, command, "--help").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines == help_of(group, command, "-h").splitlines()
+    assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize("group", COMMANDS)
+def test_common_options_of_train_fit_on_a_screen(help_of, group):
+    common, full = (help_of(group, "train", option) for option in ("--help", "--help-all"))
+    assert len(common.splitlines()) <= 60
+    options = [set(re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)) for text in (common, full)]
+    assert {"--out", "--model", "--split"} <= options[0] < options[1]

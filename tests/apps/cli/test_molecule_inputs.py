@@ -1,0 +1,115 @@
+"""Tests of ``gattn molecules`` with descriptor columns."""
+
+import json
+
+import pytest
+
+from tests.apps.cli.molecule_table import GP, read_rows
+
+ROWS = [
+    (f"{'C' * (1 + n % 12)}{'ON'[n % 2]}", 280 + 7 * (n % 9), 5 + n % 4, 0.1 * (n % 9) + n % 12)
+    for n in range(80)
+]
+TABLE = "smiles,T,pH,y\n" + "".join(f"{s},{t},{p},{y:.3f}\n" for s, t, p, y in ROWS)
+COLUMNS = ["--descriptors-columns", "T", "--descriptors-columns", "pH"]
+
+
+def test_descriptor_columns_from_training_to_explanation(gattn, tmp_path):
+    data, run = tmp_path / "data.csv", tmp_path / "run"
+    data.write_text(TABLE + "CCCCO,warm,7,1.0\nCCCCN,,7,1.0\n")
+    code, out = gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *GP)
+    assert code == 0, out
+    assert "T must be a finite number or empty; it is 'warm'" in out
+    assert "differ by more than" not in out  # the temperatures differ
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert sum(metrics["molecules"][part] for part in ("train", "val", "test")) == 81
+    assert 'descriptors_columns = ["T", "pH"]' in (run / "config.toml").read_text()
+
+    new = tmp_path / "new.csv"
+    new.write_text("pH,smiles,T\n7,CCO,300\n7,CCO,330\n7,CCO,\n7,CCO,hot\n7,C1CC,300\n")
+    assert gattn("predict", run, new, "--out", tmp_path / "p.csv")[0] == 0
+    rows = read_rows(tmp_path / "p.csv")
+    assert float(rows[1]["prediction"]) > float(rows[0]["prediction"])
+    assert rows[2]["error"] == ""
+    assert rows[3]["error"] == "T must be a finite number or empty; it is 'hot'"
+    assert rows[3]["prediction"] == rows[4]["prediction"] == ""
+    assert "not valid SMILES" in rows[4]["error"]
+
+    fresh = tmp_path / "held.csv"
+    fresh.write_text("smiles,T,pH,y\nCCCCCCCCCCCCCO,300,6,13\nCCCCCCCCCCCCCN,290,6,13\n")
+    assert gattn("evaluate", run, fresh)[0] == 0
+    why = tmp_path / "why"
+    options = ["--method", "masking", "--pictures", 0]
+    assert gattn("explain", run, new, "--out", why, *options)[0] == 0
+    effects = read_rows(why / "descriptors.csv")
+    assert [(row["row"], row["descriptor"]) for row in effects[:2]] == [("0", "T"), ("0", "pH")]
+    assert float(effects[2]["contribution"]) > float(effects[0]["contribution"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("smiles\nCCO\n", "no column 'T'"),
+        ("smiles,T\nCCO,300\n", "no column 'pH'"),
+    ],
+)
+def test_prediction_needs_the_columns(gattn, tmp_path, text, message):
+    data, run, new = tmp_path / "data.csv", tmp_path / "run", tmp_path / "new.csv"
+    data.write_text(TABLE)
+    assert gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *GP)[0] == 0
+    new.write_text(text)
+    code, err = gattn("predict", run, new, "--out", tmp_path / "p.csv")
+    assert code == 2
+    assert message in err
+
+
+@pytest.mark.parametrize(("cell", "reason"), [("", "is empty"), ("5", "has a single value")])
+def test_a_column_without_effect_is_noted(gattn, tmp_path, cell, reason):
+    header, *lines = TABLE.splitlines()
+    data = tmp_path / "data.csv"
+    data.write_text("\n".join([f"{header},D", *(f"{line},{cell}" for line in lines)]))
+    options = ["--target", "y", "--descriptors-columns", "D", "--out", tmp_path / "run", *GP]
+    code, output = gattn("train", data, *options)
+    assert code == 0, output
+    words = " ".join(output.split())
+    assert f"Descriptor column 'D' {reason} in the training part: it has no effect." in words
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (["smiles"], "a column can be used only once; got smiles, y, smiles"),
+        (["q"], "no column 'q'"),
+        (["kind"], "in line 2: kind must be a finite number or empty; it is 'idle'"),
+    ],
+)
+def test_columns_that_are_no_descriptors(gattn, tmp_path, columns, message):
+    data = tmp_path / "data.csv"
+    data.write_text(
+        TABLE.replace("pH,y", "pH,y,kind").replace("\n", ",idle\n").replace("kind,idle", "kind")
+    )
+    options = [word for column in columns for word in ("--descriptors-columns", column)]
+    code, err = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *options, *GP)
+    assert code == 2
+    assert message in err
+
+
+def test_a_run_on_censored_labels(gattn, tmp_path):
+    data, run = tmp_path / "data.csv", tmp_path / "run"
+    labels = (f"{s},{'>8' if y > 8 else f'{y:.3f}'}\n" for s, _, _, y in ROWS)
+    data.write_text("smiles,y\n" + "".join(labels))
+    code, err = gattn("train", data, "--target", "y", "--out", run, *GP)
+    assert code == 2
+    assert "--loss-function bounded-mse" in err
+    options = ["--loss-function", "bounded-mse", *GP]
+    code, out = gattn("train", data, "--target", "y", "--out", run, *options)
+    assert code == 0, out
+    censored = sum(y > 8 for *_, y in ROWS)
+    assert f"{censored} censored labels read as limits for training" in out
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["labels"]["y"]["censored"] == censored
+    fresh = tmp_path / "held.csv"
+    fresh.write_text("smiles,y\nCCCCCCCCCCCCCO,>8\nCCOC,3\nCCOCC,4\n")
+    code, out = gattn("evaluate", run, fresh)
+    assert code == 0, out
+    assert "2 labelled molecules" in out

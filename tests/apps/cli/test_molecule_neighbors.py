@@ -1,0 +1,131 @@
+"""Tests of predictions with the nearest measured molecules, of standardisation, and of target
+transforms.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from gattn.apps.molecules.loading import load_model
+from gattn.apps.molecules.masking import atoms_of
+from gattn.apps.molecules.runs.neighbors import read_measured, similarity_weights
+from tests.apps.cli.molecule_table import GP, ROWS, read_rows
+
+NEW = "smiles,name\nCCCCCO,first\nCl.CCCCCO,salt\nC1CC,bad\nc1ccsc1C#N,far\n"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    data = tmp_path_factory.mktemp("neighbors") / "data.csv"
+    data.write_text("smiles,y\n" + "".join(f"{s},{10 ** (y / 8):.6g}\n" for s, y, _ in ROWS))
+    return data
+
+
+@pytest.fixture
+def run(gattn, data):
+    """Folder of a run with standardisation and a transform."""
+    run = data.parent / "run"
+    if not run.exists():
+        options = ["--standardize", "largest-fragment", "--target-transform", "log10"]
+        code, text = gattn("train", data, "--target", "y", "--out", run, *options, *GP)
+        assert code == 0, text
+        assert "The molecules are standardised in training and prediction (largest-fragment)" in (
+            " ".join(text.split())
+        )
+    return run
+
+
+def test_neighbors_beside_predictions(gattn, run, tmp_path):
+    new, out = tmp_path / "new.csv", tmp_path / "p.csv"
+    new.write_text(NEW)
+    code, text = gattn("predict", run, new, "--out", out, "--neighbors", 2, "--coverage", 0.8)
+    assert code == 0, text
+    first, salt, bad, far = read_rows(out)
+    measured = {s: y for s, y, _ in ROWS}
+    assert float(first["neighbor1_similarity"]) >= float(first["neighbor2_similarity"]) > 0
+    assert first["neighbor1_similarity"] == first["similarity"]
+    value = 10 ** (measured[first["neighbor1_smiles"]] / 8)
+    assert float(first["neighbor1_measured"]) == pytest.approx(value, rel=1e-5)
+    assert first["in_domain"] == "true"
+    assert far["in_domain"] == "false"
+    assert bad["neighbor1_smiles"] == bad["in_domain"] == ""
+    assert {k: v for k, v in salt.items() if k not in ("smiles", "name")} == {
+        k: v for k, v in first.items() if k not in ("smiles", "name")
+    }
+    assert all(float(row["lower"]) > 0 for row in (first, salt, far))
+
+
+def test_the_run_states_its_settings(run):
+    card = json.loads((run / "model.json").read_text())
+    assert card["parameters"]["standardize"] == ["largest-fragment"]
+    assert card["labels"]["calibration"]["transform"] == ["log10"]
+    config = (run / "config.toml").read_text()
+    assert 'standardize = ["largest-fragment"]' in config
+    assert 'target_transform = "log10"' in config
+    report = (run / "report.json").read_text()
+    assert "The model is trained on log10(y)" in report
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["baselines"]["kernel_ridge"]["rmse"] > 0
+
+
+def test_neighbors_are_drawn_in_an_explanation(gattn, run, tmp_path):
+    new, out = tmp_path / "new.csv", tmp_path / "why"
+    new.write_text(NEW)
+    options = ["--neighbors", 3, "--method", "masking"]
+    code, text = gattn("explain", run, new, "--out", out, *options)
+    assert code == 0, text
+    rows = read_rows(out / "neighbors.csv")
+    assert [row["rank"] for row in rows if row["row"] == "0"] == ["1", "2", "3"]
+    picture = (out / "row1-neighbors.svg").read_text()
+    assert picture.startswith("<?xml")
+    assert (out / "row1-neighbors.png").exists()
+    assert (out / "row1-masking.svg").exists()
+    assert not (out / "row2-neighbors.svg").exists()
+
+
+def test_similarity_weights_are_those_of_rdkit(run):
+    from rdkit.Chem import MolFromSmiles
+    from rdkit.Chem.Draw import SimilarityMaps
+
+    model, _ = load_model(run)
+    measured = read_measured(run, model, 1)
+    inputs = model.featurise(["CCCCC(C)O"]).inputs
+    index, similarity = model.predictor_.nearest(inputs, 1)
+    (best,) = measured.of(index[0].tolist(), similarity[0].tolist())
+    weights = similarity_weights(model.predictor_, inputs, atoms_of(inputs)[0], best.column)
+
+    def fingerprint(molecule, atom=-1):
+        return SimilarityMaps.GetMorganFingerprint(molecule, atom, radius=2, nBits=1 << 14)
+
+    expected = SimilarityMaps.GetAtomicWeightsForFingerprint(
+        MolFromSmiles(best.smiles), MolFromSmiles("CCCCC(C)O"), fingerprint
+    )
+    # The fingerprints of the model also count environments with stereo labels.
+    assert np.corrcoef(weights, expected)[0, 1] > 0.8
+    assert torch.isfinite(weights).all()
+
+
+def test_a_changed_table_is_one_error(gattn, data, run, tmp_path):
+    new, out = tmp_path / "new.csv", tmp_path / "p.csv"
+    new.write_text(NEW)
+    text = data.read_text()
+    try:
+        data.write_text(text.replace("CO,", "CF,", 1))
+        code, message = gattn("predict", run, new, "--out", out, "--neighbors", 1)
+    finally:
+        data.write_text(text)
+    assert code == 2
+    assert "has changed since the model was trained" in message
+    assert not out.exists()
+
+
+def test_a_label_outside_the_domain_names_its_line(gattn, tmp_path):
+    data = tmp_path / "data.csv"
+    data.write_text("smiles,y\n" + "".join(f"{s},{y - 1}\n" for s, y, _ in ROWS))
+    options = ["--target", "y", "--target-transform", "log10", "--out", tmp_path / "run"]
+    code, text = gattn("train", data, *options, *GP)
+    assert code == 2
+    assert "target_transform log10 needs a number above 0 as every label of y" in text
+    assert "in line 2" in text

@@ -1,0 +1,269 @@
+"""Tests of the commands ``gattn molecules predict``, ``embed``, ``evaluate`` and ``explain``."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.run.notes import coverage_note
+from tests.apps.cli.molecule_table import GP, TABLE, read_rows
+
+HARD = '''id,smiles,note
+1,CCO,"a, ""b"""
+2,bad(,x
+3,c1ccccc1
+
+4,,y
+5,CCN,z,extra
+6,C,"line
+break"
+7,CCCO,\xe9
+8,[Na+].[Cl-],
+9,*CC*,
+10,[2H]C,
+'''
+
+
+def test_a_row_out_for_each_row_in(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text(HARD, encoding="latin-1")
+    code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--coverage", 0.5,
+                       "--out", tmp_path / "out.csv", "--workers", 1)  # fmt: skip
+    assert code == 0, output
+    assert "10 rows, 4 of them with an error" in output
+    rows = read_rows(tmp_path / "out.csv", encoding="latin-1")
+    assert [row["id"] for row in rows] == [str(n) for n in range(1, 11)]
+    assert [bool(row["error"]) for row in rows] == [n in (2, 3, 4, 5) for n in range(1, 11)]
+    assert rows[0]["note"] == 'a, "b"'
+    assert rows[5]["note"] == "line\nbreak"
+    assert rows[6]["note"] == "\xe9"
+    model = MoleculeRegressor.load(folder / "numbers")
+    for row in rows:
+        numbers = [row[name] for name in ("prediction", "std", "lower", "upper", "similarity")]
+        if row["error"]:
+            assert numbers == [""] * 5
+            continue
+        lower, upper = model.predict_interval([row["smiles"]], coverage=0.5)
+        expected = [*np.ravel(model.predict([row["smiles"]], return_std=True)), *lower, *upper]
+        assert np.allclose([float(n) for n in numbers[:4]], expected, rtol=1e-4)
+        assert 0 <= float(numbers[4]) <= 1
+
+
+def test_a_model_of_quantiles(tmp_path, gattn):
+    options = ["--target", "y", "--loss-function", "quantile", "--quantiles", 0.9, "--quantiles",
+               0.1, "--coverage", 0.8]  # fmt: skip
+    run, table = tmp_path / "run", tmp_path / "table.csv"
+    table.write_text(TABLE)
+    code, output = gattn("train", table, "--out", run, *options, *GP)
+    assert code == 0, output
+    assert "below quantile 0.1" in output
+    quantiles = json.loads((run / "metrics.json").read_text())["intervals"]["quantiles"]
+    assert quantiles.keys() == {"loss", "below"}
+    assert quantiles["below"].keys() == {"0.1", "0.5", "0.9"}
+    assert "share of values below quantile 0.9" in (run / "report.html").read_text()
+    code, output = gattn("predict", run, table, "--out", tmp_path / "out.csv", "--workers", 1)
+    assert code == 0, output
+    fitted = MoleculeRegressor.load(run)
+    rows = read_rows(tmp_path / "out.csv")
+    quantiles = [[float(row[f"quantile_{q}"]) for q in (0.1, 0.5, 0.9)] for row in rows]
+    smiles = [row["smiles"] for row in rows]
+    assert np.allclose(quantiles, fitted.predict_quantiles(smiles), rtol=1e-4)
+    screened = tmp_path / "screened"
+    code, output = gattn("predict", run, table, "--out", f"{screened}/", "--workers", 1,
+                         "--where", "`quantile_0.1` > 10")  # fmt: skip
+    assert code == 0, output
+    selected = sum(low > 10 for low, _, _ in quantiles)
+    assert 0 < selected < len(rows)
+    assert f"{selected} written" in output
+
+
+def test_of_no_rows_comes_none_and_that_is_said(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles\n")
+    out = tmp_path / "out.csv"
+    code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", out)
+    assert code == 0
+    assert f"{tmp_path / 'in.csv'} has a header but no rows, so {out} has no rows" in output
+    assert read_rows(out) == []
+
+
+def test_classes_are_predicted_with_their_sets(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\n")
+    code, output = gattn("predict", folder / "classes", tmp_path / "in.csv", "--out",
+                       tmp_path / "out.csv", "--workers", 1)  # fmt: skip
+    assert code == 0, output
+    first, second = read_rows(tmp_path / "out.csv")
+    assert first["prediction"] in ("active", "idle")
+    assert (first["prediction"] == "idle") == (float(first["probability_idle"]) > 0.5)
+    assert set(first["set"].split("|")) <= {"active", "idle", ""}
+    assert second["prediction"] == ""
+    assert second["error"].startswith("not valid SMILES")
+    probability = MoleculeClassifier.load(folder / "classes").predict_proba(["CCCO"])[0, 1]
+    assert float(first["probability_idle"]) == pytest.approx(probability, rel=1e-5)
+
+
+def test_embeddings(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\nCN\n")
+    for name in ("x.npy", "x.parquet"):
+        code, output = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
+                           tmp_path / name, "--workers", 1)  # fmt: skip
+        assert code == 0, output
+    model = MoleculeRegressor.load(folder / "numbers")
+    array = np.load(tmp_path / "x.npy")
+    assert np.isnan(array[1]).all()
+    assert np.allclose(array[[0, 2]], model.embed(["CCCO", "CN"]), atol=1e-5)
+    table = pd.read_parquet(tmp_path / "x.parquet")
+    assert table.smiles.tolist() == ["CCCO", "bad(", "CN"]
+    assert [bool(error) for error in table.error] == [False, True, False]
+    assert np.array_equal(table.iloc[:, 2:].to_numpy(), array, equal_nan=True)
+    (tmp_path / "none.csv").write_text("smiles\n")
+    for name in ("none.npy", "none.parquet"):
+        nothing = ["embed", folder / "numbers", tmp_path / "none.csv", "--out", tmp_path / name]
+        assert gattn(*nothing)[0] == 0
+    assert np.load(tmp_path / "none.npy").shape == (0, array.shape[1])
+    assert len(pd.read_parquet(tmp_path / "none.parquet")) == 0
+
+
+def test_embeddings_that_find_no_room_leave_nothing(folder, tmp_path, gattn):
+    resource = pytest.importorskip("resource")
+    (tmp_path / "in.csv").write_text("smiles\n" + "CCCO\n" * 300)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for name in ("x.npy", "x.parquet"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        try:
+            code, output = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
+                               tmp_path / name, "--workers", 1)  # fmt: skip
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert code == 2
+        assert "File too large" in output
+        assert {path.name for path in tmp_path.iterdir()} == {"in.csv"}
+
+
+def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
+    out = tmp_path / "evaluation"
+    code, output = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
+    assert code == 0, output
+    assert "72 rows (72 molecules) left out, because the model was trained or validated" in output
+    metrics = json.loads((out / "metrics.json").read_text())
+    run = json.loads((folder / "numbers" / "metrics.json").read_text())
+    assert metrics["molecules"] == {"test": 8, "trained_on": 72, "left_out": 2}
+    for name, value in run["test"].items():
+        assert metrics["test"][name] == pytest.approx(value, rel=1e-5)
+    assert (out / "plots" / "parity.png").exists()
+    (tmp_path / "seen.csv").write_text("smiles,y\n" + "CO,1.0\n")
+    code, output = gattn("evaluate", folder / "numbers", tmp_path / "seen.csv")
+    seen = json.loads((folder / "numbers" / "splits.json").read_text())
+    if 0 not in seen["test"]:
+        assert code == 2
+        assert "no labelled molecules other than those that the model was trained on" in output
+
+
+def test_explanations(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles,Name\nCCCO,propanol\nbad(,\nCN,\n")
+    out = tmp_path / "why"
+    code, output = gattn("explain", folder / "numbers", tmp_path / "in.csv", "--out", out,
+                       "--method", "masking", "--method", "integrated_gradients")  # fmt: skip
+    assert code == 0, output
+    assert "3 rows, 1 of them with an error" in output
+    assert {path.name for path in out.iterdir()} == {
+        "atoms.csv", "molecules.csv", "errors.csv",
+        *(f"row{n}-{m}.{e}" for n in (0, 2) for m in ("masking", "integrated_gradients") for e in
+          ("svg", "png")),
+    }  # fmt: skip
+    assert ">row 0: propanol<" in (out / "row0-masking.svg").read_text("utf-8")
+    assert ">row 2: CN<" in (out / "row2-masking.svg").read_text("utf-8")
+    atoms = pd.read_csv(out / "atoms.csv")
+    assert atoms.row.tolist() == [0] * 4 + [2] * 2
+    assert "".join(atoms.symbol) == "CCCOCN"
+    assert [row["row"] for row in read_rows(out / "errors.csv")] == ["1"]
+    explained = MoleculeRegressor.load(folder / "numbers").explain(["CCCO"], method="masking")
+    assert np.allclose(atoms.masking[:4], explained[0].weights, atol=1e-6)
+    table = ["explain", folder / "numbers", tmp_path / "in.csv", "--out"]
+    for options, word in (
+        ([out], "exists already"),
+        ([tmp_path / "new", "--method", "guess"], "method must be one of"),
+        ([tmp_path / "new", "--target", "z"], "target must be one of y"),
+    ):
+        code, output = gattn(*table, *options)
+        assert code == 2
+        assert word in output.splitlines()[-1]
+    assert not (tmp_path / "new").exists()
+
+
+def test_explanations_of_a_logarithm_name_their_scale(tmp_path, gattn):
+    data, new, out = tmp_path / "data.csv", tmp_path / "new.csv", tmp_path / "why"
+    rows = [
+        (f"{'C' * n}{e}", 10 ** (0.1 * n + i)) for n in range(1, 31) for i, e in enumerate("ON")
+    ]
+    data.write_text("smiles,IC50,w\n" + "".join(f"{s},{y},{len(s)}\n" for s, y in rows))
+    new.write_text("smiles,w\nCCCO,4\nCCCCCN,6\n")
+    options = ("--target", "IC50", "--target-transform", "log10", "--descriptors-columns", "w", *GP)
+    for command in (
+        ("train", data, "--out", tmp_path / "run", *options),
+        ("predict", tmp_path / "run", new, "--out", tmp_path / "out.csv"),
+        ("explain", tmp_path / "run", new, "--out", out, "--method", "masking"),
+    ):
+        code, output = gattn(*command)
+        assert code == 0, output
+    predicted, explained = read_rows(tmp_path / "out.csv"), read_rows(out / "molecules.csv")
+    for one, other in zip(predicted, explained, strict=True):
+        assert float(other["prediction"]) == pytest.approx(float(one["prediction"]), rel=1e-4)
+        assert float(other["std"]) == pytest.approx(float(one["std"]), rel=1e-3)
+        assert other["explained"] == "log10(IC50)"
+        exponent = np.log10(float(one["prediction"]))
+        assert float(other["explained_value"]) == pytest.approx(exponent, abs=1e-4)
+    for table in ("atoms.csv", "descriptors.csv"):
+        assert {row["explained"] for row in read_rows(out / table)} == {"log10(IC50)"}
+    page = (out / "row0-masking.svg").read_text("utf-8")
+    assert "weights and drops are in log10(IC50), which is" in page
+    assert "contribution to log10(IC50)" in page
+
+
+def test_a_run_that_was_tampered_with(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles\nC\n")
+    for name, change in {
+        "weights.safetensors": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+        "model.json": lambda content: content.replace(b"regression", b"classification"),
+    }.items():
+        run = shutil.copytree(folder / "numbers", tmp_path / name)
+        (run / name).write_bytes(change((run / name).read_bytes()))
+        code, error = gattn("predict", run, tmp_path / "in.csv", "--out", tmp_path / "out.csv")
+        assert (code, error.count("\n")) == (2, 1)
+        assert name in error
+        assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_column_that_predictions_add(folder, tmp_path, gattn):
+    (tmp_path / "in.csv").write_text("smiles,error\nC,1\n")
+    code, output = gattn(
+        "predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "o.csv"
+    )
+    assert code == 0
+    assert "is called 'error_input' in the output" in output
+    assert read_rows(tmp_path / "o.csv")[0]["error_input"] == "1"
+
+
+def test_a_test_part_of_another_kind_is_named_in_terminal_and_report(tmp_path, gattn):
+    data = tmp_path / "data.csv"
+    parts = ["train", "val", "train", "train"]
+    rows = [f"{'C' * n}{e},{0.1 * n},{parts[n % 4]}" for n in range(1, 41) for e in "ON"]
+    rows += [f"{'N' + 'C' * n}S,{50 + n},test" for n in range(1, 41)]
+    data.write_text("smiles,y,part\n" + "\n".join(rows) + "\n")
+    run = tmp_path / "run"
+    options = ("--target", "y", "--split", "column:part", *GP)
+    code, output = gattn("train", data, "--out", run, *options)
+    assert code == 0, output
+    report = json.loads((run / "report.json").read_text("utf-8"))
+    lines = [line for section in report["sections"] for line in section["text"]]
+    metrics = json.loads((run / "metrics.json").read_text())
+    missed, verdict = coverage_note(metrics, "molecules"), lines[0]
+    assert metrics["intervals"]["held"] == 0
+    assert metrics["intervals"]["rows"] == 40
+    assert missed[0] in lines
+    assert missed[0] in output
+    assert "baseline" in verdict
+    assert (verdict in output) == ("a baseline is" in verdict)
+    code, output = gattn("evaluate", run, data)
+    assert missed[0] in output

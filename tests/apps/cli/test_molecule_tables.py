@@ -1,0 +1,290 @@
+"""Tests of ``gattn molecules`` on tables with number formats, bad cells and columns of parts."""
+
+import csv
+import json
+import sys
+from io import BytesIO, TextIOWrapper
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.apps.cli.commands import runner
+from tests.apps.cli.molecule_table import ROWS
+from tests.pictures import leave_blank
+
+SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in ("O", "N", "Cl", "Br")]
+GP = ["--model", "gp", "--workers", 1]
+PARTS = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
+
+
+@pytest.fixture
+def train(monkeypatch, capsys, tmp_path):
+    """Train on a table given as text; return the exit code, the output and the run folder."""
+    leave_blank(monkeypatch)
+    run = runner(monkeypatch, capsys, "molecules")
+
+    def go(text, *options, name="run"):
+        data = tmp_path / "data.csv"
+        data.write_bytes(text if isinstance(text, bytes) else text.encode())
+        code, output = run("train", data, "--out", tmp_path / name, *GP, *options)
+        return code, output, tmp_path / name
+
+    go.run = run
+    return go
+
+
+def _metrics(folder):
+    return json.loads((folder / "metrics.json").read_text())
+
+
+def _table(header, *columns, separator=","):
+    rows = [header.split(","), *zip(SMILES, *columns)]
+    return "\n".join(separator.join(map(str, row)) for row in rows) + "\n"
+
+
+def test_thousands_separators_are_named_and_then_read(train):
+    text = _table("smiles,ic50_nM", [f'"{48 * (n + 1):,}"' for n in range(60)])
+    code, output, folder = train(text, "--target", "ic50_nM")
+    assert code == 2
+    assert (
+        "40 labels look like numbers with a thousands separator, for example '1,008' in line 22"
+        in output
+    )
+    assert "--thousands , reads them" in output
+    assert not folder.exists()
+    code, output, folder = train(text, "--target", "ic50_nM", "--thousands", ",")
+    assert code == 0, output
+    assert _metrics(folder)["labels"]["ic50_nM"] == {
+        "read": 60, "missing": 0, "left_out": 0, "censored": 0, "train": 48, "val": 6, "test": 6,
+    }  # fmt: skip
+    table = pd.read_csv(folder / "predictions.csv")
+    assert table.measured.tolist() == [48 * (row + 1) for row in table.row]
+    # Without options, evaluate uses the columns of the training run.
+    code, output = train.run("evaluate", folder, folder.parent / "data.csv")
+    assert code == 0, output
+    code, output = train.run("evaluate", folder, folder.parent / "data.csv", "--thousands", " ")
+    assert code == 2
+    assert "40 labels look like numbers with a thousands separator" in output
+
+
+def test_a_label_cut_in_two_by_the_separator_is_an_error(train):
+    code, output, _ = train(
+        _table("smiles,y", [f"{5 * (n + 1) + 703:,}" for n in range(60)]), "--target", "y"
+    )
+    assert code == 2
+    assert (
+        "line 61 has 3 cells but the header has 2, and '1,003' in column 'y' looks like one"
+        in output
+    )
+
+
+def test_rows_that_do_not_fit_the_header_are_counted(train):
+    text = _table("smiles,y", [f"{n},note" if n % 5 == 0 else n for n in range(60)])
+    code, output, _ = train(text, "--target", "y")
+    assert code == 2
+    assert (
+        "12 of 60 rows have a wrong number of cells; the first is in line 2: 3 cells "
+        "but the header" in output
+    )
+    code, output, folder = train(text, "--target", "y", "--skip-bad-labels")
+    assert code == 0, output
+    assert _metrics(folder)["molecules"]["left_out"] == 12
+
+
+def test_a_text_of_one_target_costs_that_cell_alone(train):
+    a = [n / 10 for n in range(60)]
+    code, output, folder = train(
+        _table("smiles,a,b", a, ["see note" if n % 4 == 0 else -n for n in range(60)]),
+        *("--target", "a", "--target", "b"),
+    )
+    assert code == 0, output
+    note = "Column 'b': 15 labels left out, the first 'see note' in line 2, which is not a number."
+    assert note in output
+    metrics = _metrics(folder)
+    assert metrics["molecules"]["left_out"] == 0
+    assert metrics["labels"]["a"]["read"] == 60
+    assert (metrics["labels"]["b"]["read"], metrics["labels"]["b"]["left_out"]) == (45, 15)
+    with (folder / "left_out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 15
+    assert rows[0] == {
+        "row": "0", "line": "2", "text": "CO",
+        "reason": "only this label is left out: b must be a number or empty; it is 'see note'",
+    }  # fmt: skip
+    assert "15 labels left out" in (folder / "report.json").read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _table("smiles,y", [f"{n / 10}," for n in range(60)]),
+        _table("smiles,y", [f"{n / 10},, " for n in range(60)]),
+        "sep=;\n" + _table("smiles,y", [n / 10 for n in range(60)], separator=";"),
+        _table("smiles,y", [n / 10 for n in range(60)], separator="\t").replace("\n", "\r\n\r\n"),
+        b"\xef\xbb\xbf" + _table("smiles,y", [n / 10 for n in range(60)]).encode() + b"\n  \n\n",
+        ("sep=\t\r\n" + _table("smiles,y", [n / 10 for n in range(60)], separator="\t")).encode(
+            "utf-16"
+        ),
+        _table('"smiles","y"', [f'"{n / 10}"' for n in range(60)]).replace('""', '"'),
+    ],
+)
+def test_tables_as_programs_write_them(train, text):
+    code, output, folder = train(text, "--target", "y")
+    assert code == 0, output
+    assert _metrics(folder)["labels"]["y"]["read"] == 60
+    table = pd.read_csv(folder / "predictions.csv")
+    assert table.measured.tolist() == [row / 10 for row in table.row]
+
+
+def test_zero_and_one_with_a_text_ask_for_the_task(train):
+    text = _table("smiles,active", ["inconclusive" if n == 7 else n % 2 for n in range(60)])
+    code, output, _ = train(text, "--target", "active")
+    assert code == 2
+    assert "1 label is a text, the first 'inconclusive' in line 9: choose --task class" in output
+    code, output, folder = train(text, "--target", "active", "--task", "classification")
+    assert code == 0, output
+    counts = _metrics(folder)["labels"]["active"]
+    assert (counts["read"], counts["left_out"]) == (59, 1)
+    assert counts["train"]["0"] + counts["val"]["0"] + counts["test"]["0"] == 30
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        (
+            [f"2021-03-{n % 28 + 1:02}" for n in range(60)],
+            [],
+            "60 labels have an unsupported",
+        ),
+        ([f"{n},5" for n in range(60)], [], "look like numbers with decimal commas"),
+        ([f">{n}" if n % 9 == 0 else n for n in range(60)], [], "7 labels are censored values"),
+        (range(60), ["--thousands", "."], "decimal and thousands must be different signs"),
+    ],
+)
+def test_labels_that_are_refused(train, values, options, message):
+    text = _table("smiles,y", [f'"{value}"' for value in values])
+    code, error, folder = train(text, "--target", "y", *options)
+    assert code == 2
+    assert error.splitlines()[-1].startswith("gattn: ")
+    assert message in error
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "expected"),
+    [
+        ([f"{n},5" for n in range(60)], ["--decimal", ","], lambda n: n + 0.5),
+        ([f"1.{n:03},5" for n in range(60)], ["--decimal", ",", "--thousands", "."],
+         lambda n: 1000.5 + n),
+        ([f">{n}" for n in range(60)], ["--censored", "bound"], lambda n: n),
+    ],
+)  # fmt: skip
+def test_options_read_what_they_name(train, values, options, expected):
+    text = _table("smiles,y", [f'"{value}"' for value in values])
+    code, output, folder = train(text, "--target", "y", *options)
+    assert code == 0, output
+    table = pd.read_csv(folder / "predictions.csv")
+    assert table.measured.tolist() == [expected(row) for row in table.row]
+    config = (folder / "config.toml").read_text()
+    assert f"{options[0].removeprefix('--')} = " in config
+
+
+def test_a_part_without_labels_of_a_target_is_named(train):
+    b = ["" if part == "test" else n for n, part in enumerate(PARTS)]
+    c = [n if part == "train" or n in (41, 42, 55, 56) else "" for n, part in enumerate(PARTS)]
+    text = _table("smiles,a,b,c,split", range(60), b, c, PARTS)
+    targets = ["--target", "a", "--target", "b", "--target", "c", "--split", "column:split"]
+    code, output, folder = train(text, *targets)
+    assert code == 0, output
+    note = "The test part has no label of 'b': it has no test metrics."
+    assert note in output
+    assert note in json.loads((folder / "report.json").read_text())["sections"][0]["text"]
+    assert (
+        "2 validation labels of 'c' are too few for this coverage, so its intervals are "
+        "infinite; with a" in output
+    )
+    assert "--coverage of up to 0.66, they are finite" in output
+    assert "of 'a' are too few" not in output
+    labels = _metrics(folder)["labels"]
+    assert [labels["b"][part] for part in ("train", "val", "test")] == [40, 10, 0]
+    assert [labels["c"][part] for part in ("train", "val", "test")] == [40, 2, 2]
+
+
+def test_a_validation_part_without_labels_of_a_target_is_named(train):
+    b = ["" if part == "val" else n for n, part in enumerate(PARTS)]
+    text = _table("smiles,a,b,split", range(60), b, PARTS)
+    code, output, _ = train(text, "--target", "a", "--target", "b", "--split", "column:split")
+    assert code == 0, output
+    assert "The validation part has no label of 'b': its intervals or sets are unbounded." in output
+    assert "0 validation labels of 'b' are too few for this coverage" in output
+    assert "0.0, they are finite" not in output
+
+
+def test_a_class_that_a_part_lacks_is_named(train):
+    kind = ["idle" if part == "test" or n % 2 else "active" for n, part in enumerate(PARTS)]
+    code, output, folder = train(
+        _table("smiles,kind,split", kind, PARTS), "--target", "kind", "--split", "column:split"
+    )
+    assert code == 0, output
+    note = "The test part has no label of class 'active' of 'kind': its ROC AUC and PR AUC are not "
+    note += "defined."
+    assert note in output
+    assert note in json.loads((folder / "report.json").read_text())["sections"][0]["text"]
+    assert _metrics(folder)["labels"]["kind"]["test"] == {"active": 0, "idle": 10}
+    kind = ["idle" if part == "train" or n % 2 else "active" for n, part in enumerate(PARTS)]
+    code, output, _ = train(
+        _table("smiles,kind,split", kind, PARTS), "--target", "kind", "--split", "column:split",
+        name="other",
+    )  # fmt: skip
+    assert code == 2
+    assert "only class 'idle' and no label of class 'active' of 'kind': choose another" in output
+
+
+def test_evaluation_names_what_its_table_lacks(train, tmp_path):
+    text = _table("smiles,a,b", range(60), range(60))
+    code, output, folder = train(text, "--target", "a", "--target", "b")
+    assert code == 0, output
+    new = tmp_path / "new.csv"
+    rows = "".join(f"{'C' * n}F,{n},{note}\n" for n, note in zip(range(2, 22), ["?"] * 20))
+    new.write_text("smiles,a,b\n" + rows.replace("?", "3", 1))
+    out = tmp_path / "evaluation"
+    code, output = train.run("evaluate", folder, new, "--out", out)
+    assert code == 0, output
+    assert "Column 'b': 19 labels left out, the first '?' in line 3" in output
+    labels = _metrics(out)["labels"]
+    assert labels["a"]["test"] == 20
+    assert (labels["b"]["left_out"], labels["b"]["test"]) == (19, 1)
+    new.write_text("smiles,a,b\n" + rows.replace(",?", ",>1"))
+    code, output = train.run("evaluate", folder, new)
+    assert code == 2
+    assert "column 'b': 20 labels are censored values, for example '>1' in line 2" in output
+    code, output = train.run("evaluate", folder, new, "--censored", "bound")
+    assert code == 0, output
+
+
+def test_train_and_predict_read_every_format_and_say_which_column_has_the_smiles(
+    tmp_path, gattn, monkeypatch
+):
+    table = pd.DataFrame(ROWS, columns=["Canonical_SMILES", "y", "kind"])
+    table.to_parquet(tmp_path / "t.parquet")
+    options = ["--target", "y", "--coverage", 0.5, *GP]
+    code, output = gattn("train", tmp_path / "t.parquet", "--out", tmp_path / "run", *options)
+    assert (code, "SMILES are read from the column 'Canonical_SMILES'" in output) == (0, True)
+    (tmp_path / "t.smi").write_text("CCO a\nCCN b\n")
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(b"Drug\nCCO\nCCN\n")))
+    tables = []
+    for source, name, more in (
+        (tmp_path / "t.smi", "a.parquet", ()),
+        ("-", "b.csv.gz", ()),
+        (tmp_path / "t.smi", "c.tsv", ["--coverage", 0.5]),
+    ):
+        code, output = gattn("predict", tmp_path / "run", source, "--out", tmp_path / name, *more)
+        assert code == 0, output
+        path = tmp_path / name
+        read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
+        tables.append(read(path, **({"sep": "\t"} if name.endswith("tsv") else {})))
+    for column in ("prediction", "lower", "upper"):
+        assert [table[column].tolist() for table in tables[1:]] == [tables[0][column].tolist()] * 2
+    # By default, the coverage of the intervals is that of the training.
+    assert np.isfinite(tables[0].upper).all()

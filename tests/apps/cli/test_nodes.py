@@ -1,0 +1,510 @@
+"""``gattn nodes``: files and messages of the commands, and their errors of one line."""
+
+import csv
+import json
+import sys
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+
+from gattn.apps.cli import console
+from gattn.apps.fitting.settings import read_toml
+from gattn.apps.nodes import NodeClassifier
+from gattn.apps.nodes.runs.config import NodeRunSettings, override
+from tests.apps.cli.commands import run_command, runner
+from tests.apps.nodes.typed_networks import typed_tables, write_tables
+from tests.pictures import leave_blank
+
+NETWORK = ["--epochs", 12, "--width", 8, "--heads", 2, "--learning-rate", 0.02, "--dropout", 0.2]
+HELD = {
+    "config.toml", "splits.json", "weights.safetensors", "model.json", "metrics.json",
+    "predictions.csv", "runs.csv", "left_out.csv", "plots", "report.html", "report.json",
+}  # fmt: skip
+
+
+@pytest.fixture
+def gattn(monkeypatch, capsys):
+    """Return a function that runs a command and returns its exit code and its output.
+
+    Plots are empty; only the run ``classes`` of the fixture ``folder`` contains drawn plots.
+    """
+    leave_blank(monkeypatch)
+    return runner(monkeypatch, capsys, "nodes")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Folder with two tables that have bad rows, and runs of classification and regression."""
+    folder = tmp_path_factory.mktemp("nodes")
+    graph = networkx.planted_partition_graph(2, 30, 0.3, 0.02, seed=0)
+    draw = np.random.default_rng(0)
+    words = "left wing paper", "right wing paper"
+    rows = [
+        {
+            "id": f"n{node}",
+            "about": f"{words[node >= 30]} number{draw.integers(5)}",
+            "size": round(draw.normal(node >= 30), 3),
+            "group": "" if node % 10 == 9 else ("left", "right")[node >= 30],
+            "score": node / 10,
+            "part": ("train", "train", "val", "test")[node % 4],
+        }
+        for node in graph
+    ]
+    pd.DataFrame(rows).to_csv(folder / "nodes.csv", index=False)
+    pairs = pd.DataFrame([(f"n{a}", f"n{b}") for a, b in graph.edges], columns=["from", "to"])
+    pairs.loc[len(pairs)] = ["n0", "nowhere"]
+    pairs.to_csv(folder / "edges.csv", index=False)
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
+    for name, options in (
+        ("classes", ["--label", "group", "--split", "column:part", "--runs", 2]),
+        ("numbers", ["--label", "score", "--features", "size", "--model", "transformer"]),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            if name == "numbers":
+                leave_blank(patch)
+            assert (
+                run_command(
+                    patch, "nodes", "train", *tables, "--out", folder / name, *options, *NETWORK
+                )
+                == 0
+            )
+    return folder
+
+
+def _rows(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_run_holds_what_it_should(folder):
+    assert {path.name for path in (folder / "classes").iterdir()} == HELD
+    plots = {path.stem for path in (folder / "classes" / "plots").iterdir()}
+    assert {"roc", "calibration", "learning-curve", "confusion", "network"} <= plots
+    (row,) = _rows(folder / "classes" / "left_out.csv")
+    assert row["reason"] == "there is no node 'nowhere'"
+    settings = read_toml(NodeRunSettings, folder / "classes" / "config.toml")
+    assert (settings.runs, settings.model.heads, settings.label) == (2, 2, "group")
+    parts = json.loads((folder / "classes" / "splits.json").read_text())["splits"][0]
+    assert parts["test"] == list(range(3, 60, 4))
+
+
+def test_every_node_is_predicted_and_the_label_and_part_are_no_features(folder):
+    rows = _rows(folder / "classes" / "predictions.csv")
+    assert len(rows) == 60
+    assert sum(row["part"] == "unlabelled" for row in rows) == 6
+    right = [row["label"] == row["prediction"] for row in rows if row["label"]]
+    assert np.mean(right) > 0.8
+    model = NodeClassifier.load(folder / "classes")
+    names = {column.name for column in model.predictor_.encoder.columns}
+    assert names == {"about", "size", "score"}
+
+
+def test_the_metrics_say_what_there_is_to_know(folder):
+    metrics = json.loads((folder / "classes" / "metrics.json").read_text())
+    assert set(metrics["baselines"]) == {"logistic_regression", "label_propagation", "majority"}
+    assert set(metrics["test"]) == {"accuracy", "f1", "roc_auc", "pr_auc"}
+    assert metrics["runs"]["count"] == 2
+    spread = metrics["runs"]["test"]["accuracy"]
+    assert spread["of_parts"] is None
+    scores = [float(row["accuracy"]) for row in _rows(folder / "classes" / "runs.csv")]
+    assert spread["mean"] == pytest.approx(np.mean(scores))
+    assert sum(map(sum, metrics["confusion"])) == metrics["nodes"]["test"]
+    numbers = json.loads((folder / "numbers" / "metrics.json").read_text())
+    assert set(numbers["baselines"]) == {"ridge", "label_propagation", "mean"}
+    assert numbers["task"] == "regression"
+
+
+def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
+    """In these runs, the test part has no node of one class, or all of its labels are the same
+    number.
+    """
+    table = pd.read_csv(folder / "nodes.csv")
+    table["part"] = ["test" if node < 9 else ("train", "val")[node % 2] for node in range(60)]
+    table["score"] = table["score"].where(table["part"] != "test", 5e-9)
+    table.to_csv(tmp_path / "nodes.csv", index=False)
+    edges = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--split", "column:part"]
+    code, output = gattn("train", *edges, "--label", "group", "--out", tmp_path / "a", *NETWORK)
+    assert code == 0, output
+    reason = (
+        "undefined for all 2 classes: 'left' (every row has this class), 'right' (no row has "
+        "this class)"
+    )
+    assert f"roc_auc of the test part: {reason}" in output
+    metrics = json.loads((tmp_path / "a" / "metrics.json").read_text())
+    assert metrics["test"]["roc_auc"] is None
+    assert metrics["undefined"]["test"] == {"roc_auc": reason, "pr_auc": reason}
+    assert metrics["undefined"]["runs"]["roc_auc"].startswith("undefined in 1 of 1 training runs")
+    absent = "undefined: no node of the test part has this class"
+    assert metrics["undefined"]["classes"]["right"]["recall"] == absent
+    page = (tmp_path / "a" / "report.html").read_text("utf-8")
+    assert "ROC-AUC of the test part: undefined for all 2 classes" in page
+    assert f"recall of right: {absent}." in page
+    code, output = gattn(
+        "train", *edges, "--label", "score", "--task", "regression", "--out", tmp_path / "b",
+        *NETWORK,
+    )  # fmt: skip
+    assert code == 0, output
+    reason = "undefined: all 9 labels are 5e-09, and two different labels are needed"
+    assert f"r2 of the test part: {reason}" in output
+    metrics = json.loads((tmp_path / "b" / "metrics.json").read_text())
+    assert metrics["undefined"]["test"] == {"r2": reason}
+
+
+def test_the_report_has_every_section(folder):
+    content = json.loads((folder / "classes" / "report.json").read_text())
+    titles = [section["title"] for section in content["sections"]]
+    for title in ("Metrics", "Runs", "Classes", "The network", "Attention", "Data"):
+        assert title in titles
+    (data,) = (section for section in content["sections"] if section["title"] == "Data")
+    assert any(text.startswith("1 edge left out") for text in data["text"])
+    (table,) = (one["rows"] for one in content["sections"][-1]["tables"][:1])
+    settings = dict(table)
+    assert (settings["split"], settings["label"]) == ("column:part", "group")
+    assert (settings["task"], settings["edges"]) == ("classification", "undirected")
+    page = (folder / "classes" / "report.html").read_text("utf-8")
+    assert "Relative entropy of attention" in page
+    assert "of 2 classes" in page
+    assert "2 classes have fewer than the 9 validation nodes that this coverage needs" in page
+    assert "2 targets" not in page
+
+
+def test_a_log_has_a_line_of_training_now_and_then(folder, gattn, tmp_path, monkeypatch):
+    monkeypatch.setattr(console, "PAUSE", 0.0)
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group"]
+    code, output = gattn(
+        "train", *tables, "--out", tmp_path / "run", "--features", "size", *NETWORK
+    )
+    assert code == 0
+    assert "training, 0 of 1 done, epoch 12, validation loss " in output
+    assert "training, 1 of 1 done, test " in output
+
+
+def test_a_whole_run_is_not_done_again_and_another_is_refused(folder, gattn):
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--out", folder / "classes"]
+    same = [*tables, "--label", "group", "--split", "column:part", "--runs", 2, *NETWORK]
+    code, output = gattn("train", *same)
+    assert code == 0
+    assert "nothing to do" in output
+    code, output = gattn("train", *same, "--seed", 1)
+    assert code == 2
+    assert "contains another run (seed is 0 in the folder and 1 in this command)" in output
+
+
+def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):
+    (tmp_path / "nodes.csv").write_text("size,id,about,score\n0,a,left wing,1\n1,b,right,6\n")
+    (tmp_path / "edges.csv").write_text("from,to\na,b\n")
+    graph = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
+    code, output = gattn("predict", folder / "classes", *graph, "--out", tmp_path / "made.csv")
+    assert code == 0
+    assert "2 nodes" in output
+    assert (
+        "Column 'about' has values that did not occur in training, for example 'left wing': 2 of 2"
+    ) in output
+    rows = _rows(tmp_path / "made.csv")
+    assert [row["node"] for row in rows] == ["a", "b"]
+    assert float(rows[0]["probability_left"]) + float(rows[0]["probability_right"]) == (
+        pytest.approx(1, abs=1e-4)
+    )
+    assert gattn("embed", folder / "classes", *graph, "--out", tmp_path / "e.npy")[0] == 0
+    assert np.load(tmp_path / "e.npy").shape == (2, 8)
+    assert gattn("embed", folder / "numbers", *graph, "--out", tmp_path / "e.parquet")[0] == 0
+    assert list(pd.read_parquet(tmp_path / "e.parquet").columns)[:2] == ["node", "e0"]
+
+
+def test_a_table_of_another_encoding(folder, gattn, tmp_path):
+    nodes = (folder / "nodes.csv").read_text().replace("wing", "flügel")
+    (tmp_path / "nodes.csv").write_bytes(nodes.encode("latin-1"))
+    tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--out", tmp_path / "e.npy"]
+    code, output = gattn("embed", folder / "classes", *tables)
+    assert code == 2
+    assert "set its encoding" in output
+    assert gattn("embed", folder / "classes", *tables, "--encoding", "latin-1")[0] == 0
+    assert len(np.load(tmp_path / "e.npy")) == 60
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--label", "nothing"], "the nodes have no attribute 'nothing'; they have 'about'"),
+        ([], "labels are required: y, or the name of an attribute (label, --label) among 'about'"),
+        (["--label", "group", "--split", "half"], "split must be auto, public, random"),
+        (["--label", "group", "--split", "public"], "no attribute 'train_mask'"),
+        (["--label", "group", "--decimal", ",", "--thousands", ","], "must be different signs"),
+        (["--label", "group", "--split", "column:about"], "column 'about': the part of a node"),
+        (["--label", "score", "--split", "random-per-class"], "needs classes"),
+        (["--label", "about", "--task", "regression"], "labels ('about') must be numbers"),
+        (["--label", "group", "--runs", "0"], "runs must be a whole number, at least 1"),
+    ],
+)
+def test_what_cannot_be_trained_on_says_why(folder, gattn, tmp_path, options, message):
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
+    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    assert code == 2
+    assert message in output
+
+
+def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path):
+    names = [f"n{node}" for node in range(60)]
+    edges = pd.DataFrame({"a": names, "b": names[2:] + names[:2]})
+    edges.to_csv(tmp_path / "edges.csv")  # pandas also writes the index of the table as a column
+    nodes = pd.DataFrame(
+        {
+            "id": names,
+            "size": [f"{i % 2},{i:02}" for i in range(60)],
+            "group": [("none", "mild")[i % 2] if i % 10 else "NA" for i in range(60)],
+            "train_mask": [i < 40 for i in range(60)],
+            "test_mask": [i >= 40 for i in range(60)],
+            "years": [[1]] * 60,
+        }
+    )
+    nodes.to_csv(tmp_path / "nodes.csv", sep=";")
+    tables = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
+    options = ["--label", "group", "--features", "size", "--missing", "NA", *NETWORK]
+    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    assert code == 0
+    words = " ".join(output.split())
+    for line in (
+        "60 nodes, 54 of them with a label (one of 2 classes), 120 edges in both directions, 1 fea",
+        "Column '' of the edges contains row numbers",
+        "Column '' of the nodes contains row numbers",
+        "Column 'group': 6 cells with 'NA' are missing.",
+        "Column 'size' is read with --decimal ,",
+        "Label 'group' has the classes 'none' (24)",
+        "There is no val_mask: the validation part is drawn from train_mask, 7 of 36 "
+        "nodes (seed 0).",
+        "2 of the 20 nodes of test_mask have no label",
+    ):
+        assert line in words, line
+    rows = _rows(tmp_path / "run" / "predictions.csv")
+    tested = [row["node"] for row in rows if row["part"] == "test"]
+    assert tested == [f"n{i}" for i in range(40, 60) if i % 10]
+    assert not any(row["part"] in ("train", "val") for row in rows[40:])
+    settings = read_toml(NodeRunSettings, tmp_path / "run" / "config.toml")
+    assert settings.missing == ("NA",)
+    code, output = gattn("predict", tmp_path / "run", *tables, "--out", tmp_path / "made.csv")
+    assert code == 0
+    predictions = _rows(tmp_path / "made.csv")
+    assert [row["prediction"] for row in predictions] == [row["prediction"] for row in rows]
+    drawn = [*tables, "--out", tmp_path / "other", *options, "--split", "random"]
+    code, output = gattn("train", *drawn)
+    assert code == 0
+    assert "Split random does not read train_mask, test_mask." in " ".join(output.split())
+
+
+@pytest.mark.parametrize("split", ["public", "column:side"])
+def test_a_training_part_of_one_class_is_refused(folder, gattn, tmp_path, split):
+    table = pd.read_csv(folder / "nodes.csv")
+    table["train_mask"], table["test_mask"] = table["group"] == "left", table["group"] == "right"
+    table["side"] = np.where(table["train_mask"], "train", "test")
+    table.to_csv(tmp_path / "nodes.csv", index=False)
+    tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--label", "group"]
+    options = ["--features", "size", "--split", split, *NETWORK]
+    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    assert code == 2
+    assert "are of class 'left' only, and the data have the 2 classes 'left' (27)" in output
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("split", ["random", "random-per-class"])
+def test_a_class_that_drawn_parts_lack_is_told_once(folder, gattn, tmp_path, split):
+    table = pd.read_csv(folder / "nodes.csv")
+    table.loc[0, "group"] = "alone"
+    table.to_csv(tmp_path / "nodes.csv", index=False)
+    tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--label", "group"]
+    options = ["--features", "size", "--split", split, "--runs", 2, *NETWORK]
+    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
+    assert code == 0, output
+    words = " ".join(output.split())
+    for part in ("validation", "test"):
+        sentence = f"The {part} part has no node of class 'alone' (1 labelled node in the data)"
+        assert words.count(sentence) == 1, words
+    assert list(_rows(tmp_path / "run" / "runs.csv")[1].items())[:2] == [
+        ("split", "1"),
+        ("seed", "1"),
+    ]
+
+
+def test_the_help_names_what_is_missing_without_an_option(gattn, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in ("train", "predict", "embed"):
+        code, output = gattn(command, "--help-all" if command == "train" else "--help")
+        assert code == 0
+        words = " ".join(output.replace("│", " ").split())
+        assert "default: empty cells; in columns of numbers also NA and similar texts" in words
+
+
+def test_explain_writes_tables_and_a_picture(folder, gattn, tmp_path):
+    tables = [folder / "edges.csv", "n3", "--nodes", folder / "nodes.csv"]
+    for run in ("classes", "numbers"):
+        out = tmp_path / run
+        code, output = gattn("explain", folder / run, *tables, "--out", out, "--neighbors", 2)
+        assert code == 0
+        assert "n3: " in output
+        assert "without any edge: " in output
+        assert {path.name for path in out.iterdir()} == {
+            "neighbours.csv", "attributes.csv", "network.png",
+        }  # fmt: skip
+        rows = _rows(out / "neighbours.csv")
+        if run == "classes":  # The layers of the other network have no self-loops.
+            itself = rows.pop()
+            assert list(itself.values())[::2] == ["n3", ""]
+            assert itself["change"] == ""
+            assert f"{float(itself['attention']):.3f} to the node itself, " in output
+        assert len(rows) == 2
+        for row in rows:
+            assert f"without neighbour {row['neighbour']}: " in output
+            assert 0 < float(row["attention"]) < 1
+        assert {row["attribute"] for row in _rows(out / "attributes.csv")} == (
+            {"about", "size", "score"} if run == "classes" else {"size"}
+        )
+    code, output = gattn("explain", folder / "classes", *tables, "--out", out)
+    assert code != 0
+    assert "exists" in output
+    unknown = [tables[0], "nobody", *tables[2:]]
+    code, output = gattn("explain", folder / "classes", *unknown, "--out", tmp_path / "new")
+    assert code != 0
+    assert "the graph has no node 'nobody'" in output
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_attention_of_an_explained_node_sums_to_one(folder, gattn, tmp_path, monkeypatch):
+    """The listed attention, with that to the node itself, sums to 1, and the line widths of the
+    picture are proportional to it.
+    """
+    pictures = []
+
+    def record(edges, weights, *arguments, labels, **options):
+        pictures.append((edges, weights, labels))
+        return b""
+
+    monkeypatch.setattr("gattn.apps.nodes.runs.explain.draw_network", record)
+    tables = [folder / "edges.csv", "n3", "--nodes", folder / "nodes.csv"]
+    out = tmp_path / "n3"
+    code, output = gattn("explain", folder / "classes", *tables, "--out", out, "--neighbors", 99)
+    assert code == 0
+    rows = _rows(out / "neighbours.csv")
+    assert rows[-1]["neighbour"] == "n3"
+    assert sum(float(row["attention"]) for row in rows) == pytest.approx(1, abs=1e-4)
+    assert "to other neighbours" not in output
+    ((edges, weights, labels),) = pictures
+    attention = {row["neighbour"]: float(row["attention"]) for row in rows[:-1]}
+    widths = {labels[a]: w for (a, b), w in zip(edges.T, weights) if b == 0 and a != 0}
+    most = max(attention.values())
+    assert widths == pytest.approx({name: one / most for name, one in attention.items()}, rel=1e-4)
+    assert not weights[edges[1] != 0].any()
+
+
+MISSING_GRAPH = "there is no file none.csv, and it is not the name of a data set"
+MISSING_RUN = "norun does not contain a trained model: it has no model.json"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("nodes train none.csv --label y --out OUT", MISSING_GRAPH),
+        ("nodes train GRAPH --nodes none.csv --label y --out OUT", "none.csv: No such file"),
+        ("nodes train --nodes a=none.csv --edges a-b-a=GRAPH --label y --out OUT", "none.csv: No"),
+        ("nodes predict none.csv --label y --out OUT", MISSING_GRAPH),
+        ("nodes predict norun GRAPH --out OUT", MISSING_RUN),
+        ("nodes explain norun GRAPH n3 --out OUT", MISSING_RUN),
+        ("nodes embed norun GRAPH --out OUT.npy", MISSING_RUN),
+        ("links train none.csv --out OUT", MISSING_GRAPH),
+        ("links train GRAPH --nodes none.csv --out OUT", "none.csv: No such file"),
+        ("links predict norun GRAPH --out OUT", MISSING_RUN),
+    ],
+)
+def test_a_missing_file_is_an_error_before_torch_is_imported(
+    monkeypatch, capsys, tmp_path, command, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "GRAPH").write_text("source,target\na,b\n")
+    # Each command imports a module of its runs that imports torch; here, this import fails.
+    for module in ("train", "predict", "explain", "at_once"):
+        for product in ("nodes", "links"):
+            monkeypatch.setitem(sys.modules, f"gattn.{product}.runs.{module}", None)
+    code, output = runner(monkeypatch, capsys)(*command.split())
+    assert code == 2
+    assert message in output
+    assert [path.name for path in tmp_path.iterdir()] == ["GRAPH"]
+
+
+def test_presets_are_the_papers():
+    assert override(None, None, {"data": "pubmed"}).model.output_heads == 8
+    assert override(None, "pubmed", {"data": "mine.csv", "heads": 4}).model.heads == 4
+    assert override(None, None, {"data": "mine.csv"}).model.weight_decay == 5e-4
+    with pytest.raises(ValueError, match="a graph is required"):
+        override(None, None, {})
+
+
+@pytest.mark.slow
+def test_trainings_side_by_side_are_those_one_after_the_other(folder, gattn, tmp_path):
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group"]
+    for workers in (1, 2):
+        out = tmp_path / str(workers)
+        options = ["--runs", 4, "--workers", workers, "--features", "size", *NETWORK]
+        assert gattn("train", *tables, "--out", out, *options)[0] == 0
+    assert (tmp_path / "1" / "runs.csv").read_text() == (tmp_path / "2" / "runs.csv").read_text()
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    """Options that read two tables of nodes, and the folder of a run on them."""
+    folder = tmp_path_factory.mktemp("typed")
+    tables = write_tables(folder, *typed_tables(papers=60, authors=25))
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        command = ["nodes", "train", *tables, "--label", "topic", "--out", folder / "run", *NETWORK]
+        assert run_command(patch, *command) == 0
+    return folder, tables
+
+
+def test_several_tables_of_nodes_are_trained_and_predicted(gattn, typed, tmp_path):
+    folder, tables = typed
+    config = read_toml(NodeRunSettings, folder / "run" / "config.toml")
+    assert config.data == ""
+    assert len(config.nodes) == len(config.edges) == 2
+    code, err = gattn("predict", folder / "run", *tables, "--out", tmp_path / "p.csv")
+    assert code == 0, err
+    assert [row["node"] for row in _rows(tmp_path / "p.csv")] == [f"n{i}" for i in range(60)]
+    assert gattn("predict", *tables, "--label", "topic", "--out", tmp_path / "once.csv")[0] == 0
+    assert gattn("embed", folder / "run", *tables, "--out", tmp_path / "e.npy")[0] == 0
+    assert len(np.load(tmp_path / "e.npy")) == 60
+    assert gattn("explain", folder / "run", "n3", *tables, "--out", tmp_path / "n3")[0] == 0
+    names = {
+        row["neighbour"].partition(":")[0] for row in _rows(tmp_path / "n3" / "neighbours.csv")
+    }
+    assert "authors-writes-papers" in names
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("train", "edges.csv"), "needs no graph; got 'edges.csv'"),
+        (("train", "--time", "year"), "time cannot be set"),
+        (("train", "--model", "gat"), "needs the model stacked or hgt; got 'gat'"),
+        (("predict", "RUN", "edges.csv"), "predict expects RUN, or only --nodes and --edges"),
+        (("explain", "RUN", "edges.csv", "n3"), "explain expects RUN NODE"),
+    ],
+)
+def test_options_that_contradict_several_tables_are_errors(
+    gattn, typed, tmp_path, command, message
+):
+    folder, tables = typed
+    arguments = [folder / "run" if one == "RUN" else one for one in command]
+    code, err = gattn(*arguments, *tables, "--out", tmp_path / "out.csv")
+    assert code != 0
+    assert message in err
+
+
+def test_a_model_of_several_tables_needs_them_to_predict(gattn, folder, typed, tmp_path):
+    run, tables = typed
+    edges, nodes = folder / "edges.csv", folder / "nodes.csv"
+    out = ["--out", tmp_path / "out.csv"]
+    code, err = gattn("predict", run / "run", edges, "--nodes", nodes, *out)
+    assert code != 0
+    assert "trained on several tables of nodes" in err
+    code, err = gattn("predict", folder / "classes", *tables, *out)
+    assert code != 0
+    assert "trained on one table of nodes: pass a graph instead of --edges" in err

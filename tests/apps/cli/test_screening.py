@@ -1,0 +1,265 @@
+"""gattn molecules predict with several inputs: shards, interruptions, jobs, selections, errors."""
+
+import csv
+import gzip
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.apps.cli.molecule_table import read_rows
+
+ROOT = Path(__file__).parents[3]
+PARTS = ["CCO", "CCN", "c1ccccc1", "CC(=O)O", "CCCCCl", "CCOCC", "NCCO", "bad(", ""]
+FAST = ("--workers", "1", "--rows-per-shard", "50")
+
+
+def make_rows(count, seed=0):
+    rng = random.Random(seed)
+    return [(rng.choice(PARTS) + "C" * rng.randrange(9), f"id{i}") for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Folder of files in all formats, two of them without rows."""
+    folder = tmp_path_factory.mktemp("screen") / "in"
+    (folder / "sub").mkdir(parents=True)
+    rows = make_rows(430)
+    (folder / "a.csv").write_text(
+        "name,smiles,extra\n" + "".join(f"{n},{s},1\n" for s, n in rows[:120]) + "x,C,1,2,3\n"
+    )
+    with gzip.open(folder / "sub/b.csv.gz", "wt") as file:
+        file.write("smiles;name\n" + "".join(f"{s};{n}\n" for s, n in rows[120:220]))
+    with gzip.open(folder / "c.smi.gz", "wt") as file:
+        file.write("".join(f"{s or 'C'} {n}\n" for s, n in rows[220:330]))
+    columns = {"smiles": [s for s, _ in rows[330:]], "name": [n for _, n in rows[330:]]}
+    pq.write_table(pa.table(columns), folder / "d.parquet", row_group_size=30)
+    (folder / "empty.csv").touch()
+    (folder / "header.csv").write_text("smiles,name\n")
+    return folder
+
+
+def shard_rows(out):
+    return [row for path in sorted(out.glob("shards/*.csv")) for row in read_rows(path)]
+
+
+def files(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def whole(folder, inputs, tmp_path_factory):
+    """Folder of a screening of all inputs in one job."""
+    from tests.apps.cli.commands import run_command
+
+    out = tmp_path_factory.mktemp("whole") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        assert run_command(patch, "molecules", "predict", folder / "numbers", inputs,
+                           "--out", out, *FAST) == 0  # fmt: skip
+    return out
+
+
+def test_each_row_of_each_file_is_predicted_as_in_its_own_table(folder, inputs, whole, tmp_path,
+                                                                gattn):  # fmt: skip
+    rows = shard_rows(whole)
+    assert len(rows) == 431
+    assert list(rows[0])[:4] == ["input", "row", "smiles", "name"]
+    assert [row["name"] for row in rows if row["input"].endswith("a.csv")][:2] == ["id0", "id1"]
+    plain = [{"smiles": row["smiles"], "name": row["name"]} for row in rows]
+    with (tmp_path / "all.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["smiles", "name"])
+        writer.writeheader()
+        writer.writerows(plain)
+    code, output = gattn("predict", folder / "numbers", tmp_path / "all.csv", "--out",
+                         tmp_path / "out.csv", "--workers", 1)  # fmt: skip
+    assert code == 0, output
+    expected = read_rows(tmp_path / "out.csv")
+    assert sum(bool(row["error"]) for row in rows) > 50
+    for row, one in zip(rows, expected, strict=True):
+        if "cells but the header has" in row["error"]:
+            assert (row["input"], row["name"]) == (str(inputs / "a.csv"), "x")
+            continue
+        assert row["error"] == one["error"]
+        for name in ("prediction", "std", "similarity"):
+            if row[name]:
+                assert float(row[name]) == pytest.approx(float(one[name]), rel=1e-4)
+            else:
+                assert one[name] == ""
+
+
+def test_the_records_count_the_rows(inputs, whole):
+    summary = json.loads((whole / "summary.json").read_text())
+    rows = shard_rows(whole)
+    errors = sum(bool(row["error"]) for row in rows)
+    assert summary == {"shards": 10, "rows": 431, "errors": errors, "written": 431}
+    manifest = json.loads((whole / "manifest.json").read_text())
+    assert [each["rows"] for each in manifest["inputs"]] == [121, 110, 100, 0, 0, 100]
+    records = [json.loads(path.read_text()) for path in sorted(whole.glob("shards/*.json"))]
+    assert [(r["start"], r["stop"]) for r in records[:4]] == [
+        (0, 50),
+        (50, 100),
+        (100, 121),
+        (0, 50),
+    ]
+    assert sum(record["errors"] for record in records) == errors
+
+
+def test_jobs_together_write_the_files_of_one(folder, inputs, whole, tmp_path, gattn):
+    out = tmp_path / "out"
+    for job, message in (("1/2", "5 shards of other jobs are not finished"), ("0/2", "431 rows")):
+        code, output = gattn(
+            "predict", folder / "numbers", inputs, "--out", out, *FAST, "--shard", job
+        )
+        assert code == 0, output
+        assert message in output
+    assert files(out) == files(whole)
+
+
+def test_finished_shards_are_skipped_and_damaged_ones_are_repeated(folder, inputs, whole, tmp_path,
+                                                                   gattn):  # fmt: skip
+    out = tmp_path / "out"
+    shutil.copytree(whole, out)
+    (out / "shards/000001.csv").write_text("damaged")
+    (out / "shards/000002.json").unlink()
+    (out / "shards/.000002.csv.ab.partial").write_text("half")
+    (out / "summary.json").unlink()
+    times = {path: path.stat().st_mtime_ns for path in out.glob("shards/*")}
+    code, output = gattn("predict", folder / "numbers", inputs, "--out", out, *FAST)
+    assert code == 0, output
+    assert files(out) == files(whole)
+    changed = {path.name for path, time in times.items()
+               if path.exists() and path.stat().st_mtime_ns != time}  # fmt: skip
+    assert changed == {"000001.csv", "000001.json", "000002.csv"}
+
+
+def test_top_and_where_select_the_rows(folder, inputs, whole, tmp_path, gattn):
+    out = tmp_path / "out"
+    code, output = gattn("predict", folder / "numbers", inputs, "--out", out, *FAST, "--top", 7,
+                         "--where", "similarity > 0.3 and not prediction < 3",
+                         "--by", "-std")  # fmt: skip
+    assert code == 0, output
+    rows = [row for row in shard_rows(whole) if not row["error"]]
+    chosen = [r for r in rows if float(r["similarity"]) > 0.3 and float(r["prediction"]) >= 3]
+    expected = sorted(chosen, key=lambda row: float(row["std"]))[:7]
+    assert read_rows(out / "top.csv") == expected
+    assert len(chosen) > 7
+    written = shard_rows(out)
+    assert all(row in chosen for row in written)
+    assert json.loads((out / "summary.json").read_text())["top"] == 7
+    assert "7 written" in output
+
+
+def test_top_ranks_classes_by_their_probability(folder, inputs, tmp_path, gattn):
+    out = tmp_path / "out"
+    code, output = gattn("predict", folder / "classes", inputs / "a.csv", "--out", out, *FAST,
+                         "--top", 5, "--keep", "extra",
+                         "--where", "prediction == 'idle'")  # fmt: skip
+    assert code == 0, output
+    rows = read_rows(out / "top.csv")
+    values = [float(row["probability_idle"]) for row in rows]
+    assert len(values) == 5
+    assert values == sorted(values, reverse=True)
+    assert list(rows[0])[:5] == ["input", "row", "smiles", "extra", "prediction"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["--coverage", 0.5], "coverage is 0.9 in the folder and 0.5 in this command"),
+        (["--where", "std > 1"], "where is '' in the folder and 'std > 1' in this command"),
+        (["--rows-per-shard", 51], "rows_per_shard is 50 in the folder and 51 in this command"),
+        (["--keep", ""], "keep is ['name'] in the folder and [] in this command"),
+    ],
+)
+def test_other_settings_are_refused(folder, inputs, whole, gattn, changes, message):
+    code, output = gattn("predict", folder / "numbers", inputs, "--out", whole, *FAST, *changes)
+    assert code == 2
+    assert f"{whole} contains the shards of another screening ({message}): choose" in output
+
+
+def test_other_models_and_inputs_are_refused(folder, inputs, whole, tmp_path, gattn):
+    copy = tmp_path / "in"
+    shutil.copytree(inputs, copy)
+    for run, path, message in (
+        ("classes", inputs, "the model is different"),
+        ("numbers", inputs / "a.csv", f"it has the input {inputs / 'c.smi.gz'}"),
+        ("numbers", copy, f"it has the input {inputs / 'a.csv'}"),
+    ):
+        keep = ("--keep", "name") if path == inputs / "a.csv" else ()
+        code, output = gattn("predict", folder / run, path, "--out", whole, *FAST, *keep)
+        assert code == 2
+        assert message in output
+    changed = tmp_path / "changed"
+    code, _ = gattn("predict", folder / "numbers", copy, "--out", changed, *FAST)
+    assert code == 0
+    with (copy / "a.csv").open("a") as file:
+        file.write("new,CCO,1\n")
+    code, output = gattn("predict", folder / "numbers", copy, "--out", changed, *FAST)
+    assert code == 2
+    assert f"the content of {copy / 'a.csv'} is different" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--where", "activity > 7"], "where: no column 'activity'; the columns are input, row"),
+        (["--where", "prediction"], "where must be a condition"),
+        (["--where", "prediction > "], "where: expected a number, a text or a column"),
+        (["--by", "std"], "by ranks the rows of --top, which is not set"),
+        (["--top", 3, "--by", "std >"], "by: expected a number"),
+        (["--shard", "2/2"], "shard must be I/N with I from 0 to N-1, for example 0/4; got '2/2'"),
+        (["--shard", "x"], "shard must be I/N"),
+        (["--keep", "nothing"], "must have one column 'nothing' to keep; its other columns are"),
+        (["--threads", 2], "threads must be 0 or 1 if --out is a folder"),
+        (["--engine", "dask"], "'dask' is not one of"),
+    ],
+)
+def test_bad_settings_are_refused(folder, inputs, tmp_path, gattn, arguments, message):
+    code, output = gattn("predict", folder / "numbers", inputs, "--out", tmp_path / "o", *arguments)
+    assert code == 2
+    assert message in " ".join(output.replace("│", " ").split())
+    assert not (tmp_path / "o").exists()
+
+
+def test_other_outputs_are_not_overwritten(folder, inputs, tmp_path, gattn):
+    (tmp_path / "note.txt").write_text("mine")
+    code, output = gattn("predict", folder / "numbers", inputs, "--out", tmp_path, *FAST)
+    assert (code, f"{tmp_path} is not empty and has no manifest.json" in output) == (2, True)
+    code, output = gattn("predict", folder / "numbers", inputs, "--out", tmp_path / "o.csv", *FAST)
+    assert (code, "--out must be a folder" in output) == (2, True)
+    code, output = gattn("predict", folder / "numbers", inputs, "--out", tmp_path / "note", *FAST)
+    (tmp_path / "note/manifest.json").write_text("{")
+    code, output = gattn("predict", folder / "numbers", inputs, "--out", tmp_path / "note", *FAST)
+    assert (code, "manifest.json is damaged" in output) == (2, True)
+
+
+def test_after_kills_and_a_full_disk_the_files_are_the_same(folder, inputs, tmp_path):
+    script = ROOT / "tests/apps/molecules/screening/killed.py"
+    # Five shards of two formats are enough, because the script screens them about sixty times.
+    few = tmp_path / "in"
+    few.mkdir()
+    for name in ("a.csv", "d.parquet"):
+        shutil.copy(inputs / name, few)
+    done = subprocess.run(
+        [sys.executable, script, folder / "numbers", few, tmp_path],
+        capture_output=True, text=True, check=False, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr + done.stdout
+    full, counts = done.stdout.splitlines()
+    assert full == f"{tmp_path / 'full/shards/000000.csv'}: File too large"
+    assert int(counts.split()[0]) >= 5, "most kills came too late"
+
+
+def test_the_engine_ray_writes_the_same_files(folder, inputs, whole, tmp_path, gattn):
+    pytest.importorskip("ray")
+    out = tmp_path / "out"
+    code, output = gattn("predict", folder / "numbers", inputs, "--out", out, "--workers", 2,
+                         "--rows-per-shard", 50, "--engine", "ray")  # fmt: skip
+    assert code == 0, output
+    assert files(out) == files(whole)

@@ -1,0 +1,193 @@
+"""Intervals and label sets have the promised coverage over many random draws."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from gattn.apps.fitting.calibration import interval_reliability, probability_reliability
+from gattn.apps.fitting.conformal import (
+    IntervalCalibrator,
+    LabelSetCalibrator,
+    least_rows,
+    quantile,
+)
+
+DRAWS = 2000
+
+
+def draws(seed: int, rows: int, targets: int = DRAWS) -> tuple[torch.Tensor, ...]:
+    """Return values whose errors have heavy tails and are three times as large as predicted."""
+    generator = torch.Generator().manual_seed(seed)
+    std = torch.rand(rows, targets, generator=generator, dtype=torch.float64) + 0.2
+    mean, noise, *squares = torch.randn(5, rows, targets, generator=generator, dtype=torch.float64)
+    chi = torch.stack(squares).square().mean(0).sqrt()
+    return mean + 3 * std * noise / chi, mean, std
+
+
+@pytest.mark.parametrize("rows", [10, 19, 64])
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9])
+def test_intervals_hold_the_truth_as_often_as_promised(rows, coverage) -> None:
+    """Each target is a random draw of a calibration part and of a new row. Half of the targets have
+    missing labels.
+    """
+    y, mean, std = draws(rows, rows + 1, 2 * DRAWS)
+    y[: rows // 5, DRAWS:] = math.nan
+    calibrator = IntervalCalibrator.fit(y[:-1], mean[:-1], std[:-1])
+    low, high = calibrator.interval(mean[-1:], std[-1:], coverage=coverage)
+    shares = ((low <= y[-1:]) & (y[-1:] <= high)).double().reshape(2, DRAWS).mean(1)
+    noise = 4 * math.sqrt(coverage * (1 - coverage) / DRAWS)
+    for share, labelled in zip(shares, (rows, rows - rows // 5), strict=True):
+        assert coverage - noise <= share <= coverage + 1 / (labelled + 1) + noise
+
+
+@pytest.mark.parametrize("coverage", [0.7, 0.9])
+def test_sets_hold_the_true_label_of_a_rare_class_too(coverage) -> None:
+    """The new row is of class 0 in the first half of the draws, and of class 1 in the second."""
+    y = torch.zeros(81, 2 * DRAWS, dtype=torch.float64)
+    y[:15], y[-1, DRAWS:] = 1, 1
+    generator = torch.Generator().manual_seed(1)
+    p = torch.sigmoid(torch.randn(y.shape, generator=generator, dtype=torch.float64) + 2 * y - 2)
+    probability = torch.stack([1 - p, p], 2)
+    calibrator = LabelSetCalibrator.fit(y[:-1], probability[:-1])
+    sets = calibrator.sets(probability[-1:], coverage=coverage)
+    shares = sets[0].gather(1, y[-1, :, None].long()).double().reshape(2, DRAWS).mean(1)
+    noise = 4 * math.sqrt(coverage * (1 - coverage) / DRAWS)
+    for share, rows in zip(shares, (65, 15), strict=True):
+        assert coverage - noise <= share <= coverage + 1 / (rows + 1) + noise
+
+
+# Crepes computes the rank (1 - coverage) (rows + 1) in floating point and rounds it down. If the
+# exact product is an integer, for example 0.2 x 65, the result may be too small by 1. No case below
+# has such a product.
+@pytest.mark.parametrize("rows", [12, 63, 331])
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
+def test_intervals_are_those_of_crepes(rows: int, coverage: float) -> None:
+    from crepes import ConformalRegressor
+
+    y, mean, std = draws(rows, rows + 7, targets=1)
+    calibrator = IntervalCalibrator.fit(y[:-7], mean[:-7], std[:-7])
+    low, high = calibrator.interval(mean[-7:], std[-7:], coverage=coverage)
+    errors, means, stds = (
+        (y - mean).flatten().numpy(),
+        mean.flatten().numpy(),
+        std.flatten().numpy(),
+    )
+    peer = ConformalRegressor().fit(errors[:-7], sigmas=stds[:-7])
+    if len(errors) - 7 < least_rows(coverage):
+        # With too few rows, gattn returns infinite intervals while crepes warns.
+        assert low.isinf().all()
+        return
+    expected = peer.predict_int(means[-7:], sigmas=stds[-7:], confidence=coverage)
+    torch.testing.assert_close(torch.cat([low, high], 1), torch.from_numpy(expected))
+
+
+def test_the_rank_is_that_of_the_finite_sample() -> None:
+    scores = [float(i) for i in range(1, 101)]
+    assert quantile(scores[:9], 0.9) == 9.0  # The rank is ⌈10 · 0.9⌉ = 9.
+    assert quantile(scores[:8], 0.9) == math.inf
+    assert quantile(scores[:99], 0.9) == 90.0
+    assert quantile(scores, 0.9) == 91.0
+    assert quantile([], 0.5) == math.inf
+    # In floating point, a product such as 0.07 * 100 may be slightly above the integer that it
+    # should be. The rank must not be rounded up then.
+    for n in range(1, 300):
+        for percent in range(1, 100):
+            rank = -(-(n + 1) * percent // 100)
+            expected = float(rank) if rank <= n else math.inf
+            assert quantile(range(1, n + 1), percent / 100) == expected
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95, 0.99])
+def test_from_the_least_rows_on_a_coverage_is_promised(coverage) -> None:
+    rows = least_rows(coverage)
+    assert math.isfinite(quantile([1.0] * rows, coverage))
+    assert math.isinf(quantile([1.0] * (rows - 1), coverage))
+
+
+def test_classes_of_few_rows_are_counted() -> None:
+    calibrator = LabelSetCalibrator((((0.1,) * 9, (0.2,) * 8), ((), (0.3,) * 20)))
+    assert [calibrator.in_every_set(coverage) for coverage in (0.9, 0.8, 0.96)] == [2, 1, 4]
+
+
+def test_intervals_go_with_the_std_and_gaps_stay_gaps() -> None:
+    y, mean, std = draws(0, 40, 2)
+    y[:, 1] = math.nan
+    calibrator = IntervalCalibrator.fit(y, mean, std)
+    low, high = calibrator.interval(torch.zeros(2, 2), torch.tensor([[1.0, 1.0], [3.0, 1.0]]))
+    torch.testing.assert_close(high[1, 0], 3 * high[0, 0])
+    torch.testing.assert_close(low, -high)
+    assert high[:, 1].tolist() == [math.inf, math.inf]
+    gap = torch.full((1, 2), math.nan)
+    assert all(end.isnan().all() for end in calibrator.interval(gap, gap))
+    assert calibrator.interval(torch.empty(0, 2), torch.empty(0, 2))[0].shape == (0, 2)
+
+
+def test_a_calibrator_goes_through_json() -> None:
+    y, mean, std = draws(0, 40, 2)
+    calibrator = IntervalCalibrator.fit(y, mean, std)
+    again = IntervalCalibrator.from_state(json.loads(json.dumps(calibrator.state())))
+    assert again == calibrator
+    p = torch.sigmoid(mean)
+    sets = LabelSetCalibrator.fit((y > 0).double(), torch.stack([1 - p, p], 2))
+    assert LabelSetCalibrator.from_state(json.loads(json.dumps(sets.state()))) == sets
+
+
+def test_what_cannot_be_calibrated() -> None:
+    one, nan = torch.ones(3, 1), torch.full((3, 1), math.nan)
+    with pytest.raises(ValueError, match=r"must be \[n, t\], all equal; got \(3,\)"):
+        IntervalCalibrator.fit(torch.ones(3), one, one)
+    for bad in (torch.zeros(3, 1), nan, -one):
+        with pytest.raises(ValueError, match="std that is not positive"):
+            IntervalCalibrator.fit(one, one, bad)
+    # Without labels, the calibrator cannot be wrong, so there is no error.
+    IntervalCalibrator.fit(nan, nan, nan)
+    with pytest.raises(ValueError, match="y must be finite or NaN"):
+        IntervalCalibrator.fit(torch.full((3, 1), math.inf), one, one)
+    calibrator = IntervalCalibrator.fit(one, one, one)
+    with pytest.raises(ValueError, match=r"must be \[k, 1\], all equal; got \(3, 2\)"):
+        calibrator.interval(torch.ones(3, 2), torch.ones(3, 2))
+    for coverage in (0.0, 1.0, math.nan):
+        with pytest.raises(ValueError, match="coverage must be above 0 and below 1"):
+            calibrator.interval(one, one, coverage=coverage)
+    with pytest.raises(ValueError, match="whole numbers from 0 to 1"):
+        LabelSetCalibrator.fit(2 * one, torch.ones(3, 1, 2))
+    with pytest.raises(ValueError, match=r"the probabilities \[n, t, c\]"):
+        LabelSetCalibrator.fit(one, one)
+    with pytest.raises(ValueError, match=r"not in \[0, 1\]"):
+        LabelSetCalibrator.fit(one, 2 * torch.ones(3, 1, 2))
+    sets = LabelSetCalibrator.fit(one, torch.ones(3, 1, 2))
+    with pytest.raises(ValueError, match=r"must be \[k, 1, 2\]; got \(3, 1, 3\)"):
+        sets.sets(torch.ones(3, 1, 3))
+
+
+def test_reliability_of_true_probabilities_is_perfect() -> None:
+    generator = torch.Generator().manual_seed(0)
+    p = torch.rand(20_000, 2, generator=generator)
+    y = (torch.rand(20_000, 2, generator=generator) < p).double()
+    y[::3] = math.nan
+    table = probability_reliability(y, p)
+    assert sum(table.count) == int((~y.isnan()).sum())
+    assert len(table.count) == 10
+    assert table.error < 0.015
+    wrong = probability_reliability(y, p**2)
+    assert wrong.error > 0.1
+    # A probability of 1 belongs to the last bin, and empty bins are omitted.
+    edge = probability_reliability(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]))
+    assert edge.expected == edge.observed == (0.0, 1.0)
+    assert edge.error == 0.0
+    empty = probability_reliability(torch.tensor([math.nan]), torch.tensor([0.5]))
+    assert empty.count == ()
+    assert math.isnan(empty.error)
+
+
+def test_reliability_of_intervals() -> None:
+    calibrator = IntervalCalibrator.fit(*draws(0, 2000, 2))
+    y, mean, std = draws(1, 2000, 2)
+    y[::2, 0] = math.nan
+    table = interval_reliability(y, mean, std, calibrator)
+    assert table.count == (3000,) * len(table.expected)
+    assert table.error < 0.03
+    assert interval_reliability(y, mean, 2 * std, calibrator).error > 0.1
+    assert interval_reliability(y * math.nan, mean, std, calibrator).count == ()

@@ -1,0 +1,248 @@
+"""The training loop: its steps, the chosen epoch, and no side effects."""
+
+import dataclasses
+import logging
+import signal
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch_geometric.data import Data
+
+from gattn.apps.fitting.loop import LoopSettings, TrainingError, fit_network
+
+SETTINGS = LoopSettings(epochs=4, batch_size=32, learning_rate=0.03, average=0.5)
+
+
+def test_it_is_a_bare_loop(toy) -> None:
+    """The result equals the result of the same epochs in plain PyTorch, with the items in the same
+    order and with the same weights.
+    """
+    orders, original, weights = [], toy.train.batch, torch.rand(150, 1) + 0.5
+
+    def batch(positions):
+        orders.append(positions)
+        return *original(positions)[:2], weights[positions]
+
+    toy.train.batch = batch
+    ours = toy.network(dropout=0.0)
+    history = fit_network(ours, toy.squared, toy.train, toy.val, SETTINGS)
+    assert len(orders) == 4 * 5
+    epochs = [torch.cat(orders[i : i + 5]).tolist() for i in range(0, 20, 5)]
+    assert all(sorted(epoch) == list(range(150)) for epoch in epochs)
+    assert len(set(map(tuple, epochs))) == 4
+
+    bare = toy.network(dropout=0.0)
+    average = AveragedModel(bare, multi_avg_fn=get_ema_multi_avg_fn(0.5))
+    optimizer = torch.optim.AdamW(bare.parameters(), 0.03, weight_decay=1e-4)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.03, 20, pct_start=0.1)
+    mask, losses = ~toy.val.y.isnan(), []
+    for step, positions in enumerate(orders):
+        x, y, _ = original(positions)
+        bare.zero_grad()
+        error = weights[positions] * toy.squared(bare(x), y.nan_to_num().float())
+        error[~y.isnan()].mean().backward()
+        nn.utils.clip_grad_norm_(bare.parameters(), 5.0)
+        optimizer.step()
+        schedule.step()
+        average.update_parameters(bare)
+        if step % 5 == 4:
+            with torch.no_grad():
+                losses.append(toy.squared(average(toy.val.x), toy.val.y)[mask].mean().item())
+    recorded = [record.validation_loss for record in history.records]
+    torch.testing.assert_close(recorded, losses, rtol=1e-4, atol=0)
+    assert history.chosen == losses.index(min(losses)) == 3
+    for one, other in zip(ours.parameters(), average.module.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_the_best_epoch_is_kept(toy) -> None:
+    network = toy.network()
+    settings = dataclasses.replace(SETTINGS, epochs=20, learning_rate=0.3, average=0.0, patience=4)
+    history = fit_network(network, toy.squared, toy.train, toy.val, settings)
+    losses = [record.validation_loss for record in history.records]
+    assert history.chosen == losses.index(min(losses)) < len(losses) - 1
+    mask = ~toy.val.y.isnan()
+    with torch.no_grad():
+        error = toy.squared(network(toy.val.x), toy.val.y)[mask].mean()
+    torch.testing.assert_close(error.item(), min(losses), rtol=1e-5, atol=0)
+    assert not network.training
+
+
+def test_a_missing_label_is_never_seen(toy) -> None:
+    """Outputs of the network at missing labels do not change the training, even infinite ones."""
+
+    class Other(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = toy.network(dropout=0.0)
+
+        def forward(self, x):
+            out = self.network(x)
+            return torch.where(missing(x), float("inf"), out)
+
+    def missing(x):
+        rows = [(toy.train.x == row).all(1).nonzero() for row in x]
+        third = torch.tensor([len(row) > 0 and row.item() % 3 == 0 for row in rows])
+        return torch.stack([torch.zeros_like(third), third], 1)
+
+    plain, other = toy.network(dropout=0.0), Other()
+    one = dataclasses.replace(SETTINGS, epochs=1)
+    fit_network(plain, toy.squared, toy.train, toy.points(0, 1), one)
+    fit_network(other, toy.squared, toy.train, toy.points(0, 1), one)
+    assert toy.same(plain, other.network)
+
+
+def test_without_a_validation_part_the_last_epoch_is_chosen(toy) -> None:
+    history = fit_network(toy.network(), toy.squared, toy.train, toy.points(0, 1), SETTINGS)
+    assert history.chosen == 3
+    assert all(record.validation_loss != record.validation_loss for record in history.records)
+
+
+def test_one_batch_may_be_a_whole_graph(toy) -> None:
+    """A whole graph is one item, and its nodes are rows. The labels of nodes of other parts are
+    NaN.
+    """
+    parts = toy.points(40, 2)
+
+    class Graph:
+        def __init__(self, rows: slice) -> None:
+            self.y = torch.full_like(parts.y, float("nan"))
+            self.y[rows] = parts.y[rows]
+
+        def __len__(self) -> int:
+            return 1
+
+        def batch(self, positions):
+            assert positions.tolist() == [0]
+            return parts.x, self.y, None
+
+    settings = dataclasses.replace(SETTINGS, epochs=30)
+    history = fit_network(
+        toy.network(), toy.squared, Graph(slice(20)), Graph(slice(20, 40)), settings
+    )
+    assert history.records[-1].train_loss < history.records[0].train_loss / 2
+
+
+def test_it_leaves_no_trace(toy, tmp_path, monkeypatch, capfd, caplog) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    handler, network = signal.getsignal(signal.SIGINT), toy.network()
+    torch.manual_seed(5)
+    with warnings.catch_warnings(), caplog.at_level(logging.DEBUG):
+        warnings.simplefilter("error")
+        fit_network(network, toy.squared, toy.train, toy.val, SETTINGS)
+    assert torch.equal(torch.rand(3), expected)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_the_bar_shows_the_time_left(toy, capfd) -> None:
+    fit_network(
+        toy.network(), toy.squared, toy.train, toy.val, SETTINGS, progress=True, title="network 1"
+    )
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    last = shown.err.strip().split("\r")[-1]
+    assert last.startswith("network 1, epoch 4 of 4: 100%")
+    assert "20/20" in last
+    assert "validation_loss=" in last
+
+
+def test_an_interrupt_reaches_the_caller(toy) -> None:
+    def interrupted(positions):
+        raise KeyboardInterrupt
+
+    handler, toy.train.batch = signal.getsignal(signal.SIGINT), interrupted
+    with pytest.raises(KeyboardInterrupt):
+        fit_network(toy.network(), toy.squared, toy.train, toy.val, SETTINGS)
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_two_seeds_differ_and_one_does_not(toy) -> None:
+    def trained(seed):
+        network = toy.network()
+        settings = dataclasses.replace(SETTINGS, epochs=1, seed=seed)
+        fit_network(network, toy.squared, toy.train, toy.val, settings)
+        return network
+
+    assert toy.same(trained(0), trained(0))
+    assert not toy.same(trained(0), trained(1))
+
+
+@pytest.mark.parametrize(("precision", "apart"), [("bf16-mixed", 0.05), ("64", 1e-4)])
+def test_another_precision_learns_the_same(toy, precision, apart) -> None:
+    def last(precision):
+        settings, network = dataclasses.replace(SETTINGS, precision=precision), toy.network(0.0)
+        history = fit_network(network, toy.squared, toy.train, toy.val, settings)
+        assert all(p.dtype == torch.float32 for p in network.parameters())
+        return history.records[-1].validation_loss
+
+    loss, expected = last(precision), last("32")
+    assert loss == pytest.approx(expected, rel=apart)
+    assert loss != expected
+
+
+def test_float64_reads_the_callers_graph_and_leaves_it(toy) -> None:
+    graph = Data(x=torch.randn(6, 4), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    seen = []
+
+    class OneGraph:
+        def __len__(self) -> int:
+            return 1
+
+        def batch(self, positions):
+            return graph, torch.ones(6, 2), None
+
+    class Reads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = toy.network()
+
+        def forward(self, data):
+            seen.append((data.x.dtype, data.edge_index.dtype))
+            return self.network(data.x)
+
+    settings = dataclasses.replace(SETTINGS, precision="64", epochs=1)
+    fit_network(Reads(), toy.squared, OneGraph(), OneGraph(), settings)
+    assert set(seen) == {(torch.float64, torch.int64)}
+    assert graph.x.dtype == torch.float32
+
+
+def test_what_cannot_be_trained(toy) -> None:
+    network, none = toy.network(), toy.points(0, 0)
+    with pytest.raises(TrainingError, match="the training part is empty"):
+        fit_network(network, toy.squared, none, toy.val, SETTINGS)
+    blank = toy.points(40, 1)
+    blank.y.fill_(float("nan"))
+    with pytest.raises(
+        TrainingError, match="the training part must have labels; all its labels are missing"
+    ):
+        fit_network(network, toy.squared, blank, toy.points(0, 1), SETTINGS)
+    with pytest.raises(
+        TrainingError, match="the validation part must have labels; all its labels are missing"
+    ):
+        fit_network(network, toy.squared, toy.train, blank, SETTINGS)
+    wild = toy.points(40, 1)
+    wild.y[0, 0] = float("inf")
+    with pytest.raises(TrainingError, match="validation part is not finite in epoch 0"):
+        fit_network(network, toy.squared, toy.train, wild, SETTINGS)
+    with pytest.raises(TrainingError, match="one number for each target"):
+        fit_network(network, lambda o, y: (o - y).mean(), toy.train, toy.val, SETTINGS)
+    with pytest.raises(TrainingError, match="torchrun --nproc-per-node 3; there are 1"):
+        fit_network(
+            network, toy.squared, toy.train, toy.val, dataclasses.replace(SETTINGS, devices=3)
+        )
+
+
+def test_a_gpu_that_is_not_there_is_told(toy, monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    settings = dataclasses.replace(SETTINGS, accelerator="gpu")
+    with pytest.raises(TrainingError, match="accelerator gpu needs a GPU, but torch finds none"):
+        fit_network(toy.network(), toy.squared, toy.train, toy.val, settings)

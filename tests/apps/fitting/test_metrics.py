@@ -1,0 +1,260 @@
+"""Metrics compared with scikit-learn's, per target, with missing labels."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics
+
+from gattn.apps.fitting.metrics import (
+    classification_metrics,
+    multiclass_metrics,
+    regression_metrics,
+    undefined_metrics,
+)
+
+SCALES = [10.0**power for power in range(-12, 13, 3)]
+
+
+def draw(seed: int, targets: int = 3, rows: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randn(rows, targets, generator=generator, dtype=torch.float64)
+    p = y + torch.randn(rows, targets, generator=generator, dtype=torch.float64)
+    y[torch.rand(rows, targets, generator=generator) < 0.3] = math.nan
+    return y, p
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 4))
+def test_regression_is_that_of_scikit_learn(seed, targets) -> None:
+    y, p = draw(seed, targets)
+    result = regression_metrics(y, p)
+    columns = [(a[~a.isnan()], b[~a.isnan()]) for a, b in zip(y.T, p.T)]
+    expected = {
+        "rmse": np.mean([metrics.root_mean_squared_error(a, b) for a, b in columns]),
+        "mae": np.mean([metrics.mean_absolute_error(a, b) for a, b in columns]),
+        "r2": np.mean([metrics.r2_score(a, b) for a, b in columns]),
+    }
+    assert result == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("targets", [None, 1, 3])
+@pytest.mark.parametrize("offset", [0.0, 1.0, -1e6, 1e9])
+@pytest.mark.parametrize("scale", SCALES)
+def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets) -> None:
+    """Labels have standard deviation ``scale`` and mean ``offset * scale``."""
+    y, p = draw(5, targets or 1)
+    y, p = (scale * (values + offset) for values in (y, p))
+    if targets is None:
+        y, p = y[:, 0], p[:, 0]
+    columns = zip(y.reshape(len(y), -1).T, p.reshape(len(p), -1).T)
+    each = [(a[~a.isnan()].numpy(), b[~a.isnan()].numpy()) for a, b in columns]
+    scores = regression_metrics(y, p)
+    assert scores["r2"] == pytest.approx(
+        np.mean([metrics.r2_score(a, b) for a, b in each]), rel=1e-9
+    )
+    # The labels are not equal: an R² of equal labels would be outside these bounds.
+    assert -3 < scores["r2"] < 0.9
+    assert scores["rmse"] == pytest.approx(
+        np.mean([metrics.root_mean_squared_error(a, b) for a, b in each]), rel=1e-9, abs=0
+    )
+    assert scores["mae"] == pytest.approx(
+        np.mean([metrics.mean_absolute_error(a, b) for a, b in each]), rel=1e-9, abs=0
+    )
+
+
+@pytest.mark.parametrize("power", [-1000, -40, 0, 40, 1000])
+def test_r2_has_the_same_bits_in_every_unit(power) -> None:
+    """Scaling by a power of two changes only the exponents of floating-point numbers, even if their
+    squares overflow float64.
+    """
+    y, p = draw(6, 2)
+    one, other = regression_metrics(y, p), regression_metrics(y * 2.0**power, p * 2.0**power)
+    assert other["r2"] == one["r2"]
+    assert (other["rmse"] / 2.0**power, other["mae"] / 2.0**power) == (one["rmse"], one["mae"])
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-3, 1.0])
+@pytest.mark.parametrize("targets", [None, 1, 3])
+def test_scores_of_classes_are_those_of_scikit_learn_at_any_scale(scale, targets) -> None:
+    y, p = draw(7, targets or 1, rows=60)
+    y = torch.where(y.isnan(), y, (y > 0.3).double())
+    p = scale * (torch.sigmoid(p) * 20).round() / 20  # rounding makes several probabilities equal
+    if targets is None:
+        y, p = y[:, 0], p[:, 0]
+    columns = zip(y.reshape(len(y), -1).T, p.reshape(len(p), -1).T)
+    each = [(a[~a.isnan()].numpy(), b[~a.isnan()].numpy()) for a, b in columns]
+    assert classification_metrics(y, p) == pytest.approx(
+        {
+            "roc_auc": np.mean([metrics.roc_auc_score(a, b) for a, b in each]),
+            "pr_auc": np.mean([metrics.average_precision_score(a, b) for a, b in each]),
+            "accuracy": np.mean([metrics.accuracy_score(a, b > 0.5) for a, b in each]),
+        },
+        rel=1e-12,
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.integers(2, 6))
+def test_scores_of_several_classes_are_those_of_scikit_learn(seed, classes) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(0, classes, (50,), generator=generator)
+    p = torch.randn(50, classes, generator=generator, dtype=torch.float64)
+    p[:, -1] -= 3  # the last class is predicted rarely or never
+    y[:classes] = torch.arange(classes)
+    p = p.softmax(1)
+    # Of two classes, scikit-learn scores the second one.
+    first = 1 if classes == 2 else 0
+    truth = torch.nn.functional.one_hot(y, classes).numpy()[:, first:]
+    assert multiclass_metrics(y, p) == pytest.approx(
+        {
+            "accuracy": metrics.accuracy_score(y, p.argmax(1)),
+            "f1": metrics.f1_score(y, p.argmax(1), average="macro"),
+            "roc_auc": metrics.roc_auc_score(truth, p.numpy()[:, first:], average="macro"),
+            "pr_auc": metrics.average_precision_score(truth, p.numpy()[:, first:], average="macro"),
+        },
+        rel=1e-12,
+    )
+
+
+def test_f1_leaves_out_a_class_that_no_row_has_and_none_is_predicted_to_have() -> None:
+    y, p = torch.tensor([0, 1, 1]), torch.tensor([[0.9, 0.1, 0], [0.6, 0.4, 0], [0.2, 0.8, 0]])
+    expected = metrics.f1_score(y, p.argmax(1), average="macro")
+    assert multiclass_metrics(y, p)["f1"] == pytest.approx(expected, rel=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 4), st.sampled_from([2, 10, 1000]))
+def test_classification_is_that_of_scikit_learn(seed, targets, levels) -> None:
+    y, p = draw(seed, targets)
+    y = torch.where(y.isnan(), y, (y > 0.3).double())
+    p = (torch.sigmoid(p) * levels).round() / levels  # rounding makes several probabilities equal
+    result = classification_metrics(y, p)
+    columns = [(a[~a.isnan()], b[~a.isnan()]) for a, b in zip(y.T, p.T)]
+    both = [(a, b) for a, b in columns if len(a.unique()) == 2]
+    expected = {
+        "roc_auc": np.mean([metrics.roc_auc_score(a, b) for a, b in both]) if both else math.nan,
+        "pr_auc": np.mean([metrics.average_precision_score(a, b) for a, b in both])
+        if both
+        else math.nan,
+        "accuracy": np.mean([metrics.accuracy_score(a, b > 0.5) for a, b in columns]),
+    }
+    assert result == pytest.approx(expected, rel=1e-12, nan_ok=True)
+
+
+def test_a_row_of_one_target_may_be_flat() -> None:
+    y, p = draw(0, 1)
+    assert regression_metrics(y[:, 0], p[:, 0]) == regression_metrics(y, p)
+
+
+def test_what_is_not_defined_is_nan_and_left_out() -> None:
+    nan = math.nan
+    none = regression_metrics(torch.empty(0, 2), torch.empty(0, 2))
+    assert all(map(math.isnan, none.values()))
+    constant = regression_metrics(torch.ones(3), torch.tensor([1.0, 2.0, 3.0]))
+    assert math.isnan(constant["r2"])
+    assert constant["mae"] == 1.0
+    y = torch.tensor([[0.0, nan], [1.0, nan]])
+    p = torch.tensor([[0.0, nan], [2.0, nan]])
+    assert regression_metrics(y, p) == regression_metrics(y[:, :1], p[:, :1])
+    one_class = classification_metrics(torch.zeros(3), torch.tensor([0.1, 0.2, 0.7]))
+    assert math.isnan(one_class["roc_auc"])
+    assert math.isnan(one_class["pr_auc"])
+    assert one_class["accuracy"] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("y", "task", "reasons"),
+    [
+        ([], "regression", dict.fromkeys(("rmse", "mae", "r2"), "undefined: there is no label")),
+        (
+            [1e-9],
+            "regression",
+            {"r2": "undefined: there is one label, and two different labels are needed"},
+        ),
+        (
+            [1e-9] * 3,
+            "regression",
+            {"r2": "undefined: all 3 labels are 1e-09, and two different labels are needed"},
+        ),
+        ([1e-9, 2e-9], "regression", {}),
+        (
+            [1.0, 1.0, math.nan],
+            "classification",
+            dict.fromkeys(
+                ("roc_auc", "pr_auc"),
+                "undefined: all 2 labels are of class 1, and two different labels are needed",
+            ),
+        ),
+        ([1.0, 0.0], "classification", {}),
+    ],
+)
+def test_what_is_undefined_has_a_reason(y, task, reasons) -> None:
+    y = torch.tensor(y, dtype=torch.float64)
+    measure = regression_metrics if task == "regression" else classification_metrics
+    undefined = undefined_metrics(y, task)
+    assert undefined == {name: (reason, True) for name, reason in reasons.items()}
+    scores = measure(y, torch.full_like(y, 0.25))
+    assert {name for name, value in scores.items() if math.isnan(value)} == set(reasons)
+
+
+def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
+    nan = math.nan
+    y = torch.tensor([[0.1, 2.0, nan], [0.2, 2.0, nan]])
+    undefined = undefined_metrics(y, "regression", ["a", "b", "c"])
+    assert not any(lost.for_all for lost in undefined.values())
+    assert {metric: lost.reason for metric, lost in undefined.items()} == {
+        "rmse": "a mean over 2 of 3 targets, undefined for 'c' (it has no label)",
+        "mae": "a mean over 2 of 3 targets, undefined for 'c' (it has no label)",
+        "r2": "a mean over 1 of 3 targets, undefined for 'b' (all 2 labels are 2), "
+        "'c' (it has no label)",
+    }
+    one_class = torch.zeros(2, 5)
+    undefined = undefined_metrics(one_class, "classification", list("abcde"))
+    assert list(undefined) == ["roc_auc", "pr_auc"]
+    reason, for_all = undefined["pr_auc"]
+    assert for_all
+    assert reason.startswith("undefined for all 5 targets: 'a' (all 2 labels are of class")
+    assert reason.endswith(", 2 more")
+
+
+def test_a_class_that_no_row_has_is_named() -> None:
+    y, kinds = torch.tensor([0, 1, 1]), ["red", "green", "blue"]
+    message = "a mean over 2 of 3 classes, undefined for 'blue' (no row has this class)"
+    lost = (message, False)
+    assert undefined_metrics(y, "multiclass", kinds) == {"roc_auc": lost, "pr_auc": lost}
+    every = undefined_metrics(torch.ones(2), "multiclass", ["red", "green"])
+    assert every["roc_auc"] == (
+        "undefined for all 2 classes: 'red' (no row has this class), 'green' (every row "
+        "has this class)",
+        True,
+    )
+    only = undefined_metrics(torch.zeros(2), "multiclass", ["red"])["roc_auc"]
+    assert only.reason == (
+        "undefined: every row has this class, and two different labels are needed"
+    )
+    assert set(undefined_metrics(torch.ones(0), "multiclass")) == {
+        *("accuracy", "f1", "roc_auc", "pr_auc")
+    }
+
+
+def test_what_cannot_be_measured() -> None:
+    with pytest.raises(ValueError, match="names must have 2 entries, one for each target; got 1"):
+        undefined_metrics(torch.ones(3, 2), "regression", ["a"])
+    with pytest.raises(ValueError, match=r"\[k\] for several classes; got \(3, 2\)"):
+        undefined_metrics(torch.ones(3, 2), "multiclass")
+    with pytest.raises(ValueError, match="a measured value is infinite"):
+        regression_metrics(torch.tensor([math.inf, 1.0]), torch.ones(2))
+    with pytest.raises(ValueError, match=r"classes from 0 to 1; got \[0, 2\]"):
+        multiclass_metrics(torch.tensor([0, 2]), torch.full((2, 2), 0.5))
+    with pytest.raises(ValueError, match=r"same shape, \[k\] or \[k, t\]; got \(3,\) and \(3, 1\)"):
+        regression_metrics(torch.ones(3), torch.ones(3, 1))
+    with pytest.raises(ValueError, match="not finite"):
+        regression_metrics(torch.ones(1), torch.tensor([math.nan]))
+    with pytest.raises(ValueError, match=r"labels must be 0, 1 or NaN; got \[2"):
+        classification_metrics(torch.tensor([2.0]), torch.tensor([0.5]))
+    with pytest.raises(ValueError, match=r"not in \[0, 1\]"):
+        classification_metrics(torch.tensor([1.0]), torch.tensor([1.5]))

@@ -1,0 +1,180 @@
+"""An interrupted training resumes after its last checkpoint and gives the same bits."""
+
+import dataclasses
+import os
+import resource
+import runpy
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from gattn.apps.fitting import loop
+from gattn.apps.fitting.checkpoint import load_checkpoint
+from gattn.apps.fitting.loop import LoopSettings, TrainingError, fit_network
+
+SCRIPT = Path(__file__).with_name("killed.py")
+# The settings have 5 epochs of 5 batches each.
+SETTINGS: LoopSettings = runpy.run_path(str(SCRIPT))["SETTINGS"]
+
+
+class Stopped(Exception):
+    """Exception with which these tests end a training."""
+
+
+@pytest.fixture(autouse=True)
+def interval(monkeypatch):
+    """Set the interval between checkpoints to zero, because the epochs of these tests are short."""
+    monkeypatch.setattr(loop, "CHECKPOINT_INTERVAL", 0.0)
+
+
+@pytest.fixture
+def whole(toy):
+    """Network and history of an uninterrupted training."""
+    network = toy.network()
+    return network, fit_network(network, toy.squared, toy.train, toy.val, SETTINGS)
+
+
+def without_seconds(history):
+    return [dataclasses.replace(record, seconds=0.0) for record in history.records]
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_an_epoch(toy, whole, tmp_path) -> None:
+    done = subprocess.run(
+        [sys.executable, SCRIPT, tmp_path, "13"],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    saved = load_checkpoint(tmp_path / "checkpoint.pt")
+    # The training completed epochs 0 and 1, each of 5 batches.
+    assert [record["epoch"] for record in saved["records"]] == [0, 1]
+    batches, network = [], toy.network()
+    original = toy.train.batch
+    toy.train.batch = lambda positions: batches.append(positions) or original(positions)
+    history = fit_network(network, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
+    assert len(batches) == 3 * 5  # the two complete epochs are not repeated
+    assert toy.same(network, whole[0])
+    assert without_seconds(history) == without_seconds(whole[1])
+    assert history.chosen == whole[1].chosen
+
+
+@pytest.mark.bits
+@pytest.mark.parametrize("interval", [0.0, 1e6])
+@pytest.mark.parametrize("batches", [0, 3, 5, 6, 20, 24])
+def test_stopped_anywhere(toy, whole, tmp_path, monkeypatch, batches, interval) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_INTERVAL", interval)
+    left = [batches]
+
+    def batch(positions, original=toy.train.batch):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Stopped
+        return original(positions)
+
+    stopped = toy.points(150, 0)
+    stopped.batch = batch
+    network = toy.network()
+    with pytest.raises(Stopped):
+        fit_network(network, toy.squared, stopped, toy.val, SETTINGS, folder=tmp_path)
+    network = toy.network()
+    history = fit_network(network, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
+    assert toy.same(network, whole[0])
+    assert without_seconds(history) == without_seconds(whole[1])
+
+
+def test_checkpoints_are_written_at_intervals(toy, tmp_path, monkeypatch) -> None:
+    now, written = [0.0], []
+    monkeypatch.setattr(loop, "CHECKPOINT_INTERVAL", 1.0)
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    original = loop.save_checkpoint
+
+    def save(path, checkpoint, **options):
+        written.append(len(checkpoint["records"]))
+        original(path, checkpoint, **options)
+
+    def validate(positions, original=toy.val.batch):
+        now[0] += 0.4  # This is the duration of an epoch in seconds.
+        return original(positions)
+
+    monkeypatch.setattr(loop, "save_checkpoint", save)
+    toy.val.batch = validate
+    settings = dataclasses.replace(SETTINGS, epochs=6)
+    fit_network(toy.network(), toy.squared, toy.train, toy.val, settings, folder=tmp_path)
+    assert written == [1, 4, 6]  # the first epoch, the first after one second, and the last one
+
+
+def test_a_finished_training_is_not_repeated(toy, whole, tmp_path) -> None:
+    first, second = toy.network(), toy.network()
+    history = fit_network(first, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
+    toy.train.batch = None  # if the second training called batch, calling None would raise an error
+    again = fit_network(second, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
+    assert again == history
+    assert toy.same(first, second)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_training_that_stopped_early_stays_stopped(toy, tmp_path) -> None:
+    settings = dataclasses.replace(SETTINGS, epochs=50, patience=2, learning_rate=0.3)
+    first, second = toy.network(), toy.network()
+    history = fit_network(first, toy.squared, toy.train, toy.val, settings, folder=tmp_path)
+    assert history.chosen + 2 == history.records[-1].epoch < 49
+    again = fit_network(second, toy.squared, toy.train, toy.val, settings, folder=tmp_path)
+    assert again == history
+    assert toy.same(first, second)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(toy, whole, tmp_path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    sizes = []
+
+    def validate(positions, original=toy.val.batch):
+        sizes.append(path.stat().st_size if path.exists() else 0)
+        if len(sizes) == 3:
+            # Limit the file size after two checkpoints, so that the third cannot be written.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (sizes[-1] // 2, limits[1]))
+        return original(positions)
+
+    full = toy.points(40, 1)
+    full.batch = validate
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(OSError, match="too large"):
+            fit_network(toy.network(), toy.squared, toy.train, full, SETTINGS, folder=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
+    network = toy.network()
+    fit_network(network, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
+    assert toy.same(network, whole[0])
+
+
+def test_the_checkpoint_of_another_training_is_refused(toy, tmp_path) -> None:
+    short = dataclasses.replace(SETTINGS, epochs=1)
+    fit_network(toy.network(), toy.squared, toy.train, toy.val, short, folder=tmp_path)
+    before = (tmp_path / "checkpoint.pt").read_bytes()
+    for changes in ({"epochs": 2}, {"seed": 4}, {"learning_rate": 0.1}):
+        settings = dataclasses.replace(short, **changes)
+        with pytest.raises(TrainingError, match="with other settings, data or initial weights"):
+            fit_network(toy.network(), toy.squared, toy.train, toy.val, settings, folder=tmp_path)
+    moved = toy.network()
+    torch.nn.init.zeros_(moved[0].bias)
+    with pytest.raises(TrainingError, match="initial weights"):
+        fit_network(moved, toy.squared, toy.train, toy.val, short, folder=tmp_path)
+    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+
+
+@pytest.mark.parametrize("length", [0, 7, 1000, -1])
+def test_a_truncated_checkpoint_is_one_error(toy, tmp_path, length) -> None:
+    short = dataclasses.replace(SETTINGS, epochs=1)
+    fit_network(toy.network(), toy.squared, toy.train, toy.val, short, folder=tmp_path)
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(TrainingError, match=r"checkpoint\.pt is damaged"):
+        fit_network(toy.network(), toy.squared, toy.train, toy.val, short, folder=tmp_path)

@@ -1,0 +1,211 @@
+"""Links, their parts, negatives, heuristics, and that held-out edges are not read."""
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import random as random_matrix
+
+from gattn.apps.links.metrics import ranking_metrics, ranks
+from gattn.apps.links.pairs import (
+    draw_negatives,
+    make_ranking,
+    read_links,
+    restrict,
+    unordered_keys,
+)
+from gattn.apps.links.parts import link_times, make_folds, random_parts, time_parts
+from gattn.apps.links.proximity import DAMPING, FEATURES, Proximity
+from gattn.apps.links.weights import fit_scale, fit_weights, listwise_loss
+from gattn.apps.nodes.attributed import GraphError
+from gattn.apps.nodes.reading import read_graph
+
+
+def graph_of(pairs, **columns):
+    """Return a graph of a table of edges."""
+    source, target = zip(*pairs)
+    table = pd.DataFrame({"source": source, "target": target, **columns})
+    return read_graph(table, directed=False)
+
+
+def ring(nodes):
+    return [(i, (i + 1) % nodes) for i in range(nodes)]
+
+
+def test_a_table_has_links_with_a_direction_and_an_undirected_graph_has_none():
+    table = graph_of([("a", "b"), ("b", "a"), ("b", "c"), ("c", "c"), ("a", "b")])
+    links, notes = read_links(table, None)
+    assert links.directed
+    assert "direction" in notes[0]
+    assert {tuple(pair) for pair in links.pairs.T.tolist()} == {(0, 1), (1, 0), (1, 2)}
+    links, notes = read_links(table, False)
+    assert not links.directed
+    assert links.pairs.T.tolist() == [[0, 1], [1, 2]]
+    path = read_graph(networkx.path_graph(3), directed=False)
+    assert not read_links(path, None)[0].directed
+
+
+def test_ends_that_never_mix_make_a_bipartite_network():
+    graph = graph_of([("ann", "tea"), ("ben", "tea"), ("ben", "milk")])
+    links, notes = read_links(graph, None)
+    assert links.bipartite
+    assert "bipartite" in notes[0]
+    names = np.array(graph.names)
+    assert set(names[links.sources]) == {"ann", "ben"}
+    assert set(names[links.targets]) == {"tea", "milk"}
+    ranking = make_ranking(links, np.arange(3), 4, np.random.default_rng(0))
+    assert (ranking.candidates[:, 2:] == -1).all()
+    # Ben buys everything, so only Ann's link can be ranked, and only against milk.
+    assert names[ranking.sources].tolist() == ["ann"]
+    assert names[ranking.candidates[:, :2]].tolist() == [["tea", "milk"]]
+
+
+def test_a_graph_without_edges_has_no_links():
+    graph = networkx.empty_graph(4)
+    with pytest.raises(GraphError, match="the graph has no edges"):
+        read_links(read_graph(graph, directed=False), None)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_negatives_are_not_linked(directed):
+    draw = np.random.default_rng(0)
+    pairs = draw.integers(12, size=(70, 2)).tolist()
+    links, _ = read_links(graph_of(pairs), directed)
+    sources = np.arange(12).repeat(3)
+    targets = draw_negatives(links, sources, 9, draw)
+    linked = {tuple(pair) for pair in links.pairs.T.tolist()}
+    if not directed:
+        linked |= {pair[::-1] for pair in linked}
+    for source, row in zip(sources.tolist(), targets.tolist()):
+        for target in row:
+            assert target == -1 or (source != target and (source, target) not in linked)
+
+
+def test_opposite_links_are_in_the_same_part():
+    draw = np.random.default_rng(1)
+    links, _ = read_links(graph_of(draw.integers(20, size=(150, 2)).tolist()), True)
+    split = random_parts(links, 0, 0.2, 0.2)
+    keys = links.unordered
+    parts = [set(keys[part.numpy()].tolist()) for part in (split.train, split.val, split.test)]
+    assert not parts[0] & parts[1]
+    assert not parts[0] & parts[2]
+    assert not parts[1] & parts[2]
+    assert sum(len(getattr(split, name)) for name in ("train", "val", "test")) == len(links)
+
+
+def test_few_links_are_an_error():
+    links, _ = read_links(graph_of([("a", "b"), ("b", "c")]), None)
+    with pytest.raises(GraphError, match=r"must have at least 10 links.*got 2"):
+        random_parts(links, 0, 0.1, 0.1)
+
+
+def test_restrict_removes_both_directions_and_the_rows_of_the_table():
+    graph = graph_of([("a", "b"), ("b", "a"), ("b", "c")], kind=["x", "y", "z"])
+    links, _ = read_links(graph, True)
+    keys = np.unique(unordered_keys(np.array([[1], [2]]), 3))
+    part = restrict(graph, keys)
+    assert part.arcs.tolist() == [[1], [2]]
+    assert sorted(part.edge_index.T.tolist()) == [[1, 2], [2, 1]]
+    assert part.edge_table.table["kind"].tolist() == ["z"]
+    assert len(links) == 3
+
+
+def test_links_are_split_by_the_time_of_their_first_edge():
+    pairs = ring(20)
+    years = [2000 + i for i in range(20)]
+    graph = graph_of([*pairs, pairs[0]], year=[*years, 2050])
+    links, _ = read_links(graph, False)
+    times = link_times(graph, links, "year")
+    assert sorted(times.tolist()) == years
+    split = time_parts(links, times, 0.2, 0.1, "year")
+    latest = [times[part.numpy()].max() for part in (split.train, split.val, split.test)]
+    assert latest == sorted(latest)
+    assert len(split.test) == 2
+    assert len(split.val) == 4
+    for fold in make_folds(links, split.train.numpy(), 0, times):
+        assert times[fold.messages].max() < times[fold.links].min()
+    with pytest.raises(GraphError, match="needs 3 different times"):
+        time_parts(links, np.zeros(20), 0.2, 0.1, "year")
+
+
+def test_folds_predict_each_training_link_from_the_others():
+    draw = np.random.default_rng(2)
+    links, _ = read_links(graph_of(draw.integers(20, size=(150, 2)).tolist()), True)
+    train, keys = np.arange(100), links.unordered
+    folds = make_folds(links, train, 0)
+    assert sorted(np.concatenate([fold.links for fold in folds]).tolist()) == train.tolist()
+    for fold in folds:
+        assert not np.intersect1d(keys[fold.links], keys[fold.messages]).size
+        assert len(fold.links) + len(fold.messages) == 100
+
+
+def test_heuristics_agree_with_networkx():
+    graph = networkx.gnm_random_graph(30, 90, seed=0)
+    arcs = np.array([[a, b] for a, b in graph.edges]).T
+    scores = Proximity(arcs, 30, None, directed=False, bipartite=False)
+    pairs = [(a, b) for a in range(30) for b in range(30) if a != b and not graph.has_edge(a, b)]
+    sources, targets = np.array(pairs).T
+    values = scores.measure(sources, targets[:, None])[:, 0]
+    for name, function in (
+        ("adamic_adar", networkx.adamic_adar_index),
+        ("resource_allocation", networkx.resource_allocation_index),
+        ("preferential_attachment", networkx.preferential_attachment),
+    ):
+        expected = [value for *_, value in function(graph, pairs)]
+        column = values[:, FEATURES.index(name)]
+        np.testing.assert_allclose(np.expm1(column), expected, rtol=1e-4, atol=1e-5)
+    shared = [len(set(graph[a]) & set(graph[b])) for a, b in pairs]
+    np.testing.assert_allclose(np.expm1(values[:, 0]), shared, atol=1e-4)
+    adjacency = networkx.to_numpy_array(graph)
+    walks = sum(DAMPING**step * np.linalg.matrix_power(adjacency, step) for step in range(2, 6))
+    katz = np.expm1(values[:, FEATURES.index("katz")]) * DAMPING**2
+    np.testing.assert_allclose(katz, walks[sources, targets], rtol=1e-3, atol=1e-8)
+
+
+def test_heuristics_of_a_bipartite_network_count_walks_of_three_steps():
+    matrix = (random_matrix(8, 6, 0.4, random_state=0).toarray() > 0).astype(float)
+    source, target = matrix.nonzero()
+    scores = Proximity(np.stack([source, target + 8]), 14, None, directed=False, bipartite=True)
+    values = scores.measure(np.arange(8), np.tile(np.arange(8, 14), (8, 1)))
+    walks = matrix @ matrix.T @ matrix
+    np.testing.assert_allclose(np.expm1(values[..., 0]), walks, rtol=1e-4, atol=1e-4)
+
+
+def test_directed_walks_return_against_an_edge():
+    # 0 and 1 both lead to 2, and 1 leads to 3: so 0 probably leads to 3.
+    arcs = np.array([[0, 1, 1], [2, 2, 3]])
+    scores = Proximity(arcs, 4, None, directed=True, bipartite=False)
+    walks = scores.rows(np.array([0])).walks_3[:, 0]
+    np.testing.assert_allclose(walks, [0, 0, 0.75, 0.25])
+
+
+def test_ranks_and_metrics():
+    scores = np.array([[3.0, 1, 2], [1, 3, 2], [1, 1, 0]])
+    assert ranks(scores).tolist() == [1, 3, 1.5]
+    metrics = ranking_metrics(scores)
+    assert metrics["mrr"] == pytest.approx((1 + 1 / 3 + 2 / 3) / 3)
+    assert metrics["hits@1"] == pytest.approx(1 / 3)
+
+
+def test_weights_prefer_the_best_score_and_use_a_second_one():
+    draw = np.random.default_rng(0)
+    true = np.zeros((3000, 21))
+    true[:, 0] = 1.5
+    first, second = (true + draw.normal(size=true.shape) for _ in range(2))
+    noise = draw.normal(size=true.shape)
+    weights = fit_weights([first, 100 * second, noise])
+    assert weights[0] == pytest.approx(100 * weights[1], rel=0.1)
+    assert weights[2] < 0.1 * weights[0]
+    both = weights[0] * first + weights[1] * 100 * second
+    assert ranking_metrics(both)["mrr"] > ranking_metrics(first)["mrr"] + 0.05
+    # Scores that few links cannot distinguish have similar weights.
+    few = fit_weights([first[:10], second[:10]])
+    assert few.min() > 0.2 * few.max()
+
+
+def test_scale_minimises_the_listwise_loss():
+    scores = np.random.default_rng(0).normal(size=(500, 11))
+    scores[:, 0] += 1
+    best = fit_scale(scores)
+    losses = [listwise_loss(f * best * scores).mean() for f in (0.8, 1.0, 1.25)]
+    assert losses[1] < min(losses[0], losses[2])

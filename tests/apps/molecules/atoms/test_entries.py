@@ -1,0 +1,124 @@
+"""Order of the values of lists: hydrogens, atom map numbers, bonds and matrices."""
+
+import numpy as np
+import pytest
+from rdkit import Chem
+
+from gattn.apps.molecules.atoms.entries import find_entries, order_problem, place_values
+from gattn.apps.molecules.inputs import featurise
+from gattn.apps.molecules.row_format import RowFormat
+
+SMILES = ["CCO", "c1ccc2[nH]ccc2c1", "C[C@H](N)C(=O)[O-]", "[13CH3]C#N", "[Na+].[Cl-]", "C1NN1"]
+
+
+def entries(smiles, *, add_h=False, reorder=False):
+    arrays = featurise([smiles], row_format=RowFormat(add_h=add_h)).inputs.molecules.arrays
+    return find_entries(smiles, arrays, 0, add_h=add_h, reorder=reorder), arrays
+
+
+def rdkit_molecule(smiles):
+    parameters = Chem.SmilesParserParams()
+    parameters.removeHs = False
+    return Chem.MolFromSmiles(smiles, parameters)
+
+
+@pytest.mark.parametrize("smiles", SMILES)
+def test_lists_without_hydrogens_are_in_the_order_of_the_smiles(smiles):
+    molecule = Chem.MolFromSmiles(smiles)
+    order, arrays = entries(smiles)
+    assert order.atoms.tolist() == list(range(molecule.GetNumAtoms()))
+    pairs = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.GetBonds()]
+    assert arrays.edge_index[:, ::2].t().tolist() == list(map(list, pairs))
+
+
+@pytest.mark.parametrize(
+    "smiles", ["[H]OC", "C([2H])([2H])N", "[H]c1ccc([H])cc1", "[H]N=C(C)[H]", "[H][H]", "O([H])[H]"]
+)
+@pytest.mark.parametrize("add_h", [False, True])
+def test_written_hydrogens_have_an_entry(smiles, add_h):
+    """The node of each list entry is an atom of the same element with the same neighbours."""
+    molecule = rdkit_molecule(smiles)
+    order, arrays = entries(smiles, add_h=add_h)
+    elements = [atom.GetAtomicNum() for atom in molecule.GetAtoms()]
+    assert len(order.atoms) == len(elements)
+    hydrogens = [i for i, element in enumerate(elements) if element == 1]
+    remaining = smiles == "[H][H]" or add_h
+    assert all((order.atoms[i] >= 0) == remaining for i in hydrogens)
+    nodes = order.atoms[order.atoms >= 0]
+    assert len(set(nodes.tolist())) == len(nodes)
+    edges = {frozenset(pair) for pair in arrays.edge_index.t().tolist()}
+    for bond, place in zip(molecule.GetBonds(), order.bonds):
+        ends = {int(order.atoms[i]) for i in (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())}
+        assert (place >= 0) == (min(ends) >= 0)
+        if place >= 0:
+            assert ends in edges
+            assert set(arrays.edge_index[:, 2 * place].tolist()) == ends
+
+
+def test_values_of_hydrogens_are_left_out_and_lists_may_omit_them():
+    order, _ = entries("[H]OC")
+    places, values = place_values([9.0, 1.0, 2.0], "atom", order)
+    assert (places.tolist(), values) == ([0, 1], [1.0, 2.0])
+    places, values = place_values([1.0, 2.0], "atom", order)
+    assert (places.tolist(), values) == ([0, 1], [1.0, 2.0])
+    places, values = place_values([5.0, 6.0], "bond", order)
+    assert (places.tolist(), values) == ([0], [6.0])
+    with pytest.raises(ValueError, match="4 values, and the molecule has 3 atoms, or 2 without"):
+        place_values([1.0] * 4, "atom", order)
+
+
+def test_added_hydrogens_follow_the_other_atoms():
+    order, _ = entries("CO", add_h=True)
+    assert len(order.atoms) == 6
+    places, values = place_values([1.0, 2.0], "atom", order)
+    assert (places.tolist(), values) == ([0, 1], [1.0, 2.0])
+    places, _ = place_values([1.0] * 6, "atom", order)
+    assert places.tolist() == list(range(6))
+    places, _ = place_values([1.0], "bond", order)
+    assert places.tolist() == [0]
+    with pytest.raises(ValueError, match="3 values, and the molecule has 6 atoms, or 2 without"):
+        place_values([1.0] * 3, "atom", order)
+
+
+def test_atom_map_numbers_order_the_atoms_but_not_the_bonds():
+    order, _ = entries("[N:2][C:1]#[C:3]", reorder=True)
+    assert order.atoms.tolist() == [1, 0, 2]
+    assert order.bonds.tolist() == [0, 1]
+    matrix = np.zeros((3, 3))
+    matrix[0, 1] = matrix[1, 0] = 7  # the bond of the atoms 1 and 2: C and N
+    matrix[0, 2] = matrix[2, 0] = 8
+    places, values = place_values(matrix.tolist(), "bond", order)
+    assert (places.tolist(), values) == ([0, 1], [7, 8])
+    assert entries("[N:2][C:1]#[C:3]")[0].atoms.tolist() == [0, 1, 2]
+
+
+def test_matrix_of_bonds_has_a_row_for_each_atom():
+    order, _ = entries("N#CC=N")
+    matrix = [[0, 3, 0, 0], [3, 0, 1, 0], [0, 1, 0, 2], [0, 0, 2, 0]]
+    assert place_values(matrix, "bond", order)[1] == [3, 1, 2]
+    with pytest.raises(ValueError, match="matrix has 3 rows, and the molecule has 4 atoms"):
+        place_values([row[:3] for row in matrix[:3]], "bond", order)
+
+
+@pytest.mark.parametrize(
+    ("smiles", "problem"),
+    [
+        ("[CH3:2][OH:1]", ""),
+        ("[CH3:2][O:1][H]", ""),
+        ("[H][H]", ""),
+        ("x", ""),
+        ("", ""),
+        ("CCO", "--reorder-atoms needs them, and the SMILES has none"),
+        ("[CH3:1]C[OH:2]", "1 of 3 heavy atoms have none"),
+        ("[CH3:1][CH2:1][OH:2]", "the number 1 occurs twice"),
+        ("[CH2:3]=[O+:1][H:1]", "the number 1 occurs twice"),
+        ("[CH3:01][OH:2]", "RDKit cannot read them"),
+    ],
+)
+def test_each_heavy_atom_needs_its_own_map_number(smiles, problem):
+    assert order_problem(smiles) == (problem and f"atom map numbers: {problem}")
+
+
+def test_lists_of_a_smiles_with_unreadable_map_numbers_are_in_its_order():
+    order, _ = entries("[H:1][O:02]C")
+    assert order.atoms.tolist() == [-1, 0, 1]

@@ -1,0 +1,249 @@
+"""Atom weights: their sums, exact cases, masking, and independence of the batch."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("rdkit")
+
+from rdkit import Chem
+from rdkit.Chem import rdMolDescriptors
+
+from gattn.apps.molecules import masking
+from gattn.apps.molecules.attributions import METHODS, _forest, attribute
+from gattn.apps.molecules.fitting import FitPart
+from gattn.apps.molecules.forest import Forest
+from gattn.apps.molecules.inputs import DescribedInputs, ExpandedInputs, featurise
+from gattn.apps.molecules.masking import atoms_of, masked_inputs, predict_masked
+from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.apps.molecules.shares import descriptor_shares
+from gattn.data import DESCRIPTORS
+from gattn.data.molecules.descriptors import descriptor_row
+
+SMILES = [
+    *("CCO", "CC(=O)Nc1ccc(O)cc1", "c1ccccc1", "CCN(CC)CC", "CC(=O)O", "OCC(O)CO", "C1CCOC1"),
+    *("CC(C)Cc1ccc(cc1)C(C)C(=O)O", "Clc1ccccc1", "CCCCCC", "NCC(=O)O", "c1ccncc1", "CS(C)=O"),
+    *("FC(F)F", "CC#N", "C=CC=C", "OC1CCCCC1", "Brc1ccc(Br)cc1", "CCOC(=O)C", "CNC"),
+]
+ODD = ["C", "[Na+].[Cl-]", "[13CH3]O", "*CC*", "C1CC2CCC1CC2", "[NH3+]CC([O-])=O", "CC[Pt]Cl"]
+
+
+def logp(smiles):
+    return rdMolDescriptors.CalcCrippenDescriptors(Chem.MolFromSmiles(smiles))[0]
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return featurise(SMILES).inputs
+
+
+def fitted(inputs, task="regression", **settings):
+    y = torch.tensor([[logp(smiles)] for smiles in SMILES], dtype=torch.float64)
+    if task == "classification":
+        y = (y > y.median()).double()
+    chosen = MoleculeSettings(**{"epochs": 2, "width": 16, "layers": 2, "ensemble": 2, **settings})
+    return MoleculePredictor.fit(
+        FitPart(inputs[:14], y[:14]), FitPart(inputs[14:], y[14:]), task, chosen
+    )
+
+
+@pytest.fixture(scope="module")
+def some(inputs):
+    """Return small rings and chains, for tests that need many predictions."""
+    return inputs[:6]
+
+
+@pytest.fixture(scope="module")
+def stacked(inputs):
+    return fitted(inputs)
+
+
+def weights_of(predictor, inputs, method):
+    return [one.weights for one in attribute(predictor, inputs, method)]
+
+
+def empty_of(inputs):
+    """Return the baseline of integrated gradients: the same molecules with zero features."""
+    arrays = dataclasses.replace(
+        inputs.molecules.arrays, x=torch.zeros_like(inputs.molecules.arrays.x)
+    )
+    molecules = dataclasses.replace(inputs.molecules, arrays=arrays)
+    counts, descriptors = torch.zeros_like(inputs.counts), torch.zeros_like(inputs.descriptors)
+    return ExpandedInputs(molecules, counts, descriptors)
+
+
+@pytest.mark.parametrize("smiles", SMILES + ODD)
+def test_shares_of_descriptors_sum_to_the_descriptors(smiles):
+    molecule = Chem.MolFromSmiles(smiles)
+    shares = descriptor_shares(molecule)
+    np.testing.assert_allclose(shares.sum(0), descriptor_row(molecule), atol=1e-6)
+
+
+def test_shares_are_rdkits_own_contributions():
+    molecule = Chem.MolFromSmiles("CC(=O)Nc1ccc(S(N)(=O)=O)cc1Cl")
+    shares = dict(zip(DESCRIPTORS, descriptor_shares(molecule).t().numpy()))
+    crippen = np.array(rdMolDescriptors._CalcCrippenContribs(molecule))
+    np.testing.assert_allclose(shares["CrippenClogPHeavy"], crippen[:, 0], atol=1e-9)
+    np.testing.assert_allclose(shares["CrippenMRHeavy"], crippen[:, 1], atol=1e-9)
+    np.testing.assert_allclose(
+        shares["tpsa"], rdMolDescriptors._CalcTPSAContribs(molecule), atol=1e-9
+    )
+    assert shares["NumHeteroatoms"].tolist() == [
+        float(atom.GetAtomicNum() != 6) for atom in molecule.GetAtoms()
+    ]
+    assert set(shares["NumAromaticRings"].round(6)) == {0, round(1 / 6, 6)}
+
+
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [
+        ("stacked", "regression"),
+        *((name, "classification") for name in ("gp", "attention")),
+    ],
+)
+def test_integrated_gradients_sum_to_the_prediction_minus_one_baseline(inputs, some, model, task):
+    predictor = fitted(inputs, task, model=model, ensemble=1)
+    results = attribute(predictor, some, "integrated_gradients")
+    total = torch.stack([one.weights.sum() for one in results])
+    baseline = predictor.predict(some).mean[:, 0] - total
+    torch.testing.assert_close(baseline, baseline[:1].expand(len(some)), atol=1e-4, rtol=0)
+    assert [one.baseline for one in results] == pytest.approx(baseline.tolist(), abs=1e-4)
+
+
+def test_contributions_to_the_forest_sum_to_the_difference_of_predictions(inputs) -> None:
+    y = inputs.descriptors[:, :1].double() + inputs.counts.float().sum(1, keepdim=True).double()
+    groups = torch.arange(len(inputs))
+    half = len(inputs) // 2
+    forest, _ = Forest.fit(
+        inputs[:half], inputs[half:], y, trees=40, seed=0, groups=groups
+    )  # fmt: skip
+    predictor = SimpleNamespace(forest=forest)
+    some = inputs[:6]
+    atoms = atoms_of(some)
+    nothing = ExpandedInputs(
+        some.molecules, torch.zeros_like(some.counts), torch.zeros_like(some.descriptors)
+    )
+    change = forest.predict(some) - forest.predict(DescribedInputs(nothing, some.extra_descriptors))
+    weights = _forest(cast("MoleculePredictor", predictor), some, 0, atoms)
+    sums = torch.stack([one.sum() for one in weights.split([len(a.symbols) for a in atoms])])
+    assert change.abs().min() > 0.01
+    torch.testing.assert_close(sums, change[:, 0], atol=1e-5, rtol=1e-5)
+
+
+def test_masking_is_the_difference_of_two_predictions(inputs, stacked):
+    weights = weights_of(stacked, inputs[:3], "masking")
+    for place in range(3):
+        one = inputs[[place]]
+        for atom in range(len(weights[place])):
+            mask = torch.zeros(1, len(weights[place]), dtype=torch.bool)
+            mask[0, atom] = True
+            without = stacked.predict(masked_inputs(one, atoms_of(one), [(0, mask)])).mean
+            change = stacked.predict(one).mean - without
+            torch.testing.assert_close(weights[place][atom], change[0, 0], atol=1e-5, rtol=1e-5)
+
+
+def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
+    one = featurise(["CCO"]).inputs
+    mask = torch.tensor([[False, False, False], [True, False, False], [True, True, True]])
+    masked = masked_inputs(one, atoms_of(one), [(0, mask)])
+    assert masked.molecules.arrays.ptr.tolist() == [0, 3, 5, 5]
+    assert masked.molecules[1].edge_index.tolist() == [[0, 1], [1, 0]]
+    assert torch.equal(masked.molecules[1].x, one.molecules[0].x[1:])
+    assert torch.equal(masked.counts[0], one.counts[0])
+    # If the first atom of CCO is masked, three Morgan environments remain: C and O with radius 0,
+    # and CO with radius 1. Each of them is counted twice.
+    assert masked.counts[1].sum() == 6
+    assert masked.counts[2].sum() == 0
+    # The three pairs of CCO are two neighbours, twice, and two atoms at distance 2.
+    assert torch.equal(masked.pairs[0], one.pairs[0])
+    assert masked.pairs.sum(1).tolist() == [3, 1, 0]
+    torch.testing.assert_close(masked.descriptors[0], one.descriptors[0])
+    assert masked.descriptors[1, DESCRIPTORS.index("NumHeavyAtoms")] == 2
+    torch.testing.assert_close(
+        masked.descriptors[2], torch.zeros(len(DESCRIPTORS)), atol=1e-4, rtol=0
+    )
+
+
+def test_the_ridge_is_the_sum_of_its_contributions(inputs):
+    predictor = fitted(inputs, model="gp")
+    kernel = predictor.kernel
+    nothing = predictor.predict(empty_of(inputs[:1])).mean[0, 0]
+    start = kernel.smooth(torch.zeros(1, inputs.descriptors.shape[1]), 0)[0]
+    for one in range(4):
+        by_count = kernel.by_count(inputs.counts[one], 0).sum()
+        by_count += kernel.by_count(inputs.pairs[one], 0, pairs=True).sum()
+        smooth = kernel.smooth(inputs.descriptors[one : one + 1], 0)[0]
+        prediction = predictor.predict(inputs[[one]]).mean[0, 0]
+        torch.testing.assert_close(
+            by_count + smooth - start + nothing, prediction, atol=1e-5, rtol=1e-5
+        )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_parts_and_members_add_up(inputs, stacked, method):
+    results = attribute(stacked, inputs[:4], method)
+    assert len(results) == 4
+    for attribution in results:
+        torch.testing.assert_close(sum(attribution.parts.values()), attribution.weights)
+        assert attribution.members.shape == (2, len(attribution.weights))
+        torch.testing.assert_close(
+            attribution.members.mean(0), attribution.weights, atol=1e-6, rtol=1e-6
+        )
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_molecule_has_the_same_weights_in_any_batch(some, stacked, method, monkeypatch):
+    monkeypatch.setattr("gattn.apps.molecules.attributions.STEPS", 8)
+    together = weights_of(stacked, some, method)
+    monkeypatch.setattr(masking, "BUDGET", 16)
+    monkeypatch.setattr("gattn.apps.molecules.attributions.BUDGET", 16)
+    for apart, one in zip(weights_of(stacked, some, method), together, strict=True):
+        torch.testing.assert_close(apart, one, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_odd_molecules_have_finite_weights(stacked, method):
+    inputs = featurise(ODD).inputs
+    weights = weights_of(stacked, inputs, method)
+    assert [len(one) for one in weights] == inputs.molecules.arrays.ptr.diff().tolist()
+    assert all(one.isfinite().all() for one in weights)
+    assert weights_of(stacked, inputs[[]], method) == []
+
+
+def test_weights_do_not_depend_on_the_order_of_the_atoms(stacked):
+    for method in METHODS:
+        forth, back = (weights_of(stacked, featurise([s]).inputs, method) for s in ("CCO", "OCC"))
+        torch.testing.assert_close(forth[0], back[0].flip(0), atol=1e-5, rtol=1e-4)
+
+
+def test_masks_of_a_large_molecule_come_in_batches_of_bounded_size(stacked, monkeypatch):
+    monkeypatch.setattr(masking, "BUDGET", 500)
+    sizes = []
+    ask = MoleculePredictor.predict_transformed
+
+    def predict(self, inputs):
+        sizes.append(int(inputs.molecules.arrays.ptr[-1]))
+        return ask(self, inputs)
+
+    monkeypatch.setattr(MoleculePredictor, "predict_transformed", predict)
+    one = featurise(["C" * 120]).inputs
+    (prediction,) = predict_masked(stacked, one, [torch.eye(120, dtype=torch.bool)], 0)
+    assert len(prediction.mean) == 120
+    assert max(sizes) <= 500
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "target", "message"),
+    [
+        ("gp", "saliency", 0, "method must be one of"),
+        ("gp", "masking", 1, "target must be at least 0 and below 1"),
+    ],
+)
+def test_what_cannot_be_explained_is_an_error(inputs, model, method, target, message):
+    with pytest.raises(ValueError, match=message):
+        attribute(fitted(inputs, model=model), inputs[:1], method, target=target)

@@ -1,0 +1,124 @@
+"""The forest: scikit-learn's own predictions, trees that did not read a molecule, contributions."""
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("rdkit")
+
+from gattn.apps.molecules.forest import Forest, OutOfBag, forest_obstacle
+from gattn.apps.molecules.inputs import DescribedInputs, MoleculeInputs
+from tests.apps.molecules.test_predictor import chains_and_targets
+
+
+def grown(
+    y: Tensor, inputs: MoleculeInputs | None = None, trees: int = 20, **options
+) -> tuple[Forest, list[OutOfBag]]:
+    inputs = chains_and_targets()[0] if inputs is None else inputs
+    options = {"groups": torch.arange(len(y)), "seed": 0} | options
+    return Forest.fit(inputs[:60], inputs[60:], y, trees=trees, **options)
+
+
+def test_the_trees_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sklearn.tree import ExtraTreeRegressor
+
+    fitted: list[ExtraTreeRegressor] = []
+    fit = ExtraTreeRegressor.fit
+
+    def note(tree, x, y, weights=None):
+        fitted.append(tree)
+        note.x = x if len(x) > 50 else note.x
+        return fit(tree, x, y, weights)
+
+    note.x = None
+    monkeypatch.setattr(ExtraTreeRegressor, "fit", note)
+    inputs, y = chains_and_targets()
+    forest, _ = grown(y)
+    columns = inputs.counts[:, forest.state()["columns"]].float()
+    x = torch.cat([inputs.descriptors, columns], 1).numpy()
+    raw = torch.stack([torch.from_numpy(tree.predict(x)) for tree in fitted]).mean(0)
+    state = forest.state()
+    expected = raw * state["scale"] + state["mean"]
+    assert len(fitted) == 20
+    torch.testing.assert_close(forest.predict(inputs), expected, atol=1e-5, rtol=1e-5)
+    assert forest.predict(inputs[:0]).shape == (0, 2)
+
+
+def test_a_restored_forest_predicts_the_same() -> None:
+    inputs, y = chains_and_targets()
+    forest, _ = grown(y)
+    assert torch.equal(Forest(forest.state()).predict(inputs), forest.predict(inputs))
+
+
+def test_a_molecule_is_predicted_without_its_label_and_its_group() -> None:
+    _, y = chains_and_targets()
+    groups = torch.arange(len(y))
+    groups[1] = 0
+    y[0], y[1] = 20.0, -20.0
+    other = y.clone()
+    other[0], other[1] = y[1], y[0]
+    (_, before), (_, after) = (grown(each, groups=groups) for each in (y, other))
+    for one, two in zip(before, after):
+        torch.testing.assert_close(one.mean[:2], two.mean[:2])
+        assert (two.mean[2:] - one.mean[2:]).abs().nan_to_num(0.0).max() > 1
+
+
+def test_the_first_trees_do_not_depend_on_labels_of_the_validation_part() -> None:
+    _, y = chains_and_targets()
+    other = y.clone()
+    other[70:] += 50.0
+    (_, (few, every)), (_, (few_too, every_too)) = grown(y), grown(other)
+    torch.testing.assert_close(few.mean, few_too.mean, equal_nan=True, rtol=0, atol=0)
+    torch.testing.assert_close(few.excess, few_too.excess, equal_nan=True, rtol=0, atol=0)
+    assert (every.mean - every_too.mean).abs().nan_to_num(0.0).max() > 1
+
+
+def test_the_excess_is_the_error_of_a_small_number_of_trees() -> None:
+    _, y = chains_and_targets()
+    y = y[:, :1] + torch.randn(len(y), 1, generator=torch.Generator().manual_seed(0)).double()
+    few, many = (grown(y, trees=trees)[1][1] for trees in (8, 400))
+
+    def error(out: OutOfBag) -> float:
+        has_label = out.mean.isfinite()
+        return float((out.mean - y)[has_label].square().mean())
+
+    excess = float(few.excess[few.excess.isfinite()].mean())
+    assert 0 < excess < error(few)
+    assert abs(error(few) - excess - error(many)) < 0.5 * excess + 0.05 * error(many)
+
+
+def test_missing_labels_weights_and_columns() -> None:
+    inputs, y = chains_and_targets()
+    extra = torch.randn(len(y), 1, generator=torch.Generator().manual_seed(0)).double()
+    described = DescribedInputs(inputs, extra)
+    y = torch.cat([y, extra], 1)
+    y[::3, 1] = torch.nan
+    weights = torch.linspace(0.1, 2, len(y))
+    forest, (few, _) = grown(y, described, weights=weights)
+    mean = forest.predict(described)
+    assert mean.isfinite().all()
+    assert (mean[:, 2] - extra[:, 0]).square().mean() < 0.3
+    assert few.mean[::3, 1].isnan().all()
+    assert few.mean[:, 0].isfinite().double().mean() > 0.9
+
+
+def test_contributions_sum_to_the_prediction() -> None:
+    inputs, y = chains_and_targets()
+    described = DescribedInputs(inputs, y[:, 1:])
+    y[::3, 1] = torch.nan
+    forest, _ = grown(y, described)
+    change = forest.predict(described[:9]) - forest.predict(described[9:18])
+    for target in range(2):
+        one, other = (
+            [part.sum(1) for part in forest.contributions(some, target)]
+            for some in (described[:9], described[9:18])
+        )
+        torch.testing.assert_close(sum(one) - sum(other), change[:, target], atol=1e-6, rtol=1e-6)
+
+
+def test_what_a_forest_cannot_read() -> None:
+    limits = torch.tensor([[[1.0, torch.inf]]])
+    assert forest_obstacle(100, 1, None, None) == ""
+    assert "trees is 0" in forest_obstacle(0, 1, None)
+    assert "censored" in forest_obstacle(100, 1, limits[..., :1].expand(-1, -1, 2), limits)
+    assert "targets" in forest_obstacle(100, 1000, None)

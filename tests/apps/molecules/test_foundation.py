@@ -1,0 +1,144 @@
+"""Tests of networks that start from a pretrained encoder or from another run."""
+
+import numpy as np
+import pytest
+import tomlkit
+import torch
+
+from gattn.apps.fitting.settings import SettingsError
+from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.foundation import (
+    HEAD,
+    Foundation,
+    fine_tuning_rates,
+    read_foundation,
+    read_foundation_of,
+    write_foundation,
+)
+from gattn.apps.molecules.members import make_network
+from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.apps.run.model_io import RunError, write_model
+from tests.apps.cli.commands import run_command
+
+SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ("O", "N", "Cl", "c1ccccc1")]
+Y = [float(len(text)) for text in SMILES]
+SMALL = {"model": "attention", "epochs": 2, "width": 16, "heads": 2, "layers": 1}
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    folder = tmp_path / "encoder"
+    settings = MoleculeSettings(**SMALL, seed=7)
+    write_foundation(folder, make_network(settings, 5, seed=7), settings, {"name": "test"})
+    return folder
+
+
+def encoder_of(network):
+    return {name: each for name, each in network.state_dict().items() if not name.startswith(HEAD)}
+
+
+def test_the_file_holds_the_encoder_in_half_precision(encoder):
+    foundation = read_foundation(encoder)
+    network = make_network(MoleculeSettings(**SMALL), 5, seed=7)
+    assert foundation.settings.width == 16
+    assert foundation.tensors.keys() == encoder_of(network).keys()
+    for name, value in encoder_of(network).items():
+        torch.testing.assert_close(foundation.tensors[name], value.half().float(), rtol=0, atol=0)
+
+
+def test_a_frozen_encoder_does_not_change(encoder):
+    model = MoleculeRegressor(**SMALL, from_foundation=str(encoder), freeze_encoder=True)
+    (network,) = model.fit(SMILES, Y).predictor_.networks
+    stored = read_foundation(encoder).tensors
+    for name, value in encoder_of(network).items():
+        torch.testing.assert_close(value, stored[name], rtol=0, atol=0)
+    first = make_network(MoleculeSettings(**SMALL), 1)
+    last = "head.2.weight"
+    assert not torch.equal(network.state_dict()[last], first.state_dict()[last])
+
+
+def test_every_network_starts_from_the_encoder_and_changes_it(encoder):
+    slow = {**SMALL, "epochs": 6, "encoder_rate": 0.01, "ensemble": 2}
+    model = MoleculeRegressor(**slow, from_foundation=str(encoder)).fit(SMILES, Y)
+    stored = read_foundation(encoder).tensors
+    for network in model.predictor_.networks:
+        for name, value in encoder_of(network).items():
+            torch.testing.assert_close(value, stored[name], rtol=0, atol=1e-4)
+        assert not torch.equal(encoder_of(network)["atoms.weight"], stored["atoms.weight"])
+
+
+def test_a_run_is_a_foundation_of_other_tasks(tmp_path):
+    first = MoleculeRegressor(**SMALL).fit(SMILES, Y)
+    first.save(tmp_path / "run")
+    second = MoleculeClassifier(
+        **SMALL, from_foundation=str(tmp_path / "run"), freeze_encoder=True
+    ).fit(SMILES, ["O" in text for text in SMILES])
+    second.save(tmp_path / "second")
+    one, other = (encoder_of(model.predictor_.networks[0]) for model in (first, second))
+    assert torch.equal(one["atoms.weight"], other["atoms.weight"])
+    # A trained model does not read the foundation.
+    (tmp_path / "run").rename(tmp_path / "moved")
+    loaded = MoleculeClassifier.load(tmp_path / "second")
+    assert np.array_equal(loaded.predict_proba(SMILES), second.predict_proba(SMILES))
+
+
+def test_rates_of_the_encoder_and_the_head():
+    rates = fine_tuning_rates(MoleculeSettings(from_foundation="x", encoder_rate=0.2))
+    assert rates[""].factor == 0.2
+    assert rates[HEAD].at(0, 100) == 1
+
+
+@pytest.mark.parametrize("changes", [{"width": 32}, {"layers": 2}])
+def test_another_architecture_is_an_error(encoder, changes):
+    settings = MoleculeSettings(**{**SMALL, **changes}, from_foundation=str(encoder))
+    name, value = next(iter(changes.items()))
+    with pytest.raises(ValueError, match=rf"has a network with {name} \w+; got {name} {value}"):
+        read_foundation_of(settings)
+
+
+def test_errors_name_what_is_missing(tmp_path):
+    with pytest.raises(RunError, match="got nothing"):
+        read_foundation("nothing")
+    with pytest.raises(SettingsError, match="encoder_rate needs from_foundation"):
+        MoleculeSettings(encoder_rate=0.5)
+    with pytest.raises(SettingsError, match="freeze_encoder needs from_foundation"):
+        MoleculeSettings(freeze_encoder=True)
+    with pytest.raises(SettingsError, match="got model gp"):
+        MoleculeSettings(model="gp", from_foundation="x")
+    kernel = MoleculeRegressor(model="gp").fit(SMILES, Y)
+    kernel.save(tmp_path / "kernel")
+    with pytest.raises(RunError, match="contains no network"):
+        read_foundation(tmp_path / "kernel")
+    for version, entry in ("0", {"featuriser": "0"}), ("1", {}):
+        state = {"settings": {}, **entry}
+        write_model(tmp_path / version, {"atoms.weight": torch.ones(1)}, {"foundation": state})
+        message = f"version {version} of the features of molecules, and .*: train the model again"
+        with pytest.raises(RunError, match=message):
+            read_foundation(tmp_path / version)
+
+
+def test_the_error_comes_before_the_smiles_are_read(encoder):
+    model = MoleculeRegressor(**{**SMALL, "width": 32}, from_foundation=str(encoder))
+    with pytest.raises(ValueError, match="width 16; got width 32"):
+        model.fit(["not a molecule"] * 20, list(range(20)))
+
+
+def test_the_command_takes_a_folder(encoder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{text},{value}" for text, value in zip(SMILES, Y)]
+    (tmp_path / "table.csv").write_text("\n".join(["smiles,y", *lines]))
+    model = {**SMALL, "from_foundation": "encoder", "freeze_encoder": True}
+    (tmp_path / "settings.toml").write_text(tomlkit.dumps({"model": model}))
+    arguments = ("molecules", "train", "table.csv", "--target", "y", "--config", "settings.toml")
+    assert run_command(monkeypatch, *arguments, "--out", "run") == 0
+    stored, tuned = (read_foundation(tmp_path / name).tensors for name in ("encoder", "run"))
+    assert all(torch.equal(stored[name], tuned[name]) for name in stored)
+    assert run_command(
+        monkeypatch, *arguments, "--from-foundation", "missing", "--out", "other"
+    ) == 2  # fmt: skip
+
+
+def test_a_run_of_atoms_is_refused_as_a_foundation() -> None:
+    atoms = Foundation("run", MoleculeSettings(), {"atoms.weight": torch.zeros(1)})
+    with pytest.raises(ValueError, match="run of atoms or bonds"):
+        atoms.check(MoleculeSettings())

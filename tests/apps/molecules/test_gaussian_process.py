@@ -1,0 +1,232 @@
+"""The Gaussian process, against RDKit, explicit solutions and leave-one-out refits."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gattn.apps.molecules import MoleculeRegressor, gaussian_process, kernel_function
+from gattn.apps.molecules.gaussian_process import GaussianProcess
+from gattn.apps.molecules.kernel_function import compare, kernel_matrix, noise_variance
+from gattn.apps.molecules.kernels.features import CountTable
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Inputs of the kernel: counts of environments and of atom pairs, and descriptors."""
+
+    counts: Tensor
+    pairs: Tensor
+    descriptors: Tensor
+
+    @property
+    def extra_descriptors(self) -> Tensor:
+        return torch.empty(len(self), 0, dtype=torch.float64)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, positions: Tensor) -> "Inputs":
+        return Inputs(self.counts[positions], self.pairs[positions], self.descriptors[positions])
+
+
+def random_molecules(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
+    """Return random molecules and two targets that depend on them."""
+    generator = torch.Generator().manual_seed(seed)
+    counts = torch.poisson(torch.full((count, 30), 0.5), generator=generator).to(torch.uint8)
+    descriptors = torch.randn(count, 4, generator=generator) * torch.tensor([1.0, 100.0, 0.01, 0.0])
+    y = torch.stack([descriptors[:, 0].sin(), 3 * counts[:, 0] - counts[:, 1].float() + 50], 1)
+    pairs = torch.poisson(torch.full((count, 40), 0.5), generator=generator).to(torch.uint8)
+    return Inputs(counts, pairs, descriptors), y.double()
+
+
+def test_tanimoto_of_counts_is_rdkits() -> None:
+    pytest.importorskip("rdkit")
+    from rdkit import Chem, DataStructs
+    from rdkit.Chem import rdFingerprintGenerator
+
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=2048)
+    texts = ["CCCCCCCC", "CCO", "c1ccccc1C(=O)O", "C", "CC(C)(C)c1ccc(O)cc1"]
+    sparse = [generator.GetCountFingerprint(Chem.MolFromSmiles(text)) for text in texts]
+    arrays = [generator.GetCountFingerprintAsNumPy(Chem.MolFromSmiles(text)) for text in texts]
+    counts = torch.stack([torch.from_numpy(array).to(torch.uint8) for array in arrays])
+    expected = [[DataStructs.TanimotoSimilarity(a, b) for b in sparse] for a in sparse]
+    torch.testing.assert_close(CountTable.of(counts).tanimoto(counts), torch.tensor(expected))
+
+
+def test_nothing_in_common_and_nothing_at_all() -> None:
+    counts = torch.zeros(2, 3, dtype=torch.uint8)
+    assert CountTable.of(counts).tanimoto(counts).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert CountTable.of(counts).tanimoto(counts[:0]).shape == (0, 2)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_gradient_of_the_posterior_is_that_of_autograd(count: int) -> None:
+    """The gradient equals that of autograd, which differentiates the factorisation of the
+    documented kernel.
+    """
+    inputs, y = random_molecules(30)
+    z = (inputs.descriptors.double() - inputs.descriptors.double().mean(0)) / 2
+    z = torch.cat([z, torch.randn(30, kernel_function.SURFACES, dtype=torch.float64)], 1)
+    kinds = [inputs.counts, inputs.pairs][:count]
+    parts = kernel_function.compare(kinds, z, kinds, z)
+    start = kernel_function.start_of(count, 2)
+    assert len(start) == count + 7
+    theta = (start + torch.linspace(-0.5, 0.7, count + 7).double()).requires_grad_()
+    target = y[:, 0] - y[:, 0].mean()
+    kernel = kernel_function.kernel_matrix(parts, theta)
+    kernel = kernel + (theta[0].exp() + kernel_function.JITTER) * torch.eye(30).double()
+    fit = target @ torch.linalg.solve(kernel, target) + torch.logdet(kernel)
+    prior = ((theta - start) / kernel_function.SPREAD).square().sum()
+    expected = 0.5 * (fit + prior) / 30
+    (slope,) = torch.autograd.grad(expected, theta)
+    with torch.no_grad():
+        value, gradient = kernel_function.negative_log_posterior(parts, target, theta, start)
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(gradient, slope, rtol=1e-8, atol=1e-10)
+
+
+def test_it_predicts_what_depends_on_the_features() -> None:
+    train, y = random_molecules(150)
+    test, expected = random_molecules(60, seed=1)
+    mean, variance = GaussianProcess.fit(train, y, rows=1000, seed=0).predict(test)
+    error = (mean - expected).square().mean(0)
+    assert (error < 0.3 * expected.var(0)).all()
+    assert (variance > 0).all()
+    standardised = (mean - expected).square() / variance
+    assert 0.3 < float(standardised.mean()) < 3
+
+
+def test_a_state_without_pairs_compares_environments_alone() -> None:
+    """Earlier versions of gattn saved models without atom pairs."""
+    train, y = random_molecules(40)
+    test, _ = random_molecules(8, seed=1)
+    state = GaussianProcess.fit(train, y, rows=100, seed=0).state()
+    del state["pairs"]
+    theta = state["theta"] = torch.cat([state["theta"][:, :2], state["theta"][:, 3:]], 1)
+    others = ((test.descriptors.double() - state["center"]) / state["width"]).clamp(-6, 6)
+    z = state["descriptors"]
+    kernel = kernel_matrix(compare([train.counts], z, [train.counts], z), theta[1])
+    kernel += noise_variance(theta[1]) * torch.eye(40).double()
+    cross = kernel_matrix(compare([test.counts], others, [train.counts], z), theta[1])
+    expected = cross @ torch.linalg.solve(kernel, state["y"][:, 1])
+    mean = GaussianProcess(state).predict(test)[0][:, 1]
+    torch.testing.assert_close(mean, expected * state["scale"][1] + state["mean"][1])
+
+
+def test_gaps_cost_only_their_own_target() -> None:
+    train, y = random_molecules(60)
+    gaps = y.clone()
+    gaps[::3, 1] = torch.nan
+    whole, some = (GaussianProcess.fit(train, v, rows=1000, seed=0) for v in (y, gaps))
+    torch.testing.assert_close(whole.predict(train)[0][:, 0], some.predict(train)[0][:, 0])
+    alone = GaussianProcess.fit(train[torch.arange(1)], y[:1], rows=9, seed=0).predict(train)[0]
+    # A process fitted on one molecule predicts its labels for all molecules.
+    torch.testing.assert_close(alone, y[:1].expand(60, -1))
+
+
+def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
+    train, y = random_molecules(40)
+    first, rest = torch.arange(25), torch.arange(25, 40)
+    y[3, 1] = y[30, 0] = torch.nan
+    model = GaussianProcess.fit(train[first], y[first], rows=1000, seed=0)
+    more = model.with_more(train[rest], y[rest])
+    before, after = (which.predict(train[rest])[0] for which in (model, more))
+    assert (after - y[rest]).square().nanmean() < (before - y[rest]).square().nanmean()
+    assert torch.equal(model.state()["theta"], more.state()["theta"])
+    backwards = GaussianProcess.fit(train[first], y[first], rows=1000, seed=0).state()
+    state = more.state()
+    order = torch.arange(39, -1, -1)
+    backwards |= {name: state[name][order] for name in ("counts", "pairs", "descriptors", "y")}
+    torch.testing.assert_close(GaussianProcess(backwards).predict(train)[0], more.predict(train)[0])
+    assert len(more.state()["counts"]) == 40
+    assert model.with_more(train[rest[:0]], y[rest[:0]]) is model
+
+
+@pytest.mark.parametrize("variance", [True, False])
+def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
+    train, y = random_molecules(40)
+    y[3, 1] = y[30, 0] = torch.nan
+    model = GaussianProcess.fit(train, y, rows=1000, seed=0, variance=variance)
+    rows, groups = torch.tensor([3, 8, 11, 30, 39]), torch.tensor([0, 1, 0, 2, 1])
+    folds = torch.tensor([0, 1, 0, 2, 1])
+    every, *by_fold = model.leave_out(rows, groups, folds)
+    predicted = model.predict(train)[0]
+    assert len(by_fold) == 3
+    for fold, (mean, error) in enumerate([every, *by_fold], start=-1):
+        assert mean[folds == fold].isnan().all()
+        for group in groups[folds != fold].unique():
+            inside = groups == group
+            without = rows[inside | (folds == fold)].tolist()
+            rest = torch.tensor([row for row in range(40) if row not in without])
+            state = model.state()
+            state |= {name: state[name][rest] for name in ("counts", "pairs", "descriptors", "y")}
+            expected = GaussianProcess(state).predict(train[rows[inside]])
+            measured = y[rows[inside]].isfinite()
+            for one, other in zip((mean[inside], error[inside]), expected, strict=True):
+                torch.testing.assert_close(one[measured], other[measured], rtol=1e-8, atol=1e-8)
+                assert one[~measured].isnan().all()
+    assert torch.equal(model.predict(train)[0], predicted)
+
+
+def test_the_state_restores_it_and_the_rows_bound_it() -> None:
+    train, y = random_molecules(40)
+    model = GaussianProcess.fit(train, y, rows=30, seed=0)
+    assert len(model.state()["counts"]) == 30
+    again = GaussianProcess(model.state())
+    assert all(torch.equal(a, b) for a, b in zip(model.predict(train), again.predict(train)))
+    same = GaussianProcess.fit(train, y, rows=30, seed=0)
+    assert torch.equal(model.predict(train)[0], same.predict(train)[0])
+
+
+def test_no_molecules_are_no_rows() -> None:
+    train, y = random_molecules(10)
+    mean, variance = GaussianProcess.fit(train, y, rows=9, seed=0).predict(train[torch.arange(0)])
+    assert mean.shape == variance.shape == (0, 2)
+
+
+def test_blocks_predict_what_all_at_once_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, y = random_molecules(50)
+    test, _ = random_molecules(23, seed=1)
+    model = GaussianProcess.fit(train, y, rows=100, seed=0)
+    expected = model.predict(test)
+    monkeypatch.setattr(gaussian_process, "PIECE", 8)
+    monkeypatch.setattr(gaussian_process, "BLOCK", 4)
+    for one, other in zip(model.predict(test), expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_without_variances_the_means_are_the_same() -> None:
+    train, y = random_molecules(30)
+    model = GaussianProcess.fit(train, y, rows=100, seed=0)
+    means, variances = GaussianProcess(model.state(), variance=False).predict(train)
+    assert torch.equal(means, model.predict(train)[0])
+    assert not variances.any()
+    more = GaussianProcess.fit(train, y, rows=20, seed=0, variance=False)
+    assert not more.with_more(train[:20], y[:20]).predict(train)[1].any()
+
+
+def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
+    """The diagonal of the kernel is 0.05 too small, so the first jitter that is large enough is
+    0.1.
+    """
+    quiet = torch.full((8,), -40.0).double()
+    kernel = torch.ones(3, 3).double() - 0.05 * torch.eye(3)
+    with pytest.raises(torch.linalg.LinAlgError):
+        torch.linalg.cholesky(kernel + 1e-2 * torch.eye(3))
+    lower = kernel_function.cholesky(kernel, quiet)
+    torch.testing.assert_close(lower @ lower.t(), kernel + 0.1 * torch.eye(3))
+    with pytest.raises(
+        ValueError, match=r"cannot factor its kernel of 3 molecules, even with 0\.1"
+    ):
+        kernel_function.cholesky(kernel - torch.eye(3), quiet)
+
+
+@pytest.mark.parametrize("seed", [5, 12])
+def test_a_linear_series_can_be_fitted(seed) -> None:
+    places = np.random.default_rng(seed).permutation(10)[:8].tolist()
+    model = MoleculeRegressor(model="gp", seed=seed)
+    model.fit(["C" * (n + 1) for n in places], [n + 1.0 for n in places])
+    assert np.isfinite(model.predict(["CCCC"])).all()

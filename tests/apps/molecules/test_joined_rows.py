@@ -1,0 +1,180 @@
+"""Models of rows with several molecules, with and without an order."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.inputs import featurise
+from gattn.apps.molecules.masking import atoms_of, masked_inputs
+from gattn.apps.molecules.network import batch_inputs
+from gattn.apps.molecules.row_format import RowFormat
+from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.data import DESCRIPTORS
+
+PAIR, MIXTURE = RowFormat(molecules=2), RowFormat(molecules=2, order_free=True)
+TINY: dict[str, Any] = {"epochs": 2, "width": 16, "heads": 2, "layers": 1}
+SOLVENTS = ["O", "CCO", "c1ccccc1", "CC#N"]
+SOLUTES = ["C" * n + end for n in range(1, 9) for end in ("", "O")]
+ROWS = [(solute, solvent) for solvent in SOLVENTS for solute in SOLUTES]
+Y = np.array([len(a) + 3.0 * SOLVENTS.index(b) for a, b in ROWS])
+TEXTS = [f"{a} + {b}" for a, b in ROWS]
+
+
+def fitted(**settings) -> MoleculeRegressor:
+    return MoleculeRegressor(molecules_per_row=2, **{**TINY, **settings}).fit(ROWS, Y)
+
+
+def test_a_row_is_one_graph_of_its_molecules():
+    joined = featurise(["CO + c1ccccc1", "N + O"], row_format=PAIR).inputs
+    single = featurise(["CO", "c1ccccc1", "N", "O"]).inputs
+    assert joined.molecule_sizes is not None
+    assert joined.molecule_sizes.tolist() == [[2, 6], [1, 1]]
+    assert joined.molecules.smiles == ["CO + c1ccccc1", "N + O"]
+    graphs, parts = joined.molecules.arrays, single.molecules.arrays
+    x, edge_index, edge_attr = graphs.one(0)
+    (x1, edges1, attr1), (x2, edges2, attr2) = parts.one(0), parts.one(1)
+    assert torch.equal(x, torch.cat([x1, x2]))
+    assert torch.equal(edge_index, torch.cat([edges1, edges2 + 2], 1))
+    assert torch.equal(edge_attr, torch.cat([attr1, attr2]))
+    assert torch.equal(joined.counts[0], single.counts[:2].flatten())
+    assert torch.equal(joined.descriptors, single.descriptors.reshape(2, -1))
+    batch = batch_inputs(joined)
+    assert batch.ptr.tolist() == [0, 2, 8, 9, 10]
+    assert batch.batch.tolist() == [0] * 2 + [1] * 6 + [2, 3]
+    assert torch.equal(joined[[1]].molecules.arrays.x, graphs.x[8:])
+    assert len(joined[:0].molecules) == 0
+    assert joined[:0].counts.shape == (0, 4096)
+
+
+def test_without_an_order_the_inputs_are_symmetric():
+    one, other = (featurise([text], row_format=MIXTURE) for text in ("CO + O", "O + OC"))
+    assert one.canonical == other.canonical == ["CO + O"]
+    assert torch.equal(one.inputs.counts, other.inputs.counts)
+    assert torch.equal(one.inputs.descriptors, other.inputs.descriptors)
+    first, second = featurise(["CO", "O"]).inputs.descriptors
+    mean, span = one.inputs.descriptors[0].split(len(DESCRIPTORS))
+    assert torch.allclose(mean, (first + second) / 2)
+    assert torch.equal(span, (first - second).abs())
+    large = featurise(["C" * 300 + " + " + "C" * 300], row_format=MIXTURE).inputs
+    assert large.counts.max() == 255
+
+
+def test_bad_molecules_cost_their_own_rows():
+    parsed = featurise(["C + O", "C1CC + O", "C + ", "C", ""], row_format=PAIR)
+    assert parsed.row_index.tolist() == [0]
+    for error, message in zip(
+        parsed.errors[1:],
+        ["molecule 1: not valid SMILES", "molecule 2: the SMILES is empty", "has 1", "is empty"],
+    ):
+        assert message in error
+
+
+@pytest.mark.parametrize("model", ["stacked", "gp"])
+def test_the_order_matters_only_if_it_has_a_meaning(model):
+    swapped = [(b, a) for a, b in ROWS]
+    ordered, free = fitted(model=model), fitted(model=model, order_free=True)
+    assert not np.allclose(ordered.predict(ROWS), ordered.predict(swapped), atol=1e-4)
+    assert np.allclose(free.predict(ROWS), free.predict(swapped), atol=1e-5)
+
+
+def test_the_process_learns_both_molecules_and_is_restored(tmp_path):
+    model = fitted(model="gp")
+    assert model.score(ROWS, Y) > 0.99
+    model.save(tmp_path / "model")
+    loaded = MoleculeRegressor.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict(ROWS), model.predict(ROWS))
+    network = fitted(model="attention", order_free=True)
+    network.save(tmp_path / "network")
+    again = MoleculeRegressor.load(tmp_path / "network")
+    assert np.array_equal(again.predict(ROWS), network.predict(ROWS))
+    assert again.predictor_.molecules == 2
+    assert again.embed(ROWS[:3]).shape == (3, 2 * 5 * 16)
+
+
+def test_rows_are_tuples_frames_arrays_or_texts():
+    model = fitted(model="gp")
+    expected = model.predict(ROWS)
+    frame = pd.DataFrame(ROWS, columns=["solute", "solvent"])
+    for rows in (frame, frame.to_numpy(), TEXTS, list(map(list, ROWS))):
+        assert np.array_equal(model.predict(rows), expected)
+    with pytest.raises(ValueError, match="trained on SMILES alone"):
+        model.predict(frame.assign(T=300.0))
+    with_heat = MoleculeRegressor(molecules_per_row=2, model="gp").fit(
+        frame.assign(T=np.arange(64.0)), Y
+    )
+    assert with_heat.descriptors_columns_ == ["T"]
+    assert np.isfinite(with_heat.predict(frame.assign(T=3.0))).all()
+
+
+def test_wrong_options_are_named():
+    with pytest.raises(ValueError, match="order_free needs several molecules"):
+        MoleculeRegressor(order_free=True).fit(["C", "CC"], [0, 1])
+    with pytest.raises(ValueError, match="reaction needs one reaction in a row; a row has 2"):
+        MoleculeRegressor(reaction=True, molecules_per_row=2).fit(ROWS, Y)
+
+
+@pytest.mark.parametrize("row_format", [PAIR, MIXTURE, RowFormat(molecules=2, add_h=True)])
+def test_shares_and_environments_sum_to_the_row(row_format):
+    settings = MoleculeSettings(order_free=row_format.order_free, add_h=row_format.add_h)
+    inputs = featurise(["CO + c1ccccc1O", "N + N"], row_format=row_format).inputs
+    for atoms, counts, row in zip(atoms_of(inputs, settings), inputs.counts, inputs.descriptors):
+        assert torch.allclose(atoms.shares.sum(0), row.double(), atol=1e-4)
+        counted = torch.bincount(atoms.environments.places, minlength=len(counts))
+        assert torch.equal(counted, counts.long())
+    first = atoms_of(inputs, settings)[0]
+    assert first.molecules == (0,) * 2 + (1,) * 7
+    assert first.places == (0, 1, *range(7))
+    nothing = masked_inputs(inputs, [first], [(0, torch.zeros(1, 9, dtype=torch.bool))])
+    assert torch.equal(nothing.molecules.arrays.x, inputs[:1].molecules.arrays.x)
+    second = torch.tensor([[False] * 2 + [True] * 7])
+    without = masked_inputs(inputs, [first], [(0, second)])
+    assert inputs.molecule_sizes is not None
+    assert without.molecule_sizes is not None
+    sizes = inputs.molecule_sizes[0].tolist()
+    assert without.molecule_sizes.tolist() == [[sizes[0], 0]]
+
+
+@pytest.mark.parametrize("settings", [{}, {"order_free": True}, {"add_h": True}])
+def test_weights_of_atoms_belong_to_their_molecules(settings):
+    model = fitted(model="stacked", **settings)
+    row = [("CCO", "c1ccccc1")]
+    for method in ("integrated_gradients", "masking"):
+        (one,) = model.explain(row, method=method)
+        assert one is not None
+        assert one.symbols == tuple("CCOCCCCCC")
+        assert one.molecules == (0,) * 3 + (1,) * 6
+        assert one.drawn == "CCO.c1ccccc1"
+        assert one.smiles == "CCO + c1ccccc1"
+        assert one.weights.shape == (9,)
+        assert one.weights.isfinite().all()
+        assert one.prediction == pytest.approx(float(model.predict(row)[0]), abs=1e-4)
+        benzene = one.weights[3:]
+        assert torch.allclose(benzene, benzene[:1].expand(6), atol=1e-4)
+
+
+def test_added_hydrogens_change_the_graph_alone():
+    plain, full = (featurise(["CCO"], row_format=RowFormat(add_h=h)) for h in (False, True))
+    assert torch.equal(plain.inputs.counts, full.inputs.counts)
+    assert torch.equal(plain.inputs.descriptors, full.inputs.descriptors)
+    assert plain.canonical == full.canonical
+    assert len(full.inputs.molecules.arrays.x) == 9
+    assert len(plain.inputs.molecules.arrays.x) == 3
+    classes = ["a" if "O" in text else "b" for text in SOLUTES]
+    model = MoleculeClassifier(add_h=True, ignore_stereo=True, **TINY).fit(SOLUTES, classes)
+    assert set(model.predict(["CCO", "CCC"])) <= {"a", "b"}
+    (one,) = model.explain(["CCO"])
+    assert one is not None
+    assert one.symbols == ("C", "C", "O")
+
+
+@pytest.mark.bits
+@pytest.mark.usefixtures("uneven_products")
+def test_ignored_stereo_gives_stereoisomers_one_prediction_if_the_rows_of_products_differ():
+    texts = ["C[C@H](N)O", "C[C@@H](N)O", "CC(N)O"]
+    model = MoleculeRegressor(ignore_stereo=True, **TINY).fit(SOLUTES, np.arange(16))
+    assert len(set(model.predict(texts))) == 1
+    assert len(set(MoleculeRegressor(**TINY).fit(SOLUTES, np.arange(16)).predict(texts))) > 1

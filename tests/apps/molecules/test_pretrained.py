@@ -1,0 +1,135 @@
+"""The models that are part of gattn: their files, cards and predictions."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.molecules.bbb import card as card_of
+from benchmarks.molecules.pretrain import card as encoder_card
+from gattn.apps.molecules import MoleculeRegressor, inputs, packed_view
+from gattn.apps.molecules.foundation import read_foundation
+from gattn.apps.molecules.inputs import featurise
+from gattn.apps.molecules.kernel_function import compare, kernel_matrix, standardise
+from gattn.apps.molecules.loading import load_model
+from gattn.apps.molecules.pretrained import (
+    encoder_folder,
+    encoder_names,
+    folder_of,
+    names,
+    resolve,
+)
+from gattn.apps.molecules.settings import MoleculeSettings
+from tests.apps.cli.commands import run_command
+from tests.apps.cli.molecule_table import read_rows
+
+ROOT = Path(__file__).parents[3]
+FIGURES = json.loads((folder_of("bbb") / "figures.json").read_text())
+
+
+def test_names_and_folders(tmp_path, monkeypatch):
+    assert names() == ["bbb"]
+    assert resolve(Path("bbb")) == folder_of("bbb")
+    assert resolve(Path("runs/bbb")) == Path("runs/bbb")
+    assert resolve(Path("other")) == Path("other")
+    monkeypatch.chdir(tmp_path)
+    Path("bbb").mkdir()
+    assert resolve(Path("bbb")) == Path("bbb")
+
+
+def test_the_files_are_small_and_contain_no_path_of_a_machine():
+    files = list(folder_of("bbb").iterdir())
+    assert sum(file.stat().st_size for file in files) < 9.5e6
+    card = json.loads((folder_of("bbb") / "model.json").read_text())
+    assert card["data"]["name"] == "b3db_train.csv"
+    texts = b"".join(file.read_bytes() for file in files if file.suffix == ".json")
+    assert not re.search(rb"/(tmp|work|home)/", texts)
+
+
+def test_the_card_has_the_measured_figures():
+    card = (folder_of("bbb") / "card.md").read_text("utf-8")
+    assert card == (ROOT / "docs/guide/bbb.md").read_text("utf-8") == card_of(FIGURES)
+    test, external = FIGURES["test"], FIGURES["external"]
+    assert f"{test['roc_auc']:.3f} ± {test['standard_error']:.3f}" in card
+    assert f"{external['roc_auc']:.2f} ± {external['standard_error']:.2f}" in card
+    assert test["roc_auc"] >= 0.8  # no molecule has the scaffold of a training molecule
+    assert external["roc_auc"] >= 0.9
+    assert all(0.86 <= part["coverage"] <= 0.94 for part in (test, external))
+    assert "## Unsuitable uses" in card
+
+
+def test_the_encoder_is_small_and_its_card_has_its_figures():
+    assert encoder_names() == ["encoder-128"]
+    folder = encoder_folder("encoder-128")
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 5e5
+    card = (folder / "card.md").read_text("utf-8")
+    assert card == (ROOT / "docs/guide/encoder.md").read_text("utf-8") == encoder_card(folder)
+    foundation = read_foundation("encoder-128")
+    foundation.check(MoleculeSettings())
+    assert all(value.isfinite().all() for value in foundation.tensors.values())
+
+
+def test_networks_start_from_the_encoder_of_this_name():
+    smiles = [f"{'C' * n}{end}" for n in range(1, 9) for end in ("O", "N", "Cl", "c1ccccc1")]
+    model = MoleculeRegressor(
+        model="attention", epochs=2, from_foundation="encoder-128", freeze_encoder=True
+    )
+    model.fit(smiles, [float(len(text)) for text in smiles])
+    (network,) = model.predictor_.networks
+    stored = read_foundation("encoder-128").tensors
+    assert torch.equal(network.state_dict()["atoms.weight"], stored["atoms.weight"])
+
+
+def test_the_command_takes_the_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("new.csv").write_text("smiles\nCC(C)Cc1ccccc1\nOCC1OC(O)C(O)C(O)C1O\nbad(\n")
+    arguments = ("molecules", "predict", "bbb", "new.csv", "--out", "out.csv")
+    assert run_command(monkeypatch, *arguments) == 0
+    hydrocarbon, sugar, bad = read_rows(Path("out.csv"))
+    assert (hydrocarbon["prediction"], sugar["prediction"]) == ("BBB+", "BBB-")
+    assert float(hydrocarbon["probability_BBB-"]) < 0.3 < float(sugar["probability_BBB-"])
+    assert bad["error"]
+
+
+def test_a_model_without_atom_pairs_does_not_count_them(monkeypatch):
+    def fail(arrays):
+        raise AssertionError("atom pairs were counted")
+
+    model, _ = load_model("bbb")
+    kernel = model.predictor_.kernel
+    assert kernel is not None
+    assert not kernel.has_pairs
+    monkeypatch.setattr(inputs, "count_pairs", fail)
+    monkeypatch.setattr(packed_view, "count_pairs", fail)
+    smiles = ["CC(C)Cc1ccccc1", "OCC1OC(O)C(O)C(O)C1O"]
+    parsed = featurise(smiles).inputs
+    with pytest.raises(AssertionError, match="counted"):
+        parsed.pairs  # noqa: B018
+    predicted = model.predictor_.predict(parsed)
+    # Without atom pairs, the covariance is that of one Tanimoto similarity and the descriptors.
+    state = kernel.state()
+    raw = parsed.descriptors.double()
+    z = standardise(raw, state["center"], state["width"])
+    parts = compare([parsed.counts], z, [state["counts"]], state["descriptors"])
+    weights, _ = kernel.solution()
+    means = torch.stack(
+        [kernel_matrix(parts, theta) @ w for theta, w in zip(state["theta"], weights.t())], 1
+    )
+    expected = (means * state["scale"] + state["mean"]).clamp(0, 1)
+    torch.testing.assert_close(predicted.component_means["gp"], expected)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("B3DB") is None, reason="qc-b3db is not installed")
+def test_the_external_figures_are_reproduced(tmp_path):
+    from benchmarks.molecules.bbb import write_tables
+    from gattn.apps.molecules.runs.evaluate import evaluate_table
+
+    _, external, left_out = write_tables(tmp_path)
+    measured = evaluate_table("bbb", external, workers=1)
+    assert left_out == FIGURES["train"]["left_out"]
+    assert measured["molecules"]["test"] == FIGURES["external"]["molecules"]
+    assert measured["test"]["roc_auc"] == pytest.approx(FIGURES["external"]["roc_auc"], abs=1e-3)
+    assert measured["intervals"]["held"] == pytest.approx(FIGURES["external"]["coverage"])

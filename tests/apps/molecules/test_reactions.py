@@ -1,0 +1,150 @@
+"""Condensed graphs of reaction, and the fingerprints and descriptors of reactions."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gattn.apps.molecules import MoleculeRegressor
+from gattn.apps.molecules.inputs import featurise
+from gattn.apps.molecules.network import batch_inputs
+from gattn.apps.molecules.reactions import mapped_atoms
+from gattn.apps.molecules.row_format import RowFormat
+from gattn.data import ATOM_FEATURES, BOND_FEATURES
+
+FORMAT = RowFormat(reaction=True)
+SWAP = "[CH3:1][Br:2].[OH-:3]>>[CH3:1][OH:3].[Br-:2]"
+d, b = len(ATOM_FEATURES), len(BOND_FEATURES)
+
+
+def graph_of(text: str, row_format: RowFormat = FORMAT) -> tuple[Tensor, Tensor, Tensor]:
+    return featurise([text], row_format=row_format).inputs.molecules.arrays.one(0)
+
+
+def edges_of(edge_index: Tensor) -> set[tuple[int, ...]]:
+    return set(map(tuple, edge_index.t().tolist()))
+
+
+def test_paired_atoms_have_one_node_and_bonds_of_both_sides():
+    x, edge_index, edge_attr = graph_of(SWAP)
+    assert x.shape == (3, 2 * d)
+    assert edges_of(edge_index) == {(0, 1), (1, 0), (0, 2), (2, 0)}
+    sides = featurise(["CBr.[OH-]", "CO.[Br-]"]).inputs.molecules.arrays
+    (before, _, bond), (after, _, other) = sides.one(0), sides.one(1)
+    order = [0, 2, 1]  # These are the nodes of the atoms of the products.
+    assert torch.equal(x[:, :d], before)
+    assert torch.equal(x[order, d:], after - before[order])
+    broken, formed = (
+        int((edge_index == torch.tensor([[0], [node]])).all(0).nonzero()) for node in (1, 2)
+    )
+    assert torch.equal(edge_attr[broken], torch.cat([bond[0], -bond[0]]))
+    assert torch.equal(edge_attr[formed], torch.cat([torch.zeros(b), other[0]]))
+
+
+def test_unmapped_atoms_exist_on_one_side():
+    x, edge_index, _ = graph_of("[CH3:1]Br>>[CH3:1][OH:9]")
+    assert x.shape == (3, 2 * d)
+    assert edges_of(edge_index) == {(0, 1), (1, 0), (0, 2), (2, 0)}
+    assert torch.equal(x[1, d:], -x[1, :d])  # Br occurs only in the reactants.
+    assert not x[2, :d].any()  # O occurs only in the products.
+    assert x[2, d:].any()
+
+
+def test_the_graph_does_not_depend_on_the_numbers_and_the_order():
+    model = MoleculeRegressor(reaction=True, model="attention", epochs=1, width=16, heads=2)
+    model.fit(REACTIONS, np.arange(len(REACTIONS)))
+    other = "[OH-:7].[Br:5][CH3:4]>>[Br-:5].[OH:7][CH3:4]"
+    assert model.predict([SWAP]) == pytest.approx(model.predict([other]), abs=1e-5)
+    reverse = ">>".join(reversed(SWAP.split(">>")))
+    assert model.predict([SWAP]) != pytest.approx(model.predict([reverse]), abs=1e-4)
+
+
+def test_batches_are_the_single_graphs():
+    texts = [SWAP, "[CH3:1]Br>>[CH3:1][OH:9]", "[cH:1]1[cH:2][cH:3][cH:4][cH:5][cH:6]1>>[CH4:1]"]
+    inputs = featurise(texts, row_format=FORMAT).inputs
+    together = inputs.molecules
+    for i, text in enumerate(texts):
+        for one, alone in zip(together.arrays.one(i), graph_of(text), strict=True):
+            assert torch.equal(one, alone)
+    assert together[[2, 0]].smiles == [texts[2], texts[0]]
+    assert batch_inputs(inputs[[2, 0]]).ptr.tolist() == [0, 6, 9]
+    assert len(inputs[:0].molecules) == 0
+    assert inputs[:0].counts.shape == (0, 6144)
+
+
+def test_fingerprints_are_the_reactants_and_the_change():
+    inputs = featurise([SWAP], row_format=FORMAT).inputs
+    left, right = featurise(["CBr.[OH-]", "CO.[Br-]"]).inputs.counts.short()
+    counts = inputs.counts[0].short().reshape(3, -1)
+    assert torch.equal(counts[0], left)
+    assert torch.equal(counts[1] - counts[2], right - left)
+    assert not (counts[1] * counts[2]).any()
+    sides = featurise(["CBr.[OH-]", "CO.[Br-]"]).inputs.descriptors
+    expected = torch.cat([sides[0], sides[1] - sides[0]])
+    assert torch.equal(inputs.descriptors[0], expected)
+
+
+def test_bad_reactions_cost_their_own_rows():
+    texts = {
+        "C>>C": "no atom has the same map number",
+        "[CH4:1]>>[NH3:1]": "atom map number 1 is C in the reactants, but N in the products",
+        "[CH3:1][CH3:1]>>[CH4:1]": "atom map number 1 is used twice in the reactants",
+        "[CH4:1]>>[CH3:1][CH3:1]": "atom map number 1 is used twice in the products",
+        "[CH4:1]>>[CH4:1](": "products: not valid SMILES",
+        "C(>>C)": "reactants: not valid SMILES.*; products: not valid SMILES",
+    }
+    parsed = featurise([SWAP, *texts], row_format=FORMAT)
+    assert parsed.row_index.tolist() == [0]
+    for error, expected in zip(parsed.errors[1:], texts.values()):
+        assert re.search(expected, error), error
+
+
+def test_added_hydrogens_are_paired_with_their_neighbours():
+    row_format = RowFormat(reaction=True, add_h=True)
+    x, _, _ = graph_of(SWAP, row_format)
+    assert len(x) == 7  # C, Br, O, three hydrogens of C and one of O, on both sides
+    hydrogens = x[3:]
+    assert (hydrogens[:, ATOM_FEATURES.index("element=H")] == 1).all()
+    assert not hydrogens[:, d:].any()
+    x, _, _ = graph_of("[CH4:1].[OH:2]>>[CH3:1].[OH2:2]", row_format)
+    assert len(x) == 2 + 5 + 1  # One hydrogen occurs only in the products.
+    assert x[5, :d].any()
+    assert x[7, d:].any()
+    assert not x[7, :d].any()
+
+
+def test_mapped_hydrogens_belong_to_their_neighbours():
+    assert mapped_atoms("[H:1][CH2:2][13CH3:3]") == [("C", 2), ("C", 3)]
+    text = "[H:1][CH3:2].[Cl:3]>>[H:1][Cl:3].[CH3:2]"
+    parsed = featurise([text], row_format=FORMAT)
+    assert parsed.errors == [""]
+    assert len(parsed.inputs.molecules.arrays.x) == 2
+
+
+def test_numbers_that_rdkit_cannot_read_pair_atoms():
+    text = "[H:1][CH3:002].[Cl:99999999999]>>[H:1][Cl:99999999999].[CH3:2]"
+    parsed = featurise([text], row_format=FORMAT)
+    assert parsed.errors == [""]
+    assert len(parsed.inputs.molecules.arrays.x) == 2
+
+
+REACTIONS = [
+    f"[CH3:1]{'C' * n}[Br:2].[{x}-:3]>>[CH3:1]{'C' * n}[{x}:3].[Br-:2]"
+    for n in range(12)
+    for x in ("OH", "NH2", "SH")
+]
+
+
+def test_saved_models_predict_reactions(tmp_path):
+    y = np.arange(len(REACTIONS), dtype=float)
+    model = MoleculeRegressor(reaction=True, epochs=2, width=16, heads=2, add_h=True)
+    model.fit(REACTIONS, y).save(tmp_path / "model")
+    loaded = MoleculeRegressor.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict(REACTIONS[:4]), model.predict(REACTIONS[:4]))
+    assert model.embed(REACTIONS[:2]).shape == (2, 5 * 16)
+    with pytest.raises(ValueError, match="atoms of a reaction cannot be weighed"):
+        model.explain(REACTIONS[:1])
+    gp = MoleculeRegressor(reaction=True, model="gp").fit(REACTIONS, y % 3)
+    assert gp.score(REACTIONS, y % 3) > 0.95  # The label depends only on the nucleophile.

@@ -1,0 +1,102 @@
+"""Another unit of the labels scales predictions by a factor and leaves scores unchanged."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import r2_score
+
+from gattn.apps.fitting.scaling import moments
+from gattn.apps.molecules import MoleculeRegressor
+from gattn.apps.molecules.runs.measure import measure_baselines, measure_intervals
+from gattn.apps.molecules.stacking import fit_spread
+from gattn.apps.run.measure import measure
+
+SMILES = [f"{'C' * n}{end}" for n in range(1, 21) for end in ("O", "N", "Cl")]
+TRAIN, VAL, TEST = (torch.arange(start, len(SMILES), 3) for start in range(3))
+LABELS = np.random.default_rng(0).normal(0.1 * np.arange(len(SMILES)), 0.5)
+GP = {"model": "gp", "workers": 1}
+NETWORK = {"model": "stacked", "epochs": 2, "width": 16, "heads": 2, "layers": 1, "ensemble": 2}
+
+
+def fitted(labels, **settings):
+    """Fit a model; return its predictions for the test part, and the numbers that the report of a
+    run contains.
+    """
+    model = MoleculeRegressor(**{"workers": 1, **settings})
+    labelled = model.read(SMILES, labels)
+    model.fit_labelled(labelled[TRAIN], labelled[VAL])
+    prediction, test = model.predictor_.predict(labelled[TEST].inputs), labelled[TEST]
+    return (
+        prediction,
+        measure("regression", test.y, prediction.mean),
+        measure_baselines(model, labelled[TRAIN], test, 0),
+        measure_intervals(model, test.y, prediction, 0.8),
+        test.y,
+    )
+
+
+@pytest.fixture(scope="module")
+def of_one():
+    return fitted(LABELS, **GP)
+
+
+@pytest.mark.parametrize("settings", [GP, NETWORK], ids=["gp", "stacked"])
+@pytest.mark.parametrize("power", [-40, 40])
+def test_a_power_of_two_changes_the_exponents_alone(settings, power) -> None:
+    scale = 2.0**power
+    prediction, scores, _, intervals, _ = fitted(LABELS, **settings)
+    other, other_scores, _, other_intervals, _ = fitted(scale * LABELS, **settings)
+    assert torch.equal(other.mean, scale * prediction.mean)
+    assert torch.equal(other.std, scale * prediction.std)
+    assert other_scores["r2"] == scores["r2"]
+    assert other_scores["rmse"] == scale * scores["rmse"]
+    assert other_intervals["held"] == intervals["held"]
+    assert other_intervals["mean_width"] == scale * intervals["mean_width"]
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-9, 1e-3, 1e6, 1e12])
+def test_predictions_are_in_the_unit_of_the_labels(of_one, scale) -> None:
+    prediction, scores, baselines, intervals, _ = of_one
+    other, other_scores, other_baselines, other_intervals, y = fitted(scale * LABELS, **GP)
+    torch.testing.assert_close(other.mean / scale, prediction.mean, rtol=1e-6, atol=0)
+    torch.testing.assert_close(other.std / scale, prediction.std, rtol=1e-6, atol=0)
+    assert other_scores["r2"] == pytest.approx(scores["r2"], rel=1e-6)
+    assert other_scores["r2"] == pytest.approx(r2_score(y, other.mean), rel=1e-9)
+    assert other_scores["rmse"] / scale == pytest.approx(scores["rmse"], rel=1e-6)
+    assert other_baselines["mean"]["r2"] == pytest.approx(baselines["mean"]["r2"], rel=1e-6)
+    assert baselines["mean"]["r2"] < 0.1 < baselines["kernel_ridge"]["r2"] < 0.99
+    assert other_intervals["held"] == intervals["held"]
+    assert other_intervals["mean_width"] / scale == pytest.approx(intervals["mean_width"], rel=1e-6)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1e-3, 1e6), (1.0, -1e9), (1e6, 1e12)])
+def test_an_offset_moves_predictions_alone(of_one, scale, offset) -> None:
+    prediction, scores, baselines, *_ = of_one
+    other, other_scores, other_baselines, *_ = fitted(scale * LABELS + offset, **GP)
+    torch.testing.assert_close((other.mean - offset) / scale, prediction.mean, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(other.std / scale, prediction.std, rtol=1e-4, atol=0)
+    assert other_scores["r2"] == pytest.approx(scores["r2"], rel=1e-4)
+    assert other_baselines["mean"]["r2"] == pytest.approx(baselines["mean"]["r2"], rel=1e-4)
+
+
+def test_only_equal_values_are_constant() -> None:
+    nan = float("nan")
+    values = torch.tensor(
+        [[0.1, 1e6, 1e-200, nan], [0.1, 1e6 + 1e-3, 3e-200, nan], [0.1, nan, nan, nan]],
+        dtype=torch.float64,
+    )
+    mean, scale = moments(values)
+    assert mean[0] == 0.1
+    assert scale[[0, 3]].tolist() == [1.0, 1.0]
+    assert scale[1].item() == pytest.approx(5e-4, rel=1e-6)
+    assert scale[2].item() == pytest.approx(1e-200, rel=1e-12)
+    assert mean[3].isnan()
+
+
+@pytest.mark.parametrize("power", [-80, 80])
+def test_the_spread_is_learnt_alike_in_every_unit(power) -> None:
+    generator = torch.Generator().manual_seed(0)
+    sources = torch.rand(2, 50, 1, generator=generator, dtype=torch.float64)
+    error = torch.randn(50, 1, generator=generator, dtype=torch.float64)
+    unit = 2.0**power
+    assert torch.equal(fit_spread(unit**2 * sources, unit * error), fit_spread(sources, error))

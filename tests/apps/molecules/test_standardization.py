@@ -1,0 +1,69 @@
+"""A model with standardisation treats a salt as its parent, in every use."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from gattn.apps.molecules import MoleculeRegressor
+from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.loading import load_model
+from gattn.apps.serve.molecules import InputRow, explain_molecule, predict_rows
+
+ACIDS = [f"{'C' * n}C(=O)O" for n in range(1, 25)]
+AMINES = [f"{'C' * n}N" for n in range(1, 25)]
+FORMS = ["CCCC(=O)O", "CCCC(=O)[O-].[Na+]", "O.CCCC(=O)O[K]"]
+
+
+@pytest.fixture(scope="module")
+def model() -> MoleculeEstimator:
+    model = MoleculeRegressor(
+        epochs=1, width=16, heads=2, layers=1, standardize=("neutral", "largest-fragment")
+    )
+    return model.fit(ACIDS + AMINES, [*range(24), *range(10, 34)])
+
+
+@pytest.mark.bits
+@pytest.mark.usefixtures("uneven_products")
+def test_a_salt_and_its_parent_have_one_prediction_if_the_rows_of_products_differ(model):
+    mean, std = model.predict(FORMS, return_std=True)
+    assert mean[0] == mean[1] == mean[2]
+    assert std[0] == std[1] == std[2]
+    vectors = model.embed(FORMS)
+    assert (vectors == vectors[:1]).all()
+    first, *others = model.explain(FORMS, method="masking")
+    for other in others:
+        assert other.prediction == pytest.approx(first.prediction, rel=1e-6)
+        np.testing.assert_allclose(sorted(other.weights), sorted(first.weights), atol=1e-6)
+
+
+def test_a_model_without_the_setting_reads_the_salt(model):
+    plain = MoleculeRegressor(model="gp").fit(ACIDS + AMINES, [*range(24), *range(10, 34)])
+    mean = plain.predict(FORMS)
+    assert mean[0] != mean[1]
+
+
+def test_a_saved_model_standardises_again(model, tmp_path):
+    model.save(tmp_path)
+    again, card = load_model(tmp_path)
+    assert card["parameters"]["standardize"] == ["neutral", "largest-fragment"]
+    input_rows = [InputRow(smiles) for smiles in FORMS]
+    rows = predict_rows(again, input_rows, 0.9)
+    assert rows[0] == rows[1] == rows[2]
+    explained = [explain_molecule(again, one, "masking", 0, 0.9) for one in input_rows]
+    assert explained[0].nearest == explained[1].nearest == explained[2].nearest
+    assert explained[1].explanation.smiles == "CCCC(=O)O"
+
+
+def test_forms_of_one_molecule_are_in_one_part():
+    smiles = [form for n in range(2, 22) for form in (f"{'C' * n}N", f"Cl.{'C' * n}N")]
+    model = MoleculeRegressor(model="gp", standardize=["largest-fragment"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(smiles, np.repeat(np.arange(20.0), 2))
+    assert len(model.seen_) == 20
+
+
+def test_an_unknown_step_is_an_error():
+    with pytest.raises(ValueError, match="standardize must be one of 'largest-fragment'"):
+        MoleculeRegressor(standardize=("salts",)).fit(ACIDS, range(24))

@@ -1,0 +1,125 @@
+"""Tests of the weights of rows and targets: their effect on every part of a model, and the column
+of weights in a table.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.kernel_function import negative_log_posterior
+from gattn.apps.molecules.members import target_weights
+from gattn.apps.molecules.runs.config import override
+from gattn.apps.molecules.runs.source import read_source
+from gattn.apps.molecules.runs.train import train_run
+from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.data.molecules.fingerprints import tanimoto_ridges
+
+TINY: dict[str, Any] = {
+    "epochs": 40,
+    "width": 16,
+    "heads": 2,
+    "layers": 1,
+    "batch_size": 8,
+    "learning_rate": 1e-2,
+}
+SMILES = [f"{'C' * n}{end}" for n in range(1, 25) for end in "ON"]
+LENGTH = np.array([float(len(text)) for text in SMILES])
+WRONG = np.arange(len(SMILES)) % 3 == 0
+
+
+def test_gradient_of_the_weighted_density():
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randn(9, 9, generator=generator).double()
+    parts = [half @ half.t() / 9, (half @ half.t()).abs(), torch.eye(9).double()]
+    y, noise = torch.randn(9, generator=generator).double(), torch.rand(9).double() + 0.5
+    start = torch.zeros(5).double()
+    theta = torch.full((5,), -0.3).double()
+    _, slope = negative_log_posterior(parts, y, theta, start, noise)
+    step = 1e-6
+    for i in range(5):
+        moved = [theta + sign * step * torch.eye(5).double()[i] for sign in (1, -1)]
+        high, low = (negative_log_posterior(parts, y, each, start, noise)[0] for each in moved)
+        assert float(slope[i]) == pytest.approx(float(high - low) / (2 * step), rel=1e-4, abs=1e-7)
+
+
+def test_a_weight_of_two_is_two_rows_in_the_ridge():
+    bits, y = (torch.rand(8, 20) > 0.6).double(), torch.randn(8).double()
+    rows = torch.tensor([*range(8), 0, 3])
+    weights = torch.tensor([2.0, 1, 1, 2, 1, 1, 1, 1])
+    query = (torch.rand(5, 20) > 0.6).double()
+    (repeated,) = tanimoto_ridges(bits[rows], y[rows], [query])
+    (with_weights,) = tanimoto_ridges(bits, y, [query], weights=weights)
+    assert torch.allclose(repeated, with_weights)
+
+
+@pytest.mark.parametrize("model", ["attention", "gp", "stacked"])
+def test_wrong_labels_of_low_weight_change_little(model):
+    y = np.where(WRONG, 60.0, LENGTH)
+    weights = np.where(WRONG, 1e-3, 1.0)
+    plain = MoleculeRegressor(**TINY, model=model).fit(SMILES, y)
+    careful = MoleculeRegressor(**TINY, model=model).fit(SMILES, y, sample_weight=weights)
+    errors = [np.abs(each.predict(SMILES) - LENGTH).mean() for each in (plain, careful)]
+    assert errors[1] < 0.4 * errors[0]
+    scaled = MoleculeRegressor(**TINY, model=model).fit(SMILES, y, sample_weight=8 * weights)
+    assert np.allclose(scaled.predict(SMILES), careful.predict(SMILES))
+
+
+def test_weights_of_limits_classes_and_validation(tmp_path):
+    weights = np.linspace(0.5, 2, len(SMILES))
+    limits = np.array([f">{y}" if y > 20 else y for y in LENGTH], dtype=object)
+    bounds = MoleculeRegressor(**TINY, loss_function="bounded-mse")
+    bounds.fit(SMILES, limits, sample_weight=weights).save(tmp_path / "model")
+    loaded = MoleculeRegressor.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict(SMILES), bounds.predict(SMILES))
+    classes = [text[-1] for text in SMILES]
+    classifier = MoleculeClassifier(**TINY).fit(
+        SMILES[8:], classes[8:], sample_weight=weights[8:], validation=(SMILES[:8], classes[:8])
+    )
+    assert classifier.score(SMILES, classes) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [([1.0], r"must be \[48\]"), ([0.0] * 48, "above 0; row 0 is 0"), ([np.nan] * 48, "row 0 is")],
+)
+def test_wrong_weights(weights, message):
+    with pytest.raises(ValueError, match=message):
+        MoleculeRegressor(**TINY).fit(SMILES, LENGTH, sample_weight=weights)
+
+
+def test_task_weights():
+    weights = target_weights(MoleculeSettings(task_weights=(3, 1)))
+    assert weights is not None
+    assert weights.tolist() == [1.5, 0.5]
+    y = np.stack([LENGTH, np.random.default_rng(0).normal(size=len(SMILES))], 1)
+    first = MoleculeRegressor(**TINY, model="attention", task_weights=(1000, 1)).fit(SMILES, y)
+    second = MoleculeRegressor(**TINY, model="attention", task_weights=(1, 1000)).fit(SMILES, y)
+    errors = [
+        np.abs(np.asarray(each.predict(SMILES))[:, 0] - LENGTH).mean() for each in (first, second)
+    ]
+    assert errors[0] < errors[1]
+    with pytest.raises(ValueError, match="a weight for each of the 2 targets; got 3"):
+        MoleculeRegressor(**TINY, task_weights=(1, 1, 1)).fit(SMILES, y)
+    with pytest.raises(ValueError, match="task_weights must be above 0"):
+        MoleculeSettings(task_weights=(1, 0))
+
+
+def test_column_of_weights(tmp_path):
+    table = tmp_path / "weights.csv"
+    lines = [f"{s},{y},{1 + i % 2}" for i, (s, y) in enumerate(zip(SMILES, LENGTH))]
+    table.write_text("\n".join(["smiles,y,w", *lines, "CCCCF,5,", "CCCCCF,6,0"]) + "\n")
+    source = read_source(str(table), "smiles", ["y"], "auto", weight="w", skip_bad=True)
+    assert source.weights is not None
+    assert source.weights[:3].tolist() == [1, 2, 1]
+    assert [row.reason for row in source.bad] == [
+        "w must be a number above 0; it is ''",
+        "w must be a number above 0; it is '0'",
+    ]
+    changes = {**TINY, "data": str(table), "target": ("y",), "weight_column": "w", "epochs": 1}
+    changes |= {"workers": 1, "skip_bad_labels": True}
+    metrics = train_run(override(None, changes), tmp_path / "run")
+    assert metrics["molecules"]["left_out"] == 2
+    assert "Rows are weighted by" in (tmp_path / "run" / "report.html").read_text("utf-8")

@@ -1,0 +1,420 @@
+"""Columns of edges: features, weights, types, times, doubled edges, and bad tables."""
+
+import json
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from gattn.apps.fitting.settings import SettingsError
+from gattn.apps.nodes import NodeClassifier, NodeRegressor
+from gattn.apps.nodes.attributed import GraphError
+from gattn.apps.nodes.batched_gat import BatchedGAT
+from gattn.apps.nodes.edge_columns import EdgeColumns
+from gattn.apps.nodes.edges import EdgeEncoder, read_edge_columns
+from gattn.apps.nodes.features import FeatureEncoder
+from gattn.apps.nodes.fields import FieldInput, edge_terms, receptive_field, whole_graph
+from gattn.apps.nodes.files import GraphReading, read_graph_file
+from gattn.apps.nodes.network import make_network
+from gattn.apps.nodes.reading import read_graph
+from gattn.apps.nodes.runs.at_once import predict_at_once
+from gattn.apps.nodes.runs.config import NodeRunSettings
+from gattn.apps.nodes.runs.predict import predict_graph
+from gattn.apps.nodes.runs.train import train_run
+from gattn.apps.nodes.settings import NodeSettings
+from gattn.apps.nodes.stack.propagation import Neighbours
+from tests.apps.nodes.networks import attributed_network
+
+DOUBLED = "a,b,1,x\na,b,1,x\na,b,3,y\nb,c,2,x\n"
+
+
+def _graph(rows=DOUBLED, header="source,target,w,kind", **options):
+    lines = [line.split(",") for line in rows.split()]
+    edges = pd.DataFrame(lines, columns=header.split(","))
+    names = sorted({*edges["source"], *edges["target"]})
+    nodes = options.pop("nodes", None)
+    nodes = pd.DataFrame({"id": names}) if nodes is None else nodes
+    return read_graph((edges, nodes), **options)
+
+
+def _pairs(graph):
+    return [(graph.names[a], graph.names[b]) for a, b in graph.edge_index.T.tolist()]
+
+
+def _network(nodes=90, seed=0):
+    def day(node: int, place: int) -> str:
+        return f"20{10 + place:02d}-03-{1 + node % 28:02d}"
+
+    return attributed_network(nodes, seed, near=2, strong=5, weak=0.5, day=day)
+
+
+def _write(folder, edges, nodes):
+    edges.to_csv(folder / "edges.csv", index=False)
+    nodes.to_csv(folder / "nodes.csv", index=False)
+    return str(folder / "edges.csv"), str(folder / "nodes.csv")
+
+
+def test_doubled_edges_count_once_unless_their_columns_differ():
+    graph, encoder, notes = read_edge_columns(_graph(directed=True), EdgeColumns())
+    assert _pairs(graph) == [("a", "b"), ("a", "b"), ("b", "c")]
+    assert encoder is not None
+    assert [(column.name, column.kind) for column in encoder.columns] == [
+        ("w", "number"), ("kind", "category"),
+    ]  # fmt: skip
+    assert "Columns of the edges that are used: 'w' (numbers), 'kind' (categories)." in notes
+    original = graph.without_edge_inputs()
+    assert original.edge_inputs is None
+    assert _pairs(original) == [("a", "b"), ("b", "c")]
+    assert "1 edge repeated with the same columns: each is used once." in notes
+    assert "1 further edge between the same nodes with other columns: all are used." in notes
+    unread, encoder, notes = read_edge_columns(_graph(directed=True), EdgeColumns(features=()))
+    assert _pairs(unread) == [("a", "b"), ("b", "c")]
+    assert encoder is None
+    assert notes == [
+        "Not used: the columns 'w', 'kind' of the edges.",
+        "2 edges repeated: each is used once.",
+    ]
+
+
+def test_features_of_an_edge_hold_for_both_directions():
+    graph, encoder, _ = read_edge_columns(_graph(), EdgeColumns(features=("w",)))
+    assert encoder is not None
+    inputs = graph.edge_inputs
+    assert inputs is not None
+    assert inputs.features is not None
+    by_edge = {}
+    for pair, (weight, sign) in zip(_pairs(graph), inputs.features.tolist()):
+        by_edge.setdefault(pair, []).append((round(weight, 4), sign))
+    standard = ((np.array([1, 1, 3, 2]) - 1.75) / np.std([1, 1, 3, 2])).round(4)
+    assert sorted(by_edge["a", "b"]) == sorted([(standard[0], 1.0), (standard[2], 1.0)])
+    assert sorted(by_edge["b", "a"]) == sorted([(standard[0], -1.0), (standard[2], -1.0)])
+    assert by_edge["c", "b"] == [(standard[3], -1.0)]
+
+
+def test_attributes_of_a_symmetric_table_have_no_direction():
+    rows = "a,b,1,x\nb,a,1,x\nb,c,2,y\nc,b,2,y\n"
+    graph, encoder, _ = read_edge_columns(_graph(rows), EdgeColumns())
+    assert encoder is not None
+    assert not encoder.has_direction
+    assert _pairs(graph) == [("b", "a"), ("a", "b"), ("c", "b"), ("b", "c")]
+
+
+def test_means_are_weighted_and_separate_for_each_type():
+    graph, *_ = read_edge_columns(
+        _graph("a,b,1,x\nc,b,3,x\nd,b,4,y\n"), EdgeColumns(weight="w", type="kind")
+    )
+    both = Neighbours.of(graph)
+    x = np.array([[1.0], [0.0], [2.0], [3.0]])
+    np.testing.assert_allclose((both.means @ x)[1], (1 + 6 + 12) / 8, rtol=1e-6)
+    into, out = both.along
+    np.testing.assert_allclose((into @ x)[:, 0], [0, 19 / 8, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose((out @ x)[:, 0], 0, atol=1e-6)
+    assert [one.shape for one in both.typed] == [(4, 4)] * 4
+    means = np.hstack([one @ x for one in both.typed])
+    np.testing.assert_allclose(means[1], [7 / 4, 0, 3, 0], rtol=1e-6)
+    np.testing.assert_allclose(means[2], [0, 0, 0, 0], atol=1e-6)
+
+
+def test_means_of_features_over_the_edges_of_a_node():
+    graph, *_ = read_edge_columns(
+        _graph("a,b,1,x\nc,b,3,x\nb,d,5,x\n"), EdgeColumns(features=("w",))
+    )
+    means = Neighbours.of(graph).edge_means
+    scaled = (np.array([1.0, 3.0, 5.0]) - 3) / np.std([1, 3, 5])
+    np.testing.assert_allclose(means[1], [scaled[:2].mean(), scaled[2]], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(means[0], [0, scaled[0]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("model", ["gat", "gatv2", "transformer", "gps"])
+def test_a_weight_of_zero_is_no_edge_for_attention(model):
+    def output(rows):
+        columns = EdgeColumns(features=("kind",), weight="w")
+        graph, encoder, _ = read_edge_columns(_graph(rows), columns)
+        assert encoder is not None
+        assert graph.edge_inputs is not None
+        encoder = EdgeEncoder.from_state(json.loads(json.dumps(encoder.state())))
+        settings = NodeSettings(model=model, width=8, heads=2)
+        network = make_network(settings, 3, 2, encoder.width).eval()
+        field = whole_graph(graph.edge_index, 4, 2)
+        x = torch.eye(4)[:, :3]
+        return network(FieldInput(x, field, edge_terms(graph.edge_inputs, field)))
+
+    rows = "a,b,2,x\nb,c,2,y\nc,d,2,x\n"
+    with_zero = output(rows + "d,a,0,y\n")
+    torch.testing.assert_close(with_zero, output(rows), atol=1e-6, rtol=1e-5)
+
+
+def test_a_receptive_field_and_batched_networks_read_the_same_edges():
+    edges, nodes = _network(40)
+    graph, encoder, _ = read_edge_columns(
+        read_graph((edges, nodes)), EdgeColumns(weight="strength")
+    )
+    assert encoder is not None
+    x = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+    networks = [
+        make_network(NodeSettings(model="gat", width=8, heads=2, seed=seed), 6, 3, encoder.width)
+        for seed in range(2)
+    ]
+    seeds = torch.tensor([5, 0, 17])
+    whole, part = (
+        whole_graph(graph.edge_index, 40, 2),
+        receptive_field(graph.edge_index, 40, seeds, 2),
+    )
+    inputs = FieldInput(x, whole, edge_terms(graph.edge_inputs, whole))
+    some = FieldInput(x[part.nodes], part, edge_terms(graph.edge_inputs, part))
+    for network in networks:
+        network.eval()
+        torch.testing.assert_close(network(some), network(inputs)[seeds], atol=1e-5, rtol=1e-4)
+    for each in (inputs, some):
+        batched = BatchedGAT(networks)(each, training=False)
+        single = torch.stack([network(each) for network in networks])
+        torch.testing.assert_close(batched, single, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("model", ["stacked", "gatv2"])
+def test_a_prediction_does_not_depend_on_what_is_newer(model):
+    edges, nodes = _network(80)
+    fitted = NodeClassifier(
+        model=model, label="label", time="year", edge_type="kind", epochs=4, width=8, heads=2
+    ).fit((edges, nodes))
+    old = nodes["year"] < 2008
+    late = nodes.assign(x0=np.where(old, nodes["x0"], 100.0))
+    late.loc[~old, "label"] = "kind 0"
+    before = fitted.predict_proba((edges, nodes))[np.asarray(old)]
+    after = fitted.predict_proba((edges, late))[np.asarray(old)]
+    if model == "gatv2":
+        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-7)
+        return
+    parts = [
+        fitted.predictor_.component_predictions(fitted.read((edges, table)))
+        for table in (nodes, late)
+    ]
+    for name in ("columns", "neighbours", "gat"):
+        np.testing.assert_allclose(parts[0][name][old], parts[1][name][old], rtol=1e-4, atol=1e-6)
+
+
+def test_the_label_is_no_time():
+    edges = pd.DataFrame({"source": [0, 1, 2], "target": [1, 2, 3]})
+    nodes = pd.DataFrame({"id": range(4), "year": [1.0, 2.0, 3.0, 4.0]})
+    with pytest.raises(ValueError, match="must be different columns; got 'year' for both"):
+        NodeRegressor(label="year", time="year").fit((edges, nodes))
+
+
+def test_a_model_does_not_ignore_the_columns_of_edges():
+    """A graph raises an error if its edge columns were not attached."""
+    pairs = np.random.default_rng(0).integers(0, 20, (60, 2))
+    edges = pd.DataFrame(pairs, columns=["source", "target"])
+    edges["w"] = 1.0 + np.arange(60) % 3
+    nodes = pd.DataFrame({"id": range(20), "size": np.arange(20.0), "y": np.arange(20.0)})
+    model = NodeRegressor(label="y", edge_weight="w", epochs=2, width=8, heads=2)
+    model.fit((edges, nodes))
+    with pytest.raises(RuntimeError, match="attach_edges"):
+        model.predictor_.predict(model.graph_.without_edge_inputs())
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ("a,b,1,x\nb,c,-2,x\n", {"weight": "w"}, "must not be negative; got '-2' at edge 'b'"),
+        ("a,b,1,x\nb,c,,x\n", {"weight": "w"}, "must be given for every edge; got an empty cell"),
+        ("a,b,1,x\nb,c,lots,x\n", {"weight": "w"}, "must be numbers; got 'lots' at edge 'b' - 'c'"),
+        ("a,b,1,x\nb,c,inf,x\n", {"weight": "w"}, "must be finite; got 'inf'"),
+        ("a,b,0,x\nb,c,0,x\n", {"weight": "w"}, "must not all be 0"),
+        ("a,b,1,x\nb,c,NaN,x\n", {"weight": "w"}, "must be given for every edge; got 'NaN' at"),
+        ("a,b,1,x\nb,c,1e300,x\n", {"weight": "w"}, r"must be at most 1e\+30; got '1e300' at"),
+        (DOUBLED, {"weight": "source"}, "column 'source' of the edges contains the names of nodes"),
+        (DOUBLED, {"weight": "w", "type": "w"}, "edge_weight and edge_type must be different"),
+        (DOUBLED, {"time": "w", "type": "w"}, "edge_type and time must be different columns"),
+        (DOUBLED, {"weight": "v"}, "the edges have no column 'v'; they have 'w', 'kind'"),
+        (DOUBLED, {"type": "v"}, "the edges have no column 'v'; they have 'w', 'kind'"),
+        (DOUBLED, {"features": ("v",)}, "the edges have no column 'v'; they have 'w', 'kind'"),
+        (DOUBLED, {"features": ("w", "w")}, "must be named once; got 'w' twice"),
+        (DOUBLED, {"time": "v"}, "neither the nodes nor the edges have a column 'v' of times"),
+        (DOUBLED, {"time": "kind"}, "must hold times, either numbers or dates .* got 'x' at edge"),
+        ("a,b,,x\nb,c,,x\n", {"time": "w"}, "must hold times; it is empty"),
+        ("a,b,,x\nb,c,1,x\n", {"time": "w"}, "must hold a time in every row; 1 of 2 have none"),
+        ("a,b,2001-13-01,x\nb,c,2001-12-01,x\n", {"time": "w"}, "got '2001-13-01' at edge 'a'"),
+    ],
+)  # fmt: skip
+def test_a_bad_column_of_edges_is_one_error(rows, columns, message):
+    with pytest.raises(GraphError, match=message):
+        read_edge_columns(_graph(rows), EdgeColumns(**columns))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ("a,b,2,x\nb,c,2,x\n", {}, "Column 'w' of the edges is not used: it is constant."),
+        ("a,b,2,x\nb,c,2,y\n", {"weight": "w"}, "is constant: the weights have no effect"),
+        ("a,b,2,x\nb,c,1,x\n", {"type": "kind"}, "has no effect: all edges are of type 'x'"),
+        ("a,b,2,x\nb,c,1,\n", {"type": "kind"}, "Column 'kind' of the edges is empty for 1 of 2."),
+        ("a,b,0,x\nb,c,1,y\n", {"weight": "w"}, "1 edges of weight 0 are removed"),
+        ("a,b,1,x\nb,c,two,y\n", {}, "Column 'w' of the edges has 1 numbers and 1 texts"),
+        ("a,b,2020-01-01,x\nb,c,2020-01-02,y\n", {}, "Column 'w' of the edges is read as dates"),
+    ],
+)
+def test_what_a_column_of_edges_cannot_say_is_said(rows, columns, message):
+    *_, notes = read_edge_columns(_graph(rows), EdgeColumns(**columns))
+    assert any(message in note for note in notes), notes
+
+
+def test_numbers_of_edges_and_rare_types_are_no_features():
+    rows = "".join(f"a,b{i},{i},t{i % 12}\n" for i in range(60))
+    graph = _graph(rows, "source,target,id,kind")
+    _, encoder, notes = read_edge_columns(graph, EdgeColumns(type="kind"))
+    assert encoder is not None
+    assert encoder.columns == ()
+    assert len(encoder.types) == 10
+    assert "Column 'id' of the edges is not used: it numbers the edges." in notes
+    assert any("contains 12 types: separate means are" in note for note in notes)
+
+
+def test_new_categories_are_counted_and_a_missing_column_is_an_error():
+    _, encoder, _ = read_edge_columns(_graph(), EdgeColumns(type="kind", weight="w"))
+    assert encoder is not None
+    other = _graph("a,b,1,z\nb,c,2,x\n")
+    (note,) = encoder.unknown(other)
+    assert "Column 'kind' of the edges has values that did not occur in training" in note
+    assert "'z': 1 of 2 edges have no feature" in note
+    assert encoder.attach(other).edge_inputs.features.shape[1] == encoder.width
+    (note,) = encoder.unknown(_graph("a,b,1,\nb,c,2,x\n"))
+    assert "Column 'kind' of the edges is empty for 1 of 2 edges, but was not empty" in note
+    with pytest.raises(GraphError, match=r"weights of edges \(column 'w'\) must not all be 0"):
+        encoder.attach(_graph("a,b,0,x\nb,c,0,x\n"))
+    for missing in ("w", "kind"):
+        rest = "kind" if missing == "w" else "w"
+        with pytest.raises(GraphError, match=f"no column '{missing}', which the model reads"):
+            encoder.attach(_graph("a,b,1\nb,c,2\n", f"source,target,{rest}"))
+
+
+def test_columns_of_graphml_and_of_data_are_read(tmp_path):
+    graph = networkx.Graph()
+    graph.add_edge("a", "b", since=2001, kind="x")
+    graph.add_edge("b", "c", since=2003, kind="y")
+    graph.add_edge("a", "c", since=2003, kind="y")
+    networkx.write_graphml(graph, tmp_path / "graph.graphml")
+    for read in (read_graph(graph), read_graph_file(tmp_path / "graph.graphml")):
+        attached, encoder, _ = read_edge_columns(read, EdgeColumns())
+        assert encoder is not None
+        assert encoder.names == ["since", "kind"]
+        assert not encoder.has_direction
+        assert attached.edge_index.shape[1] == 6
+    data = Data(
+        edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3,
+        edge_attr=torch.tensor([[1.0, 0.0], [2.0, 5.0]]), edge_weight=torch.tensor([1.0, 2.0]),
+    )  # fmt: skip
+    _, encoder, _ = read_edge_columns(read_graph(data), EdgeColumns(weight="edge_weight"))
+    assert encoder is not None
+    assert encoder.names == ["edge_weight", "edge_attr.0", "edge_attr.1"]
+    bad = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3, edge_attr=torch.ones(3, 2))
+    with pytest.raises(GraphError, match="edge_attr must have a row for each of 2 edges"):
+        read_graph(bad)
+
+
+OPTIONS = {"edge_weight": "strength", "edge_type": "kind"}
+SMALL = NodeSettings(epochs=3, width=8, heads=2)
+
+
+def test_a_run_stores_the_columns_of_edges_and_predicts_with_them(tmp_path):
+    edges, nodes = _network()
+    data, table = _write(tmp_path, edges, nodes)
+    settings = NodeRunSettings(data, nodes=table, label="label", model=SMALL, **OPTIONS)
+    lines = []
+    metrics = train_run(settings, tmp_path / "run", log=lines.append)
+    assert metrics["edge_columns"]["read"] == ["strength", "kind", "words", "day"]
+    assert set(metrics["edge_columns"]["permuted"]) == {"strength", "kind", "words", "day"}
+    assert any("Columns of the edges that are used: 'words' (" in line for line in lines)
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "Columns of the edges" in page
+    reading = GraphReading(nodes=table)
+    count = predict_graph(tmp_path / "run", data, tmp_path / "out.csv", reading=reading)
+    assert count == len(nodes)
+    predicted = pd.read_csv(tmp_path / "out.csv").set_index("node")
+    trained = pd.read_csv(tmp_path / "run" / "predictions.csv").set_index("node")
+    name = "probability_kind 0"
+    np.testing.assert_allclose(predicted[name], trained[name], atol=1e-5)
+    edges.drop(columns="kind").to_csv(data, index=False)
+    with pytest.raises(GraphError, match="no column 'kind', which the model reads; they have 'str"):
+        predict_graph(tmp_path / "run", data, tmp_path / "none.csv", reading=reading)
+    edges.assign(kind="other").to_csv(data, index=False)
+    notes = []
+    predict_graph(
+        tmp_path / "run",
+        data,
+        tmp_path / "new.csv",
+        reading=reading,
+        log=notes.append,
+    )
+    assert any("'kind' of the edges has values that did not occur" in note for note in notes)
+
+
+def test_a_model_of_a_symmetric_table_predicts_other_directions():
+    edges, nodes = _network()
+    opposite = edges.rename(columns={"source": "target", "target": "source"})
+    both = pd.concat([edges, opposite], ignore_index=True)
+    model = NodeClassifier(label="label", epochs=2, width=8, heads=2, **OPTIONS).fit((both, nodes))
+    encoder = model.predictor_.encoder.edges
+    assert encoder is not None
+    assert not encoder.has_direction
+    for name in encoder.names:
+        permuted = encoder.permuted(model.graph_, name, seed=0)
+        assert torch.isfinite(model.predictor_.predict(permuted)).all()
+    # The arcs of a table without opposite edges are read in both directions, as in training.
+    assert np.isfinite(model.predict_proba((edges, nodes))).all()
+    directed = NodeClassifier(label="label", epochs=2, width=8, heads=2, **OPTIONS)
+    directed.fit((edges, nodes))
+    assert np.isfinite(directed.predict_proba((both, nodes))).all()
+
+
+def test_estimators_read_columns_of_edges_and_are_restored(tmp_path):
+    edges, nodes = _network()
+    model = NodeClassifier(label="label", epochs=3, width=8, heads=2, **OPTIONS)
+    model.fit((edges, nodes)).save(tmp_path / "model")
+    loaded = NodeClassifier.load(tmp_path / "model")
+    np.testing.assert_allclose(
+        loaded.predict_proba((edges, nodes)), model.predict_proba(), atol=1e-6
+    )
+    assert model.attention()[0][0].shape[0] == 2
+    assert model.embed().shape == (len(nodes), 8)
+    unread = NodeClassifier(label="label", epochs=2, width=8, heads=2, edge_features=[])
+    unread.fit((edges, nodes))
+    plain = NodeClassifier(label="label", epochs=2, width=8, heads=2)
+    plain.fit((edges[["source", "target"]], nodes))
+    np.testing.assert_array_equal(unread.predict_proba(), plain.predict_proba())
+
+
+def test_weights_and_types_carry_the_label():
+    edges, nodes = _network(400, seed=1)
+
+    def accuracy(**options):
+        model = NodeClassifier(label="label", epochs=1, width=8, heads=1, **options)
+        labels = nodes["label"].where(nodes.index % 2 == 0)
+        model.fit((edges, nodes.assign(label=labels)))
+        hidden = np.asarray(nodes.index % 2 == 1)
+        return (model.predict() == nodes["label"])[hidden].mean()
+
+    unread = accuracy(edge_features=[])
+    assert accuracy(edge_features=[], edge_type="kind") > unread + 0.1
+    assert accuracy(edge_features=[], edge_weight="strength") > unread + 0.1
+
+
+def test_predictions_without_training_read_columns_of_edges(tmp_path):
+    edges, nodes = _network()
+    data, table = _write(tmp_path, edges, nodes)
+    lines = []
+    settings = NodeRunSettings(data, nodes=table, label="label", time="year", **OPTIONS)
+    assert predict_at_once(settings, tmp_path / "out.csv", lines.append) == len(nodes)
+    assert any("Split by column 'year'" in line for line in lines)
+    assert any("Messages never come from the future" in line for line in lines)
+    with pytest.raises(SettingsError, match="split time needs the column of times"):
+        NodeRunSettings(data, split="time")
+
+
+def test_older_runs_have_no_columns_of_edges():
+    encoder = FeatureEncoder((), 3, 0, "structure")
+    state = encoder.state()
+    del state["edges"]
+    assert FeatureEncoder.from_state(state).edges is None

@@ -1,0 +1,148 @@
+"""Explanation of a node: predictions without each neighbour and each attribute."""
+
+import math
+from dataclasses import replace
+
+import networkx
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from gattn.apps.nodes import NodeClassifier, NodeRegressor
+from gattn.apps.nodes.attributed import GraphError
+from gattn.apps.nodes.explanation import explain_node
+
+NETWORK = {"epochs": 8, "width": 8, "heads": 2}
+
+
+@pytest.fixture(scope="module", params=["stacked", "gat"])
+def classifier(request):
+    """Classifier of two communities, whose members have an attribute that shows the community."""
+    graph = networkx.planted_partition_graph(2, 60, 0.12, 0.06, seed=1)
+    draw = np.random.default_rng(0)
+    for node, attributes in graph.nodes(data=True):
+        del attributes["block"]
+        attributes["size"] = draw.normal(0.7 * (node >= 60))
+        attributes["kind"] = "right" if node >= 60 else "left"
+    graph.add_node(999, size=0.0, kind="left")
+    return NodeClassifier(label="kind", model=request.param, **NETWORK).fit(graph)
+
+
+def test_a_neighbour_changes_the_prediction_by_its_edges(classifier):
+    """The prediction without a neighbour equals the prediction for a graph from which its edges
+    were deleted.
+    """
+    predictor, graph = classifier.predictor_, classifier.graph_
+    node = graph.names[3]
+    explanation = explain_node(predictor, graph, node, most=3)
+    assert len(explanation.neighbours) == 3 < explanation.degree
+    assert explanation.prediction == float(predictor.predict(graph)[3].max())
+    attention = [one.attention for one in explanation.neighbours]
+    edges, weights = predictor.attention(graph)[-1]
+    into = (edges[1] == 3) & (edges[0] != 3)
+    assert sorted(attention) == sorted(weights[into].double().mean(1).sort().values[-3:].tolist())
+    changes = [abs(one.change) for one in explanation.neighbours]
+    assert changes == sorted(changes, reverse=True)
+    assert changes[0] > 0
+    for one in explanation.neighbours:
+        assert one.change == explanation.prediction - one.without
+    if classifier.model == "gat":
+        other = graph.names.index(explanation.neighbours[0].name)
+        pairs = graph.edge_index
+        between = ((pairs == 3).any(0)) & ((pairs == other).any(0))
+        assert int(between.sum()) == 2
+        smaller = networkx.Graph()
+        smaller.add_nodes_from(
+            (name, {"size": graph.table["size"][i]}) for i, name in enumerate(graph.names)
+        )
+        remaining = pairs[:, ~between].T.tolist()
+        smaller.add_edges_from((graph.names[a], graph.names[b]) for a, b in remaining)
+        expected = classifier.predict_proba(smaller)[3, explanation.output]
+        assert np.isclose(explanation.neighbours[0].without, expected, rtol=1e-5)
+
+
+def test_a_missing_attribute_changes_the_prediction(classifier):
+    explanation = explain_node(classifier.predictor_, classifier.graph_, 70, most=0)
+    assert explanation.neighbours == ()
+    (size,) = explanation.attributes
+    assert size.name == "size"
+    assert math.isnan(size.attention)
+    assert size.change == explanation.prediction - size.without != 0
+    assert explanation.isolated != explanation.prediction
+
+
+def test_a_node_without_edges_has_no_neighbours(classifier):
+    explanation = explain_node(classifier.predictor_, classifier.graph_, "999")
+    assert (explanation.degree, explanation.neighbours) == (0, ())
+    assert explanation.isolated == explanation.prediction
+
+
+def test_an_unknown_node_is_an_error(classifier):
+    with pytest.raises(GraphError, match=r"no node 'nobody'; its nodes are '0', '1', '2', \.\.\."):
+        explain_node(classifier.predictor_, classifier.graph_, "nobody")
+
+
+def test_a_number_is_explained_in_its_unit():
+    graph = networkx.path_graph(12)
+    table = pd.DataFrame({"size": np.arange(12.0), "score": 100 + 10 * np.arange(12.0)})
+    for name in table:
+        networkx.set_node_attributes(graph, dict(enumerate(table[name])), name)
+    model = NodeRegressor(label="score", features=["size"], **NETWORK).fit(graph)
+    explanation = explain_node(model.predictor_, model.graph_, 5)
+    assert explanation.output == 0
+    assert explanation.prediction == float(model.predictor_.predict(model.graph_)[5, 0])
+    assert {one.name for one in explanation.neighbours} == {4, 6}
+    assert torch.isfinite(torch.tensor([one.without for one in explanation.neighbours])).all()
+
+
+@pytest.mark.parametrize("model", ["stacked", "gat"])
+def test_the_columns_of_edges_are_read_again(model):
+    """The prediction without a neighbour equals the prediction for a table without the edges to the
+    neighbour.
+    """
+    draw = np.random.default_rng(0)
+    pairs = np.unique(draw.integers(0, 40, (150, 2)), axis=0)
+    pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+    edges = pd.DataFrame(pairs, columns=["source", "target"])
+    edges["weight"] = draw.uniform(0.5, 2, len(edges))
+    nodes = pd.DataFrame({"id": range(40), "size": draw.normal(size=40)})
+    nodes["kind"] = np.where(nodes["size"] + draw.normal(size=40) > 0, "high", "low")
+    options = {"label": "kind", "features": ["size"], "edge_weight": "weight", "model": model}
+    classifier = NodeClassifier(**options, **NETWORK).fit((edges, nodes))
+    node = int(pairs[0, 0])
+    graph, predictor = classifier.graph_, classifier.predictor_
+    explanation = explain_node(predictor, graph, node)
+    assert explanation.neighbours
+    if model == "gat":
+        other = int(explanation.neighbours[0].name)
+        remaining = ~(edges[["source", "target"]].isin([node, other]).all(axis=1))
+        assert (~remaining).sum() == 1
+        expected = classifier.predict_proba((edges[remaining], nodes))[node, explanation.output]
+        assert np.isclose(explanation.neighbours[0].without, expected, rtol=1e-5)
+
+
+def test_without_any_edge_the_node_keeps_its_time():
+    """The time of a node is the time of its first edge, even if this edge is removed."""
+    draw = np.random.default_rng(1)
+    edges = pd.DataFrame(draw.integers(0, 40, (300, 2)), columns=["source", "target"])
+    edges["day"] = draw.integers(1, 20, 300)
+    nodes = pd.DataFrame({"id": range(40), "size": draw.normal(size=40)})
+    nodes["kind"] = np.where(nodes["size"] > 0, "high", "low")
+    classifier = NodeClassifier(label="kind", time="day", model="gat", **NETWORK)
+    classifier.fit((edges, nodes))
+    graph, predictor = classifier.graph_, classifier.predictor_
+    node = int(graph.edge_index[1, 0])
+    explanation = explain_node(predictor, graph, graph.names[node], most=1)
+    alone = (graph.edge_index == node).any(0)
+    inputs = graph.edge_inputs
+    assert inputs is not None
+    arcs = (graph.arcs == node).any(0).numpy()
+    rest = replace(
+        graph, edge_index=graph.edge_index[:, ~alone], arcs=graph.arcs[:, ~arcs],
+        edge_inputs=inputs.select(~alone.numpy(), ~arcs),
+    )  # fmt: skip
+    assert rest.edge_inputs is not None
+    assert rest.edge_inputs.features is not None
+    assert len(rest.edge_inputs.features) == rest.edge_index.shape[1] > 0
+    assert explanation.isolated == float(predictor.predict(rest)[node, explanation.output])

@@ -1,0 +1,208 @@
+"""Features of columns compared with scikit-learn; receptive fields with the whole graph."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+from torch_geometric.data import Data
+
+from gattn.apps.nodes.attributed import GraphError
+from gattn.apps.nodes.columns import Column, learn_columns, write_features
+from gattn.apps.nodes.features import EncodedGraph, FeatureEncoder
+from gattn.apps.nodes.fields import (
+    FieldInput,
+    csr_tensor,
+    read_features,
+    receptive_field,
+    whole_graph,
+)
+from gattn.apps.nodes.labels import encode_numbers
+from gattn.apps.nodes.network import make_network
+from gattn.apps.nodes.reading import read_graph
+from gattn.apps.nodes.settings import NodeSettings
+
+WORDS = [f"attention paper {i % 7} on graph{i % 3} and method{i % 5}" for i in range(60)]
+
+
+def _dense(values):
+    table = pd.DataFrame({"c": values})
+    (column,), notes = learn_columns(table, ["c"])
+    return column, write_features([column], table).toarray(), notes
+
+
+def test_numbers_are_standardised_and_gaps_have_a_feature():
+    column, matrix, _ = _dense(["1", "3", None, "5"])
+    assert column.kind == "number"
+    scaled = (np.array([1, 3, 3, 5]) - 3) / np.std([1, 3, 5])
+    assert np.allclose(matrix, np.stack([scaled, [0, 0, 1, 0]], 1))
+
+
+def test_categories_are_one_hot_and_unknown_ones_have_no_feature():
+    column, matrix, _ = _dense(["b", "a", None, "b"])
+    assert matrix.tolist() == [[0, 1], [1, 0], [0, 0], [0, 1]]
+    assert column.features(pd.Series(["c", "a"])).toarray().tolist() == [[0, 0], [1, 0]]
+
+
+def test_text_is_tf_idf():
+    texts = [f"{text} {i}00 alone{i}" for i, text in enumerate(WORDS)]
+    column, matrix, _ = _dense(texts)
+    assert column.kind == "text"
+    theirs = TfidfVectorizer(min_df=2).fit_transform(texts).toarray()
+    assert matrix.shape == theirs.shape  # no two words have the same hash in these texts
+    assert np.allclose(np.sort(matrix, 1), np.sort(theirs, 1), atol=1e-6)
+    assert np.allclose(matrix @ matrix.T, theirs @ theirs.T, atol=1e-6)
+
+
+def test_texts_that_do_not_come_again_are_no_categories():
+    table = pd.DataFrame({"name": [f"n{i}" for i in range(9)], "about": WORDS[:9]})
+    columns, notes = learn_columns(table, list(table))
+    assert [(column.name, column.kind) for column in columns] == [("about", "text")]
+    assert notes == ["Column 'name' is not used: no word occurs twice."]
+
+
+def test_a_number_that_is_not_finite_is_an_error():
+    with pytest.raises(ValueError, match="'age' must be finite"):
+        learn_columns(pd.DataFrame({"age": [1.0, np.inf]}), ["age"])
+    (column,), _ = learn_columns(pd.DataFrame({"age": [1, 2]}), ["age"])
+    with pytest.raises(ValueError, match="'age' must be finite"):
+        write_features([column], pd.DataFrame({"age": [np.inf]}))
+
+
+def test_mixed_columns_are_texts_and_empty_ones_nothing():
+    table = pd.DataFrame({"mixed": ["1", "2", "old", "2"], "same": [7] * 4, "none": [None] * 4})
+    columns, notes = learn_columns(table, list(table))
+    assert [(c.name, c.kind, c.categories) for c in columns] == [
+        ("mixed", "category", ("1", "2", "old"))
+    ]
+    assert "has 3 numbers and 1 texts, for example 'old'" in notes[0]
+    assert "constant" in notes[1]
+    assert "empty" in notes[2]
+
+
+def test_a_text_where_training_had_numbers_is_an_error():
+    (column,), _ = learn_columns(pd.DataFrame({"age": [1, 2]}), ["age"])
+    with pytest.raises(ValueError, match="'age' must have numbers, as in training; got 'old'"):
+        write_features([column], pd.DataFrame({"age": ["old"]}))
+    with pytest.raises(ValueError, match="no attribute 'age'"):
+        write_features([column], pd.DataFrame({"size": [1]}))
+
+
+def test_sparse_features_are_sent_to_other_processes():
+    graph = read_graph(pd.DataFrame({"a": [0, 1], "b": [1, 2]}))
+    pointers, columns = torch.tensor([0, 1, 1, 2]), torch.tensor([1, 0])
+    x = csr_tensor(pointers, columns, torch.tensor([2.0, 3.0]), (3, 2))
+    encoded = EncodedGraph(graph, FeatureEncoder((), 2, 0, "x"), x, ("a note",))
+    again = pickle.loads(pickle.dumps(encoded))
+    assert again.x.layout == torch.sparse_csr
+    assert torch.equal(again.x.to_dense(), x.to_dense())
+    assert again.notes == encoded.notes
+
+
+def test_columns_come_back_from_their_state():
+    table = pd.DataFrame({"n": [1.0, 2.0] * 30, "t": WORDS})
+    columns, _ = learn_columns(table, list(table))
+    again = [Column.from_state(column.state()) for column in columns]
+    assert again == columns
+
+
+def test_without_features_the_place_in_the_graph_is_read():
+    star = read_graph(pd.DataFrame({"source": ["a"] * 3, "target": ["b", "c", "d"]}))
+    encoder, notes = FeatureEncoder.fit(star, None, [])
+    x = encoder.features(star)
+    assert x.shape == (4, encoder.width) == (4, 7)
+    assert torch.allclose(x[:, 0].expm1(), torch.tensor([3.0, 1.0, 1.0, 1.0]))
+    # The probability that a random walk returns after two steps.
+    assert torch.allclose(x[:, 4], torch.tensor([1.0, 1 / 3, 1 / 3, 1 / 3]))
+    assert "no features" in notes[-1]
+
+
+@pytest.mark.parametrize("model", ["gat", "gatv2", "transformer"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_receptive_field_gives_the_outputs_of_the_whole_graph(model, sparse):
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(40, (2, 70), generator=generator)
+    edges = edges[:, edges[0] != edges[1]]
+    x = torch.rand(40, 6, generator=generator).round()
+    x = x.to_sparse_csr() if sparse else x
+    network = make_network(NodeSettings(model=model, layers=3, width=8, heads=2), 6, 3).eval()
+    seeds = torch.tensor([5, 39, 0])
+    field = receptive_field(edges, 40, seeds, layers=3)
+    some = network(FieldInput(read_features(x, field.nodes), field))
+    whole = network(FieldInput(x, whole_graph(edges, 40, 3)))
+    assert torch.allclose(some, whole[seeds], atol=1e-6)
+    assert field.layers[-1][0].num_edges < len(edges.T)
+
+
+COMPLEX = np.array([1 + 2j, 3 - 1j] * 10)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        (COMPLEX, "attribute 'signal' must have real numbers; got complex numbers"),
+        (COMPLEX.astype(np.complex64), "attribute 'signal' must have real numbers"),
+        (COMPLEX.astype(object), "attribute 'signal' must have real numbers; got complex numbers"),
+        ([1 + 2j, None] * 10, "attribute 'signal' must have real numbers; got complex numbers"),
+        ([[1 + 2j, 0]] * 20, "attribute 'signal' must have real numbers"),
+        ([np.array([1 + 2j, 0])] * 20, "attribute 'signal' must have real numbers"),
+    ],
+)
+def test_complex_numbers_are_an_error_where_they_are_used(cells, message):
+    edges = pd.DataFrame({"source": range(20), "target": [*range(1, 20), 0]})
+    nodes = pd.DataFrame({"id": range(20), "signal": cells, "size": range(20)})
+    graph = read_graph((edges, nodes))
+    with pytest.raises(GraphError, match=message):
+        FeatureEncoder.fit(graph, None, [])
+    with pytest.raises(GraphError, match=message):
+        FeatureEncoder.fit(graph, ["signal"], [])
+    encoder, _ = FeatureEncoder.fit(graph, ["size"], [])
+    assert [column.name for column in encoder.columns] == ["size"]
+
+
+def test_complex_labels_and_complex_x_are_errors():
+    nodes = pd.Series([1j, 2.0, 3.0], name="y")
+    with pytest.raises(GraphError, match="attribute 'y' must have real numbers"):
+        encode_numbers(nodes)
+    pairs = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(GraphError, match="x must have real numbers"):
+        read_graph(Data(x=torch.ones(3, 2, dtype=torch.complex64), edge_index=pairs))
+
+
+DAYS = pd.date_range("2020-01-01", periods=40).to_series()
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        (DAYS, "40 cells are dates or times, for example '2020-01-01'"),
+        (
+            DAYS.dt.tz_localize("UTC"),
+            "40 cells are dates or times, for example '2020-01-01 00:00:00+00:00'",
+        ),
+        (DAYS.dt.date, "40 cells are dates or times, for example '2020-01-01'"),
+        (DAYS.astype(object), "40 cells are dates or times, for example '2020-01-01'"),
+        (DAYS.dt.to_period("D"), "40 cells are dates or times, for example '2020-01-01'"),
+        (DAYS.where(DAYS.dt.day > 1), "38 cells are dates or times, for example '2020-01-02'"),
+        (DAYS - DAYS.iloc[0], "40 cells are durations, for example '0 days 00:00:00'"),
+        ((DAYS - DAYS.iloc[0]).astype(object), "40 cells are durations, for example '0 days"),
+    ],
+)
+def test_dates_and_durations_of_data_frames_are_texts_and_that_is_said(cells, reason):
+    table = pd.DataFrame({"at": list(cells)} if cells.dtype == object else {"at": cells.array})
+    columns, notes = learn_columns(table, ["at"])
+    assert all(column.kind != "number" for column in columns)
+    assert notes[0].startswith(f"Column 'at' is read as texts, not as numbers: {reason}")
+
+
+def test_dates_of_data_frames_have_the_features_of_their_texts():
+    texts = DAYS.dt.strftime("%Y-%m-%d")
+    typed, _ = learn_columns(pd.DataFrame({"at": DAYS.array}), ["at"])
+    written, _ = learn_columns(pd.DataFrame({"at": texts.array}), ["at"])
+    assert typed == written
+    assert len(typed) == 1
+    matrix = write_features(typed, pd.DataFrame({"at": DAYS.array}))
+    theirs = write_features(written, pd.DataFrame({"at": texts.array}))
+    assert (matrix != theirs).nnz == 0

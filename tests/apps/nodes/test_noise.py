@@ -1,0 +1,86 @@
+"""Runs on labels that do not depend on the features or edges."""
+
+import numpy as np
+import pytest
+import torch
+
+from gattn.apps.nodes.runs.config import NodeRunSettings
+from gattn.apps.nodes.runs.measure import is_noise, measure
+from gattn.apps.nodes.runs.train import train_run
+from gattn.apps.nodes.settings import NodeSettings
+from gattn.draw.network import network_picture
+
+
+def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path, monkeypatch):
+    """Nearly every set has both classes, so that the picture explains hollow nodes."""
+    texts = []
+
+    def record(*arguments, **options):
+        texts.append((options["wrong_text"], options["uncertain_text"]))
+        return network_picture(*arguments, **options)
+
+    monkeypatch.setattr("gattn.apps.nodes.runs.report.network_picture", record)
+    draw = np.random.default_rng(0)
+    edges = "\n".join(f"n{a},n{b}" for a, b in draw.integers(300, size=(900, 2)))
+    kinds = draw.choice(["a", "b"], 300, p=(0.7, 0.3))
+    nodes = "\n".join(f"n{i},{x:.3f},{kinds[i]}" for i, x in enumerate(draw.normal(size=300)))
+    (tmp_path / "edges.csv").write_text(f"source,target\n{edges}\n")
+    (tmp_path / "nodes.csv").write_text(f"id,x,label\n{nodes}\n")
+    settings = NodeRunSettings(
+        str(tmp_path / "edges.csv"), nodes=str(tmp_path / "nodes.csv"), label="label",
+        model=NodeSettings(epochs=5),
+    )  # fmt: skip
+    metrics = train_run(settings, tmp_path / "run")
+    assert metrics["noise"]
+    assert texts == [("wrong prediction (not in training)", "several classes in the 90% set")]
+    assert set(metrics["components"]) >= {"constant", "columns", "labels", "propagation", "gat"}
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "not significantly better than a constant" in page
+    assert "Components" in page
+    assert {path.suffix for path in (tmp_path / "run").rglob("*") if path.is_file()} <= {
+        ".csv", ".html", ".json", ".png", ".safetensors", ".svg", ".toml",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize(("share", "noise"), [(0.0, True), (0.3, False), (1.0, False)])
+def test_numbers_are_noise_if_the_mean_is_as_good(unit, share, noise):
+    y = torch.from_numpy(np.random.default_rng(0).normal(size=200)) * unit
+    mean = y.mean().expand(200, 1)
+    predicted = mean + share * (y[:, None] - mean)
+    assert is_noise("regression", {}, y, predicted, mean) is noise
+
+
+def test_a_single_number_is_no_evidence():
+    one = torch.ones(1, dtype=torch.float64)
+    assert is_noise("regression", {}, one, one[:, None], torch.zeros(1, 1))
+
+
+def predicted_classes(strength, count=200):
+    """Return labels of two classes, and probabilities that depend on them by a strength."""
+    draw = np.random.default_rng(2)
+    y = (draw.random(count) < 0.3).astype(float)
+    score = 1 / (1 + np.exp(0.85 - strength * (y - 0.3) - 0.3 * draw.normal(size=count)))
+    return torch.from_numpy(y), torch.from_numpy(np.stack([1 - score, score], 1))
+
+
+@pytest.mark.parametrize(("strength", "noise"), [(0.0, True), (0.3, False), (3.0, False)])
+def test_classes_are_no_noise_if_only_their_order_is_better(strength, noise):
+    y, predicted = predicted_classes(strength)
+    metrics = measure("classification", y, predicted)
+    constant = torch.tensor([[0.7, 0.3]]).expand(200, 2)
+    majority = measure("classification", y, constant.double())
+    assert (metrics["accuracy"] > majority["accuracy"] + 0.06) == (strength == 3)
+    assert is_noise("classification", metrics, y, predicted, constant) is noise
+
+
+def test_random_predictions_are_called_noise_nearly_always():
+    constant = torch.tensor([[0.5, 0.3, 0.2]]).expand(150, 3)
+    draw = np.random.default_rng(0)
+    calls = []
+    for _ in range(200):
+        y = torch.from_numpy(draw.choice(3, 150, p=[0.5, 0.3, 0.2])).double()
+        predicted = torch.from_numpy(draw.dirichlet([5, 3, 2], 150))
+        metrics = measure("classification", y, predicted)
+        calls.append(is_noise("classification", metrics, y, predicted, constant))
+    assert np.mean(calls) > 0.95

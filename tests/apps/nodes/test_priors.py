@@ -1,0 +1,111 @@
+"""Correction of probabilities for the frequencies of the classes."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from gattn.apps.nodes.stack.priors import class_factors, scale_classes
+
+EQUAL = np.repeat(np.arange(3), 20)
+"""Classes of a training part with 20 nodes of each class."""
+
+
+def _draw(shares, count, seed, strength=1.5):
+    """Return classes with exactly the given frequencies, and their posterior probabilities for
+    equal frequencies.
+    """
+    draw = np.random.default_rng(seed)
+    y = np.searchsorted(np.cumsum(shares)[:-1], (np.arange(count) + 0.5) / max(count, 1))
+    scores = draw.normal(size=(count, len(shares))) + strength * np.eye(len(shares))[y]
+    odds = np.exp(strength * scores)
+    return y, odds / odds.sum(1, keepdims=True)
+
+
+def test_factors_of_a_shift_without_labels_improve_the_predictions():
+    shares = np.array([0.6, 0.3, 0.1])
+    y, validation = _draw(np.full(3, 1 / 3), 300, 0)
+    truth, others = _draw(shares, 2000, 1)
+    factors, corrected = class_factors(validation, y, others, EQUAL, 0)
+    np.testing.assert_allclose(factors / factors.sum(), shares, atol=0.1)
+    before = (others.argmax(1) == truth).mean()
+    assert (scale_classes(others, factors).argmax(1) == truth).mean() > before + 0.02
+    assert corrected.shape == validation.shape
+
+
+def test_factors_of_the_validation_part_improve_the_predictions():
+    shares = np.array([0.7, 0.2, 0.1])
+    y, validation = _draw(shares, 400, 0)
+    factors, corrected = class_factors(validation, y, np.zeros((0, 3)), EQUAL, 0)
+    np.testing.assert_allclose(factors / factors.sum(), shares, atol=0.12)
+    assert (corrected.argmax(1) == y).mean() > (validation.argmax(1) == y).mean()
+
+
+def test_parts_of_equal_frequencies_have_no_factors():
+    """Four classes of about 25 % in every part, also with weak predictions of few nodes."""
+    shares = np.array([0.27, 0.25, 0.25, 0.23])
+    changed = 0
+    for seed in range(40):
+        y, validation = _draw(shares, 60, seed, strength=0.7)
+        _, others = _draw(shares, 60, 1000 + seed, strength=0.7)
+        train = np.repeat(np.arange(4), [54, 50, 50, 46])
+        factors, _ = class_factors(validation, y, others, train, 0)
+        changed += factors.tolist() != [1] * 4
+    assert changed <= 1
+
+
+def test_predictions_without_information_have_no_factors():
+    draw = np.random.default_rng(0)
+    y = draw.choice(3, size=300, p=[0.5, 0.3, 0.2])
+    constant = np.array([0.5, 0.3, 0.2]) * np.exp(0.02 * draw.normal(size=(1300, 3)))
+    constant /= constant.sum(1, keepdims=True)
+    factors, _ = class_factors(constant[:300], y, constant[300:], y, 0)
+    assert factors.tolist() == [1, 1, 1]
+
+
+def test_other_nodes_that_differ_in_more_than_frequencies_are_not_corrected():
+    draw = np.random.default_rng(0)
+    y = draw.choice(3, size=300, p=[0.5, 0.3, 0.2])
+    constant = np.array([0.5, 0.4, 0.1]) * np.exp(0.1 * draw.normal(size=(900, 3)))
+    constant[300:] *= [0.8, 1, 1.2]
+    constant /= constant.sum(1, keepdims=True)
+    assert (constant[300:].argmax(1) == 1).mean() > (constant[:300].argmax(1) == 1).mean() + 0.2
+    factors, corrected = class_factors(constant[:300], y, constant[300:], y, 0)
+    assert factors.tolist() == [1, 1, 1]
+    np.testing.assert_array_equal(corrected, constant[:300])
+
+
+def test_a_correction_of_a_node_does_not_depend_on_its_class():
+    y, validation = _draw(np.array([0.7, 0.2, 0.1]), 60, 0)
+    _, before = class_factors(validation, y, np.zeros((0, 3)), EQUAL, 0)
+    assert (before != validation).any()
+    changed = y.copy()
+    changed[7] = (y[7] + 1) % 3
+    _, after = class_factors(validation, changed, np.zeros((0, 3)), EQUAL, 0)
+    np.testing.assert_allclose(after[7], before[7])
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_without_validation_nodes_the_factors_are_one(count):
+    y, validation = _draw(np.full(3, 1 / 3), count, 0)
+    factors, corrected = class_factors(validation, y, np.full((4, 3), 1 / 3), EQUAL, 0)
+    assert factors.tolist() == [1, 1, 1]
+    np.testing.assert_array_equal(corrected, validation)
+
+
+def test_an_absent_class_gives_finite_factors():
+    y, validation = _draw(np.array([0.5, 0.5, 0.0]), 200, 0)
+    _, others = _draw(np.full(3, 1 / 3), 500, 1)
+    factors, corrected = class_factors(validation, y, others, EQUAL, 0)
+    assert np.isfinite(factors).all()
+    assert np.isfinite(corrected).all()
+
+
+def test_a_class_without_predicted_mass_raises_no_warning():
+    draw = np.random.default_rng(0)
+    certain = np.eye(3)[draw.integers(2, size=130)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = draw.integers(2, size=40)
+        factors, _ = class_factors(certain[:40], y, certain[40:], EQUAL, 0)
+    assert np.isfinite(factors).all()

@@ -1,0 +1,296 @@
+"""Report page: it loads no external files, all text is escaped, and the JSON file contains every
+number.
+"""
+
+import base64
+import html.parser
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from gattn.apps.fitting.calibration import Reliability
+from gattn.apps.fitting.types import EpochRecord, History
+from gattn.apps.report.report import (
+    Figure,
+    Highlight,
+    ReportContent,
+    Section,
+    Table,
+    write_report,
+)
+from gattn.apps.report.run_figures import part_figures
+from gattn.apps.report.run_report import Intervals, RunFacts, compare, facts, left_out, run_report
+from gattn.draw import figure
+from tests.pictures import leave_blank
+
+EVIL = '<script>alert("1")</script> & \'C[C@@H](N)C(=O)O>>"'
+SVG = (
+    b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>alert(1)</script></svg>'
+)
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture(autouse=True)
+def _coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lower the resolution, which makes drawing faster."""
+    monkeypatch.setattr(figure, "DOTS", 50)
+
+
+class _Page(html.parser.HTMLParser):
+    """Parser that collects the elements of a page with their attributes, and the visible text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def _evil() -> ReportContent:
+    table = Table((EVIL, "n"), ((EVIL, 1.5), (EVIL, math.nan)), EVIL, ((1,), ()))
+    figures = (Figure(PNG, EVIL, EVIL, PNG), Figure(SVG, EVIL))
+    section = Section(EVIL, (EVIL,), (table,), figures)
+    return ReportContent(EVIL, EVIL, (section,) * 3, (Highlight(EVIL, EVIL, EVIL),), EVIL)
+
+
+def _read(path: Path) -> _Page:
+    return _Page(path.read_text("utf-8"))
+
+
+def test_what_comes_from_data_is_text_and_nothing_else(tmp_path: Path) -> None:
+    page = _read(write_report(tmp_path, _evil()))
+    names = {name for name, _ in page.elements}
+    assert "script" not in names
+    assert not any(key.startswith("on") for _, attributes in page.elements for key in attributes)
+    assert page.texts.count(EVIL) >= 3 * 6
+    alts = [attributes["alt"] for name, attributes in page.elements if name == "img"]
+    assert alts == [EVIL] * 6
+
+
+def test_nothing_is_asked_of_elsewhere(tmp_path: Path) -> None:
+    path = write_report(tmp_path, _evil())
+    for name, attributes in _read(path).elements:
+        for key in ("src", "srcset", "href"):
+            if key in attributes:
+                assert re.match(r"data:|#section-\d+$", attributes[key]), (name, attributes)
+    page = path.read_text("utf-8")
+    assert "default-src 'none'" in page
+    assert "@import" not in page
+    assert "url(" not in page
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.html", "report.json"]
+
+
+def test_pictures_are_those_that_came_in(tmp_path: Path) -> None:
+    page = _read(write_report(tmp_path, _evil()))
+    sources = [attributes["src"] for name, attributes in page.elements if name == "img"]
+    pictures = [base64.b64decode(source.partition(",")[2]) for source in sources]
+    assert pictures == [PNG, SVG] * 3
+    assert sources[1].startswith("data:image/svg+xml;")
+
+
+def test_every_number_of_the_page_is_in_json_unrounded(tmp_path: Path) -> None:
+    table = Table(("metric", "model"), (("RMSE", 0.123456789), ("R²", math.nan), ("rows", 12345)))
+    section = Section("Errors", tables=(table,))
+    content = ReportContent("t", "s", (section,), (Highlight("RMSE", 0.123456789),))
+    page = _read(write_report(tmp_path, content))
+    assert {"0.123", "12,345", "–"} <= set(page.texts)
+    report = json.loads((tmp_path / "report.json").read_text("utf-8"))
+    (entry,) = report["sections"][0]["tables"]
+    assert entry["rows"] == [["RMSE", 0.123456789], ["R²", None], ["rows", 12345]]
+    assert report["highlights"][0]["value"] == 0.123456789
+
+
+def test_a_report_replaces_the_last_one(tmp_path: Path) -> None:
+    for title in ("before", "after"):
+        write_report(tmp_path, ReportContent(title, "", ()))
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "<h1>after</h1>" in page
+    assert "before" not in page
+
+
+def test_the_best_of_a_row_is_marked(tmp_path: Path) -> None:
+    table, sentence = compare(
+        {"rmse": 0.5, "mae": 0.4, "r2": 0.8},
+        {"kernel_ridge": {"rmse": 0.45, "mae": 0.4, "r2": 0.7}, "mean": {"rmse": 1.1, "r2": 0}},
+    )
+    assert table.best == ((2,), (1, 2), (1,))
+    assert sentence == (
+        "On the test part, the model is better than every baseline by R²; a baseline is as good "
+        "as the model: kernel ridge by MAE (0.400); a baseline is better by another metric: "
+        "kernel ridge by RMSE (0.450 against 0.500)."
+    )
+    content = ReportContent("t", "s", (Section("Errors", tables=(table,)),))
+    page = write_report(tmp_path, content).read_text("utf-8")
+    marked = re.findall(r'<td class="number best">([^<]*)<', page)
+    assert marked == ["0.450", "0.400", "0.400", "0.800"]
+
+
+WINS = "On the test part, no baseline is better than the model."
+TIES = "On the test part, a baseline is as good as the model: mean by RMSE (1.00)."
+LOSES = "On the test part, a baseline is better: mean by RMSE (0.500 against 1.00)."
+
+
+def test_many_baselines_are_rows():
+    """A table with a column for each of many baselines would be wider than the page."""
+    baselines = {"kernel_ridge": {"rmse": 0.4}, "mean": {"rmse": 0.9}}
+    table, sentence = compare({"rmse": 0.5}, baselines)
+    assert table.columns == ("method", "RMSE")
+    assert table.rows == (("model", 0.5), ("kernel ridge", 0.4), ("mean", 0.9))
+    assert table.best == ((), (1,), ())
+    assert "kernel ridge by RMSE" in sentence
+    wide, _ = compare({"rmse": 0.5, "mae": 0.3}, baselines)
+    assert wide.columns == ("metric", "model", "kernel ridge", "mean")
+
+
+@pytest.mark.parametrize(
+    ("baselines", "sentence", "best"),
+    [
+        ({"mean": {"rmse": 2.0}}, WINS, (1,)),
+        ({"mean": {"rmse": 0.5}}, LOSES, (2,)),
+        ({"mean": {"rmse": 1.0}}, TIES, (1, 2)),
+        ({"mean": {"rmse": math.nan}}, WINS, (1,)),
+        ({}, "On the test part, there is nothing to compare.", ()),
+    ],
+)
+def test_who_wins_is_said(baselines: dict, sentence: str, best: tuple[int, ...]) -> None:
+    table, text = compare({"rmse": 1.0}, baselines)
+    assert (text, table.best) == (sentence, (best,))
+
+
+def test_rows_left_out_are_counted_and_the_first_listed() -> None:
+    assert left_out({}, 1200) == ("No rows were left out of 1,200.", [])
+    sentence, (table,) = left_out(dict.fromkeys(range(1500), "no"), 2000, shown=3)
+    assert sentence == "Left out: 1,500 of 2,000 rows."
+    assert table.rows == ((0, "no"), (1, "no"), (2, "no"))
+    assert table.caption == "The first 3 rows that were left out"
+
+
+def test_figures_of_both_tasks() -> None:
+    y, guess = torch.tensor([[1.0, 2.0], [2.0, math.nan]]), torch.tensor([[1.1, 2.0], [2.1, 0.3]])
+    curve = Reliability((0.5, 0.9), (0.6, 0.8), (3, 3))
+    figures = part_figures("regression", y, guess, torch.full((2, 2), 0.1), ["a", "b"], curve)
+    assert list(figures) == ["parity-1", "residuals-1", "parity-2", "residuals-2", "calibration"]
+    assert all(figure.dark not in (None, figure.picture) for figure in figures.values())
+    labels, chances = torch.tensor([[0.0], [1.0]]), torch.tensor([[0.2], [0.9]])
+    classes = part_figures("classification", labels, chances, None, ["p"], curve)
+    assert list(classes) == ["roc", "precision-recall", "calibration"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Table(("a", "b"), ((1,),)), "needs 2 cells; got 1"),
+        (lambda: Table(("a",), ((1,),), best=((), ())), "of 1 rows; got 2"),
+        (lambda: Figure(b"GIF89a", "x"), "must be PNG or SVG; got bytes that begin with b'GIF89a'"),
+        (lambda: Figure(PNG, " "), "got an empty alt"),
+        (lambda: compare({"f7": 1.0}, {}), "got 'f7'"),
+    ],
+)
+def test_what_does_not_fit_is_told(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_tables_of_facts_keep_their_types(tmp_path: Path) -> None:
+    assert facts({"epochs": 60, "precision": None}).rows == (("epochs", 60), ("precision", None))
+
+
+def _run(task: str, **changes: object) -> RunFacts:
+    """Return the results of a small run of this task, as the report shows them."""
+    y = torch.tensor([[0.0], [1.0], [math.nan], [1.0]])
+    numbers = task == "regression"
+    metrics = {"rmse": 0.5, "mae": 0.4, "r2": 0.8} if numbers else {"roc_auc": 0.9, "pr_auc": 0.8}
+    facts = {
+        "title": "solubility & more", "summary": "A model.", "item": "molecules", "task": task,
+        "targets": ("logS",), "metrics": metrics, "validation": metrics,
+        "baselines": {"kernel_ridge": metrics, "mean": {}}, "y": y, "mean": y.nan_to_num(0.3),
+        "std": torch.ones_like(y) if numbers else None,
+        "histories": [History((EpochRecord(0, 1.0, 1.1, 1e-3, 2.0),), 0)],
+        "reliability": Reliability((0.5, 0.9), (0.4, 0.95), (3, 3)),
+        "intervals": Intervals(0.9, 0.95, 1.2, 1.5),
+        "parts": {"train": 8, "val": 1, "test": 4}, "rows": 16, "errors": {3: "not a SMILES"},
+        "settings": {"epochs": 1}, "versions": {"torch": "2.13"},
+    }  # fmt: skip
+    return RunFacts(**(facts | changes))
+
+
+@pytest.mark.parametrize(
+    ("task", "files"),
+    [
+        ("regression", {"parity", "residuals", "calibration", "learning-curve"}),
+        ("classification", {"roc", "precision-recall", "calibration", "learning-curve"}),
+    ],
+)
+def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> None:
+    content, figures = run_report(_run(task), [Section("The worst", ("Here.",))])
+    assert set(figures) == files
+    titles = [section.title for section in content.sections]
+    assert titles == [
+        "Metrics", "Predictions of the test part", "Uncertainty", "The worst",
+        "Training", "Data", "Settings and versions",
+    ]  # fmt: skip
+    page = _read(write_report(tmp_path, content))
+    pictures = [attributes for name, attributes in page.elements if name == "img"]
+    assert len(pictures) == 4
+    text = " ".join(page.texts)
+    noun = "values" if task == "regression" else "labels"
+    assert f"contain 95\u00a0% of the {noun} of the test part" in text
+    assert "Left out: 1 of 16 rows." in text
+    assert "2 more rows have no label." in text
+    assert "not a SMILES" in text
+
+
+def test_each_of_several_targets_has_its_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_blank(monkeypatch)
+    by_target = {"a & b": {"rmse": 0.7125, "mae": 0.4}, "c": {"rmse": math.nan}}
+    content, _ = run_report(_run("regression", by_target=by_target))
+    (table,) = [one for one in content.sections[0].tables if "each target" in one.caption]
+    assert table.columns == ("target", "RMSE", "MAE", "R²")
+    assert table.rows[0] == ("a & b", 0.7125, 0.4, None)
+
+
+def test_a_run_without_baselines_intervals_and_networks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_blank(monkeypatch)
+    run = _run("regression", baselines={}, intervals=None, histories=[])
+    content, _ = run_report(run)
+    text = " ".join(_read(write_report(tmp_path, content)).texts)
+    assert "epoch was chosen" not in text
+    assert "Training" not in [section.title for section in content.sections]
+    assert "On the test part, there is nothing to compare." in text
+
+
+@pytest.mark.parametrize(("width", "word"), [(1.2, "narrower than"), (1.8, "wider than")])
+def test_the_width_of_the_intervals_is_compared(
+    width: float, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_blank(monkeypatch)
+    content, _ = run_report(_run("regression", intervals=Intervals(0.9, 0.95, width, 1.5)))
+    (section,) = [each for each in content.sections if each.title == "Uncertainty"]
+    (text,) = [line for line in section.text if word in line]
+    assert f"the intervals ({width:.2f}) are {word} intervals of one width" in text
+    assert "narrower intervals are better" in text
+    rows = dict(section.tables[0].rows)
+    assert rows["mean width of the intervals"] == width
+    assert rows["for comparison: one width for all rows"] == 1.5
+
+
+def test_infinite_intervals_have_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    leave_blank(monkeypatch)
+    intervals = Intervals(0.9, 1.0, math.inf, math.inf)
+    content, _ = run_report(_run("regression", intervals=intervals))
+    (section,) = [each for each in content.sections if each.title == "Uncertainty"]
+    assert "Infinite intervals have no width to compare." in section.text

@@ -1,0 +1,80 @@
+"""Notes on a baseline that is better than the model, and on a coverage below its level."""
+
+import math
+
+import pytest
+import torch
+
+from gattn.apps.cli.console import show_metrics
+from gattn.apps.run.notes import baseline_note, coverage_note
+
+
+def measured(share, test=400, val=100, task="regression", **intervals):
+    return {
+        "task": task,
+        "test": {"rmse": 1.0},
+        "intervals": {"coverage": 0.9, "held": share, "mean_width": 1.0, **intervals},
+        "molecules": {"test": test, "val": val},
+    }
+
+
+@pytest.mark.parametrize("other", [{"rmse": 0.8, "r2": 0.1}, {"rmse": 2.0, "r2": 0.6}])
+def test_a_better_baseline_is_named_by_the_metric(other):
+    (note,) = baseline_note({"rmse": 1.0, "r2": 0.5}, {"kernel_ridge": other})
+    assert note.startswith("On the test part, ")
+    metric = "RMSE" if other["rmse"] < 1 else "R²"
+    assert f"a baseline is better by another metric: kernel ridge by {metric}" in note
+
+
+def test_a_baseline_that_is_as_good_is_named():
+    (note,) = baseline_note({"rmse": 1.0}, {"mean": {"rmse": 1.0}}, where="On average")
+    assert note == "On average, a baseline is as good as the model: mean by RMSE (1.00)."
+
+
+@pytest.mark.parametrize("value", [2.0, math.nan, None])
+def test_there_is_no_note_if_the_model_is_best(value):
+    assert baseline_note({"rmse": 1.0, "r2": None}, {"mean": {"rmse": value, "r2": None}}) == []
+    assert baseline_note({"rmse": 1.0}, {}) == []
+
+
+@pytest.mark.parametrize(("share", "low"), [(0.9, False), (0.801, False), (0.799, True)])
+def test_the_limit_is_three_standard_errors_of_both_parts(share, low):
+    # 0.9 - 3 * sqrt(0.9 * 0.1 * (1 / 400 + 1 / 102)) = 0.8002
+    assert bool(coverage_note(measured(share), "molecules")) == low
+
+
+def test_the_rule_seldom_flags_rows_of_one_distribution():
+    generator = torch.Generator().manual_seed(0)
+    flagged = 0
+    for _ in range(2000):
+        scores = torch.rand(100, generator=generator).sort().values
+        bound = scores[math.ceil(101 * 0.9) - 1]
+        share = float((torch.rand(400, generator=generator) <= bound).double().mean())
+        flagged += bool(coverage_note(measured(share), "molecules"))
+    assert flagged < 0.01 * 2000
+
+
+def test_the_rows_with_labels_count():
+    # With 8 labelled rows, chance explains any such share; with 400 rows it does not.
+    assert coverage_note(measured(0.6, rows=8), "molecules") == []
+    assert coverage_note(measured(0.7, validation_rows=3), "molecules") == []
+    assert coverage_note(measured(math.nan, rows=0), "molecules") == []
+    assert coverage_note({"molecules": {"test": 3}}, "molecules") == []
+
+
+def test_sets_of_classes_are_called_so():
+    (note,) = coverage_note(measured(0.1, task="multiclass"), "molecules")
+    assert "The sets of classes contain 10.0% of the labels" in note
+    assert "are too small for them" in note
+
+
+def test_the_terminal_shows_both_notes(capsys):
+    metrics = measured(0.02) | {"baselines": {"kernel_ridge": {"rmse": 0.5}}}
+    show_metrics(metrics, "molecules")
+    output = capsys.readouterr().out
+    assert "a baseline is better: kernel ridge by RMSE (0.500 against 1.00)." in output
+    assert "The intervals contain 2.0% of the labels of the test part instead of 90%" in output
+    show_metrics(measured(0.9) | {"baselines": {"mean": {"rmse": 5.0}}}, "molecules")
+    output = capsys.readouterr().out
+    assert "baseline" not in output
+    assert "chance" not in output

@@ -1,0 +1,51 @@
+"""Values of the option --split, and the errors of unknown ones."""
+
+import pytest
+
+from gattn.apps.fitting.settings import SettingsError
+from gattn.apps.molecules.runs.config import override as molecules
+from gattn.apps.nodes.runs.config import override as nodes
+from gattn.apps.run.split_rule import read_rule
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "name"),
+    [
+        ("random", "rule", "random"),
+        ("column:part", "column", "part"),
+        ("column:parts.json", "column", "parts.json"),
+        ("column:a:b", "column", "a:b"),
+        ("column:", "column", ""),
+        ("molecule:smiles", "molecule", "smiles"),
+        ("molecule:smiles.JSON", "molecule", "smiles.JSON"),
+        ("folds/0.JSON", "file", "folds/0.JSON"),
+        ("column", "rule", "column"),
+    ],
+)
+def test_a_value_has_a_kind_and_a_name(spec, kind, name):
+    rule = read_rule(spec)
+    assert rule == (kind, name)
+    assert rule.column == (name if kind == "column" else None)
+
+
+@pytest.mark.parametrize("spec", ["column", "molecule", "parts.csv", "Random"])
+def test_an_unknown_rule_is_an_error(spec):
+    with pytest.raises(SettingsError, match=rf"or FILE\.json; got '{spec}'"):
+        molecules(None, {"split": spec})
+    with pytest.raises(SettingsError, match=rf"or column:NAME; got '{spec}'"):
+        nodes(None, None, {"data": "edges.csv", "label": "y", "split": spec})
+
+
+@pytest.mark.parametrize("spec", ["column:", "molecule:"])
+def test_a_kind_without_a_name_is_an_error(spec):
+    with pytest.raises(SettingsError, match=f"split {spec} must name a column, as in {spec}NAME"):
+        molecules(None, {"split": spec})
+    with pytest.raises(SettingsError, match=f"split {spec} must name a column"):
+        nodes(None, None, {"data": "edges.csv", "label": "y", "split": spec})
+
+
+def test_a_molecule_must_name_a_column_of_smiles():
+    with pytest.raises(SettingsError, match="split molecule:b must name a column of SMILES"):
+        molecules(None, {"split": "molecule:b", "smiles": ("a", "c")})
+    columns = molecules(None, {"split": "molecule:a", "smiles": ("a", "c")})
+    assert columns.split_rule.name == "a"

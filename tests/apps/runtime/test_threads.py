@@ -1,0 +1,257 @@
+"""Threads inside an operator: the number is chosen by the size, is restored afterwards, and is one
+while other work runs.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from gattn.apps.fitting.settings import read_toml, write_toml
+from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.runs.config import RunSettings
+from gattn.apps.nodes import NodeClassifier, NodeRegressor
+from gattn.apps.nodes.runs.config import NodeRunSettings
+from gattn.apps.runtime import threads
+from gattn.apps.runtime.threads import (
+    ELEMENTS,
+    Background,
+    available_threads,
+    choose_threads,
+    limited_threads,
+    one_thread,
+    sleep_at_barriers,
+)
+
+SMILES = ["C", "CC", "CCO", "CCN", "CCC", "CCCC", "c1ccccc1", "CO", "CN", "CCCl", "CCBr", "OCCO"]
+VALIDATION = ["CCCO", "CCCN", "CCCCC", "OCO"]
+EDGES = np.array([[0, 1, 2, 3, 4, 5, 6, 7], [1, 2, 3, 4, 5, 6, 7, 0]])
+
+
+@pytest.fixture(autouse=True)
+def three_threads(own_threads: None) -> None:
+    """Set torch's number of threads to 3, which is not the result of any choice in these tests."""
+    torch.set_num_threads(3)
+
+
+@pytest.mark.parametrize(
+    ("elements", "setting", "expected"),
+    [
+        (0, 0, 1),
+        (64 * 25 * 128, 0, 1),
+        (2 * ELEMENTS - 1, 0, 1),
+        (2 * ELEMENTS, 0, 2),
+        (100 * ELEMENTS, 0, 3),
+        (0, 2, 2),
+        (100 * ELEMENTS, 1, 1),
+        (0, 5, 5),
+    ],
+)
+def test_choose_threads(elements: int, setting: int, expected: int) -> None:
+    assert choose_threads(elements, setting) == expected
+
+
+@pytest.mark.parametrize("arguments", [(-1, 0), (1, -1)])
+def test_negative_numbers_are_errors(arguments: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="must be at least 0; got -1"):
+        choose_threads(*arguments)
+
+
+def test_threads_are_restored_after_a_block() -> None:
+    with limited_threads(0) as number:
+        assert number == torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
+
+
+def test_threads_are_restored_after_an_error() -> None:
+    def fail() -> None:
+        with limited_threads(0, 2) as number:
+            assert number == torch.get_num_threads() == 2
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert torch.get_num_threads() == 3
+
+
+def test_a_block_within_a_block_chooses_from_all_threads() -> None:
+    with limited_threads(0):
+        with limited_threads(2 * ELEMENTS):
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 1
+        assert available_threads() == 3
+
+
+def test_beside_other_processes_every_choice_is_one_thread() -> None:
+    with one_thread():
+        assert choose_threads(100 * ELEMENTS, 2) == torch.get_num_threads() == 1
+        assert available_threads() == 1
+    assert choose_threads(100 * ELEMENTS, 2) == 2
+    assert torch.get_num_threads() == 3
+
+
+def test_background_returns_the_result_of_one_thread_without_a_limit_here() -> None:
+    def work(check):
+        check()
+        return choose_threads(100 * ELEMENTS, 2), torch.get_num_threads()
+
+    with Background(work) as background:
+        assert background.result() == (1, 1)
+        assert choose_threads(0, 2) == 2
+    assert torch.get_num_threads() == 3
+
+
+def test_an_error_of_the_background_is_raised_at_its_result() -> None:
+    def work(check):
+        raise KeyError("kernel")
+
+    with pytest.raises(KeyError, match="kernel"), Background(work) as background:
+        background.result()
+
+
+def test_an_error_in_the_block_ends_the_background() -> None:
+    started, calls = threading.Event(), []
+
+    def work(check):
+        started.set()
+        while True:
+            calls.append(check())
+            time.sleep(0.001)
+
+    def fail() -> None:
+        with Background(work):
+            assert started.wait(10)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    count = len(calls)
+    time.sleep(0.02)
+    assert len(calls) == count
+
+
+@pytest.mark.parametrize("name", threads.WAITING)
+def test_a_users_choice_to_spin_is_kept(name: str) -> None:
+    variables = {name: "1"}
+    sleep_at_barriers(variables)
+    assert variables == {name: "1"}
+
+
+def test_the_command_lets_idle_threads_sleep() -> None:
+    code = (
+        "import os, sys; sys.argv = ['gattn', 'nodes', '--help']\n"
+        "from gattn.apps.cli import main\n"
+        "try: main()\n"
+        "finally: print(os.environ.get('OMP_WAIT_POLICY'))"
+    )
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "passive"
+
+
+@pytest.mark.parametrize("kind", [MoleculeRegressor, MoleculeClassifier])
+@pytest.mark.parametrize("setting", [0, 2])
+def test_estimators_of_molecules_restore_the_threads(kind: type, setting: int) -> None:
+    numbers: list[int] = []
+    y = np.arange(len(SMILES)) % 2 if kind is MoleculeClassifier else np.arange(len(SMILES)) / 10
+    model = kind(model="attention", epochs=1, width=8, heads=2, layers=1, threads=setting)
+    fitted = model.fit(SMILES, y, validation=(VALIDATION, y[:4]))
+    assert torch.get_num_threads() == 3
+    network = fitted.predictor_.networks[0]
+    network.register_forward_hook(lambda *_: numbers.append(torch.get_num_threads()))
+    fitted.predict(SMILES)
+    fitted.embed(SMILES[:2])
+    fitted.explain(SMILES[:1])
+    assert set(numbers) == {setting or 1}
+    assert torch.get_num_threads() == 3
+    fitted.set_params(threads=4).predict(SMILES)
+    assert numbers[-1] == 4
+
+
+@pytest.mark.parametrize("kind", [NodeClassifier, NodeRegressor])
+@pytest.mark.parametrize("setting", [0, 2])
+def test_estimators_of_nodes_restore_the_threads(kind: type, setting: int) -> None:
+    import pandas as pd
+
+    numbers: list[int] = []
+    y = np.arange(8) % 2 if kind is NodeClassifier else np.arange(8) / 8.0
+    nodes = pd.DataFrame({"id": range(8), "size": np.arange(8.0)})
+    graph = (pd.DataFrame(EDGES.T, columns=["source", "target"]), nodes)
+    settings = {"model": "gat", "threads": setting, "validation_fraction": 0.5}
+    model = kind(epochs=2, width=8, heads=2, **settings)
+    fitted = model.fit(graph, y, on_epoch=lambda record: numbers.append(torch.get_num_threads()))
+    assert torch.get_num_threads() == 3
+    hook = lambda *_: numbers.append(torch.get_num_threads())  # noqa: E731
+    fitted.predictor_.network.register_forward_hook(hook)
+    fitted.predict()
+    assert set(numbers) == {setting or 1}
+    fitted.embed()
+    fitted.attention()
+    assert torch.get_num_threads() == 3
+
+
+def test_estimators_restore_the_threads_after_an_error() -> None:
+    class Failed(Exception):
+        pass
+
+    def fail(record):
+        raise Failed
+
+    y = {i: i % 2 for i in range(8)}
+    graph = [tuple(edge) for edge in EDGES.T.tolist()]
+    import networkx as nx
+
+    with pytest.raises(Failed):
+        NodeClassifier(epochs=2, validation_fraction=0.5).fit(nx.Graph(graph), y, on_epoch=fail)
+    assert torch.get_num_threads() == 3
+    with pytest.raises(ValueError, match="threads must be a whole number, at least 0; got -1"):
+        MoleculeRegressor(threads=-1).fit(SMILES, np.arange(12.0))
+    with pytest.raises(ValueError, match="threads must be a whole number, at least 0; got -1"):
+        NodeClassifier(threads=-1).fit(nx.Graph(graph), y)
+    assert torch.get_num_threads() == 3
+
+
+def test_the_kernel_beside_the_network_gives_the_same_model() -> None:
+    y = np.arange(len(SMILES)) / 10
+    states = []
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        model = MoleculeRegressor(epochs=2, width=8, heads=2, layers=1)
+        tensors, _ = model.fit(SMILES, y, validation=(VALIDATION, y[:4])).predictor_.state()
+        states.append(tensors)
+    assert states[0].keys() == states[1].keys()
+    for name, tensor in states[0].items():
+        assert torch.equal(tensor, states[1][name]), name
+
+
+@pytest.mark.parametrize("settings", [RunSettings(threads=2), NodeRunSettings("cora", threads=2)])
+def test_the_setting_is_written_to_toml_and_read(tmp_path, settings) -> None:
+    write_toml(tmp_path / "config.toml", settings)
+    assert "threads = 2" in (tmp_path / "config.toml").read_text()
+    assert read_toml(type(settings), tmp_path / "config.toml").threads == 2
+
+
+def test_every_command_that_computes_has_the_option() -> None:
+    from typer.main import get_command
+
+    from gattn.apps.cli.app import app
+
+    products = vars(get_command(app))["commands"]
+    commands = {
+        f"{product} {name}": {parameter.name for parameter in command.params}
+        for product, group in products.items()
+        for name, command in getattr(group, "commands", {"": group}).items()
+    }
+    assert {"molecules train", "molecules explain", "nodes predict"} <= commands.keys()
+    # The check of a table uses no model.
+    assert [name for name, options in commands.items() if "threads" not in options] == [
+        "molecules check"
+    ]

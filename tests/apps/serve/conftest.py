@@ -1,0 +1,72 @@
+"""Small runs, and servers of them, for the tests of gattn serve."""
+
+from pathlib import Path
+
+import networkx
+import pandas as pd
+import pytest
+
+from gattn.apps.serve.app import Server
+from gattn.apps.serve.server import open_runs
+from gattn.apps.serve.settings import ServeSettings
+from tests.apps.cli.commands import run_command
+from tests.apps.cli.molecule_table import GP, NETWORK, TABLE
+from tests.apps.serve.clients import listening, serving
+from tests.pictures import leave_blank
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of three runs: numbers by a network, classes by a kernel, and a graph of nodes."""
+    folder = tmp_path_factory.mktemp("served")
+    data = folder / "data.csv"
+    data.write_text(TABLE)
+    graph = networkx.planted_partition_graph(2, 20, 0.3, 0.02, seed=0)
+    rows = [{"id": f"n{i}", "size": i % 7 + 9 * (i >= 20), "group": "ab"[i >= 20]} for i in graph]
+    pd.DataFrame(rows).to_csv(folder / "nodes.csv", index=False)
+    pairs = pd.DataFrame([(f"n{a}", f"n{b}") for a, b in graph.edges], columns=["from", "to"])
+    pairs["weight"] = [1 + i % 3 for i in range(len(pairs))]
+    pairs.to_csv(folder / "edges.csv", index=False)
+    commands = {
+        "numbers": ["molecules", data, "--target", "y", *NETWORK],
+        "classes": ["molecules", data, "--target", "kind", *GP],
+        "graph": [
+            "nodes", folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group",
+            "--edge-weight", "weight", "--epochs", 5, "--width", 8, "--heads", 2,
+        ],
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        for name, (product, *arguments) in commands.items():
+            assert run_command(patch, product, "train", *arguments, "--out", folder / name) == 0
+    return {name: folder / name for name in commands}
+
+
+@pytest.fixture(scope="session")
+def runs(folders):
+    """List of the loaded runs."""
+    return open_runs(list(folders.values()), ServeSettings())
+
+
+@pytest.fixture(scope="session")
+def client_of(runs):
+    """Return a context manager that starts a server of the runs and yields its client."""
+
+    def start(**settings):
+        return serving(Server(runs, ServeSettings(**{"workers": 1, **settings})))
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def client(client_of):
+    """Client of a server with default settings."""
+    with client_of() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def address(runs):
+    """Address of a server of all runs that listens on the loopback address."""
+    with listening(Server(runs, ServeSettings(workers=1))) as address:
+        yield address

@@ -1,0 +1,580 @@
+"""``gattn serve``: answers of the API, compared with the commands, and its errors."""
+
+import asyncio
+import csv
+import io
+import json
+import multiprocessing
+import re
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gattn.apps.fitting.settings import SettingsError
+from gattn.apps.molecules.explain import explain_model
+from gattn.apps.serve import app as application
+from gattn.apps.serve.app import Server
+from gattn.apps.serve.gate import Gate
+from gattn.apps.serve.server import open_runs
+from gattn.apps.serve.settings import ServeSettings
+from tests.apps.cli.commands import run_command
+from tests.apps.cli.molecule_table import GP, ROWS
+from tests.apps.serve.clients import serving
+from tests.pictures import leave_blank
+
+SMILES = ["CCCCO", "CCN", "c1ccccc1O", "CC(C)CO"]
+CSV = b"smiles,id\nCCO,1\nbad(,2\n\nCCCN,3,4\nC\xff,5\n'=1+1',6\n"
+
+
+def test_the_state_and_the_models(client):
+    assert client.get("/health").json()["models"] == 3
+    models = {model["name"]: model for model in client.get("/models").json()}
+    assert models["numbers"]["columns"] == ["prediction", "std", "lower", "upper", "similarity"]
+    assert models["numbers"]["size"] == 64
+    assert set(models["numbers"]["test"]) == {"rmse", "mae", "r2"}
+    assert models["classes"]["task"] == "classification"
+    assert models["graph"]["kind"] == "nodes"
+    assert models["numbers"]["notes"] == models["classes"]["notes"] == []
+
+
+@pytest.mark.parametrize("name", ["numbers", "classes"])
+def test_a_csv_file_gets_the_bytes_of_the_command(client, folders, name, tmp_path, monkeypatch):
+    (tmp_path / "in.csv").write_bytes(CSV)
+    out = tmp_path / "out.csv"
+    command = ["molecules", "predict", folders[name], tmp_path / "in.csv", "--out", out]
+    assert run_command(monkeypatch, *command) == 0
+    headers = {"content-type": "text/csv"}
+    answer = client.post(f"/predict?model={name}", content=CSV, headers=headers)
+    assert answer.status_code == 200
+    assert answer.content == out.read_bytes()
+    headers["accept"] = "application/json"
+    table = client.post(f"/predict?model={name}", content=CSV, headers=headers).json()
+    rows = list(csv.reader(io.StringIO(out.read_bytes().decode(errors="replace"))))
+    assert [table["columns"], *table["rows"]][:4] == rows[:4]
+
+
+def test_json_has_the_numbers_and_the_errors_of_the_command(client):
+    body = {"smiles": ["CCO", "bad("], "coverage": 0.5}
+    answer = client.post("/predict", json=body).json()
+    headers = {"content-type": "text/csv"}
+    content = b"smiles\nCCO\nbad(\n"
+    table = client.post("/predict?coverage=0.5", content=content, headers=headers).text
+    good, bad = csv.DictReader(io.StringIO(table))
+    assert answer["model"] == "numbers"
+    for column, cell in good.items():
+        if column not in ("smiles", "error"):
+            assert answer["rows"][0][column] == float(cell)
+    assert answer["rows"][1]["error"] == bad["error"] != ""
+    assert answer["rows"][1]["prediction"] is None
+
+
+def test_an_interval_without_a_bound_is_null(client):
+    row = client.post("/predict", json={"smiles": ["CCO"], "coverage": 0.99}).json()["rows"][0]
+    assert row["lower"] is None
+    assert row["upper"] is None
+    assert row["error"] == ""
+
+
+def test_requests_are_combined_and_get_the_predictions_of_single_ones(client_of, monkeypatch):
+    batches = []
+
+    def predict_slowly(model, smiles, coverage, predict=application.predict_rows):
+        batches.append(len(smiles))
+        time.sleep(0.05)
+        return predict(model, smiles, coverage)
+
+    monkeypatch.setattr(application, "predict_rows", predict_slowly)
+    bodies = [{"smiles": SMILES[i % 4 :][:2]} for i in range(12)]
+    with client_of() as client:
+        together = [answer.json()["rows"] for answer in client.post_together("/predict", bodies)]
+        assert len(batches) < 12
+        assert sum(batches) == sum(len(body["smiles"]) for body in bodies)
+        alone = [client.post("/predict", json=body).json()["rows"] for body in bodies]
+    for some, others in zip(together, alone, strict=True):
+        for row, other in zip(some, others, strict=True):
+            assert row["prediction"] == pytest.approx(other["prediction"], rel=1e-5)
+            assert row["similarity"] == other["similarity"]
+
+
+@pytest.mark.slow
+def test_several_processes_predict_the_same(client_of, client):
+    with client_of(workers=2, timeout=600) as processes:
+        body = {"smiles": SMILES}
+        for name in ("numbers", "classes"):
+            alone = client.post("/predict", json={**body, "model": name}).json()
+            rows = processes.post("/predict", json={**body, "model": name}).json()["rows"]
+            for row, other in zip(rows, alone["rows"], strict=True):
+                assert row["error"] == other["error"] == ""
+                assert row["std"] == pytest.approx(other["std"], rel=1e-4)
+        bad = processes.post("/explain", json={"smiles": "bad("})
+        assert (bad.status_code, "cannot be read" in bad.json()["error"]) == (422, True)
+        for process in multiprocessing.active_children():
+            process.kill()
+            process.join()
+        killed = processes.post("/predict", json=body)
+        assert (killed.status_code, "was killed" in killed.json()["error"]) == (503, True)
+        assert processes.post("/predict", json=body).status_code == 200
+
+
+def test_an_explanation(client, runs):
+    answer = client.post("/explain", json={"smiles": "CCCCCCO"}).json()
+    predicted = client.post("/predict", json={"smiles": ["CCCCCCO"]}).json()["rows"][0]
+    assert answer["values"]["prediction"] == predicted["prediction"]
+    assert [atom["symbol"] for atom in answer["atoms"]] == list("CCCCCCO")
+    training = runs[0].training
+    assert answer["percentile"] == pytest.approx(
+        100 * np.mean(training.numbers[0] <= predicted["prediction"])
+    )
+    assert answer["domain"]["similarity"] == predicted["similarity"]
+    assert answer["pictures"]["light"].startswith("<?xml")
+    assert answer["pictures"]["light"] != answer["pictures"]["dark"]
+
+
+def test_the_nearest_molecules_are_those_of_the_table(client, runs):
+    training = runs[0].training
+    nearest = client.post("/explain", json={"smiles": "CCCCCCO"}).json()["nearest"]
+    values = dict(zip(training.smiles, training.values[:, 0].tolist(), strict=True))
+    for each in nearest:
+        assert each["value"] == pytest.approx(values[each["smiles"]], rel=1e-5)
+    bits = {text: _bits(text) for text in training.smiles}
+    expected = sorted((_tanimoto(_bits("CCCCCCO"), each) for each in bits.values()), reverse=True)
+    assert [each["similarity"] for each in nearest] == pytest.approx(expected[:5], rel=1e-5)
+
+
+def _bits(smiles):
+    from rdkit import Chem
+    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+
+    counts = GetMorganGenerator(radius=2, fpSize=2048).GetFingerprint(Chem.MolFromSmiles(smiles))
+    return frozenset(counts.GetOnBits())
+
+
+def _tanimoto(a, b):
+    return len(a & b) / len(a | b)
+
+
+def test_an_explanation_of_classes(client):
+    answer = client.post("/explain", json={"smiles": "CCCCO", "model": "classes"}).json()
+    assert answer["values"]["prediction"] in ("active", "idle")
+    assert answer["percentile"] is None
+    assert {each["value"] for each in answer["nearest"]} <= {"active", "idle"}
+
+
+def test_a_target_of_several(tmp_path, monkeypatch):
+    table = "smiles,y,z\n" + "".join(f"{text},{y},{-y}\n" for text, y, _ in ROWS)
+    (tmp_path / "data.csv").write_text(table)
+    command = ["molecules", "train", tmp_path / "data.csv", "--target", "y", "--target", "z", *GP]
+    leave_blank(monkeypatch)
+    assert run_command(monkeypatch, *command, "--out", tmp_path / "both") == 0
+    both = Server(open_runs([tmp_path / "both"], ServeSettings()), ServeSettings(workers=1))
+    with serving(both) as client:
+        body = {"smiles": "CCCCCCO", "coverage": 0.5}
+        assert "target must be one of y, z" in client.post("/explain", json=body).json()["error"]
+        row = client.post("/predict", json={**body, "smiles": [body["smiles"]]}).json()["rows"][0]
+        for target, sign in (("y", 1), ("z", -1)):
+            answer = client.post("/explain", json={**body, "target": target}).json()
+            columns = ("prediction", "std", "lower", "upper")
+            assert [answer["values"][name] for name in columns] == [
+                row[f"{target}_{name}"] for name in columns
+            ]
+            values = [sign * each["value"] for each in answer["nearest"]]
+            assert all(value > 0 for value in values)
+
+
+def test_a_node(client, runs):
+    graph = runs[2]
+    answer = client.post("/node", json={"name": "n3"}).json()
+    assert answer["values"]["prediction"] in ("a", "b")
+    with (graph.folder / "predictions.csv").open(newline="") as file:
+        rows = {row["node"]: row for row in csv.DictReader(file)}
+    for name, cells in zip(graph.graph.names, graph.rows, strict=True):
+        assert str(cells[0]) == rows[name]["prediction"]
+        for column, cell in zip(graph.columns, cells, strict=True):
+            if column.startswith("probability"):
+                assert float(cell) == pytest.approx(float(rows[name][column]), abs=1e-5)
+    edges, weights = graph.estimator.attention(graph.graph)[0]
+    into = edges[1] == 3
+    assert answer["degree"] == len(set(edges[0][into].tolist()))
+    expected = dict(zip(edges[0][into].tolist(), weights[into].mean(1).tolist(), strict=True))
+    for each in answer["neighbours"]:
+        place = graph.names.index[each["name"]]
+        assert each["weights"][0] == pytest.approx(expected[place], rel=1e-5)
+    assert client.get("/nodes", params={"text": "N1"}).json()[:3] == ["n1", "n10", "n11"]
+    picture = client.get("/node/picture", params={"name": "n3", "dark": True})
+    assert picture.content[1:4] == b"PNG"
+
+
+def test_the_guide_lists_every_address_of_the_api(client):
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "serve.md").read_text("utf-8")
+    words = set(re.findall(r"(?:GET|POST) (/[\w./]*)", guide))
+    paths = set(client.get("/openapi.json").json()["paths"])
+    assert len(paths) >= 12
+    files = {
+        "/models/{name}/card": "/models/NAME/card",
+        "/models/{name}/{file}": "/models/NAME/report",
+    }
+    assert {files.get(path, path) for path in paths} <= words
+
+
+def test_files_of_a_run(client):
+    report = client.get("/models/numbers/report")
+    assert report.status_code == 200
+    assert "sandbox" in report.headers["content-security-policy"]
+    network = client.get("/models/graph/network")
+    assert (network.status_code, network.headers["content-type"]) == (200, "image/png")
+    others = ["/models/numbers/weights", "/models/../../etc/passwd", "/models/x/report"]
+    others += ["/static/../app.py", "/static/%2e%2e/app.py", "/models/numbers/..%2fmodel.json"]
+    for path in others:
+        answer = client.get(path)
+        assert (path, answer.status_code) == (path, 404)
+        assert answer.json()["error"]
+
+
+HOSTILE = {
+    "no JSON": b"{",
+    "no object": b"[1]",
+    "empty": b"",
+    "deep": b"[" * 100_000,
+    "deep object": b'{"smiles":' * 50_000,
+    "not UTF-8": b'{"smiles": ["\xff"]}',
+    "UTF-16": '{"smiles": ["C"]}'.encode("utf-16"),
+    "lone surrogate": b'{"smiles": ["\\ud800"]}',
+    "no field": b"{}",
+    "no rows": b'{"smiles": []}',
+    "a text": b'{"smiles": "C"}',
+    "numbers": b'{"smiles": [1]}',
+    "null": b'{"smiles": [null]}',
+    "nested": b'{"smiles": [["C"]]}',
+    "unknown field": b'{"smiles": ["C"], "path": "/etc/passwd"}',
+    "pickle": b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94.",
+    "coverage 0": b'{"smiles": ["C"], "coverage": 0}',
+    "coverage NaN": b'{"smiles": ["C"], "coverage": NaN}',
+    "coverage text": b'{"smiles": ["C"], "coverage": "0.9"}',
+    "coverage large": b'{"smiles": ["C"], "coverage": 1e999}',
+    "unknown model": b'{"smiles": ["C"], "model": "<script>alert(1)</script>"}',
+    "path as model": b'{"smiles": ["C"], "model": "../../etc/passwd"}',
+    "model of nodes": b'{"smiles": ["C"], "model": "graph"}',
+    "many rows": json.dumps({"smiles": ["C"] * 10_001}).encode(),
+    "large": b'{"smiles": ["' + b"C" * 9_000_000 + b'"]}',
+}
+HOSTILE_CSV = {
+    "empty": b"",
+    "no column": b"name\nC\n",
+    "two columns": b"smiles,smiles\nC,C\n",
+    "taken column": b"smiles,prediction\nC,1\n",
+    "open quote": b'smiles\n"C\n',
+    "long cell": b"smiles\n" + b"C" * 10**6 + b"\n",
+    "zip": b"PK\x03\x04" + bytes(100),
+    "NUL": b"smi\x00les\nC\n",
+    "many rows": b"smiles\n" + b"C\n" * 10_001,
+    "unknown separator": b"sep=x\nsmilesxid\n",
+}
+
+
+def test_the_predicted_class_is_explained_and_named_in_the_picture(client, runs):
+    model = next(run for run in runs if run.name == "classes").model
+    first, second = map(str, model.classes_)
+    predicted = set()
+    for smiles in ("CCCCCCO", "CCN", "CCCCCN", "CO"):
+        answer = client.post("/explain", json={"smiles": smiles, "model": "classes"}).json()
+        label = answer["values"]["prediction"]
+        predicted.add(label)
+        assert re.fullmatch(rf"P\(\w+ = {label}\)", answer["explained"])
+        assert answer["explained"] in answer["pictures"]["light"]
+        explanation = explain_model(model, model.featurise([smiles]).inputs)[0]
+        weights = [atom["weight"] for atom in answer["atoms"]]
+        assert weights == pytest.approx(explanation.weights.tolist(), abs=1e-9)
+        assert answer["faithfulness"]["top"] == pytest.approx(explanation.faithfulness.top)
+    assert predicted == {first, second}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_json(client, name):
+    headers = {"content-type": "application/json"}
+    answer = client.post("/predict", content=HOSTILE[name], headers=headers)
+    _is_refused(answer)
+    if name != "a text":  # For /explain, a text is a valid value.
+        _is_refused(client.post("/explain", content=HOSTILE[name], headers=headers))
+
+
+@pytest.mark.parametrize("name", HOSTILE_CSV)
+def test_hostile_csv(client, name):
+    headers = {"content-type": "text/csv"}
+    answer = client.post("/predict", content=HOSTILE_CSV[name], headers=headers)
+    _is_refused(answer)
+    assert "/tmp" not in answer.text
+
+
+def _is_refused(answer):
+    assert 400 <= answer.status_code < 500
+    sentence = answer.json()["error"]
+    assert 5 < len(sentence) < 500
+
+
+def test_other_bad_requests(client):
+    assert client.post("/predict", content=b"C", headers={"content-type": "x/y"}).status_code == 415
+    query = {"content": b"smiles\nC\n", "headers": {"content-type": "text/csv"}}
+    for path in ("?encoding=none", "?coverage=2", "?smiles=no", "?model=none"):
+        _is_refused(client.post(f"/predict{path}", **query))
+    for body in (
+        {"smiles": "C" * 251},
+        {"smiles": ""},
+        {"smiles": "C", "method": "x"},
+        {"smiles": "C", "target": "x"},
+        {"smiles": "C", "model": "classes", "method": "attention"},
+    ):
+        _is_refused(client.post("/explain", json=body))
+    for body in ({"name": "x"}, {"name": ""}, {"name": "n1", "model": "numbers"}):
+        _is_refused(client.post("/node", json=body))
+    for smiles in ("bad(", "", "C" * 5000, "C" * 900):
+        _is_refused(client.get("/picture", params={"smiles": smiles}))
+    assert client.get("/predict").status_code == 405
+    assert client.get("/nothing").json() == {"error": "Not Found"}
+
+
+def test_a_molecule_of_too_many_atoms_is_an_error_of_its_row(client):
+    rows = client.post("/predict", json={"smiles": ["C" * 251, "C"]}).json()["rows"]
+    assert "more than max_atoms=250" in rows[0]["error"]
+    assert rows[1]["error"] == ""
+
+
+def test_a_full_queue_answers_429(client_of, monkeypatch):
+    begin, end = threading.Event(), threading.Event()
+
+    def wait(model, smiles, coverage, predict=application.predict_rows):
+        begin.set()
+        assert end.wait(20)
+        return predict(model, smiles, coverage)
+
+    monkeypatch.setattr(application, "predict_rows", wait)
+    with client_of(queue=2) as client:
+        send = partial(client.client.post, "/predict", json={"smiles": ["C"]})
+        pair = [client.portal.start_task_soon(send) for _ in range(2)]
+        assert begin.wait(20)
+        while client.get("/health").json()["open_requests"] < 2:
+            time.sleep(0.01)
+        refused = client.post("/predict", json={"smiles": ["C"]})
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"] == "1"
+        assert client.post("/explain", json={"smiles": "C"}).status_code == 429
+        end.set()
+        assert [each.result().status_code for each in pair] == [200, 200]
+        assert client.post("/predict", json={"smiles": ["C"]}).status_code == 200
+
+
+def test_a_slow_request_is_answered(client_of, monkeypatch):
+    monkeypatch.setattr(application, "predict_rows", lambda *arguments: time.sleep(0.5))
+    with client_of(timeout=0.1) as client:
+        answer = client.post("/predict", json={"smiles": ["C"]})
+    assert answer.status_code == 408
+    assert "more than 0.1 seconds" in answer.json()["error"]
+
+
+def test_an_open_request_gets_503_when_the_server_stops():
+    messages = []
+
+    async def wait_forever(scope, receive, send):
+        await asyncio.to_thread(time.sleep, 0.5)
+        await asyncio.Event().wait()
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        messages.append(message)
+
+    async def stop():
+        scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"",
+                 "headers": [(b"host", b"localhost")]}  # fmt: skip
+        request = asyncio.create_task(Gate(wait_forever, ServeSettings())(scope, receive, send))
+        await asyncio.sleep(0.05)
+        begin = time.monotonic()
+        request.cancel()  # This is how uvicorn ends requests when it stops.
+        await request
+        return time.monotonic() - begin
+
+    assert asyncio.run(stop()) < 0.4  # The answer does not wait for the thread.
+    assert messages[0]["status"] == 503
+    assert b"the server stops" in messages[1]["body"]
+
+
+def test_hosts_and_origins(client):
+    assert client.get("/health", headers={"host": "localhost:8000"}).status_code == 200
+    assert client.get("/health", headers={"host": "[::1]:8000"}).status_code == 200
+    for host in (
+        "evil.example",
+        "evil.example:8000",
+        "127.0.0.1.evil.example",
+        "",
+        "[",
+        "10.0.0.1",
+    ):
+        assert client.get("/health", headers={"host": host}).status_code == 403
+    for origin, status in (("http://127.0.0.1", 200), ("http://evil.example", 403), ("null", 403)):
+        assert client.get("/health", headers={"origin": origin}).status_code == status
+
+
+def test_a_server_beyond_this_machine_needs_its_token(client_of, tmp_path):
+    file, token = tmp_path / "token.txt", "correct horse battery"
+    for content, fault in {"short": "at least 16 characters; got 5", " ": "is empty"}.items():
+        file.write_text(content)
+        with pytest.raises(SettingsError, match=fault):
+            ServeSettings(token_file=str(file))
+    file.write_text(f"{token}\n")
+    assert (ServeSettings(host="::1").is_local, ServeSettings(host="::1").token) == (True, "")
+    assert not ServeSettings(host="::").is_local
+    tokens = {ServeSettings(host="0.0.0.0").token for _ in range(2)}
+    assert (len(tokens), min(map(len, tokens)) >= 32) == (2, True)
+    with client_of(host="0.0.0.0", token_file=str(file)) as client:
+        refused = client.get("/models")
+        assert refused.status_code == 401
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert client.get("/?token=wrong").status_code == 401
+        assert client.get("/models", headers={"authorization": "Bearer x"}).status_code == 401
+        assert client.get("/models", headers={b"cookie": b"gattn_token=\xe9"}).status_code == 401
+        bearer = {"authorization": f"Bearer {token}", "host": "server.example"}
+        assert client.get("/models", headers=bearer).status_code == 200
+        assert client.get("/static/style.css").status_code == 200
+        page = client.get("/", params={"token": token})
+        assert (page.status_code, page.headers["location"]) == (303, "/")
+        cookie = page.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert client.get("/models").status_code == 200  # The client stores the cookie.
+
+
+def test_a_proxy_with_tls_reaches_the_server_by_an_allowed_host(client_of):
+    proxy = {"host": "models.example.org", "origin": "https://models.example.org"}
+    body = {"json": {"smiles": ["C"]}}
+    with client_of() as client:
+        assert client.post("/predict", headers=proxy, **body).status_code == 403
+    settings = {"allowed_host": ("Models.example.org",)}
+    token = ServeSettings(**settings)
+    assert token.token
+    with client_of(**settings) as client:
+        secret = client.settings.token
+        proxy["authorization"] = f"Bearer {secret}"
+        local = {**proxy, "host": "127.0.0.1:8000"}  # A proxy can also send its own Host.
+        for headers in (proxy, local):
+            assert client.post("/predict", headers=headers, **body).status_code == 200
+        for change in (
+            {"authorization": ""},
+            {"origin": "https://evil.example"},
+            {"host": "evil.example"},
+            {"origin": "null"},
+        ):
+            refused = client.post("/predict", headers={**proxy, **change}, **body)
+            assert refused.status_code == (401 if "authorization" in change else 403), change
+    for name in ("https://models.example.org", "models.example.org:443", ""):
+        with pytest.raises(SettingsError, match="host name without a scheme"):
+            ServeSettings(allowed_host=(name,))
+
+
+def test_a_page_of_another_site_shows_no_picture_of_the_server(client):
+    for site, mode, status in (
+        ("cross-site", "image", 403),
+        ("same-site", "iframe", 403),
+        ("cross-site", "document", 200),
+        ("same-origin", "image", 200),
+        ("none", "document", 200),
+    ):
+        headers = {"sec-fetch-site": site, "sec-fetch-dest": mode}
+        answer = client.get("/node/picture?name=n1", headers=headers)
+        assert answer.status_code == status, (site, mode)
+
+
+def test_a_molecule_of_too_many_characters_has_an_error_in_its_row(client_of):
+    with client_of(max_characters=10) as client:
+        rows = client.post("/predict", json={"smiles": ["CCO", "C" * 11, "CCN"]}).json()["rows"]
+        assert [bool(row["error"]) for row in rows] == [False, True, False]
+        assert rows[1]["error"] == "the SMILES must have at most 10 characters; it has 11"
+        assert rows[1]["prediction"] is None
+        table = client.post(
+            "/predict", content=b"smiles\nCCO\nCCCCCCCCCCC\n",
+            headers={"content-type": "text/csv"},
+        )  # fmt: skip
+        assert table.status_code == 200
+        assert "at most 10 characters" in table.text.splitlines()[2]
+        assert client.post("/explain", json={"smiles": "C" * 11}).status_code == 413
+
+
+def test_every_answer_has_the_security_headers(client):
+    for path in ("/", "/models", "/nothing", "/static/app.js"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+    editor = client.get("/editor").headers["content-security-policy"]
+    assert "frame-ancestors 'self'" in editor
+    assert "connect-src" not in editor  # default-src 'none'
+
+
+TEXTS = st.text(max_size=30) | st.sampled_from(["C", "CCO", "numbers", "classes", "graph", "n1"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def _by_schema(schema, definitions):
+    """Return a strategy of values that mostly fit a JSON schema."""
+    if "$ref" in schema:
+        return _by_schema(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    if "anyOf" in schema:
+        return st.one_of([_by_schema(each, definitions) for each in schema["anyOf"]])
+    kind = schema.get("type")
+    if kind == "object" and "properties" not in schema:
+        values = _by_schema(schema["additionalProperties"], definitions)
+        return st.dictionaries(TEXTS, values, max_size=2)
+    if kind == "object":
+        fields = {
+            name: _by_schema(each, definitions) | VALUES if name != "smiles" else
+            _by_schema(each, definitions)
+            for name, each in schema["properties"].items()
+        }  # fmt: skip
+        required = {name: fields.pop(name) for name in schema.get("required", ())}
+        return st.fixed_dictionaries(required, optional=fields)
+    if kind == "array":
+        items = _by_schema(schema["items"], definitions)
+        return st.lists(items, min_size=schema.get("minItems", 0), max_size=3)
+    if kind == "number":
+        return st.floats(0.01, 0.99)
+    return {"null": st.none(), "boolean": st.booleans()}.get(kind, TEXTS)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_no_request_of_the_schema_is_an_error_of_the_server(client, data):
+    document = client.get("/openapi.json").json()
+    definitions = document["components"]["schemas"]
+    path = data.draw(st.sampled_from(sorted(document["paths"])))
+    method, operation = data.draw(st.sampled_from(sorted(document["paths"][path].items())))
+    query, address = {}, path
+    for parameter in operation.get("parameters", ()):
+        value = data.draw(_by_schema(parameter["schema"], definitions))
+        if parameter["in"] == "path":
+            address = address.replace(f"{{{parameter['name']}}}", str(value).replace("/", "%2f"))
+        elif value is not None and (parameter["required"] or data.draw(st.booleans())):
+            query[parameter["name"]] = str(value)
+    options = {}
+    if content := operation.get("requestBody", {}).get("content"):
+        media = data.draw(st.sampled_from(sorted(content)))
+        body = data.draw(_by_schema(content[media]["schema"], definitions))
+        text = json.dumps(body) if media == "application/json" else str(body)
+        options = {"content": text.encode(errors="replace"), "headers": {"content-type": media}}
+    address = address.replace("?", "%3f").replace("#", "%23").encode(errors="replace").decode()
+    answer = client.request(method.upper(), quote(address, safe="/%"), params=query, **options)
+    assert answer.status_code < 500
+    if answer.status_code >= 400:
+        assert str(answer.status_code) in {*operation["responses"], "404", "405", "307"}
+        assert answer.json()["error"]

@@ -1,0 +1,110 @@
+"""Tests of ``gattn serve`` with a run of ``gattn links train``: scores of pairs, and proposed links
+of a node.
+"""
+
+import csv
+
+import networkx
+import pytest
+
+from gattn.apps.serve.app import Server
+from gattn.apps.serve.server import open_runs
+from gattn.apps.serve.settings import ServeSettings
+from tests.apps.cli.commands import run_command
+from tests.apps.serve.clients import listening, serving
+from tests.apps.serve.test_page import Page
+from tests.pictures import leave_blank
+
+SMALL = ["--epochs", 3, "--width", 16, "--heads", 2]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Folder of a run on the characters of a novel."""
+    folder = tmp_path_factory.mktemp("links")
+    graph = networkx.les_miserables_graph()
+    with (folder / "edges.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["a", "b"], *graph.edges])
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        command = ["links", "train", folder / "edges.csv", "--undirected", *SMALL]
+        assert run_command(patch, *command, "--out", folder / "novel") == 0
+    return folder / "novel"
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    return open_runs([folder], ServeSettings())
+
+
+@pytest.fixture(scope="module")
+def client(runs):
+    with serving(Server(runs, ServeSettings(workers=1))) as client:
+        yield client
+
+
+def test_the_model_is_described(client):
+    (model,) = client.get("/models").json()
+    assert (model["kind"], model["size"]) == ("links", 254)
+    assert model["warnings"] == []
+    assert client.get("/nodes", params={"text": "val"}).json()[0] == "Valjean"
+
+
+def test_proposed_links_are_those_of_the_command(client, folder, tmp_path, monkeypatch):
+    out = tmp_path / "out.csv"
+    command = ["links", "predict", folder, folder.parent / "edges.csv", "--out", out]
+    assert run_command(monkeypatch, *command, "--per-node", "--top", 20) == 0
+    with out.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["source"] == "Marius"]
+    answer = client.post("/links", json={"name": "Marius"}).json()
+    # Further nodes have equal scores, whose order depends on rounding.
+    assert [each["name"] for each in answer["links"][:10]] == [row["target"] for row in rows[:10]]
+    for each, row in zip(answer["links"], rows, strict=True):
+        assert each["score"] == pytest.approx(float(row["score"]), rel=1e-4)
+        assert each["probability"] == pytest.approx(float(row["probability"]), rel=1e-4)
+    best = answer["links"][0]
+    body = {"source": "Marius", "target": best["name"]}
+    pair = client.post("/link", json=body).json()
+    assert pair["score"] == pytest.approx(best["score"], rel=1e-4)
+    assert not pair["linked"]
+    assert client.post("/link", json={"source": "Marius", "target": "Cosette"}).json()["linked"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "sentence"),
+    [
+        ("/links", {"name": "Nobody"}, 404, "novel has no node 'Nobody'"),
+        ("/link", {"source": "Marius", "target": "x"}, 404, "novel has no node 'x'"),
+        ("/link", {"source": "Marius", "target": "Marius"}, 422,
+         "source and target must be different nodes"),
+        ("/link", {"source": "Marius"}, 422, "target is missing"),
+        ("/link", {"source": "a", "target": "b", "model": "x"}, 404,
+         "there is no model of links 'x'; there are: 'novel'"),
+        ("/node", {"name": "Marius"}, 404, "no model of nodes is served; start the server with the "
+         "run of gattn nodes train"),
+        ("/predict", {"smiles": ["C"]}, 404, "no model of molecules is served; start the server "
+         "with the run of gattn molecules train, or with bbb"),
+    ],
+)  # fmt: skip
+def test_wrong_requests_are_refused_with_a_sentence(client, path, body, status, sentence):
+    answer = client.post(path, json=body)
+    assert (answer.status_code, answer.json()["error"]) == (status, sentence)
+
+
+def test_an_unknown_network_is_answered_with_the_names_of_the_others(client):
+    answer = client.get("/nodes?model=x")
+    sentence = "there is no model of nodes or links 'x'; there are: 'novel'"
+    assert (answer.status_code, answer.json()["error"]) == (404, sentence)
+
+
+@pytest.mark.slow
+def test_the_page_proposes_and_scores_links(browser, runs):
+    with listening(Server(runs, ServeSettings(workers=1))) as address:
+        page = Page(browser, address)
+        page.find("#source").send_keys("Marius")
+        page.find("#link-form button").click()
+        page.wait("#links tbody tr", 10)
+        page.find("#target").send_keys("Cosette")
+        page.find("#link-form button").click()
+        page.until(lambda: "The graph has this link" in page.text_of("#links"))
+        assert page.errors() == []

@@ -1,0 +1,79 @@
+"""Runs that were trained in other folders, and runs that cannot be served beside others."""
+
+import os
+import shutil
+
+import pytest
+
+from gattn.apps.serve import answers
+from gattn.apps.serve.server import open_runs
+from gattn.apps.serve.settings import ServeSettings
+from tests.apps.cli.commands import run_command
+from tests.apps.cli.molecule_table import GP, TABLE
+from tests.pictures import leave_blank
+
+EDGES = "a,b\n" + "".join(f"n{i},n{(i * j) % 31}\n" for i in range(1, 31) for j in (2, 3, 5))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Folder with the runs a/run of molecules and b/run of links, trained with relative paths."""
+    folder = tmp_path_factory.mktemp("relative")
+    commands = {
+        "a": ("data.csv", TABLE, ["molecules", "train", "data.csv", "--target", "kind", *GP]),
+        "b": ("edges.csv", EDGES, [
+            "links", "train", "edges.csv", "--undirected", "--epochs", 2, "--width", 8,
+        ]),
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        for name, (file, content, command) in commands.items():
+            (folder / name).mkdir()
+            patch.chdir(folder / name)
+            (folder / name / file).write_text(content)
+            assert run_command(patch, *command, "--out", "run") == 0
+    return folder
+
+
+def test_runs_of_two_folders_find_their_data_by_relative_paths(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    lines = []
+    runs = open_runs(
+        [folder / "a/run", (folder / "b/run").relative_to(folder)], ServeSettings(), lines.append
+    )
+    assert [run.name for run in runs] == ["run", "run-2"]
+    assert runs[0].training is not None
+    assert (lines, runs[0].notes, os.getcwd()) == ([], (), str(folder))
+
+
+def test_a_run_without_its_data_does_not_stop_the_others(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder, tmp_path / "moved")
+    monkeypatch.chdir(tmp_path / "moved")
+    (tmp_path / "moved/b/edges.csv").unlink()
+    lines = []
+    (run,) = open_runs(
+        [tmp_path / "moved/b/run", tmp_path / "moved/a/run"], ServeSettings(), lines.append
+    )
+    assert (run.name, run.training is not None) == ("run", True)
+    (line,) = lines
+    assert line.startswith("A run is not served: ")
+    assert f"{tmp_path}/moved/b/edges.csv, which does not exist" in line
+    with pytest.raises(FileNotFoundError, match=r"edges\.csv, which does not exist"):
+        open_runs([tmp_path / "moved/b/run"], ServeSettings())
+
+
+def test_a_model_that_is_no_better_than_its_baselines_has_a_warning(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    run, links = open_runs([folder / "a/run", folder / "b/run"], ServeSettings())
+    metrics = {
+        "task": "regression", "test": {"rmse": 2.0}, "baselines": {"mean": {"rmse": 1.0}},
+    }  # fmt: skip
+    monkeypatch.setattr(answers, "metrics_of", lambda run: metrics)
+    (warning,) = answers.describe_run(run).warnings
+    assert "mean" in warning
+    metrics |= {"task": "ranking", "noise": True}
+    assert answers.describe_run(links).warnings == [
+        "On the test part, the model is not significantly better than a random order."
+    ]
+    metrics |= {"noise": False, "test": {"rmse": 0.5}}
+    assert answers.describe_run(links).warnings == []

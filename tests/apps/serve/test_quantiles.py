@@ -1,0 +1,126 @@
+"""gattn serve of models of quantiles: the API, and the page at both widths."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gattn.apps.serve.app import Server
+from gattn.apps.serve.server import open_runs
+from gattn.apps.serve.settings import ServeSettings
+from tests.apps.cli.commands import run_command
+from tests.apps.cli.molecule_table import GP, ROWS
+from tests.apps.serve.clients import listening, serving
+from tests.apps.serve.test_page import open_page
+from tests.pictures import leave_blank
+
+LEVELS = ("quantile_0.1", "quantile_0.5", "quantile_0.9")
+SMI = "CCCO first\nbad( second name\n\nCCN\n"
+DROP = """
+const dataTransfer = new DataTransfer();
+dataTransfer.items.add(new File([arguments[1]], arguments[0]));
+document.getElementById("drop").dispatchEvent(new DragEvent("drop", {dataTransfer}));
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Folder of a run that predicts quantiles of concentrations, whose unit is uM."""
+    folder = tmp_path_factory.mktemp("quantiles")
+    data = folder / "data.csv"
+    lines = [f"{smiles},{1 + y}" for smiles, y, _ in ROWS]
+    data.write_text("\n".join(["smiles,IC50", *lines, ""]))
+    options = ["--unit", "uM", "--loss-function", "quantile", "--target-transform", "log10"]
+    options += ["--quantiles", "0.1", "--quantiles", "0.9", *GP, "--out", folder / "run"]
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        assert run_command(patch, "molecules", "train", data, "--target", "IC50", *options) == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    return open_runs([folder], ServeSettings())
+
+
+@pytest.fixture(scope="module")
+def answer(runs):
+    with serving(Server(runs, ServeSettings(workers=1))) as client:
+        row = client.post("/predict", json={"smiles": ["CCCO"]}).json()["rows"][0]
+        answer = client.post("/explain", json={"smiles": "CCCO"}).json()
+    assert {name: answer["values"][name] for name in LEVELS} == {name: row[name] for name in LEVELS}
+    return answer
+
+
+def test_an_explanation_has_the_quantiles_their_unit_and_the_explained_quantity(answer):
+    low, median, high = (answer["values"][name] for name in LEVELS)
+    assert low < median == answer["values"]["prediction"] < high
+    assert answer["unit"] == "uM"
+    assert answer["explained"] == "log10(IC50)"
+
+
+def test_the_report_of_the_run_names_the_unit(folder):
+    report = (folder / "report.html").read_text("utf-8")
+    assert "Predicted against measured values of IC50 (uM)" in report
+    assert len(re.findall(r"measured [\d.]+ uM", report)) > 3
+
+
+@pytest.fixture
+def page(browser, runs):
+    """Page of the server; see :func:`open_page`."""
+    server = Server(runs, ServeSettings(workers=1))
+    with listening(server) as address, open_page(browser, address) as page:
+        yield page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1300])
+def test_the_page_shows_quantiles_with_their_unit(page, answer, width, dark):
+    page.resize(width, dark=dark)
+    page.predict("CCCO")
+    page.wait(".quantiles tbody tr", 3)
+    head, *rows = [line.split() for line in page.text_of(".quantiles").splitlines()[1:]]
+    assert head[-3:] == ["value", "in", "uM"]
+    assert [row[0] for row in rows] == ["10", "50", "90"]
+    for row, name in zip(rows, LEVELS):
+        assert float(row[-1]) == pytest.approx(answer["values"][name], rel=1e-3)
+    assert page.text_of(".number").endswith("uM")
+    assert "uM" in page.text_of(".nearest")
+    assert "log10(IC50)" in page.text_of("figcaption")
+    used, room = page.browser.execute_script(
+        "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
+    )
+    assert used <= room
+
+
+@pytest.mark.slow
+def test_a_smiles_file_is_predicted_and_other_files_are_refused(page):
+    page.browser.execute_script(DROP, "some.smi", SMI)
+    page.wait("#predicted tbody tr", 3)
+    assert page.text_of("#file-status") == "some.smi: 3 rows, 1 of them with an error."
+    head = [cell.text for cell in page.all("#predicted thead th")]
+    assert head[1:3] == ["smiles", "name"]
+    assert set(LEVELS) <= set(head)
+    assert "second name" in page.text_of("#predicted")
+    page.browser.execute_script(DROP, "some.parquet", "PAR1")
+    page.until(lambda: "is not a CSV or SMILES file" in page.text_of("#file-status"))
+
+
+def test_a_model_of_gattn_is_opened_by_its_name():
+    (run,) = open_runs([Path("bbb")], ServeSettings())
+    assert run.name == "bbb"
+    with serving(Server([run], ServeSettings(workers=1))) as client:
+        answer = client.post("/explain", json={"smiles": "CCO"}).json()
+        (model,) = client.get("/models").json()
+    assert model["size"] == 6126
+    assert model["test"]["roc_auc"] == pytest.approx(0.8238, abs=1e-4)
+    assert answer["explained"] == f"P(class = {answer['values']['prediction']})"
+    assert answer["nearest"] == []
+    # The threshold is that of the 766 test molecules of the training.
+    assert answer["domain"]["threshold"] == pytest.approx(0.225, abs=1e-6)
+    assert answer["domain"]["inside"] == (answer["domain"]["similarity"] >= 0.225)
+    assert run.notes == (
+        "bbb is distributed without its training molecules, so the nearest measured molecules and "
+        "percentiles are not available.",
+    )

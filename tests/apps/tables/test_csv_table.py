@@ -1,0 +1,260 @@
+"""Tests of tables: all rows are read in order, for any encoding, separator, quoting and number of
+cells.
+"""
+
+import csv
+import io
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gattn.apps.tables.csv_table import open_table
+
+CELLS = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from(',;\t|"\n\r '),
+    max_size=6,
+)
+ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+
+
+def _written(tmp_path_factory, content: bytes):
+    path = tmp_path_factory.mktemp("tables") / "table.csv"
+    path.write_bytes(content)
+    return path
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(CELLS, min_size=2, max_size=4), max_size=8),
+    st.sampled_from(",;\t|"),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    ENCODINGS,
+    st.booleans(),
+)
+def test_what_csv_writes_is_read_back(
+    tmp_path_factory, rows, separator, newline, encoding, last_newline
+):
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, delimiter=separator, lineterminator=newline, quoting=csv.QUOTE_ALL)
+    writer.writerow(["smiles", "b", "c"])
+    for row in rows:
+        text.write(newline)  # a reader must skip blank lines
+        writer.writerow(row)
+    content = text.getvalue() if last_newline else text.getvalue().removesuffix(newline)
+    path = _written(tmp_path_factory, content.encode(encoding))
+    table = open_table(path, ["smiles", "b"])
+    assert table.columns == ("smiles", "b", "c")
+    assert table.separator == separator
+    parsed = list(table.rows())
+    assert len(parsed) == len(rows) == table.count()
+    for parsed_row, row in zip(parsed, rows, strict=True):
+        is_filled = bool("".join(row[3:]).strip())
+        assert bool(parsed_row.problem) == (len(row) < 3 or is_filled)
+        last = separator.join(row[2:]) if is_filled else (*row, "")[2]
+        assert parsed_row.cells == [*row[:2], last]
+        assert len(parsed_row.cells) == 3
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60), st.sampled_from([None, "latin-1", "utf-16"]))
+def test_bytes_of_any_kind_are_a_table_or_one_clear_error(tmp_path_factory, content, encoding):
+    path = _written(tmp_path_factory, b"smiles,y\nCCO,1\n" + content)
+    try:
+        rows = list(open_table(path, ["smiles"], encoding=encoding).rows())
+    except ValueError as error:
+        message = str(error)
+    else:
+        assert all(len(row.cells) == 2 for row in rows)
+        message = f"{path}: {rows[0].cells[0]}"
+    assert message.startswith(str(path))
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60))
+def test_bytes_that_are_no_text_are_written_as_they_came(tmp_path_factory, content):
+    path = _written(tmp_path_factory, b"smiles,y\nCCO,1\n" + content)
+    out = path.with_name("out.csv")
+    table = open_table(path, ["smiles"], on_bad_bytes="surrogateescape")
+    try:
+        rows = list(table.rows())
+    except ValueError:  # the text contains an opening quote without a closing quote
+        assume(False)
+    with table.writer(out, ["error"]) as writer:
+        for row in rows:
+            writer.writerow([*row.cells, row.problem])
+    again = list(open_table(out, ["smiles"], on_bad_bytes="surrogateescape").rows())
+    assert [row.cells for row in again] == [[*row.cells, row.problem] for row in rows]
+
+
+def test_lines_are_those_that_rows_begin_on(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(b'\r\n"smi\nles",y\r\n\r\n"C",1\r\n"C\r\nC",2\r\nO\r\n\r\nN,1,2,3')
+    rows = list(open_table(path, ["y"]).rows())
+    assert [row.line for row in rows] == [5, 6, 8, 10]
+    assert [row.problem for row in rows] == [
+        *["", "", "1 cell but the header has 2"],
+        "4 cells but the header has 2",
+    ]
+    assert rows[3].cells == ["N", "1,2,3"]
+
+
+def test_structures_are_no_table(tmp_path):
+    path = tmp_path / "some.sdf"
+    path.write_text("ethanol\n  RDKit\n")
+    with pytest.raises(
+        ValueError, match="is a file of molecular structures; expected a CSV file, with SMILES"
+    ):
+        open_table(path)
+
+
+def test_a_nul_byte_is_an_error_with_its_line(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(b"smiles,y\nCC,2\nC\0C,1\n")
+    with pytest.raises(ValueError, match=r"table\.csv has a NUL byte in line 3; .* utf-16-le"):
+        open_table(path, ["smiles"]).count()
+
+
+def test_a_column_with_the_name_of_an_additional_column_is_renamed(tmp_path):
+    path, lines = tmp_path / "table.csv", []
+    path.write_text("smiles,error,error_input\nC,1,2\n")
+    table = open_table(path)
+    with table.writer(tmp_path / "out.csv", ["error"], log=lines.append) as writer:
+        writer.writerow(["C", "1", "2", "new"])
+    written = open_table(tmp_path / "out.csv")
+    assert written.columns == ("smiles", "error_input_input", "error_input", "error")
+    assert "is called 'error_input_input'" in lines[0]
+
+
+@pytest.mark.parametrize("content", [b"smiles,y", b"smiles,y\n", b"\xef\xbb\xbfsmiles,y\r\n\r\n"])
+def test_a_header_alone_has_no_rows(tmp_path, content):
+    path = tmp_path / "table.csv"
+    path.write_bytes(content)
+    assert open_table(path, ["smiles"]).count() == 0
+
+
+def test_another_encoding_has_to_be_named(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes("smiles,name\nC,Méthane\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="not UTF-8 text: byte 0xe9 in line 2; set its encoding"):
+        open_table(path, ["smiles"]).count()
+    table = open_table(path, ["smiles"], encoding="latin-1")
+    assert [row.cells for row in table.rows()] == [["C", "Méthane"]]
+    with table.writer(tmp_path / "out.csv", ["y"]) as writer:
+        writer.writerow(["C", "Méthane", "1"])
+    assert (tmp_path / "out.csv").read_bytes() == "smiles,name,y\r\nC,Méthane,1\r\n".encode()
+    with pytest.raises(ValueError, match="unknown encoding 'klingon'"):
+        open_table(path, ["smiles"], encoding="klingon")
+
+
+def test_without_a_wanted_column_the_separator_is_that_of_most_columns(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a;b,c;d\n")
+    assert open_table(path).columns == ("a", "b,c", "d")
+
+
+def test_what_cannot_be_a_table_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        open_table(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match="is a folder; expected a CSV file"):
+        open_table(tmp_path)
+    path = tmp_path / "table.csv"
+    for content, message in {
+        b"PK\x03\x04\x14\0": "a zip archive, for example an Excel workbook; save it as a CSV file",
+        b"\xd0\xcf\x11\xe0\xa1": "an old Excel workbook",
+        b"\x1f\x8b\x08": "compressed by gzip",
+    }.items():
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            open_table(path, ["smiles"])
+    path.write_text("smiles,error\nC,1\n")
+    with pytest.raises(ValueError, match="unknown encoding 'base64'"):
+        # Base64 is a codec of bytes, not a text encoding.
+        open_table(path, encoding="base64")
+    path.write_text("smiles,y\n" + "C" * 200_000 + ",1\n")
+    with pytest.raises(ValueError, match=r"line 2: field larger than field limit \(131072\)"):
+        open_table(path, ["smiles"]).count()
+
+
+def test_empty_cells_beyond_the_header_are_ignored_and_filled_ones_are_counted(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("smiles,y\nCO,1,\nCN,2, ,\nCC,3,x\nC\n,,\n")
+    rows = list(open_table(path, ["smiles", "y"]).rows())
+    assert [row.cells for row in rows[:2]] == [["CO", "1"], ["CN", "2"]]
+    assert [row.problem for row in rows] == [
+        *["", "", "3 cells but the header has 2", "1 cell but the header has 2", ""]
+    ]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("declared", "separator"),
+    [("sep=;", ";"), ("SEP=,", ","), ('"sep=;"', ";"), ("sep=\t", "\t"), ("sep=|", "|")],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_first_line_names_the_separator(tmp_path, declared, separator, newline, encoding):
+    path = tmp_path / "table.csv"
+    lines = [declared, f"smiles{separator}y", f"CO{separator}1", "", f"CN{separator}2", ""]
+    path.write_bytes(newline.join(lines).encode(encoding))
+    for columns in ([], ["smiles", "y"]):
+        table = open_table(path, columns)
+        assert (table.columns, table.separator) == (("smiles", "y"), separator)
+        assert [(row.line, row.cells) for row in table.rows()] == [
+            (3, ["CO", "1"]),
+            (5, ["CN", "2"]),
+        ]
+
+
+def test_a_separator_that_is_declared_is_not_guessed(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("sep=;\nsmiles,y\nCO,1\n")
+    with pytest.raises(ValueError, match=r"no column 'smiles'; .* 'smiles,y' .separated by semi"):
+        open_table(path, ["smiles"])
+    path.write_text("sep=^\nsmiles^y\n")
+    with pytest.raises(
+        ValueError, match=r"declares the separator '\^' in line 1; the separator must be"
+    ):
+        open_table(path, ["smiles"])
+    # "sep=;" is the name of a column here, because the line has another cell.
+    path.write_text("sep=;,y\nCO,1\n")
+    assert open_table(path).columns == ("sep=;", "y")
+
+
+def test_lines_of_spaces_are_no_rows(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("smiles,y\nCO,1\n   \nCN,2\n\t\n")
+    assert [(row.line, row.problem) for row in open_table(path, ["y"]).rows()] == [(2, ""), (4, "")]
+    path.write_text("smiles\nCO\n \n")  # in a table with one column, a line with a space is a row
+    assert open_table(path, ["smiles"]).count() == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.feather", b"ARROW1\0\0", r"a Feather file; .*CSV.*read_feather\(FILE\).to_csv"),
+        ("a.csv", b"ARROW1\0\0", r"is a Feather file; write pandas.read_feather"),
+        ("a.csv", b"FEA1\0\0\0\0", "is a Feather file"),
+        ("a.pkl", b"\x80\x04\x95", "is a pickle, which can run code when it is read; .*CSV file"),
+        ("a.csv", b"\x80\x05\x95", "is a pickle"),
+        ("a.parquet", b"PAR1\x15", r"is a Parquet file; .*read_parquet"),
+        ("a.csv", b"PAR1\x15\x04", r"is a Parquet file; write pandas.read_parquet"),
+        ("a.xlsx", b"PK\x03\x04", "is an Excel workbook; .*save it as a CSV file"),
+        ("a.xls", b"\xd0\xcf\x11\xe0", "is an old Excel workbook"),
+        ("a.csv", b"\x93NUMPY\x01", "is a NumPy array"),
+        ("a.csv", b"\x89HDF\r\n", "is an HDF5 file"),
+        ("a.csv", b"%PDF-1.7", "is a PDF file"),
+        ("a.json", b"{}", "is a JSON file"),
+        ("a.csv.bz2", b"BZh91AY&SY", "compressed by bzip2"),
+    ],
+)
+@pytest.mark.parametrize("encoding", [None, "latin-1"])
+def test_files_of_other_kinds_are_named(tmp_path, name, content, message, encoding):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        open_table(tmp_path / name, ["smiles"], encoding=encoding)
+
+
+def test_a_column_may_have_the_name_of_a_kind_of_file(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("PAR1,smiles\n1,CO\n")
+    assert open_table(path, ["smiles"]).columns == ("PAR1", "smiles")

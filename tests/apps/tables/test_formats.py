@@ -1,0 +1,121 @@
+"""Tables of molecules: formats, row ranges, the column of SMILES, and damaged files."""
+
+import gzip
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gattn.apps.tables.formats import open_molecules
+
+SMILES = ["CCO", "c1ccccc1", "CCN", "", "CC(=O)O"]
+NAMES = ["a", "b c", "d", "e", ""]
+
+
+def cells(source, start=0):
+    place = [source.place(name) for name in (*source.smiles, "name")]
+    return [tuple(row.cells[p] for p in place) for row in source.rows(start)]
+
+
+@pytest.fixture(params=["csv", "csv.gz", "parquet", "smi", "smi.gz"])
+def source(request, tmp_path):
+    """Source of the same five rows in each format."""
+    path = tmp_path / f"x.{request.param}"
+    table = "x,smiles,name\r\n" + "".join(f"1,{s},{n}\r\n" for s, n in zip(SMILES, NAMES))
+    # A SMILES file has no missing SMILES, because the first word of a line is the SMILES.
+    lines = "SMILES name\n" + "".join(f"{s or '-'} {n}\n\n" for s, n in zip(SMILES, NAMES))
+    if request.param == "parquet":
+        columns = {"x": [1] * 5, "smiles": [s or None for s in SMILES], "name": NAMES}
+        pq.write_table(pa.table(columns), path, row_group_size=2)
+    else:
+        text = table if "csv" in request.param else lines
+        content = text.encode()
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return open_molecules(path, ["smiles"], ["name"])
+
+
+def test_rows_of_each_format(source):
+    missing = "-" if ".smi" in source.path.name else ""
+    expected = [(s or missing, n) for s, n in zip(SMILES, NAMES)]
+    assert source.count() == 5
+    for start in range(7):
+        assert cells(source, start) == expected[start:]
+    assert cells(source.narrowed(["smiles", "name"])) == expected
+
+
+def test_values_of_parquet_are_texts(tmp_path):
+    path = tmp_path / "x.parquet"
+    columns = {"smiles": ["C", "N"], "i": [1, None], "f": [0.1, 2.0], "b": [True, False]}
+    pq.write_table(pa.table(columns), path)
+    source = open_molecules(path, ["smiles"], [])
+    assert source.columns == ("smiles", "i", "f", "b")
+    rows = [row.cells for row in source.rows()]
+    assert rows == [["C", "1", "0.1", "True"], ["N", "", "2.0", "False"]]
+
+
+def test_a_smiles_file_may_have_no_names_and_no_header(tmp_path):
+    (tmp_path / "x.smi").write_text("CCO\nCC\tan ethane\n  C  \n")
+    source = open_molecules(tmp_path / "x.smi", ["SMILES"])
+    assert cells(source) == [("CCO", ""), ("CC", "an ethane"), ("C", "")]
+
+
+@pytest.mark.parametrize("name", ["x.csv.gz", "x.smi.gz", "x.parquet"])
+@pytest.mark.parametrize("content", [b"no such format at all", "truncated"])
+def test_a_damaged_file_is_an_error_that_names_it(tmp_path, name, content):
+    path = tmp_path / name
+    if content == "truncated":
+        if path.suffix == ".gz":
+            rows = "".join(f"C{'C' * (i % 97)}N{i}\n" for i in range(9999))
+            content = gzip.compress(f"smiles\n{rows}".encode())
+        else:
+            pq.write_table(pa.table({"smiles": ["C"] * 999}), path)
+            content = path.read_bytes()
+        content = content[: len(content) // 2]
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=str(path)):
+        open_molecules(path, ["smiles"], []).count()
+
+
+def test_a_missing_column_is_an_error(tmp_path):
+    pq.write_table(pa.table({"text": ["C"]}), tmp_path / "x.parquet")
+    with pytest.raises(
+        ValueError, match=r"x\.parquet has no column 'smiles'; its columns are 'text'"
+    ):
+        open_molecules(tmp_path / "x.parquet", ["smiles"], [])
+    (tmp_path / "x.smi").write_text("C\n")
+    with pytest.raises(
+        ValueError, match=r"x\.smi has no column 'T'; its columns are 'smiles', 'name'"
+    ):
+        open_molecules(tmp_path / "x.smi", ["smiles"], ["T"])
+
+
+def test_a_smiles_file_has_one_molecule_in_a_row(tmp_path):
+    (tmp_path / "x.smi").write_text("C a\n")
+    with pytest.raises(ValueError, match="has one SMILES in a line, and this model reads 2 in a"):
+        open_molecules(tmp_path / "x.smi", ["a", "b"], [])
+
+
+@pytest.mark.parametrize(
+    ("header", "column"),
+    [
+        ("id,SMILES,y", "SMILES"),
+        ("Drug,y", "Drug"),
+        ("ID;Canonical_SMILES", "Canonical_SMILES"),
+        ("Drug,smiles", "smiles"),
+    ],
+)
+def test_the_only_column_with_a_usual_name_contains_the_smiles(tmp_path, header, column):
+    (tmp_path / "x.csv").write_text(f"{header}\n")
+    assert open_molecules(tmp_path / "x.csv", ["smiles"]).smiles == (column,)
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [("SMILES,Canonical_SMILES", ["smiles"]), ("SMILES,y", ["molecule"]), ("SMILES,y", ["a", "b"])],
+)
+def test_a_missing_column_of_smiles_that_several_columns_can_be_is_an_error(
+    tmp_path, header, names
+):
+    (tmp_path / "x.csv").write_text(f"{header}\n")
+    with pytest.raises(ValueError, match=f"no column '{names[0]}'"):
+        open_molecules(tmp_path / "x.csv", names)
