@@ -167,7 +167,7 @@ function weightsFigure(answer) {
   const {top, random} = answer.faithfulness;
   return make("figure", {class: "weights"}, themed(...pictures, alt),
     make("figcaption", {}, `Contribution of each atom to ${answer.explained} (${answer.method.replaceAll("_", " ")}). ` +
-      `Deleting the strongest atoms lowers it by ${digits(top)}, random atoms by ${digits(random)}.`));
+      `Deleting the strongest atoms changes it by ${digits(-top)}, random atoms by ${digits(-random)}.`));
 }
 
 function reactionFigure(answer) {
