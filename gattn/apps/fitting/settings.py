@@ -16,6 +16,7 @@ import os
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -190,12 +191,17 @@ def check_value(kind: type, name: str, value: object) -> Any:
     return _converted(field_types(kind)[name], value, name)
 
 
-def read_toml(kind: type[S], path: str | os.PathLike[str]) -> S:
+def read_toml(
+    kind: type[S],
+    path: str | os.PathLike[str],
+    changes: Mapping[str, object] = MappingProxyType({}),
+) -> S:
     """Read settings from a TOML file.
 
     Args:
         kind: the dataclass.
         path: a file that a user or :func:`write_toml` wrote.
+        changes: values of settings without a default, which the file need not contain.
 
     Returns:
         The settings; a setting that is not in the file has its default value.
@@ -213,7 +219,7 @@ def read_toml(kind: type[S], path: str | os.PathLike[str]) -> S:
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not a TOML file: {error}") from None
     try:
-        return from_table(kind, table)
+        return from_table(kind, {**changes, **table})
     except ValueError as error:
         raise SettingsError(f"{path}: {error}") from None
 

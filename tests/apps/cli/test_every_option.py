@@ -193,7 +193,7 @@ def inputs(tmp_path_factory):
     write("edges.csv", "source target weight kind year", edges)
     (folder / "token.txt").write_text("0123456789abcdef0123456789abcdef\n")
     (folder / "table.toml").write_text("threads = 1\n")
-    (folder / "edges.toml").write_text('data = "edges.csv"\n')
+    (folder / "edges.toml").write_text("threads = 1\n")
     return folder
 
 

@@ -155,7 +155,8 @@ def override(config: str | Path | None, changes: Mapping[str, object]) -> LinkRu
     3
     """
     if config is not None:
-        return updated(read_toml(LinkRunSettings, config), changes)
+        graph = {name: changes[name] for name in ("data",) if name in changes}
+        return updated(read_toml(LinkRunSettings, config, graph), changes)
     if "data" not in changes:
         raise ValueError("a graph is required: a file, or one of cora, citeseer, pubmed")
     return updated(LinkRunSettings(str(changes["data"])), changes)

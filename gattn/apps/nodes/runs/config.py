@@ -267,7 +267,8 @@ def override(
             raise ValueError(
                 "a config file already sets all settings: use either --config or --preset"
             )
-        return updated(read_toml(NodeRunSettings, config), changes)
+        graph = {name: changes[name] for name in ("data",) if name in changes}
+        return updated(read_toml(NodeRunSettings, config, graph), changes)
     several = "edges" in changes or isinstance(changes.get("nodes", ""), tuple)
     if "data" not in changes and several:
         # The edges of a network with several tables of nodes are in tables of their own.
