@@ -1,5 +1,5 @@
-// These kernels compute the molecule network of gattn.apps.molecules: the embedding of the atoms, layers
-// x + ELU(GATConv(LayerNorm(x))), the readout by learned queries, and the head.
+// These kernels compute the molecule network of gattn.apps.molecules: the embedding of the atoms,
+// layers x + ELU(GATConv(LayerNorm(x))), the readout by learned queries, and the head.
 //
 // A batch of 64 molecules is so small that starting operators takes longer than their work. Here,
 // the features of a block of molecules stay in the cache from the first layer to the last one. The
