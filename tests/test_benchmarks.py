@@ -319,8 +319,7 @@ def test_another_commit_that_computes_something_else_is_not_timed(
 
 
 ABOVE = (
-    "cli", "data", "training", "molecules", "nodes", "models", "sampling", "distributed",
-    "pipeline",
+    "apps", "data", "models", "sampling", "distributed",
 )  # fmt: skip
 
 

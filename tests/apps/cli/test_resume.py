@@ -39,7 +39,7 @@ def test_killed_in_the_middle(tmp_path, monkeypatch):
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": threads},
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    while process.poll() is None and not list(killed.rglob("*.safetensors")):
+    while process.poll() is None and not list(killed.rglob("checkpoint.pt")):
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL  # the process was killed before the run was complete
