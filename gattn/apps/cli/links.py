@@ -11,7 +11,7 @@ from typer import Argument, Option
 from gattn.apps.cli.console import quoted, say, show_metrics, watched
 from gattn.apps.cli.help import CommandGroup
 from gattn.apps.cli.one_process import check_one_process
-from gattn.apps.cli.options import ConfigFile, Run, with_settings
+from gattn.apps.cli.options import ConfigFile, Run, read_stdin, with_settings
 from gattn.apps.cli.reading import READING, check_inputs, check_unless_finished, with_reading
 from gattn.apps.fitting.settings import declared
 from gattn.apps.links.runs.config import LinkRunSettings, override
@@ -75,7 +75,14 @@ def train(
 @with_settings(LinkRunSettings, only=(*READING, "bipartite", "threads"))
 def predict(
     run: Run,
-    graph: Annotated[str, GRAPH],
+    graph: Annotated[
+        str,
+        Argument(
+            metavar="GRAPH",
+            help="Graph to read, as in train; - is the standard input, a CSV file of edges.",
+            callback=read_stdin,
+        ),
+    ],
     out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
     top: Annotated[
         int,

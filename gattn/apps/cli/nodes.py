@@ -12,7 +12,7 @@ from typer import Argument, Option
 from gattn.apps.cli.console import quoted, say, show_metrics, show_runs, watched
 from gattn.apps.cli.help import CommandGroup
 from gattn.apps.cli.one_process import check_one_process
-from gattn.apps.cli.options import ConfigFile, Run, with_settings
+from gattn.apps.cli.options import ConfigFile, Run, read_stdin, with_settings
 from gattn.apps.cli.reading import (
     TYPED_READING,
     check_inputs,
@@ -100,7 +100,11 @@ def train(
 
 
 @app.command()
-@with_settings(NodeRunSettings, only=(*TYPED_READING, "coverage", "threads", *AT_ONCE))
+@with_settings(
+    NodeRunSettings,
+    only=(*TYPED_READING, "coverage", "threads", *AT_ONCE),
+    as_trained=("coverage",),
+)
 def predict(
     out: Annotated[
         Path,
@@ -115,8 +119,10 @@ def predict(
             metavar="[RUN] GRAPH",
             help="Folder of a trained model, and the graph whose nodes are predicted. If no "
             "model is named, predictions are computed from the labelled nodes of the graph, "
-            "without training. With --edges, GRAPH is left out.",
+            "without training. With --edges, GRAPH is left out. If GRAPH is -, it is the standard "
+            "input, a CSV file.",
             show_default=False,
+            callback=read_stdin,
         ),
     ] = None,
     *,

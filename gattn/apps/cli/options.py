@@ -37,6 +37,8 @@ def read_stdin(context: typer.Context, value: PathOrText) -> PathOrText:
     """Replace ``-``, a pipe or a device by a temporary file with its content, because a table is
     read several times. The file is removed at the end of the command.
     """
+    if not value:  # No argument was passed.
+        return value
     if isinstance(value, list):
         return [read_stdin(context, text) for text in value]
     path = Path(value)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from gattn.apps.fitting.checks import check_fraction
 from gattn.apps.molecules.descriptor_columns import (
     DescriptorArray,
     DescriptorColumns,
@@ -16,7 +15,7 @@ from gattn.apps.molecules.descriptor_columns import (
 )
 from gattn.apps.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
 from gattn.apps.molecules.pretrained import resolve
-from gattn.apps.run.model_io import CARD, Json, RunError, read_json, read_model
+from gattn.apps.run.model_io import CARD, Json, RunError, coverage_of, read_json, read_model
 from gattn.apps.run.text import plural
 from gattn.apps.tables.csv_table import OnBadBytes, Table
 from gattn.apps.tables.formats import open_molecules
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.base import MoleculeEstimator
 
 __all__ = [
-    "OpenedRun", "coverage_of", "descriptor_source", "load_estimator", "load_model", "one_column",
+    "OpenedRun", "descriptor_source", "load_estimator", "load_model", "one_column",
     "open_run", "predicts_atoms", "smiles_columns",
 ]  # fmt: skip
 
@@ -50,17 +49,6 @@ class OpenedRun(NamedTuple):
     smiles: tuple[str, ...]
     descriptors: DescriptorColumns
     coverage: float
-
-
-def coverage_of(card: Mapping[str, Json], coverage: float | None) -> float:
-    """Return the coverage of intervals, which is by default that of the training.
-
-    Raises:
-        ValueError: the coverage is not above 0 and below 1.
-    """
-    chosen = cast("float", card.get("coverage", 0.9)) if coverage is None else coverage
-    check_fraction("coverage", chosen)
-    return chosen
 
 
 def smiles_columns(

@@ -18,13 +18,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from gattn.apps.fitting.checks import check_fraction
 from gattn.apps.run.model_files import CARD, WEIGHTS, RunError, check_model_files
 from gattn.files import replace_files
 
 __all__ = [
-    "CARD", "Json", "RunError", "add_prefix", "check_files", "package_versions", "read_card",
-    "read_json", "read_model", "read_sealed", "remove_prefix", "write_json", "write_model",
-    "write_sealed",
+    "CARD", "Json", "RunError", "add_prefix", "check_files", "coverage_of", "package_versions",
+    "read_card", "read_json", "read_model", "read_sealed", "remove_prefix", "write_json",
+    "write_model", "write_sealed",
 ]  # fmt: skip
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -159,6 +160,22 @@ def read_card(folder: str | os.PathLike[str]) -> dict[str, Any]:
     if _card_hash(card) != hashes.get("card"):
         raise RunError(f"{folder / CARD} was changed after it was written: {REMEDY}")
     return {**card, "sha256": hashes}
+
+
+def coverage_of(card: Mapping[str, Any], coverage: float | None = None) -> float:
+    """Return the coverage of intervals or sets, which is by default that of the training.
+
+    Args:
+        card: the model card.
+        coverage: the coverage that the user passed; None for that of the training, or 0.9 for a
+            model that a program saved.
+
+    Raises:
+        ValueError: the coverage is not above 0 and below 1.
+    """
+    chosen = float(card.get("coverage", 0.9)) if coverage is None else coverage
+    check_fraction("coverage", chosen)
+    return chosen
 
 
 def check_files(folder: str | os.PathLike[str], *names: str) -> None:

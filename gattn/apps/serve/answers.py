@@ -7,7 +7,7 @@ from typing import Any
 
 from gattn.apps.molecules.runs.columns import SIMILARITY
 from gattn.apps.molecules.runs.predict import OUTSIDE
-from gattn.apps.run.model_io import CARD, read_card
+from gattn.apps.run.model_io import CARD, coverage_of, read_card
 from gattn.apps.run.notes import baseline_note
 from gattn.apps.serve.links import ServedLinks
 from gattn.apps.serve.molecules import (
@@ -101,17 +101,17 @@ def describe_run(run: AnyRun) -> ModelDescription:
         return ModelDescription(
             kind="nodes", task=run.estimator.task, targets=[label], units=[""],
             smiles_columns=[], reaction=False, descriptors=[], methods=[], size=len(run.graph),
-            domain_threshold=None, **common,
+            domain_threshold=None, coverage=run.coverage, **common,
         )  # fmt: skip
     if isinstance(run, ServedLinks):
         return ModelDescription(
             kind="links", task="classification", targets=["link"], units=[""], smiles_columns=[],
             reaction=False, descriptors=[], methods=[], size=len(run.links), domain_threshold=None,
-            **common,
+            coverage=None, **common,
         )  # fmt: skip
     return ModelDescription(
         kind="molecules", task=run.model.task, targets=run.model.targets_,
-        units=[run.unit] * len(run.model.targets_),
+        units=[run.unit] * len(run.model.targets_), coverage=coverage_of(run.card),
         smiles_columns=list(run.smiles_columns), reaction=run.model.reaction,
         descriptors=run.model.descriptors_columns_,
         methods=[] if run.model.reaction else list(METHODS),

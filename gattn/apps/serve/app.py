@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from gattn import __version__
 from gattn.apps.molecules.row_format import BETWEEN
+from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.answers import AnyRun, explain_answer
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.gate import Gate, error_response
@@ -151,7 +152,7 @@ class Server:
         with self.queue.admitted():
             explained = await self.pool.call(
                 explain_molecule, self._position[run.name], input_row, request.method or "",
-                target, request.coverage,
+                target, coverage_of(run.card, request.coverage),
             )  # fmt: skip
         return explain_answer(run, input_row.text.strip(), explained, target)
 

@@ -26,7 +26,7 @@ from gattn.apps.nodes.runs.predict import (
 from gattn.apps.nodes.runs.splits import data_hash
 from gattn.apps.nodes.size.predictor import SampledPredictor
 from gattn.apps.nodes.typed.report import node_titles
-from gattn.apps.run.model_io import RunError, check_files, read_json
+from gattn.apps.run.model_io import RunError, check_files, coverage_of, read_card, read_json
 from gattn.apps.serve.names import NodeNames
 from gattn.apps.serve.paths import run_paths, without_paths
 from gattn.apps.serve.values import json_value
@@ -66,6 +66,7 @@ class ServedNodes:
         folder: the folder of the run.
         estimator: the model.
         graph: the graph that the model was trained on.
+        coverage: coverage of the label sets or intervals, which is that of the training.
         columns: names of the columns of a prediction.
         rows: n rows of cells.
         attended: names of the nodes that others attend to: the predicted nodes, and after them the
@@ -79,6 +80,7 @@ class ServedNodes:
     folder: Path
     estimator: NodeEstimator
     graph: AttributedGraph
+    coverage: float
     columns: list[str]
     rows: list[list[Any]]
     attended: list[str]
@@ -109,7 +111,7 @@ class ServedNodes:
         neighbours = [
             {
                 "name": self.attended[source],
-                "predicted": self._predicted(source),
+                "prediction": self._predicted(source),
                 "weights": weights[source],
             }
             for source in order[:SHOWN]
@@ -163,13 +165,12 @@ class ServedNodes:
             return [_sorted(*layer) for layer in predictor.attention_of(self.graph, place)]
 
 
-def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> ServedNodes:
+def open_nodes(name: str, folder: Path, threads: int) -> ServedNodes:
     """Load a run of nodes with its graph, and predict all nodes.
 
     Args:
         name: name of the run on this server.
         folder: the folder of the run.
-        coverage: coverage of the label sets or intervals.
         threads: number of threads inside one operator; 0 to choose it by the size.
 
     Raises:
@@ -184,6 +185,7 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
     notes: list[str] = []
     graph = read_graph(estimator, settings.data, settings.reading, notes.append)
     predicted = estimator.predictor_.predict(graph)
+    coverage = coverage_of(read_card(folder))
     rows = [list(map(json_value, row)) for row in prediction_cells(estimator, predicted, coverage)]
     attention: list[Layer] = []
     if not isinstance(estimator.predictor_, SampledPredictor):
@@ -194,7 +196,9 @@ def open_nodes(name: str, folder: Path, coverage: float, threads: int) -> Served
         attended = node_titles(graph)[0]
     paths = run_paths(folder)
     plain = tuple(without_paths(note, paths) for note in notes)
-    return ServedNodes(name, folder, estimator, graph, columns, rows, attended, attention, plain)
+    return ServedNodes(
+        name, folder, estimator, graph, coverage, columns, rows, attended, attention, plain
+    )
 
 
 def check_data(folder: Path, data: str, *tables: str) -> None:

@@ -13,6 +13,7 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gattn import __version__
+from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.answers import FILES, describe_run, files_of, report_of, visible
 from gattn.apps.serve.card import card_page, model_card
 from gattn.apps.serve.errors import RequestError
@@ -78,7 +79,7 @@ class TableQuery(_Options):
     """Options of a request with a CSV body."""
 
     model: str | None = None
-    coverage: Annotated[float, Query(gt=0, lt=1)] = 0.9
+    coverage: Annotated[float | None, Query(gt=0, lt=1)] = None
     smiles: Annotated[
         list[str], Query(description="Columns of SMILES, one for each molecule of a row.")
     ] = []
@@ -160,7 +161,7 @@ def add_api(app: FastAPI, server: Server) -> None:
             body = parsed_body(PredictRequest, await request.body())
             run = server.run(ServedMolecules, body.model)
             input_rows = run.input_rows(body.smiles, body.columns)
-            rows = await server.predict(run, input_rows, body.coverage)
+            rows = await server.predict(run, input_rows, coverage_of(run.card, body.coverage))
             answer = [as_values(run.model, row.cells) | {"error": row.error} for row in rows]
             return JSONResponse(PredictAnswer(model=run.name, rows=answer).model_dump())
         if media != "text/csv":
@@ -173,7 +174,8 @@ def add_api(app: FastAPI, server: Server) -> None:
             read_csv_body, await request.body(), run, query.smiles, query.encoding,
             server.settings.max_rows,
         )  # fmt: skip
-        predicted = await server.predict(run, table.input_rows, query.coverage)
+        coverage = coverage_of(run.card, query.coverage)
+        predicted = await server.predict(run, table.input_rows, coverage)
         if "application/json" in request.headers.get("accept", ""):
             answer = TableAnswer(
                 model=run.name, smiles_columns=table.positions,

@@ -32,7 +32,11 @@ __all__ = [
 Value = int | float | str | None
 Row = str | list[str]
 Coverage = Annotated[
-    float, Field(gt=0, lt=1, description="Coverage of the intervals, or of the sets of classes.")
+    Annotated[float, Field(gt=0, lt=1)] | None,
+    Field(
+        description="Coverage of the intervals, or of the sets of classes; by default that of the "
+        "training."
+    ),
 ]
 ModelName = Annotated[
     str | None, Field(description="Name of a model of GET /models; the first one by default.")
@@ -70,6 +74,10 @@ class ModelDescription(BaseModel):
     task: Literal["regression", "classification", "multiclass"]
     targets: list[str]
     units: Annotated[list[str], Field(description="Unit of each target; an empty text if unknown.")]
+    coverage: Annotated[
+        float | None,
+        Field(description="Coverage of the intervals or sets by default; null for links."),
+    ]
     columns: Annotated[list[str], Field(description="Columns of a prediction.")]
     smiles_columns: Annotated[
         list[str],
@@ -124,7 +132,7 @@ class PredictRequest(_Request):
         ),
     ]
     model: ModelName = None
-    coverage: Coverage = 0.9
+    coverage: Coverage = None
 
 
 class PredictAnswer(BaseModel):
@@ -168,7 +176,7 @@ class ExplainRequest(_Request):
     method: Annotated[
         str | None, Field(description="Attribution method; the model's best one by default.")
     ] = None
-    coverage: Coverage = 0.9
+    coverage: Coverage = None
 
 
 class Atom(BaseModel):
@@ -267,7 +275,7 @@ class NodeNeighbour(BaseModel):
     """Node to which the predicted node attends."""
 
     name: str
-    predicted: Value
+    prediction: Value
     weights: Annotated[
         list[float], Field(description="Attention weight of each layer, the mean over heads.")
     ]

@@ -27,8 +27,6 @@ NODES, LINKS = ("NodeClassifier", "NodeRegressor"), ("LinkPredictor",)
 """Names of the estimators of nodes and of links, as they occur in a model card."""
 BACKLOG = 2048
 """Maximum number of connections that wait to be accepted by the server."""
-COVERAGE = 0.9
-"""Coverage of the prediction intervals and class sets for nodes."""
 
 
 def open_runs(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -> list[AnyRun]:
@@ -71,7 +69,7 @@ def _open(name: str, folder: Path, settings: ServeSettings) -> AnyRun:
     _, card = read_model(folder)
     check_files(folder, *(file for file in PLAIN_FILES if (folder / file).is_file()))
     if card.get("estimator") in NODES:
-        return open_nodes(name, folder, COVERAGE, settings.threads)
+        return open_nodes(name, folder, settings.threads)
     if card.get("estimator") in LINKS:
         return open_links(name, folder, settings.threads)
     return open_molecules(name, folder, settings.max_atoms, settings.threads)

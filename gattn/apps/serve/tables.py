@@ -45,8 +45,10 @@ class CsvBody:
         ]
 
     def columns(self, added: Sequence[str]) -> list[str]:
-        """Return the header of the answer's table."""
-        return [*self.table.columns, *added, ERROR]
+        """Return the header of the answer's table, in which a column of the request with the name
+        of an added column is renamed as in the command ``gattn molecules predict``.
+        """
+        return self.table.header([*added, ERROR])
 
     def write(self, added: Sequence[str], predicted: Sequence[PredictedRow]) -> bytes:
         """Return the content of the file that the command ``gattn molecules predict`` would
@@ -87,8 +89,6 @@ def read_csv_body(
                 path, names, descriptors, encoding=encoding, on_bad_bytes="surrogateescape"
             )
             style = DescriptorColumns.of(table, descriptors, run.numbers)
-            if duplicates := [name for name in (*run.columns, ERROR) if name in table.columns]:
-                raise ValueError(f"{path} has a column {duplicates[0]!r} already: rename it")
             rows = []
             for row in style.checked(table.rows()):
                 if len(rows) == max_rows:

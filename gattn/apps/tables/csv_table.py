@@ -138,6 +138,13 @@ class Table:
         last = self.separator.join(cells[width - 1 :])
         return TableRow(line, [*cells[: width - 1], last], problem)
 
+    def header(self, added: Sequence[str]) -> list[str]:
+        """Return the header of an output: the columns of this table, of which those with the name
+        of an additional column are renamed, and the additional columns.
+        """
+        names = self.renamed(added)
+        return [*(names.get(name, name) for name in self.columns), *added]
+
     def renamed(self, added: Sequence[str]) -> dict[str, str]:
         """Return new names for the columns that have the name of an additional column.
 
@@ -172,14 +179,13 @@ class Table:
         Returns:
             A context manager whose value writes one row.
         """
-        names = self.renamed(added)
-        for name, other in names.items():
+        for name, other in self.renamed(added).items():
             log(f"the column {name!r} of {self.path} is called {other!r} in the output")
-        columns = [names.get(name, name) for name in self.columns]
+        header = self.header(added)
         encoding = self.encoding if self.encoding == "utf-8-sig" else "utf-8"
         # csv.writer quotes a cell that contains "\r" only if the line terminator contains "\r".
         return table_writer(
-            path, [*columns, *added], texts=(*columns, *texts), separator=self.separator,
+            path, header, texts=(*header[: len(self.columns)], *texts), separator=self.separator,
             encoding=encoding, on_bad_bytes=self.on_bad_bytes, end="\r\n",
         )  # fmt: skip
 

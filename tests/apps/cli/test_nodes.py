@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from io import BytesIO, TextIOWrapper
 
 import networkx
 import numpy as np
@@ -59,7 +60,10 @@ def folder(tmp_path_factory):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
     for name, options in (
         ("classes", ["--label", "group", "--split", "column:part", "--runs", 2]),
-        ("numbers", ["--label", "score", "--features", "size", "--model", "transformer"]),
+        (
+            "numbers",
+            ["--coverage", 0.6, "--label", "score", "--features", "size", "--model", "transformer"],
+        ),
     ):
         with pytest.MonkeyPatch.context() as patch:
             if name == "numbers":
@@ -192,7 +196,7 @@ def test_a_whole_run_is_not_done_again_and_another_is_refused(folder, gattn):
     assert "contains another run (seed is 0 in the folder and 1 in this command)" in output
 
 
-def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):
+def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path, monkeypatch):
     (tmp_path / "nodes.csv").write_text("size,id,about,score\n0,a,left wing,1\n1,b,right,6\n")
     (tmp_path / "edges.csv").write_text("from,to\na,b\n")
     graph = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
@@ -207,6 +211,14 @@ def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path):
     assert float(rows[0]["probability_left"]) + float(rows[0]["probability_right"]) == (
         pytest.approx(1, abs=1e-4)
     )
+    numbers = {"read": graph, "pipe": ["-", *graph[1:]], "level": [*graph, "--coverage", 0.6]}
+    for name, source in numbers.items():
+        pipe = TextIOWrapper(BytesIO((tmp_path / "edges.csv").read_bytes()))
+        monkeypatch.setattr(sys, "stdin", pipe)
+        out = tmp_path / f"{name}.csv"
+        assert gattn("predict", folder / "numbers", *source, "--out", out)[0] == 0
+        # By default, the coverage of the intervals is that of the training.
+        assert out.read_text() == (tmp_path / "read.csv").read_text()
     assert gattn("embed", folder / "classes", *graph, "--out", tmp_path / "e.npy")[0] == 0
     assert np.load(tmp_path / "e.npy").shape == (2, 8)
     assert gattn("embed", folder / "numbers", *graph, "--out", tmp_path / "e.parquet")[0] == 0

@@ -1,6 +1,8 @@
 """Estimator, training runs and commands of links."""
 
 import json
+import sys
+from io import BytesIO, TextIOWrapper
 
 import networkx
 import numpy as np
@@ -84,13 +86,18 @@ def test_a_run_has_all_files_and_is_better_than_chance(folder):
     assert "Ranked links" in (run / "report.html").read_text("utf-8")
 
 
-def test_proposals_have_no_edge_and_join_communities(folder, gattn, tmp_path):
+def test_proposals_have_no_edge_and_join_communities(folder, gattn, tmp_path, monkeypatch):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
     code, text = gattn("predict", folder / "run", *tables, "--top", 40, "--out", tmp_path / "a.csv")
     assert code == 0, text
     proposed = pd.read_csv(tmp_path / "a.csv")
     assert list(proposed.columns) == ["source", "target", "score", "probability"]
     assert len(proposed) == 40
+    pipe = TextIOWrapper(BytesIO((folder / "edges.csv").read_bytes()))
+    monkeypatch.setattr(sys, "stdin", pipe)
+    piped = ["-", *tables[1:], "--top", 40, "--out", tmp_path / "piped.csv"]
+    assert gattn("predict", folder / "run", *piped)[0] == 0
+    assert (tmp_path / "piped.csv").read_text() == (tmp_path / "a.csv").read_text()
     assert proposed["score"].is_monotonic_decreasing
     assert proposed["probability"].between(0, 1).all()
     edges = pd.read_csv(folder / "edges.csv")

@@ -29,10 +29,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pairs.to_csv(folder / "edges.csv", index=False)
     commands = {
         "numbers": ["molecules", data, "--target", "y", *NETWORK],
-        "classes": ["molecules", data, "--target", "kind", *GP],
+        "classes": ["molecules", data, "--target", "kind", "--coverage", 0.8, *GP],
         "graph": [
             "nodes", folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group",
-            "--edge-weight", "weight", "--epochs", 5, "--width", 8, "--heads", 2,
+            "--edge-weight", "weight", "--coverage", 0.6, "--epochs", 5, "--width", 8, "--heads", 2,
         ],
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:

@@ -30,7 +30,7 @@ from tests.apps.serve.clients import serving
 from tests.pictures import leave_blank
 
 SMILES = ["CCCCO", "CCN", "c1ccccc1O", "CC(C)CO"]
-CSV = b"smiles,id\nCCO,1\nbad(,2\n\nCCCN,3,4\nC\xff,5\n'=1+1',6\n"
+CSV = b"smiles,prediction\nCCO,1\nbad(,2\n\nCCCN,3,4\nC\xff,5\n'=1+1',6\n"
 
 
 def test_the_state_and_the_models(client):
@@ -41,6 +41,8 @@ def test_the_state_and_the_models(client):
     assert set(models["numbers"]["test"]) == {"rmse", "mae", "r2"}
     assert models["classes"]["task"] == "classification"
     assert models["graph"]["kind"] == "nodes"
+    coverages = {name: model["coverage"] for name, model in models.items()}
+    assert coverages == {"numbers": 0.9, "classes": 0.8, "graph": 0.6}
     assert models["numbers"]["notes"] == models["classes"]["notes"] == []
 
 
@@ -195,7 +197,7 @@ def test_a_node(client, runs):
     with (graph.folder / "predictions.csv").open(newline="") as file:
         rows = {row["node"]: row for row in csv.DictReader(file)}
     for name, cells in zip(graph.graph.names, graph.rows, strict=True):
-        assert str(cells[0]) == rows[name]["prediction"]
+        assert list(map(str, cells[:2])) == [rows[name][column] for column in graph.columns[:2]]
         for column, cell in zip(graph.columns, cells, strict=True):
             if column.startswith("probability"):
                 assert float(cell) == pytest.approx(float(rows[name][column]), abs=1e-5)
@@ -205,6 +207,7 @@ def test_a_node(client, runs):
     expected = dict(zip(edges[0][into].tolist(), weights[into].mean(1).tolist(), strict=True))
     for each in answer["neighbours"]:
         place = graph.names.index[each["name"]]
+        assert each["prediction"] == graph.rows[place][0]
         assert each["weights"][0] == pytest.approx(expected[place], rel=1e-5)
     assert client.get("/nodes", params={"text": "N1"}).json()[:3] == ["n1", "n10", "n11"]
     picture = client.get("/node/picture", params={"name": "n3", "dark": True})
@@ -268,7 +271,6 @@ HOSTILE_CSV = {
     "empty": b"",
     "no column": b"name\nC\n",
     "two columns": b"smiles,smiles\nC,C\n",
-    "taken column": b"smiles,prediction\nC,1\n",
     "open quote": b'smiles\n"C\n',
     "long cell": b"smiles\n" + b"C" * 10**6 + b"\n",
     "zip": b"PK\x03\x04" + bytes(100),

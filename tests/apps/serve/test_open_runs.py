@@ -46,6 +46,16 @@ def test_runs_of_two_folders_find_their_data_by_relative_paths(folder, monkeypat
     assert (lines, runs[0].notes, os.getcwd()) == ([], (), str(folder))
 
 
+def test_neighbours_of_a_prediction_are_read_from_the_folder_of_the_training(
+    folder, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new.csv").write_text("smiles\nCCCCO\n")
+    options = ["new.csv", "--out", "out.csv", "--neighbors", 1]
+    assert run_command(monkeypatch, "molecules", "predict", folder / "a/run", *options) == 0
+    assert "neighbor1_smiles" in (tmp_path / "out.csv").read_text()
+
+
 def test_a_run_without_its_data_does_not_stop_the_others(folder, tmp_path, monkeypatch):
     shutil.copytree(folder, tmp_path / "moved")
     monkeypatch.chdir(tmp_path / "moved")

@@ -18,9 +18,10 @@ from gattn.apps.molecules.export.predict import FORMAT, ExportedModel
 from gattn.apps.molecules.fitted import ClassificationModel, MoleculeModel
 from gattn.apps.molecules.fitting import OFFSET
 from gattn.apps.molecules.kernel_function import FARTHEST, JITTER
-from gattn.apps.molecules.loading import coverage_of, load_model, smiles_columns
+from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.network import MoleculeNetwork
 from gattn.apps.molecules.runs.predict import output_columns
+from gattn.apps.run.model_io import coverage_of
 from gattn.files import new_folder
 
 __all__ = ["EXPORTED_PARTS", "ExportError", "Exported", "export_model"]

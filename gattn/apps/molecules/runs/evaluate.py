@@ -9,7 +9,6 @@ from typing import Any, cast
 import torch
 
 from gattn.apps.molecules.loading import (
-    coverage_of,
     descriptor_source,
     load_estimator,
     one_column,
@@ -31,7 +30,7 @@ from gattn.apps.molecules.runs.overlaps import conflict_notes, conflicts, traini
 from gattn.apps.molecules.runs.report import evaluation_figures
 from gattn.apps.molecules.runs.source import Source, read_source
 from gattn.apps.report.run_figures import write_plots
-from gattn.apps.run.model_io import write_json
+from gattn.apps.run.model_io import coverage_of, write_json
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.text import count_of, plural
 from gattn.apps.tables.numbers import NumberFormat

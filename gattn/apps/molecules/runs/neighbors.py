@@ -20,6 +20,7 @@ from gattn.apps.molecules.runs.training_set import (
     read_applicability,
     read_training_set,
 )
+from gattn.apps.run.run_folder import training_folder
 
 __all__ = ["MeasuredMolecules", "Neighbor", "read_measured", "similarity_weights"]
 
@@ -121,9 +122,10 @@ def read_measured(folder: str | Path, model: MoleculeModel, count: int) -> Measu
             "neighbors needs a model of single molecules; this model reads "
             f"{model.row_format.rows_noun}"
         )
-    folder = Path(folder)
+    folder = Path(folder).absolute()
     try:
-        training = read_training_set(folder)
+        with training_folder(folder):
+            training = read_training_set(folder)
         applicability = read_applicability(folder)
     except ValueError as error:
         raise ValueError(f"the measured molecules of {folder} cannot be read: {error}") from error

@@ -15,7 +15,7 @@ from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.fitted import MoleculeModel
 from gattn.apps.molecules.inputs import PIECE
-from gattn.apps.molecules.loading import coverage_of, load_model, smiles_columns
+from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_columns
 from gattn.apps.molecules.runs.predict import ERROR, output_cells, output_columns
@@ -36,7 +36,7 @@ from gattn.apps.molecules.screening.plan import (
 )
 from gattn.apps.molecules.screening.settings import ScreenSettings
 from gattn.apps.molecules.screening.sources import find_inputs
-from gattn.apps.run.model_io import package_versions
+from gattn.apps.run.model_io import coverage_of, package_versions
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.run_folder import file_hash
 from gattn.apps.runtime.threads import one_thread

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
-from gattn.apps.fitting.checks import check_fraction
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.base import NodeEstimator
 from gattn.apps.nodes.edges import merged_edges_note
@@ -19,7 +18,7 @@ from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.models import training_notes
 from gattn.apps.nodes.size.output import write_predictions
 from gattn.apps.nodes.size.predictor import SampledPredictor
-from gattn.apps.run.model_io import read_model
+from gattn.apps.run.model_io import coverage_of, read_card, read_model
 from gattn.apps.run.product import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
 
@@ -53,7 +52,7 @@ def predict_graph(
     out: str | Path,
     *,
     reading: GraphReading = DEFAULT_READING,
-    coverage: float = 0.9,
+    coverage: float | None = None,
     threads: int = 0,
     log: Log = no_log,
 ) -> int:
@@ -65,7 +64,7 @@ def predict_graph(
         out: the file to write, which must not exist; it is created when it is complete. It is a
             Parquet file if its name ends in ``.parquet``, and otherwise a CSV file.
         reading: rules for reading the files, and the table of nodes.
-        coverage: coverage of the label sets or intervals.
+        coverage: coverage of the label sets or intervals; None for that of the training.
         threads: number of threads inside one operator; 0 to choose it by the size of the graph.
         log: called with each line that the user should read.
 
@@ -77,16 +76,16 @@ def predict_graph(
         GraphError: the graph cannot be read, or lacks an attribute that the model reads.
         FileExistsError: ``out`` exists.
     """
-    check_fraction("coverage", coverage)
     check_table_ending(out)
     estimator = load_estimator(run).set_params(threads=threads)
+    level = coverage_of(read_card(run), coverage)
     with new_file(out) as temporary:
         graph = read_graph(estimator, path, reading, log)
         if Path(out).suffix.lower() == ".parquet":
             predicted = estimator.predictor_.predict(graph)
-            write_predictions(temporary, graph.names, estimator, predicted, coverage)
+            write_predictions(temporary, graph.names, estimator, predicted, level)
             return len(graph)
-        cells = prediction_cells(estimator, estimator.predictor_.predict(graph), coverage)
+        cells = prediction_cells(estimator, estimator.predictor_.predict(graph), level)
         rows = ([name, *row] for name, row in zip(graph.names, cells))
         write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))
     return len(graph)

@@ -333,8 +333,8 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         return node_report(run)
 
     def card(self, run: NodeRun) -> Mapping[str, Any]:
-        """Return the entry of the model card that names the file or data set of the graph."""
-        return {"data": self.settings.title}
+        """Return the entries of the model card on the data and the coverage."""
+        return {"data": self.settings.title, "coverage": self.settings.coverage}
 
     def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
         """Return the tables to write: predictions for all nodes, and metrics of all trials."""

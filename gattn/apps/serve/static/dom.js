@@ -44,8 +44,11 @@ export const setText = (set) => (set ? String(set).split("|").join(", ") : "none
 
 const isSeveral = (predicted, set) => String(set || "").includes("|") && String(set) !== String(predicted);
 
-/** Return a predicted class as a headline: "undecided" if the set for 90 % holds several classes. */
+/** Return a predicted class as a headline: "undecided" if the set holds several classes. */
 export const classText = (predicted, set) => (isSeveral(predicted, set) ? "undecided" : String(predicted));
+
+/** Return the coverage of a model's intervals and sets as a percentage. */
+export const percent = (model) => `${digits(100 * model.coverage)} %`;
 
 /** Return paragraphs with the warnings of a model. */
 export const warningsOf = (model) => model.warnings.map((text) => make("p", {class: "flag outside"}, `⚠ ${text}`));

@@ -1,6 +1,6 @@
 // One molecule: its predictions by the chosen models, side by side.
 
-import {byId, classText, digits, make, moleculePicture, post, setText, svgAddress, themed, warningsOf} from "./dom.js";
+import {byId, classText, digits, make, moleculePicture, percent, post, setText, svgAddress, themed, warningsOf} from "./dom.js";
 
 let latest = 0, drawn = null;
 
@@ -95,8 +95,8 @@ function certainty(model, {values, unit}) {
   if (model.task === "regression") {
     const low = values.lower === null ? "−∞" : digits(values.lower);
     const infinite = values.lower === null || values.upper === null
-      ? " (the validation part is too small for a finite interval of 90 %)" : "";
-    return `90 % interval: ${withUnit(`${low} to ${digits(values.upper)}`, unit)}${infinite}`;
+      ? ` (the validation part is too small for a finite interval of ${percent(model)})` : "";
+    return `${percent(model)} interval: ${withUnit(`${low} to ${digits(values.upper)}`, unit)}${infinite}`;
   }
   const name = Object.keys(values).find((column) => column.startsWith("probability"));
   const event = name === "probability" ? "class 1" : name.slice("probability_".length);
@@ -104,9 +104,9 @@ function certainty(model, {values, unit}) {
   if (model.task === "multiclass") {
     const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
       .map(([column, value]) => `${column.slice("probability_".length)} ${digits(value)}`);
-    return `${likeliest}Probabilities: ${chances.join(", ")}. Prediction set for 90 % coverage: ${set}`;
+    return `${likeliest}Probabilities: ${chances.join(", ")}. Prediction set for ${percent(model)} coverage: ${set}`;
   }
-  return `${likeliest}Probability of ${event}: ${digits(values[name])}. Prediction set for 90 % coverage: ${set}`;
+  return `${likeliest}Probability of ${event}: ${digits(values[name])}. Prediction set for ${percent(model)} coverage: ${set}`;
 }
 
 function domainText(domain) {

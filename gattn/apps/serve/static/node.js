@@ -1,6 +1,6 @@
 // A node of a network: its prediction, and the nodes that it attends to.
 
-import {ask, byId, classText, digits, make, post, setText, themed, warningsOf} from "./dom.js";
+import {ask, byId, classText, digits, make, percent, post, setText, themed, warningsOf} from "./dom.js";
 
 /** Show the names that contain the text in a field. */
 export async function suggest(models, field = "node", place = "names") {
@@ -35,8 +35,8 @@ function nodeCard(model, answer) {
     make("h3", {}, `${model.name}: ${answer.name}`),
     make("p", {class: "number"}, headline(model, values)),
     make("p", {}, model.task === "regression"
-      ? `90 % interval: ${values.lower === null ? "−∞" : digits(values.lower)} to ${digits(values.upper)}`
-      : `Most probable class: ${values.prediction}. Prediction set for 90 % coverage: ${setText(values.set)}`),
+      ? `${percent(model)} interval: ${values.lower === null ? "−∞" : digits(values.lower)} to ${digits(values.upper)}`
+      : `Most probable class: ${values.prediction}. Prediction set for ${percent(model)} coverage: ${setText(values.set)}`),
     ...warningsOf(model));
   const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
     .sort((a, b) => b[1] - a[1]).slice(0, 5);
@@ -48,7 +48,7 @@ function nodeCard(model, answer) {
   card.append(table(`The node attends to ${answer.degree} nodes. The table shows the highest weights`,
     ["node", "prediction", ...titles],
     neighbours.map((each) => [each.name === answer.name ? `${each.name} (itself)` : each.name,
-      each.predicted === null ? "" : digits(each.predicted), ...each.weights.map((weight) => weight.toFixed(3))])));
+      each.prediction === null ? "" : digits(each.prediction), ...each.weights.map((weight) => weight.toFixed(3))])));
   const address = (dark) => `/node/picture?${new URLSearchParams({name: answer.name, model: model.name, dark})}`;
   card.append(make("figure", {},
     themed(address(false), address(true), `Picture of ${answer.name} and the nodes that it attends to`, {loading: "lazy"}),

@@ -10,7 +10,6 @@ from typing import Any, cast
 import torch
 
 from gattn.apps.molecules.atoms.estimators import AtomClassifier, AtomEstimator, AtomRegressor
-from gattn.apps.molecules.loading import coverage_of
 from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.molecules.rows import smiles_hashes
 from gattn.apps.molecules.runs.atoms.columns import (
@@ -26,7 +25,7 @@ from gattn.apps.molecules.runs.atoms.measure import (
 )
 from gattn.apps.molecules.runs.atoms.source import check_values, read_list_cells
 from gattn.apps.molecules.runs.source import read_source
-from gattn.apps.run.model_io import Json, read_model, write_json
+from gattn.apps.run.model_io import Json, coverage_of, read_model, write_json
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.text import plural
 from gattn.apps.tables.csv_table import TableRow
