@@ -26,7 +26,9 @@ def butina_clusters(molecules: Sequence[str] | Molecules, *, distance: float = 0
 
     The molecule with the most neighbours becomes the centre of the first cluster, which contains
     all its neighbours. They are removed, the neighbours of the others are counted again, and so on.
-    The distance of two molecules is 1 minus the Tanimoto similarity of their Morgan bits.
+    The distance of two molecules is 1 minus the Tanimoto similarity of their Morgan bits. Equal
+    SMILES count once, and ties are broken by their alphabetical order, so that the clusters do not
+    depend on the order of the molecules.
 
     Args:
         molecules: ``Molecules`` or a list of n SMILES.
@@ -49,7 +51,9 @@ def butina_clusters(molecules: Sequence[str] | Molecules, *, distance: float = 0
     need_rdkit()
     from rdkit.ML.Cluster import Butina
 
-    bits = _bits(molecules)
+    smiles = smiles_of(molecules)
+    different = sorted(set(smiles))
+    bits = _bits(different)
     count = len(bits)
     # RDKit reads the distances (1, 0), (2, 0), (2, 1), (3, 0) and so on: the lower triangle.
     triangle = np.empty(count * (count - 1) // 2, np.float32)
@@ -60,12 +64,9 @@ def butina_clusters(molecules: Sequence[str] | Molecules, *, distance: float = 0
             triangle[begin : begin + i] = row[:i]
             begin += i
     clusters = Butina.ClusterData(triangle, count, distance, isDistData=True, reordering=True)
-    numbers = [0] * count
     order = sorted(clusters, key=lambda each: (-len(each), min(each)))
-    for number, cluster in enumerate(order):
-        for molecule in cluster:
-            numbers[molecule] = number
-    return numbers
+    number_of = {different[i]: number for number, each in enumerate(order) for i in each}
+    return [number_of[text] for text in smiles]
 
 
 def butina_split(
@@ -87,9 +88,13 @@ def butina_split(
     >>> butina_split(["CCCCCO", "c1ccccc1C", "CCCCCCO"], fractions=(0.7, 0.0, 0.3))
     Split(train: 2, val: 0, test: 1; Butina 7:0:3)
     """
-    return split_by_groups(
-        butina_clusters(molecules), fractions, f"Butina {ratio(fractions)}", largest_trains=True
-    )
+    numbers = torch.tensor(butina_clusters(molecules), dtype=torch.int64)
+    # Clusters of equal size are assigned in the order of their numbers.
+    order = numbers.argsort(stable=True)
+    protocol = f"Butina {ratio(fractions)}"
+    split = split_by_groups(numbers[order].tolist(), fractions, protocol, largest_trains=True)
+    train, val, test = (order[part].sort().values for part in (split.train, split.val, split.test))
+    return Split(train, val, test, protocol)
 
 
 def kennard_stone_split(
@@ -101,7 +106,8 @@ def kennard_stone_split(
     The training part begins with the two most distant molecules (1 - Tanimoto similarity of Morgan
     bits). The molecule with the largest distance to its nearest selected molecule is added next,
     and so on; the validation part continues in the same way, and the test part contains the
-    remaining molecules, which are near selected ones.
+    remaining molecules, which are near selected ones. Ties are broken by the alphabetical order of
+    the SMILES.
 
     Args:
         molecules: ``Molecules`` or a list of n SMILES.
@@ -121,9 +127,11 @@ def kennard_stone_split(
     >>> sorted(kennard_stone_split(smiles, fractions=(0.5, 0.25, 0.25)).train.tolist())
     [0, 2]
     """
-    bits = _bits(molecules)
+    smiles = list(smiles_of(molecules))
+    places = torch.tensor(sorted(range(len(smiles)), key=smiles.__getitem__), dtype=torch.int64)
+    bits = _bits([smiles[i] for i in places.tolist()])
     train, val = cuts(len(bits), fractions)
-    order = _most_distant_first(bits, train + val)
+    order = places[_most_distant_first(bits, train + val)]
     rest = torch.ones(len(bits), dtype=torch.bool)
     rest[order] = False
     test = rest.nonzero().flatten()
@@ -157,9 +165,8 @@ def _distances(bits: Tensor, i: int) -> Tensor:
     return 1 - tanimoto(bits[i : i + 1], bits)[0]
 
 
-def _bits(molecules: Sequence[str] | Molecules) -> Tensor:
+def _bits(smiles: Sequence[str]) -> Tensor:
     """Return the Morgan bits of the molecules, [n, 2048] float32."""
-    smiles = smiles_of(molecules)
     if len(smiles) > MOST_COMPARED:
         raise ValueError(
             f"a split by similarity compares every pair of at most {MOST_COMPARED:,} molecules; "

@@ -12,7 +12,7 @@ from gattn.data.molecules.similarity_splits import (
 )
 from gattn.data.splits import split_by_order
 
-SMILES = load_molecules("chembl2321810").smiles[:80]
+SMILES = sorted(load_molecules("chembl2321810").smiles[:80])
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,18 @@ def test_no_cluster_is_in_two_parts(monkeypatch):
     assert len(set.union(*parts)) == sum(map(len, parts))
     assert sorted(torch.cat([split.train, split.val, split.test]).tolist()) == list(range(80))
     assert split.protocol == "Butina 8:1:1"
+
+
+def test_splits_by_similarity_do_not_depend_on_the_order_of_the_molecules():
+    smiles = [*SMILES[:40], *("C" * n for n in range(1, 9)), *("C" * n + "O" for n in range(1, 9))]
+    order = torch.randperm(len(smiles), generator=torch.Generator().manual_seed(0)).tolist()
+    shuffled = [smiles[i] for i in order]
+    assert butina_clusters(shuffled) == [butina_clusters(smiles)[i] for i in order]
+    for split in (butina_split, kennard_stone_split):
+        first, second = split(smiles), split(shuffled)
+        for part in ("train", "val", "test"):
+            members = [smiles[i] for i in getattr(first, part).tolist()]
+            assert sorted(members) == sorted(shuffled[i] for i in getattr(second, part).tolist())
 
 
 def test_order_of_kennard_and_stone(distances):

@@ -21,13 +21,16 @@ from gattn.apps.run.split_rule import read_rule
 from gattn.apps.run.text import plural
 from gattn.data import Split, molecule_identities, random_split, scaffold_split, split_by_names
 from gattn.data.molecules.scaffolds import murcko_scaffold
-from gattn.data.molecules.similarity_splits import butina_clusters, kennard_stone_split
+from gattn.data.molecules.similarity_splits import (
+    butina_clusters,
+    butina_split,
+    kennard_stone_split,
+)
 from gattn.data.splits import (
     EIGHT_ONE_ONE,
     number_groups,
     ratio,
     read_positions,
-    split_by_groups,
     split_by_order,
     split_from_positions,
 )
@@ -282,20 +285,12 @@ def _similarity_split(
     in one part.
     """
     if spec == "butina":
-        groups = _clusters(canonical)
-        return split_by_groups(groups, fractions, f"Butina {ratio(fractions)}", largest_trains=True)
+        return butina_split(canonical, fractions=fractions)
     different = list(dict.fromkeys(canonical))
     split = kennard_stone_split(different, fractions=fractions)
     part_of = {different[i]: part for part in PARTS for i in getattr(split, part).tolist()}
     names = [part_of[text] for text in canonical]
     return split_by_names(names, protocol=split.protocol)
-
-
-def _clusters(canonical: Sequence[str]) -> list[int]:
-    """Return the Butina cluster of each row; rows with the same molecule count once."""
-    different = list(dict.fromkeys(canonical))
-    cluster = dict(zip(different, butina_clusters(different)))
-    return [cluster[text] for text in canonical]
 
 
 def validation_groups(
@@ -321,7 +316,7 @@ def validation_groups(
         spec = str(read_positions(spec).get("groups", ""))
     first = [first_part(text, row_format) for text in val.canonical]
     if spec == "butina":
-        return [f"cluster {number}" for number in _clusters(first)]
+        return [f"cluster {number}" for number in butina_clusters(first)]
     if read_rule(spec).kind == "molecule":
         return component_groups(spec, val, source, row_format)
     return list(map(murcko_scaffold, first)) if spec == "scaffold" else None
