@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.apps.cli.commands import runner
-from tests.apps.cli.molecule_table import ROWS
+from tests.apps.cli.molecule_table import ROWS, read_rows
 from tests.pictures import leave_blank
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in ("O", "N", "Cl", "Br")]
@@ -239,6 +239,27 @@ def test_a_class_that_a_part_lacks_is_named(train):
     )  # fmt: skip
     assert code == 2
     assert "only class 'idle' and no label of class 'active' of 'kind': choose another" in output
+
+
+def test_a_target_with_one_class_in_the_training_part_is_left_out(train, tmp_path):
+    a = ["idle" if n % 2 else "active" for n in range(60)]
+    b = ["idle" if part == "train" or n % 2 else "active" for n, part in enumerate(PARTS)]
+    a[3] = ""
+    code, output, folder = train(
+        _table("smiles,b,a,split", b, a, PARTS), "--target", "b", "--target", "a",
+        "--split", "column:split",
+    )  # fmt: skip
+    assert code == 0, output
+    assert "1 target left out" in output
+    assert "only class 'idle' and no label of class 'active' of 'b'" in output
+    assert list(_metrics(folder)["labels"]) == ["a"]
+    assert sum(_metrics(folder)["molecules"][part] for part in ("train", "val", "test")) == 59
+    (tmp_path / "new.csv").write_text("smiles\nCCCCF\n")
+    options = ["--out", tmp_path / "out.csv", "--neighbors", 1]
+    code, output = train.run("predict", folder, tmp_path / "new.csv", *options)
+    assert code == 0, output
+    (row,) = read_rows(tmp_path / "out.csv")
+    assert row["neighbor1_measured"] in ("active", "idle")
 
 
 def test_evaluation_names_what_its_table_lacks(train, tmp_path):

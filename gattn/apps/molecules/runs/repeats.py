@@ -418,14 +418,16 @@ def _summary_rows(
 
 def _predictions(folder: Path, results: Iterable[str]) -> Iterator[Sequence[object]]:
     """Yield the test predictions of all runs, with the name of each run."""
-    header: list[str] = []
-    for run in results:
-        check_files(folder / run, "predictions.csv")
-        with (folder / run / "predictions.csv").open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            columns = next(rows)
-            if not header:
-                header = columns
-                yield ["run", *header]
-            part = header.index("part")
-            yield from ([run, *row] for row in rows if row[part] == "test")
+    tables = {run: folder / run / "predictions.csv" for run in results}
+    columns: dict[str, None] = {}
+    for run, path in tables.items():
+        check_files(folder / run, path.name)
+        with path.open(newline="", encoding="utf-8") as file:
+            # The runs can have different targets, because constant ones are left out.
+            columns |= dict.fromkeys(next(csv.reader(file)))
+    yield ["run", *columns]
+    for run, path in tables.items():
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["part"] == "test":
+                    yield [run, *(row.get(name, "") for name in columns)]

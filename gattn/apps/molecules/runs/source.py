@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from sys import intern
@@ -95,6 +95,18 @@ class Source:
                     f"Descriptor column {name!r} {kind} in the training part: it has no effect."
                 )
         return notes
+
+    def without(self, targets: Collection[str]) -> Source:
+        """Return the rows without some targets."""
+        places = [i for i, name in enumerate(self.targets) if name not in targets]
+        bounds = self.labels.bounds
+        labels = replace(
+            self.labels,
+            y=self.labels.y[:, places],
+            lost=tuple(label for label in self.labels.lost if label.target not in targets),
+            bounds=None if bounds is None else bounds[:, places],
+        )
+        return replace(self, targets=tuple(self.targets[i] for i in places), labels=labels)
 
     @property
     def rows(self) -> list[str] | pd.DataFrame:

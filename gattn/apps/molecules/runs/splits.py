@@ -36,8 +36,9 @@ from gattn.data.splits import (
 )
 
 __all__ = [
-    "check_train",
+    "check_parts",
     "choose_parts",
+    "constant_targets",
     "draw_validation",
     "rarest_classes",
     "split_text",
@@ -129,10 +130,15 @@ def choose_parts(
                 f"{spec} contains row numbers of other data, {positions.get('data')}: "
                 f"{source.name} must have the same molecules in the same order."
             )
+    check_parts(split, spec)
+    return split, notes
+
+
+def check_parts(split: Split, spec: str) -> None:
+    """Raise an error if a part of a split is empty."""
     for part in PARTS:
         if not len(getattr(split, part)):
             raise ValueError(f"split {spec} leaves no molecule in the {part} part")
-    return split, notes
 
 
 def rarest_classes(molecules: LabelledMolecules, source: Source) -> list[tuple[int, float]]:
@@ -385,19 +391,23 @@ def splits_record(split: Split, molecules: LabelledMolecules, source: Source) ->
     return {"protocol": split.protocol, "data": source.name, "sha256": source.sha256, **rows}
 
 
-def check_train(estimator: MoleculeEstimator, y: Tensor) -> None:
-    """Raise an error if the training part has fewer than two different labels for a target.
+def constant_targets(estimator: MoleculeEstimator, y: Tensor) -> dict[str, str]:
+    """Return the targets that have fewer than two different labels, with their content in words.
 
-    Raises:
-        ValueError: a target has no label or only one value; the message names the missing class.
+    Args:
+        estimator: estimator with the targets and their classes.
+        y: [k, t] labels of the training part.
     """
+    contents = {}
     for i, (target, column) in enumerate(zip(estimator.targets_, y.T)):
         values = column[column.isfinite()].unique()
-        if len(values) < 2:
-            content = "one value only" if len(values) else "no label"
-            if len(values) and isinstance(estimator, ClassificationModel):
-                kinds = estimator.classes_by_target[i].tolist()
-                others = [kind for number, kind in enumerate(kinds) if number != int(values)]
-                content = f"only class {kinds[int(values)]!r} and no label of class "
-                content += " or ".join(map(repr, others))
-            raise ValueError(f"the training part has {content} of {target!r}: choose another split")
+        if len(values) > 1:
+            continue
+        content = "one value only" if len(values) else "no label"
+        if len(values) and isinstance(estimator, ClassificationModel):
+            kinds = estimator.classes_by_target[i].tolist()
+            others = [kind for number, kind in enumerate(kinds) if number != int(values)]
+            content = f"only class {kinds[int(values)]!r} and no label of class "
+            content += " or ".join(map(repr, others))
+        contents[target] = f"{content} of {target!r}"
+    return contents

@@ -32,8 +32,9 @@ from gattn.apps.molecules.runs.measure import (
 from gattn.apps.molecules.runs.overlaps import duplicate_facts, duplicate_notes
 from gattn.apps.molecules.runs.source import Source, built_in, read_source
 from gattn.apps.molecules.runs.splits import (
-    check_train,
+    check_parts,
     choose_parts,
+    constant_targets,
     splits_record,
     validation_groups,
 )
@@ -73,11 +74,13 @@ class MoleculeParts(Parts):
     """Training, validation and test parts of a run.
 
     Attributes:
+        data: the data without the targets that have fewer than two labels in the training part.
         split: positions of the molecules in the three parts.
         duplicates: molecules in several parts and contradicting labels, for ``metrics.json``.
         notes: sentences for the report.
     """
 
+    data: MoleculeData
     split: Split
     duplicates: dict[str, Any]
     notes: list[str]
@@ -187,7 +190,20 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         split, notes = choose_parts(
             self.settings.split, molecules, source, model.seed, estimator.row_format
         )
-        check_train(estimator, molecules.y[split.train])
+        if constant := constant_targets(estimator, molecules.y[split.train]):
+            first, *_ = constant.values()
+            if len(constant) == len(source.targets):
+                raise ValueError(f"the training part has {first}: choose another split")
+            notes.append(
+                f"{plural(len(constant), 'target')} left out, because the training part lacks "
+                f"different labels, the first: {first}."
+            )
+            source = source.without(constant)
+            rows = {part: molecules.rows[getattr(split, part)] for part in PARTS}
+            molecules = _parse(estimator, source)
+            split = replace(split, **rows).among(molecules.rows)
+            check_parts(split, self.settings.split)
+            data = MoleculeData(source, molecules, estimator)
         duplicates = duplicate_facts(split, molecules, source, estimator.task)
         train_rows = molecules.rows[split.train].numpy()
         notes = [*notes, *duplicate_notes(duplicates), *source.descriptor_notes(train_rows)]
@@ -215,11 +231,13 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         for note in (*source.labels.notes, *notes):
             self.log(note)
         record = splits_record(split, molecules, source)
-        return MoleculeParts(record, _left_out(source, molecules), split, duplicates, notes)
+        left_out = _left_out(source, molecules)
+        return MoleculeParts(record, left_out, data, split, duplicates, notes)
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
         """Train the model; if ``tune`` is above 0, search for the best settings first."""
-        estimator, settings = data.estimator, self.settings
+        data, settings = parts.data, self.settings
+        estimator = data.estimator
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
         groups, train_groups = (
             validation_groups(settings.split, part, data.source, estimator.row_format)
@@ -240,7 +258,8 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
     ) -> MoleculeRun:
         """Compute the metrics of the model and the baselines on the test part."""
         self.log("evaluating the model and its baselines on the test part, and writing the report")
-        settings, source, molecules, split = self.settings, data.source, data.molecules, parts.split
+        data, settings, split = parts.data, self.settings, parts.split
+        source, molecules = data.source, data.molecules
         task, test, y_val = model.task, molecules[split.test], molecules.y[split.val]
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
         # Like the Gaussian process, the baselines are fitted to the training and validation parts.

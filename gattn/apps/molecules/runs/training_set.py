@@ -13,7 +13,7 @@ from gattn.apps.fitting.settings import SettingsError, read_toml
 from gattn.apps.molecules.pretrained import is_distributed
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.train import read_run_source
-from gattn.apps.run.model_io import RunError, check_files, read_json
+from gattn.apps.run.model_io import RunError, check_files, read_card, read_json
 from gattn.files import reason
 
 __all__ = ["Applicability", "TrainingSet", "read_applicability", "read_training_set"]
@@ -75,6 +75,7 @@ def read_training_set(folder: Path) -> TrainingSet:
         settings = read_toml(RunSettings, folder / "config.toml")
         splits = read_json(folder / "splits.json", "train", "val", "sha256", remedy="train again")
         source = read_run_source(settings)
+        source = source.without({*source.targets} - {*read_card(folder)["targets"]})
     except OSError as error:
         raise ValueError(reason(error)) from error
     except (RunError, SettingsError) as error:
