@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,10 @@ NOISE = (
 """Message for a model of node labels that is not better than chance."""
 FACTORS = {"classification": "log probabilities", "regression": "predictions"}
 """For each task of nodes, the values of a component that its weight multiplies."""
+UNITLESS = ("r2",)
+"""Metrics of numbers that have the same unit for all targets."""
+MAX_TARGETS = 20
+"""Maximum number of targets in a table of their metrics."""
 MAX_TARGET_LINES = 5
 """Maximum number of targets for which each target's metrics are printed on a separate line."""
 # If torchrun starts several processes, only the first process prints messages.
@@ -178,19 +183,35 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
     from gattn.apps.run.notes import baseline_note, coverage_note
     from gattn.apps.run.unbounded import infinite_intervals
 
-    columns = {"model": metrics["test"], **metrics.get("baselines", {})}
+    test, targets = metrics["test"], metrics.get("targets", {})
     noun = metrics.get("item", item)
+    caption = _caption(metrics, item, noun)
+    if len(targets) > 1:
+        caption += f", mean over {len(targets)} targets"
+        if metrics["task"] == "regression":
+            # Errors in different units have no mean.
+            test = {name: value for name, value in test.items() if name in UNITLESS}
+    columns = {"model": test, **metrics.get("baselines", {})}
     _print_metrics(
-        _caption(metrics, item, noun),
+        caption,
         {
-            name: {metric: _format(scores.get(metric)) for metric in metrics["test"]}
+            name: {metric: _format(scores.get(metric)) for metric in test}
             for name, scores in columns.items()
         },
     )
+    if len(test) < len(metrics["test"]):
+        by_target = {
+            target: {metric: _format(scores[metric]) for metric in metrics["test"]}
+            for target, scores in islice(targets.items(), MAX_TARGETS)
+        }
+        for table in metrics_tables("model, each target", by_target, RESULTS):
+            RESULTS.print(table)
+        if len(targets) > MAX_TARGETS:
+            _print_plain(f"and {len(targets) - MAX_TARGETS:,} more targets in metrics.json")
     if metrics.get("noise"):
         _print_plain(links.NOISE if item == "links" else NOISE)
     else:
-        _print_some(baseline_note(metrics["test"], metrics.get("baselines", {})))
+        _print_some(baseline_note(test, metrics.get("baselines", {})))
     factor = "scores" if item == "links" else FACTORS.get(metrics["task"], "predictions")
     if components := metrics.get("components"):
         _print_metrics(
@@ -265,7 +286,8 @@ def _caption(metrics: Mapping[str, Any], item: str, noun: str) -> str:
 
 def _print_metrics(title: str, scores: Mapping[str, Mapping[str, str]]) -> None:
     """Print the formatted metrics of each method, without shortening any of them."""
-    for table in metrics_tables(title, scores, RESULTS):
+    names = {name.replace("_", " "): values for name, values in scores.items()}
+    for table in metrics_tables(title, names, RESULTS):
         RESULTS.print(table)
 
 

@@ -61,7 +61,7 @@ def _table(
     """Return a table of complete cells: one row per method, or one row per metric if transposed."""
     rows = [
         ["", *metrics],
-        *([name.replace("_", " "), *(one[m] for m in metrics)] for name, one in scores.items()),
+        *([name, *(one[m] for m in metrics)] for name, one in scores.items()),
     ]
     header, *body = zip(*rows) if transposed else rows
     table = Table(title=title or None)

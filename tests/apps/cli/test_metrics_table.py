@@ -13,7 +13,7 @@ METRICS = ["mrr", "hits@1", "hits@10", "hits@50", "roc_auc"]
 
 def printed(width, methods, metrics):
     """Return the lines of the printed tables, and the value of each metric of each method."""
-    names = ["model", *(f"heuristic_number_{i}" for i in range(methods - 1))]
+    names = ["model", *(f"heuristic number {i}" for i in range(methods - 1))]
     scores = {
         name: {metric: f"0.0{i}{j}17" for j, metric in enumerate(metrics)}
         for i, name in enumerate(names)
@@ -34,7 +34,7 @@ def test_a_table_of_any_number_of_baselines_is_complete_at_80_columns(methods, c
     assert max(map(len, lines)) <= 80
     assert "…" not in text
     for name, values in scores.items():
-        assert name.replace("_", " ") in text
+        assert name in text
         for metric, value in values.items():
             assert metric in text
             assert text.count(value) == 1
@@ -67,6 +67,18 @@ def test_the_metrics_of_links_are_those_of_a_ranking(capsys, monkeypatch):
     assert "ranking, 55 test links, each among 500 negatives" in " ".join(output.split())
     assert output.count("0.01149") == 10
     assert "…" not in output
+
+
+def test_errors_of_several_targets_are_printed_for_each_target_without_their_mean(capsys):
+    targets = {"y_max": {"rmse": 0.25, "r2": 0.5}, "mass": {"rmse": 125.0, "r2": 0.75}}
+    mean = {"rmse": 62.62, "r2": 0.625}
+    metrics = {"task": "regression", "molecules": {"test": 5}, "test": mean, "targets": targets,
+               "baselines": {"mean": {"rmse": 99.99, "r2": 0.1}}}  # fmt: skip
+    show_metrics(metrics, "molecules")
+    output = capsys.readouterr().out
+    assert all(text in output for text in ("mean over 2 targets", "y_max", "0.25", "125", "0.625"))
+    assert "62.62" not in output
+    assert "99.99" not in output
 
 
 def test_the_means_of_several_runs_are_complete(capsys):

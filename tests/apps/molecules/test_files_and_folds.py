@@ -193,6 +193,10 @@ def test_replicates_have_other_seeds(tmp_path, monkeypatch):
         rows = list(csv.reader(file))
     assert rows[0][:3] == ["run", "model", "rmse"]
     assert [row[0] for row in rows[1:]].count("mean") == 3
+    assert not any("All runs are equal" in note for note in summary["notes"])
+    fixed = override(None, {**GP, "data": table, "split": "kennard-stone"})
+    notes = train_repeats(fixed, tmp_path / "equal", replicates=2)["notes"]
+    assert "All runs are equal" in notes[-1]
 
 
 def test_rows_without_a_part_are_not_used(tmp_path):

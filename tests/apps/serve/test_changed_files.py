@@ -56,8 +56,8 @@ def test_a_finished_run_with_other_metrics_is_refused(folders, gattn):
     folder, source = folders["classes"], random.Random(1)
     data = folder.parent / "data.csv"
     command = (
-        "molecules", "train", data, "--target", "kind", "--coverage", 0.8, "--model", "gp", "--workers", 1,
-        "--out", folder,
+        "molecules", "train", data, "--target", "kind", "--coverage", 0.8,
+        "--model", "gp", "--workers", 1, "--out", folder,
     )  # fmt: skip
     whole = (folder / "metrics.json").read_bytes()
     assert gattn(*command)[0] == 0

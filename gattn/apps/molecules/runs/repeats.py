@@ -334,6 +334,12 @@ def _summary(
         for name, moments in spread.items()
     }
     others = {name: scores for name, scores in means.items() if name != "model"}
+    notes = baseline_note(means["model"], others, where="On average over the test parts")
+    if not folds and all(each["test"] == first["test"] for each in results.values()):
+        notes.append(
+            "All runs are equal, because neither the split nor the model depends on the seed. The "
+            "standard error of 0 is not an uncertainty of the errors."
+        )
     intervals = [metrics["intervals"] for metrics in results.values() if "intervals" in metrics]
     coverage = _moments([each["held"] for each in intervals])
     return {
@@ -341,7 +347,7 @@ def _summary(
         "folds": folds,
         "replicates": replicates,
         "summary": spread,
-        "notes": baseline_note(means["model"], others, where="On average over the test parts"),
+        "notes": notes,
         **(
             {
                 "intervals": {
