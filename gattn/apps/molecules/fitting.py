@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.inputs import MoleculeInputs
 
 __all__ = [
+    "LEAST",
     "MOLECULES",
     "OFFSET",
     "PIECE",
@@ -62,6 +63,8 @@ KERNEL_PARTS = 6
 """Number of matrices of the size of the kernel matrix that one evaluation of the kernel reads.
 It determines the number of threads.
 """
+LEAST = "least_similarity"
+"""Key of the saved lowest similarity of a validation molecule to the training molecules."""
 MOLECULES = "molecules"
 """Key of the saved number of molecules in a row. It is absent if a row has one molecule."""
 OFFSET = "offset"
@@ -231,9 +234,10 @@ def fit_model(
             threads=threads,
         )  # fmt: skip
         pieces = in_pieces(val.inputs, PIECE)
+        similarities = torch.cat([nearest.similarity(some.counts) for some in pieces])
         calibration = calibrate(
             components, val.inputs, val.y, raw,
-            similarities=torch.cat([nearest.similarity(some.counts) for some in pieces]),
+            similarities=similarities,
             kernel_index=kernel_index, group=group, folds=folds,
             by_part=(train.weights, val.weights),
             evidence=None if others is None else others.evidence,
@@ -242,7 +246,7 @@ def fit_model(
         )  # fmt: skip
     tensors |= {
         "weights": calibration.weights, "spread": calibration.spread,
-        **({} if task == "regression" else {OFFSET: calibration.offset}),
+        **({LEAST: similarities.min()} if task == "regression" else {OFFSET: calibration.offset}),
         "bits": torch.cat([tensors["bits"], _bits(val.inputs)], 1),
         TOTALS: torch.cat([tensors[TOTALS], _totals(val.inputs)]),
     }  # fmt: skip

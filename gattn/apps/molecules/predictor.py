@@ -19,6 +19,7 @@ from gattn.apps.molecules.descriptor_scaling import (
     with_standard_columns,
 )
 from gattn.apps.molecules.fitting import (
+    LEAST,
     MOLECULES,
     OFFSET,
     PIECE,
@@ -33,7 +34,7 @@ from gattn.apps.molecules.nearest import NearestMolecules
 from gattn.apps.molecules.network import batch_inputs
 from gattn.apps.molecules.prediction import Prediction, empty_prediction, in_target_units
 from gattn.apps.molecules.settings import MEDIAN, MoleculeSettings, Task
-from gattn.apps.molecules.stacking import combine, predicted_std
+from gattn.apps.molecules.stacking import combine, extrapolated_std, predicted_std
 from gattn.apps.molecules.target_transform import TargetTransform
 from gattn.apps.runtime.threads import limited_threads
 from gattn.data.molecules.features import FEATURISER
@@ -86,7 +87,7 @@ class MoleculePredictor:
         self.history: list[History] = []
         self.validation = empty_prediction(self.targets)
         self._tensors = {name: tensors[name] for name in _TENSORS}
-        optional = (*SCALE, *RANGE, TRANSFORM, MOLECULES, OFFSET, TOTALS)
+        optional = (*SCALE, *RANGE, TRANSFORM, MOLECULES, OFFSET, TOTALS, LEAST)
         self._tensors |= {name: tensors[name] for name in optional if name in tensors}
         codes = tensors.get(TRANSFORM, torch.zeros(self.targets, dtype=torch.int64))
         self.transform = TargetTransform.from_codes(codes)
@@ -189,16 +190,18 @@ class MoleculePredictor:
             predicted = self._components.predict(inputs, threads=self.threads)
             means, members = torch.stack(list(predicted.means.values())), predicted.members
             mean, quantiles = combine(means, self._tensors["weights"]), predicted.quantiles
+            similarities = self._similarity(inputs)
             if quantiles is not None:
                 quantiles = combined_quantiles(quantiles, self._tensors["weights"])
                 mean = quantiles[..., self.levels.index(MEDIAN)]
             if self.task == "regression":
                 sources = self._components.error_inputs(means, members, predicted.variance)
+                least = self._tensors.get(LEAST, torch.tensor(0.0))
                 std = predicted_std(sources, self._tensors["spread"])
+                std = extrapolated_std(std, similarities, least, self._components.scale)
             else:
                 mean = mean + self._tensors.get(OFFSET, 0.0)
                 std = disagreement(means, members)
-            similarities = self._similarity(inputs)
             return Prediction(
                 mean, std, predicted.means, members, similarities, quantiles=quantiles
             )

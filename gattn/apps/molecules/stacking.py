@@ -9,7 +9,10 @@ from torch import Tensor
 
 from gattn.compat.torch import uncompiled_optimizers
 
-__all__ = ["combine", "fit_mixture", "fit_shrinkage", "fit_spread", "predicted_std", "varied"]
+__all__ = [
+    "combine", "extrapolated_std", "fit_mixture", "fit_shrinkage", "fit_spread", "predicted_std",
+    "varied",
+]  # fmt: skip
 
 PRIOR_ROWS = 8.0
 """Strength of the prior on the weight of a component, as a number of additional observations."""
@@ -217,6 +220,29 @@ def predicted_std(sources: Tensor, coefficients: Tensor) -> Tensor:
     error model.
     """
     return torch.einsum("skt,st->kt", sources.double(), coefficients).sqrt()
+
+
+def extrapolated_std(std: Tensor, similarity: Tensor, least: Tensor, scale: Tensor) -> Tensor:
+    r"""Increase standard deviations beyond the similarities for which errors were measured.
+
+    .. math:: \sigma_i^2 + s^2 \max(0, 1 - t_i / t_0)^2
+
+    Where nothing is near, the standard deviation is at least that of the labels.
+
+    Args:
+        std: [k, t] standard deviations.
+        similarity: [k] similarity t of each molecule to the most similar training molecule.
+        least: the lowest similarity :math:`t_0` of a validation molecule.
+        scale: [t] standard deviations s of the labels.
+
+    Example:
+        >>> std, scale = torch.full((3, 1), 5.0), torch.tensor([12.0])
+        >>> similarity, least = torch.tensor([0.8, 0.4, 0.0]), torch.tensor(0.4)
+        >>> extrapolated_std(std, similarity, least, scale).flatten().tolist()
+        [5.0, 5.0, 13.0]
+    """
+    beyond = (1 - similarity / least.clamp(min=1e-12)).clamp(min=0) * (least > 0)
+    return torch.hypot(std, beyond[:, None] * scale)
 
 
 def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor | None) -> Tensor:

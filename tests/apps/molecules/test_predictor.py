@@ -100,6 +100,14 @@ def test_the_unit_of_a_target_is_that_of_mean_and_std() -> None:
     torch.testing.assert_close(other.std, 1e3 * one.std, rtol=1e-2, atol=1)
 
 
+@pytest.mark.parametrize("model", ["stacked", "gp"])
+def test_the_error_of_a_molecule_without_similar_ones_is_that_of_the_labels(model: str) -> None:
+    _, y = chains_and_targets()
+    predictor = fitted(y[:, :1], model=model)
+    far, near = predictor.predict(featurise(["[Na+].[Cl-]", "OCCCC"]).inputs).std[:, 0].tolist()
+    assert far > 0.999 * float(y[:60, 0].std(correction=0)) > 3 * near
+
+
 def test_same_seed_same_numbers() -> None:
     inputs, y = chains_and_targets()
     one, same, other = (fitted(y, seed=seed).predict(inputs) for seed in (0, 0, 1))

@@ -16,7 +16,7 @@ from gattn import __version__
 from gattn.apps.molecules.export.onnx import write_onnx
 from gattn.apps.molecules.export.predict import FORMAT, ExportedModel
 from gattn.apps.molecules.fitted import ClassificationModel, MoleculeModel
-from gattn.apps.molecules.fitting import OFFSET
+from gattn.apps.molecules.fitting import LEAST, OFFSET
 from gattn.apps.molecules.kernel_function import FARTHEST, JITTER
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.network import MoleculeNetwork
@@ -152,6 +152,7 @@ def _arrays(model: MoleculeModel) -> dict[str, np.ndarray]:
     }  # fmt: skip
     if model.task == "regression":
         arrays["spread"] = tensors["spread"]
+        arrays["least_similarity"] = tensors[LEAST]
     else:
         arrays["offset"] = tensors.get(OFFSET, torch.zeros(outputs).double())
     if predictor.kernel is not None:

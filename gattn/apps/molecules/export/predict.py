@@ -327,7 +327,12 @@ class ExportedModel:
         sources += [(one - other) ** 2 for one, other in pairwise(parts)]
         if len(members) > 1:
             sources.append(members.var(0, ddof=1))
-        std = np.sqrt((np.stack(sources) * arrays["spread"][:, None]).sum(0))
+        least = arrays["least_similarity"]
+        beyond = np.maximum(1 - self._similarity(inputs.counts) / max(least, 1e-12), 0) * (
+            least > 0
+        )
+        variance = (np.stack(sources) * arrays["spread"][:, None]).sum(0)
+        std = np.sqrt(variance + (beyond[:, None] * arrays["scale"]) ** 2)
         mean = self._inverse(mean)
         return mean, std / self._slope(mean)
 
