@@ -15,7 +15,6 @@ __all__ = [
     "absolute_error",
     "bounded",
     "check_finite",
-    "class_weights",
     "cross_entropy",
     "huber_error",
     "multiclass_cross_entropy",
@@ -149,44 +148,23 @@ def bounded(loss: Loss) -> Loss:
     return of_ends
 
 
-def cross_entropy(weights: Tensor | None = None) -> Loss:
-    """Return a function that computes the binary cross entropy of logits.
+def cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
+    """Compute the binary cross entropy of logits [g, t] and labels [g, t], element-wise.
 
-        L = -w_1 y log σ(z) - w_0 (1 - y) log(1 - σ(z))
-
-    Args:
-        weights: [2, t] weights of the classes 0 and 1 of each target; None if all are 1.
-
-    Returns:
-        A function of logits [g, t] and labels [g, t] with element-wise results [g, t].
-
-    Example:
-        >>> loss = cross_entropy(torch.tensor([[0.5], [5.0]]))
-        >>> loss(torch.zeros(2, 1), torch.tensor([[0.0], [1.0]]))
-        tensor([[0.3466],
-                [3.4657]])
+    L = -y log σ(z) - (1 - y) log(1 - σ(z))
     """
-
-    def weighted(logits: Tensor, label: Tensor) -> Tensor:
-        weight = None
-        if weights is not None:
-            low, high = weights.to(logits)
-            weight = torch.where(label > 0.5, high, low)
-        return F.binary_cross_entropy_with_logits(logits, label, weight, reduction="none")
-
-    return weighted
+    return F.binary_cross_entropy_with_logits(logits, label, reduction="none")
 
 
-def multiclass_cross_entropy(counts: Sequence[int], weights: Tensor | None = None) -> Loss:
+def multiclass_cross_entropy(counts: Sequence[int]) -> Loss:
     r"""Return a function that computes the cross entropy of several exclusive classes.
 
-    .. math:: L_{ic} = -c_i\, w_{ic}\, y_{ic} \log \mathrm{softmax}(z_i)_c
+    .. math:: L_{ic} = -c_i\, y_{ic} \log \mathrm{softmax}(z_i)_c
 
     The mean over the c_i classes of target i is therefore its cross entropy.
 
     Args:
         counts: the number of classes of each target, which sum to O.
-        weights: [O] weights of the classes of all targets; None if all are 1.
 
     Returns:
         A function of logits [g, O] and of 1 for the true class and 0 for the others, [g, O], with
@@ -199,37 +177,9 @@ def multiclass_cross_entropy(counts: Sequence[int], weights: Tensor | None = Non
     """
     sizes = list(counts)
     factors = torch.tensor([float(count) for count in sizes for _ in range(count)])
-    if weights is not None:
-        factors = factors * weights
 
     def of_classes(logits: Tensor, label: Tensor) -> Tensor:
         logs = torch.cat([part.log_softmax(-1) for part in logits.split(sizes, -1)], -1)
         return -factors.to(logits) * label * logs
 
     return of_classes
-
-
-def class_weights(y: Tensor, *, classes: int = 2) -> Tensor:
-    """Compute weights for the classes of each target that are inverse to the class frequencies.
-
-        w_c = n / (classes · n_c)      for n labels, n_c of them of class c
-
-    Every class then has the same total weight, and the mean weight over the labels is 1.
-
-    Args:
-        y: [k, t] classes, numbered from 0; NaN for missing labels.
-        classes: number of classes.
-
-    Returns:
-        [classes, t] float64; a class without labels has the same weight as a class with one label.
-
-    References:
-        King and Zeng, "Logistic Regression in Rare Events Data" (Political Analysis 2001).
-
-    Example:
-        >>> class_weights(torch.tensor([[0.0], [0.0], [0.0], [1.0], [float("nan")]]))
-        tensor([[0.6667],
-                [2.0000]], dtype=torch.float64)
-    """
-    counts = torch.stack([(y == label).sum(0) for label in range(classes)])
-    return counts.sum(0).double() / (classes * counts.clamp(min=1))

@@ -230,7 +230,7 @@ def fit_model(
     )
     with limited_threads(kernel_size, threads):
         raw = cross_fit_members(
-            networks, history, val_batches, folds, task, settings, batches.y, classes,
+            networks, history, val_batches, folds, task, settings, classes,
             threads=threads,
         )  # fmt: skip
         pieces = in_pieces(val.inputs, PIECE)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from gattn.functional import edge_softmax, gat_attention
+from gattn.functional import gat_attention
 from gattn.graph import Graph, as_graph
 from gattn.graph.cache import cached
 from gattn.kernels.precision import infinite_as_nan
@@ -180,13 +180,6 @@ class QueryReadout(nn.Module):
         out = self.lin_out(learned_query_pool(self._score(x), x, weight, segments, 0.0))
         empty = segments.layout.rowptr.diff() == 0
         return out.masked_fill(empty.view(-1, 1, 1), 0.0).flatten(1)
-
-    def attention_weights(self, x: Tensor, ptr: Tensor) -> Tensor:
-        """Return the attention weight of each atom in its molecule's readout: [n, queries,
-        heads].
-        """
-        alpha = edge_softmax(self._score(x), _segments(ptr, len(x)))
-        return alpha.view(-1, self.queries, self.heads)
 
     def _score(self, x: Tensor) -> Tensor:
         weight = self.lin_key.weight.unflatten(0, (self.heads, -1))

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.losses import (
-    class_weights,
     cross_entropy,
     multiclass_cross_entropy,
     quantile_error,
@@ -21,7 +20,6 @@ from gattn.apps.fitting.losses import (
 )
 from gattn.apps.fitting.optimizer import Rate
 from gattn.apps.fitting.settings import TrainingSettings
-from gattn.apps.molecules.classes import split_classes
 from gattn.apps.molecules.foundation import Foundation, fine_tuning_rates, read_foundation_of
 from gattn.apps.molecules.layers import MoleculeBatch
 from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs, join_graphs
@@ -263,7 +261,7 @@ class _MemberTraining:
             recorded_outputs=RECORDED_OUTPUTS,
         )  # fmt: skip
         where = self.folder / f"member-{member}" if self.folder is not None else None
-        loss = _loss(self.task, settings, train.y, self.classes)
+        loss = _loss(self.task, settings, self.classes)
         title = f"network {member + 1} of {settings.ensemble}"
         history = fit_network(
             network, loss, train, self.val, loop, folder=where, progress=progress, title=title,
@@ -302,7 +300,6 @@ def cross_fit_members(
     folds: Tensor,
     task: Task,
     settings: MoleculeSettings,
-    y: Tensor,
     classes: Sequence[int] = (),
     *,
     threads: int = 0,
@@ -318,7 +315,6 @@ def cross_fit_members(
         folds: [m] int64, the fold of each.
         task: the task, which chooses the loss.
         settings: settings of the training.
-        y: [k, t] training labels, scaled.
         classes: for the task multiclass, the number of classes of each target.
         threads: number of threads that compute a batch; 0 to choose it.
 
@@ -327,7 +323,7 @@ def cross_fit_members(
         logits.
     """
     outputs = predict_members(networks, val.inputs, val.outputs, threads=threads)
-    loss = _loss(task, settings, y.float(), classes)
+    loss = _loss(task, settings, classes)
     weights = 1.0 if val.weights is None else val.weights
     measured = _measured(val.targets)
     for member, history in enumerate(histories):
@@ -382,9 +378,9 @@ def _measured(targets: Tensor) -> Tensor:
     return mask.all(2) if targets.dim() > 2 else mask
 
 
-def _loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
+def _loss(task: Task, settings: MoleculeSettings, classes: Sequence[int]) -> Loss:
     """Return a function that computes the loss of outputs for a batch of g molecules, [g, t]."""
-    loss, factors = _equal_loss(task, settings, y, classes), target_weights(settings, classes)
+    loss, factors = _equal_loss(task, settings, classes), target_weights(settings, classes)
     return loss if factors is None else _scaled(loss, factors.float())
 
 
@@ -404,26 +400,10 @@ def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> T
     return weights.repeat_interleave(torch.tensor(classes)) if classes else weights
 
 
-def _equal_loss(task: Task, settings: MoleculeSettings, y: Tensor, classes: Sequence[int]) -> Loss:
+def _equal_loss(task: Task, settings: MoleculeSettings, classes: Sequence[int]) -> Loss:
     """Return the loss function in which all rows and targets have equal weights."""
     if task == "regression":
         if levels := settings.quantile_levels:
             return quantile_error(levels)
         return regression_loss(settings.error, is_bounded=settings.bounded)
-    balanced = settings.class_weight == "balanced"
-    if task == "multiclass":
-        return multiclass_cross_entropy(classes, _class_weights(y, classes) if balanced else None)
-    return cross_entropy(class_weights(y) if balanced else None)
-
-
-def _class_weights(y: Tensor, classes: Sequence[int]) -> Tensor:
-    """Return the weights [O] of the classes of all targets. They are inverse to the frequencies
-    of the classes in y [k, O].
-    """
-    labels = [part.argmax(1).double() for part in split_classes(y.nan_to_num(0.0), classes)]
-    labelled = [~part[:, 0].isnan() for part in split_classes(y, classes)]
-    weights = [
-        class_weights(label.masked_fill(~mask, torch.nan)[:, None], classes=count)[:, 0]
-        for label, mask, count in zip(labels, labelled, classes)
-    ]
-    return torch.cat(weights)
+    return multiclass_cross_entropy(classes) if task == "multiclass" else cross_entropy

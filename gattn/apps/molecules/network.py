@@ -299,17 +299,6 @@ class MoleculeNetwork(AtomLayers):
         x = self.atom_states(batch)
         return self.readouts(molecule_vectors(x, batch, self.attend, self.project))
 
-    def attention(self, batch: MoleculeBatch) -> Tensor:
-        """Return the attention weight of every atom for each learned query.
-
-        Args:
-            batch: see Shapes, of n atoms.
-
-        Returns:
-            [n, queries, heads]; for each query and head the weights of a molecule sum to one.
-        """
-        return self.attend.attention_weights(self.atom_states(batch), batch.ptr)
-
     def _kernel_parameters(self) -> list[Tensor]:
         """Return the parameters in the order of :func:`gattn.apps.molecules.kernels.network`."""
         layers: list[Tensor] = []

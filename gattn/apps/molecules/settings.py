@@ -11,7 +11,6 @@ from gattn.apps.fitting.settings import SettingsError, Threads, TrainingSettings
 
 __all__ = [
     "MEDIAN",
-    "ClassWeight",
     "LossFunction",
     "ModelName",
     "MoleculeParameters",
@@ -23,7 +22,6 @@ __all__ = [
 
 Task = Literal["regression", "classification", "multiclass"]
 ModelName = Literal["stacked", "attention", "gp"]
-ClassWeight = Literal["none", "balanced"]
 Standardization = Literal["largest-fragment", "neutral", "tautomer"]
 Transform = Literal["none", "log10", "logit", "auto"]
 LossFunction = Literal["mse", "mae", "huber", "quantile", "bounded-mse", "bounded-mae"]
@@ -137,15 +135,6 @@ class MoleculeSettings(TrainingSettings):
             "concentrations, and logit for fractions between 0 and 1. auto chooses log10, logit or "
             "none for each target from its labels. Predictions, intervals and errors are in the "
             "original unit. Classification ignores it."
-        ),
-    ] = "none"
-    class_weight: Annotated[
-        ClassWeight,
-        Meta(
-            description="Weighting of the classes in the loss of the networks. With balanced, the "
-            "weight of a class is the inverse of its frequency in the training part, separately "
-            "for each target. The networks then predict rare classes with a higher probability "
-            "than their frequency. The Gaussian process and the forest do not change."
         ),
     ] = "none"
     standardize: Annotated[

@@ -41,15 +41,6 @@ def test_every_weight_learns_and_single_atoms_pass() -> None:
     assert network.embed(batch).shape[0] == 3
 
 
-def test_attention_sums_to_one_over_each_molecule() -> None:
-    network = MoleculeNetwork(SETTINGS, 1).eval()
-    batch = batch_molecules([smiles_to_data("CCO"), smiles_to_data("C")])
-    weights = network.attention(batch)
-    assert weights.shape[0] == 4
-    torch.testing.assert_close(weights[:3].sum(0), torch.ones(weights.shape[1:]))
-    torch.testing.assert_close(weights[3], torch.ones(weights.shape[1:]))
-
-
 def test_the_network_adds_the_loops_that_its_layers_would_add() -> None:
     network = MoleculeNetwork(SETTINGS, 1).eval()
     batch = batch_molecules([smiles_to_data(text) for text in ("CCO", "C", "c1ccccc1C(=O)O")])
@@ -58,8 +49,7 @@ def test_the_network_adds_the_loops_that_its_layers_would_add() -> None:
         layer = GATConv(16, 2, 8, edge_dim=batch.edge_attr.shape[1])
         layer.load_state_dict(conv.state_dict())
         x = x + torch.nn.functional.elu(layer(norm(x), batch.edge_index, batch.edge_attr))
-    expected = network.attend.attention_weights(x, ptr=batch.ptr)
-    assert torch.equal(network.attention(batch), expected)
+    assert torch.equal(network.atom_states(batch), x)
 
 
 def test_explain_path_lists_the_kernel_of_the_network_or_its_layers() -> None:

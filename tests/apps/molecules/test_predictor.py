@@ -124,13 +124,12 @@ def test_members_differ_and_the_first_is_the_network_alone() -> None:
     assert torch.equal(several[0], alone[0])
 
 
-@pytest.mark.parametrize("class_weight", ["none", "balanced"])
-def test_classes_with_gaps_are_probabilities(class_weight: str) -> None:
+def test_classes_with_gaps_are_probabilities() -> None:
     inputs, y = chains_and_targets()
     y = torch.stack([y[:, 1], (y[:, 0] > 6).double()], 1)
     y[::4, 0] = torch.nan
     y[60:, 1] = torch.nan  # The validation part has no label of the second target.
-    predictor = fitted(y, "classification", class_weight=class_weight)
+    predictor = fitted(y, "classification")
     prediction = predictor.predict(inputs)
     assert predictor.validation.mean.isfinite().all()
     for probability in (
@@ -198,7 +197,7 @@ def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
         outputs[epoch] = torch.where((folds == epoch)[:, None], truth + 5, truth)
     history = History((), 0, outputs)
     cross_fitted = cross_fit_members(
-        [network], [history], val, folds, "regression", MoleculeSettings(**TINY), y[:60, :1]
+        [network], [history], val, folds, "regression", MoleculeSettings(**TINY)
     )[0]
     # The weights of epoch 0, which was selected.
     final = predict_members([network], val.inputs, 1)[0]
@@ -273,7 +272,7 @@ def test_a_wrong_state_is_told() -> None:
 def test_settings_are_checked() -> None:
     for wrong in (
         {"model": "forest"}, {"epochs": 0}, {"learning_rate": 0.0}, {"dropout": 1.0},
-        {"seed": -1}, {"width": 30}, {"weight_decay": -1.0}, {"class_weight": "some"},
+        {"seed": -1}, {"width": 30}, {"weight_decay": -1.0},
     ):  # fmt: skip
         with pytest.raises(ValueError, match=next(iter(wrong))):
             MoleculeSettings(**wrong)  # type: ignore[arg-type]

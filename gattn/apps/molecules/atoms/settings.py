@@ -17,7 +17,6 @@ UNSUPPORTED = (
     "reaction",
     "standardize",
     "target_transform",
-    "class_weight",
     "from_foundation",
 )
 """Settings of molecule models that models of atoms and bonds do not support."""

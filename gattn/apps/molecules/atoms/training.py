@@ -161,7 +161,7 @@ class AtomTraining:
     def _loss(self) -> Loss:
         if self.task == "regression":
             return regression_loss(self.settings.error, is_bounded=self.settings.bounded)
-        return cross_entropy() if self.task == "classification" else _several_classes
+        return cross_entropy if self.task == "classification" else _several_classes
 
 
 class _AtomBatches:
