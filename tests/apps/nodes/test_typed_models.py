@@ -290,9 +290,9 @@ def test_a_network_is_predicted_at_once_without_a_model(run):
 
 def test_a_run_is_served_with_the_nodes_of_other_types(run):
     folder, _, _ = run
-    served = open_nodes("papers", folder / "run", 0.9, threads=1)
+    served = open_nodes("papers", folder / "run", threads=1)
     answer = served.predict("n3")
-    names = {one["name"]: one["predicted"] for one in answer.neighbours}
+    names = {one["name"]: one["prediction"] for one in answer.neighbours}
     authors = [name for name in names if name.endswith("(authors)")]
     assert authors
     assert all(names[name] is None for name in authors)
