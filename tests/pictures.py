@@ -5,7 +5,6 @@ from typing import NoReturn
 import pytest
 
 from gattn.apps.molecules.runs import report as molecule_report
-from gattn.apps.molecules.runs.atoms import report as atom_report
 from gattn.apps.nodes.runs import report as node_report
 from gattn.apps.report.plots import style
 from gattn.apps.report.report import Figure
@@ -26,5 +25,5 @@ def leave_blank(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(style.Plot, "pngs", lambda plot: (BLANK, BLANK))
     for name in ("render", "render_both"):
         patch.setattr(style, name, refuse)
-    for module in (node_report, molecule_report, atom_report):
+    for module in (node_report, molecule_report):
         patch.setattr(module, "themed", lambda draw, alt, caption="": Figure(BLANK, alt, caption))

@@ -270,11 +270,8 @@ def quantiles(model: Model, count: int, seed: int) -> dict[str, float]:
 def atoms(model: Model, count: int, seed: int) -> dict[str, float]:
     """Return the test RMSE of predicted lists of labels with and without attention."""
     from gattn.apps.molecules.atoms.labels import read_cells
-    from gattn.apps.molecules.runs.atoms.measure import (
-        baseline_means,
-        measure_coverage,
-        measure_targets,
-    )
+    from gattn.apps.molecules.atoms.values import Values
+    from gattn.apps.molecules.runs.measure import measure_coverage, measure_targets
 
     smiles = load_molecules("chembl2321810").smiles[:count]
     cells = read_cells(_computed_lists(smiles))
@@ -287,13 +284,11 @@ def atoms(model: Model, count: int, seed: int) -> dict[str, float]:
     fitted.fit_labelled(labelled[rest], labelled[val])
     part = labelled[torch.from_numpy(test)]
     predicted = fitted.predictor_.predict(part.inputs)
-    means = baseline_means(fitted, labelled[torch.from_numpy(train)], part)
-    means |= {"attention": dict(predicted.parts["attention"])}
-    means |= {"model": dict(predicted.mean.rows)}
+    means = {**predicted.parts, "model": predicted.mean.rows}
     errors = {
         f"{target}, {name}": scores["rmse"]
         for name, mean in means.items()
-        for target, scores in measure_targets(fitted, part.y, mean).items()
+        for target, scores in measure_targets(fitted, part.y, Values(mean, part.y.ptr)).items()
     }
     held_share = measure_coverage(fitted, part.y, predicted, 0.9)["held"]
     return dict(sorted(errors.items())) | {"share inside the intervals for 90 %": held_share}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.base import MoleculeEstimator
 
 __all__ = [
-    "OpenedRun", "descriptor_source", "load_estimator", "load_model", "one_column",
+    "OpenedRun", "descriptor_source", "load_estimator", "load_model",
     "open_run", "predicts_atoms", "smiles_columns",
 ]  # fmt: skip
 
@@ -85,19 +85,6 @@ def predicts_atoms(folder: str | os.PathLike[str]) -> bool:
         return read_json(path).get("estimator") in ATOM_MODELS
     except RunError:
         return False  # If the file is damaged, the reader of the model raises an error with advice.
-
-
-def one_column(smiles: str | Sequence[str] | None) -> str | None:
-    """Return the name of the SMILES column; raise an error if there are several.
-
-    Raises:
-        ValueError: there are several.
-    """
-    if smiles is None or isinstance(smiles, str):
-        return smiles
-    if len(smiles) != 1:
-        raise ValueError(f"this model reads one column of SMILES; got {', '.join(smiles)}")
-    return smiles[0]
 
 
 def _check_kind(folder: str | os.PathLike[str], card: Mapping[str, Json]) -> None:

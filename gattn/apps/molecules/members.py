@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gattn.apps.fitting.losses import (
     cross_entropy,
@@ -30,7 +30,7 @@ from gattn.apps.runtime.threads import share_threads
 
 if TYPE_CHECKING:
     from gattn.apps.fitting.loop import History
-    from gattn.apps.fitting.types import Loss
+    from gattn.apps.fitting.types import Batches, Loss
     from gattn.apps.molecules.inputs import MoleculeInputs
     from gattn.data.molecules.arrays import MoleculeArrays
 
@@ -39,6 +39,7 @@ __all__ = [
     "MoleculeBatches",
     "batch_elements",
     "cross_fit_members",
+    "fit_member",
     "fit_members",
     "make_network",
     "molecules_in_row",
@@ -229,6 +230,29 @@ def fit_members(
     return networks, histories
 
 
+def fit_member(
+    network: nn.Module, loss: Loss, train: Batches, val: Batches, settings: MoleculeSettings,
+    member: int, *, folder: Path | None, progress: bool, recorded_outputs: int = 0,
+    rates: Mapping[str, Rate] | None = None,
+) -> History:  # fmt: skip
+    """Train one network of an ensemble in place, and return its history. The other arguments are
+    those of :func:`gattn.apps.fitting.loop.fit_network` and its settings.
+    """
+    from gattn.apps.fitting.loop import LoopSettings, fit_network
+
+    shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
+    shared["seed"] = settings.seed + member
+    loop = LoopSettings(
+        **shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE,
+        recorded_outputs=recorded_outputs,
+    )  # fmt: skip
+    where = None if folder is None else folder / f"member-{member}"
+    title = f"network {member + 1} of {settings.ensemble}"
+    return fit_network(
+        network, loss, train, val, loop, folder=where, progress=progress, title=title, rates=rates
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class _MemberTraining:
     """Trainer that fits the networks of an ensemble one by one; see :func:`fit_members`."""
@@ -244,28 +268,16 @@ class _MemberTraining:
 
     def fit(self, member: int, *, progress: bool) -> tuple[MoleculeNetwork, History]:
         """Train one network of the ensemble and return it with its training history."""
-        from gattn.apps.fitting.loop import LoopSettings, fit_network
-
         settings, train = self.settings, self.train
-        seed = settings.seed + member
-        network = train.make_network(settings, seed)
+        network = train.make_network(settings, settings.seed + member)
         rates: dict[str, Rate] = {}
         if self.foundation is not None:
             self.foundation.load_into(network, freeze=settings.freeze_encoder)
             rates = fine_tuning_rates(settings)
         network.threads = share_threads(self.threads)
-        shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
-        shared["seed"] = seed
-        loop = LoopSettings(
-            **shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE,
-            recorded_outputs=RECORDED_OUTPUTS,
-        )  # fmt: skip
-        where = self.folder / f"member-{member}" if self.folder is not None else None
-        loss = _loss(self.task, settings, self.classes)
-        title = f"network {member + 1} of {settings.ensemble}"
-        history = fit_network(
-            network, loss, train, self.val, loop, folder=where, progress=progress, title=title,
-            rates=rates,
+        history = fit_member(
+            network, _loss(self.task, settings, self.classes), train, self.val, settings, member,
+            folder=self.folder, progress=progress, rates=rates, recorded_outputs=RECORDED_OUTPUTS,
         )  # fmt: skip
         return network.eval(), history
 

@@ -6,6 +6,7 @@ import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +25,9 @@ __all__ = [
     "warn_of",
     "warn_of_overlap",
 ]
+
+
+Self = TypeVar("Self", bound="LabelledMolecules")
 
 
 class UnreadableMolecules(UserWarning):
@@ -56,12 +60,12 @@ class LabelledMolecules:
     def __len__(self) -> int:
         return len(self.canonical)
 
-    def __getitem__(self, positions: Tensor) -> LabelledMolecules:
+    def __getitem__(self: Self, positions: Tensor) -> Self:
         chosen = [self.canonical[i] for i in positions.tolist()]
         bounds, weights = (
             None if each is None else each[positions] for each in (self.bounds, self.weights)
         )
-        return LabelledMolecules(
+        return type(self)(
             self.inputs[positions],
             self.y[positions],
             self.rows[positions],

@@ -64,10 +64,7 @@ class Intervals:
     constant_width: float | None = None
     in_every_set: int = 0
     least_class_rows: int | None = None
-    promise: str = (
-        "The coverage holds on average over rows from the distribution of the validation rows, "
-        "not for each single row or for rows of another kind."
-    )
+    promise: str = ""
     infinite: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
     quantiles: Mapping[str, Any] | None = None

@@ -16,10 +16,16 @@ from gattn.apps.run.unbounded import infinite_intervals
 
 __all__ = ["report_facts"]
 
+PROMISE = (
+    "The coverage holds on average over rows from the distribution of the validation rows, not for "
+    "each single row or for rows of another kind."
+)
+
 
 def report_facts(
-    run: TrainedRun, settings: Any, *, chosen: Mapping[str, Cell], **special: Any
-) -> RunFacts:
+    run: TrainedRun, settings: Any, *, chosen: Mapping[str, Cell], promise: str = PROMISE,
+    **special: Any,
+) -> RunFacts:  # fmt: skip
     """Collect the results and settings of a run for its report.
 
     Args:
@@ -27,6 +33,7 @@ def report_facts(
         settings: settings of the run, a dataclass with a nested dataclass in the field ``model``.
         chosen: values of settings that were chosen from the data; they replace those in
             ``settings``.
+        promise: sentence on the rows to which the coverage of the intervals applies.
         **special: the other fields of :class:`gattn.apps.report.run_report.RunFacts`.
     """
     metrics, estimator = run.metrics, run.estimator
@@ -41,7 +48,7 @@ def report_facts(
         validation=metrics["val"],
         baselines=metrics["baselines"],
         undefined=metrics["undefined"],
-        intervals=None if intervals is None else _intervals(metrics, estimator.item),
+        intervals=None if intervals is None else _intervals(metrics, estimator.item, promise),
         parts={part: counts[part] for part in PARTS},
         settings=values | dict(chosen),
         versions=package_versions(),
@@ -56,7 +63,7 @@ def _cell(value: Any) -> Any:
     return str(value) if isinstance(value, bool) else value
 
 
-def _intervals(metrics: Mapping[str, Any], item: str) -> Intervals:
+def _intervals(metrics: Mapping[str, Any], item: str, promise: str) -> Intervals:
     """Return the coverage and the mean width of intervals (or mean size of class sets) for the
     report.
     """
@@ -69,6 +76,7 @@ def _intervals(metrics: Mapping[str, Any], item: str) -> Intervals:
         in_every_set=values.get("in_every_set", 0),
         least_class_rows=values.get("least_class_rows"),
         quantiles=values.get("quantiles"),
+        promise=promise,
         missed=tuple(coverage_note(metrics, item)),
         infinite=tuple(f"{line}." for line in infinite_intervals(metrics, item)),
     )

@@ -60,7 +60,7 @@ def test_training_writes_lists_and_a_report(trained, capsys):
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
     assert metrics["molecules"] == {"train": 38, "val": 5, "test": 5, "left_out": 2}
     assert set(metrics["targets"]) == {"weight", "mass", "order"}
-    assert set(metrics["baselines"]) == {"mean", "features", "environments"}
+    assert set(metrics["baselines"]) == {"mean", "attention", "environments"}
     left_out = read_rows(folder / "run" / "left_out.csv")
     assert left_out[0]["reason"] == "mass: its list has 2 values, and the molecule has 3 atoms"
     assert [int(row["line"]) for row in left_out] == [50, 51]
@@ -83,7 +83,7 @@ def test_training_writes_lists_and_a_report(trained, capsys):
     report = json.loads((folder / "run" / "report.json").read_text("utf-8"))
     assert f"{few}." in [line for section in report["sections"] for line in section["text"]]
     page = (folder / "run" / "report.html").read_text("utf-8")
-    assert "with the error of each atom" in page
+    assert "largest error" in page
     assert "a random atom or bond of a new molecule" in page
 
 
@@ -158,7 +158,7 @@ def test_texts_and_booleans_among_numbers_leave_out_their_row(gattn, tmp_path):
         "mass: value 1 must be a number; it is true, which --task classification reads",
     ]
     code, text = gattn("evaluate", tmp_path / "run", table, "--out", tmp_path / "measured")
-    assert "2 rows cannot be read" in " ".join(text.split())
+    assert "2 rows left out" in " ".join(text.split())
     table = write_table(tmp_path / "more.csv", bad * 2)
     code, text = gattn("train", table, *options, "--out", tmp_path / "none")
     assert code != 0

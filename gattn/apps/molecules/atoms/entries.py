@@ -13,10 +13,13 @@ from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.plain import written_places
 from gattn.data.molecules.smiles_text import strip_blanks, without_maps
 
-__all__ = ["Entries", "find_entries", "graph_entries", "order_problem", "place_values"]
+__all__ = ["ORDER", "Entries", "find_entries", "graph_entries", "order_problem", "place_values"]
 
 WRITTEN = re.compile(r"\[\d*H(?![a-z])")
 """Pattern of a hydrogen that a SMILES contains as an atom; it does not match ``[Hg]``."""
+
+ORDER = "atom map numbers: "
+"""Beginning of the reasons why atom map numbers do not order the atoms of a molecule."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,16 +127,16 @@ def order_problem(smiles: str) -> str:
         molecule = Chem.MolFromSmiles(words[0], sanitize=False) if words else None
         if molecule is None:
             bare = Chem.MolFromSmiles(without_maps(words[0]), sanitize=False) if words else None
-            return "" if bare is None else "atom map numbers: RDKit cannot read them"
+            return "" if bare is None else f"{ORDER}RDKit cannot read them"
     atoms = list(molecule.GetAtoms())
     heavy = [atom.GetAtomMapNum() for atom in atoms if atom.GetAtomicNum() != 1]
     if heavy and not any(heavy):
-        return "atom map numbers: --reorder-atoms needs them, and the SMILES has none"
+        return f"{ORDER}--reorder-atoms needs them, and the SMILES has none"
     if without := heavy.count(0):
-        return f"atom map numbers: {without} of {len(heavy)} heavy atoms have none"
+        return f"{ORDER}{without} of {len(heavy)} heavy atoms have none"
     numbers = Counter(number for atom in atoms if (number := atom.GetAtomMapNum()))
     twice = [number for number, count in numbers.items() if count > 1]
-    return f"atom map numbers: the number {twice[0]} occurs twice" if twice else ""
+    return f"{ORDER}the number {twice[0]} occurs twice" if twice else ""
 
 
 def place_values(

@@ -6,14 +6,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules.arrays import as_texts
-from gattn.apps.molecules.atoms.entries import find_entries, order_problem
+from gattn.apps.molecules.atoms.entries import ORDER, find_entries, order_problem
 from gattn.apps.molecules.atoms.faults import without_faults
 from gattn.apps.molecules.atoms.labels import (
     AtomCells,
@@ -24,7 +25,7 @@ from gattn.apps.molecules.atoms.labels import (
 )
 from gattn.apps.molecules.atoms.predictor import AtomPrediction, AtomPredictor
 from gattn.apps.molecules.atoms.settings import AtomParameters, check_atom_settings
-from gattn.apps.molecules.atoms.values import KINDS, LabelledAtoms, Targets
+from gattn.apps.molecules.atoms.values import KINDS, LabelledAtoms, Targets, Values, padded
 from gattn.apps.molecules.feature_version import check_predictor_features
 from gattn.apps.molecules.inputs import (
     FeaturizedSmiles,
@@ -38,8 +39,9 @@ from gattn.apps.molecules.rows import bad_rows, smiles_hashes, warn_of
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.run.fitted import FittedModel
 from gattn.data import BadRow, MoleculeError, random_split
+from gattn.data.molecules.arrays import MoleculeArrays
 
-__all__ = ["AtomClassifier", "AtomEstimator", "AtomRegressor"]
+__all__ = ["AtomClassifier", "AtomEstimator", "AtomRegressor", "class_probabilities"]
 
 Self = TypeVar("Self", bound="AtomEstimator")
 Item = TypeVar("Item")
@@ -61,15 +63,19 @@ class AtomEstimator(FittedModel, Parameters):
     targets_: Targets
     coding_: Coding
     bad_: tuple[BadRow, ...]
-    seen_: torch.Tensor
+    seen_: Tensor
     _parameters = AtomParameters
     _predictor_kind = AtomPredictor
-    _task: ClassVar[Literal["auto"] | Task] = "auto"
 
     @property
     def task(self) -> Task:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The task: regression, classification for two classes, or multiclass."""
         return self.coding_.task
+
+    @property
+    def classes_by_target(self) -> tuple[tuple[float | str, ...], ...]:
+        """The classes of each target; empty for a regression."""
+        return self.coding_.classes
 
     @property
     def row_format(self) -> RowFormat:
@@ -126,7 +132,7 @@ class AtomEstimator(FittedModel, Parameters):
         cells: AtomCells,
         *,
         coding: Coding | None = None,
-        weights: torch.Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> LabelledAtoms:
         """Parse molecules with their labels, and store the targets and their classes.
 
@@ -139,70 +145,59 @@ class AtomEstimator(FittedModel, Parameters):
         Returns:
             The valid molecules that have a label.
         """
-        settings_of(AtomParameters, self)
-        settings = self.settings()
-        check_atom_settings(settings, len(cells.targets))
+        settings = settings_of(AtomParameters, self)
+        check_atom_settings(self.settings(), len(cells.targets))
         if len(cells.problems) != len(smiles):
             raise ValueError(
                 f"the labels must have {len(smiles)} rows, one for each molecule; got "
                 f"{len(cells.problems)}"
             )
         self.targets_ = cells.targets
-        self.coding_ = coding or coding_of(
-            cells, self._task, bounded=settings.bounded
-        )  # fmt: skip
+        self.coding_ = coding or coding_of(cells, self._task(cells), bounded=settings.bounded)
         labelled = self.labelled(smiles, cells, weights=weights)
         self.bad_ = labelled.bad
         return labelled
 
     def labelled(
-        self,
-        smiles: Sequence[str],
-        cells: AtomCells,
-        *,
-        weights: torch.Tensor | None = None,
+        self, smiles: Sequence[str], cells: AtomCells, *, weights: Tensor | None = None
     ) -> LabelledAtoms:
         """Return the valid molecules that have a label; the labels are encoded as in training."""
         if self.coding_.task == "regression":
             cells = without_faults(cells, bounded=self.coding_.bounded)
-        problems = self._order_problems(smiles)
-        parsed = self._featurise(smiles, problems)
-        # With reorder_atoms, atom map numbers that cannot be used are a problem of the labels,
-        # because the order of the lists is not known.
-        bad = [replace(row, in_labels=bool(problems[row.row])) for row in bad_rows(smiles, parsed)]
-        unread = {row.row for row in bad}
-        bad += [
-            BadRow(row, str(smiles[row]), problem, in_labels=True)
-            for row, problem in enumerate(cells.problems)
-            if problem and row not in unread
-        ]
-        rows = parsed.row_index.tolist()
-        inputs = parsed.inputs
+        parsed = self.featurise(smiles)
+        rows, inputs = parsed.row_index.tolist(), parsed.inputs
         y, bounds, problems = labels_of_graphs(
             cells, self.coding_, rows, [str(smiles[row]) for row in rows],
             inputs.molecules.arrays, add_h=self.add_h, reorder=self.reorder_atoms,
         )  # fmt: skip
-        of_row = {row: cells.problems[row] or problems[i] for i, row in enumerate(rows)}
-        bad += [
-            BadRow(row, str(smiles[row]), problem, in_labels=True)
-            for row, problem in of_row.items()
-            if problem and not cells.problems[row]
+        of_row = dict(zip(rows, problems))
+        reasons = [
+            error or cells.problems[row] or of_row[row] for row, error in enumerate(parsed.errors)
         ]
+        # Atom map numbers that cannot be used are a problem of the labels, because the order of the
+        # lists is not known.
+        bad = tuple(
+            BadRow(row, str(smiles[row]), reason, in_labels=not error or error.startswith(ORDER))
+            for row, (reason, error) in enumerate(zip(reasons, parsed.errors))
+            if reason
+        )
         if bad and self.on_error == "raise":
-            raise MoleculeError(sorted(bad, key=lambda each: each.row), "the table")
+            raise MoleculeError(bad, "the table")
         has_label = torch.zeros(len(rows), dtype=torch.bool)
-        for values in (y, bounds) if bounds is not None else (y,):
-            for kind in self.targets_.kinds:
-                labelled = values.rows[kind].isnan().logical_not().flatten(1).any(1)
-                has_label[values.owners(kind)[labelled]] = True
-        usable = torch.tensor([not of_row[row] for row in rows], dtype=torch.bool)
-        index = (has_label & usable).nonzero().flatten()
+        values = y if bounds is None else bounds
+        for kind in self.targets_.kinds:
+            missing = values.rows[kind].isnan().flatten(1).all(1)
+            has_label[values.owners(kind)[~missing]] = True
+        usable = torch.tensor([not reasons[row] for row in rows], dtype=torch.bool)
         everything = LabelledAtoms(
-            inputs, y, parsed.row_index, parsed.canonical,
-            tuple(sorted(bad, key=lambda each: each.row)), bounds,
+            inputs, y, parsed.row_index, parsed.canonical, bad, bounds,
             None if weights is None else weights[parsed.row_index],
         )  # fmt: skip
-        return everything[index]
+        return everything[(has_label & usable).nonzero().flatten()]
+
+    def _task(self, cells: AtomCells) -> Task:
+        """Return the task of labels that a program passed."""
+        raise NotImplementedError
 
     def fit_labelled(
         self: Self, train: LabelledAtoms, val: LabelledAtoms, *, folder: Path | None = None,
@@ -230,22 +225,11 @@ class AtomEstimator(FittedModel, Parameters):
         return settings_of(MoleculeSettings, self)
 
     def featurise(self, smiles: Sequence[str]) -> FeaturizedSmiles:
-        """Compute the inputs of the model from n SMILES."""
-        return self._featurise(smiles, self._order_problems(smiles))
-
-    def _order_problems(self, smiles: Sequence[object]) -> list[str]:
-        """Return the result of :func:`order_problem` for each SMILES with ``reorder_atoms``;
-        otherwise empty texts.
+        """Compute the inputs of the model from n SMILES. With ``reorder_atoms``, a SMILES is not
+        parsed if its atom map numbers do not order its atoms.
         """
         check_is_list(smiles)
-        if not self.reorder_atoms:
-            return [""] * len(smiles)
-        return [order_problem(str(text)) for text in smiles]
-
-    def _featurise(self, smiles: Sequence[str], problems: Sequence[str]) -> FeaturizedSmiles:
-        """Compute the inputs from n SMILES. A SMILES with a problem is not parsed, and the problem
-        is its error.
-        """
+        problems = [order_problem(str(s)) if self.reorder_atoms else "" for s in smiles]
         if any(problems):
             smiles = ["" if problem else text for text, problem in zip(smiles, problems)]
         parsed = featurise(
@@ -260,69 +244,82 @@ class AtomEstimator(FittedModel, Parameters):
         self.check_fitted()
         check_is_list(items)
         get = cast("Callable[[Item], str]", smiles or str)
-        # Each item is parsed once for the order of its atoms. Its text is empty if this failed,
-        # because an empty text has no result.
-        with_problems = (
-            (item, order_problem(get(item)) if self.reorder_atoms else "") for item in items
-        )
+
+        def problem(item: Item) -> str:
+            return order_problem(get(item)) if self.reorder_atoms else ""
+
         pieces = make_pieces(
-            self.predictor_.predict, with_problems,
-            smiles=lambda pair: "" if pair[1] else get(pair[0]),
+            self.predictor_.predict, items, smiles=lambda item: "" if problem(item) else get(item),
             max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format,
         )  # fmt: skip
         for piece in pieces:
-            yield Piece(
-                piece.row_index,
-                [problem or error for (_, problem), error in zip(piece.items, piece.errors)],
-                [item for item, _ in piece.items],
-                piece.result,
-            )
+            errors = [e and (problem(item) or e) for item, e in zip(piece.items, piece.errors)]
+            yield replace(piece, errors=errors)
 
-    def in_order(
-        self, values: list[torch.Tensor], kind: str, smiles: Sequence[str], arrays: Any
+    def columns_of(self, y: Values, mean: Values) -> Iterator[tuple[str, Tensor, Tensor]]:
+        """Yield the name of each target, its labels [r], and its predictions [r, c]: numbers, the
+        probability of the second class, or the probabilities of several classes.
+        """
+        counts = [len(kinds) for kinds in self.coding_.classes]
+        for number, (kind, column, name) in enumerate(self.targets_):
+            count = counts[number] if self.task == "multiclass" else 1
+            yield name, y.rows[kind][:, column], mean.rows[kind][:, column, :count]
+
+    @staticmethod
+    def decide(probabilities: np.ndarray, kinds: Sequence[float | str]) -> list[float | str | None]:
+        """Return the most probable class for each row of probabilities [a, c]; None for NaN."""
+        return [None if np.isnan(row).any() else kinds[int(row.argmax())] for row in probabilities]
+
+    def label_table(self, y: Values) -> Tensor:
+        """Return the labels of all targets as adjacent columns, [r, t]; shorter ones end with
+        NaN.
+        """
+        return padded(y.rows, self.targets_)
+
+    def lists(
+        self, values: Values, kind: str, column: int, smiles: Sequence[str], graphs: MoleculeArrays
     ) -> list[np.ndarray]:
-        """Return the values of each molecule in the order of its lists of labels.
+        """Return the values of a target as an array for each molecule, in the order of its lists of
+        labels. A value of a hydrogen that the SMILES writes and the graph does not have is NaN.
 
         Args:
-            values: for each molecule the values of its nodes or bonds.
-            kind: ``"atom"`` or ``"bond"``.
+            values: predictions of k molecules.
+            kind: kind of the target.
+            column: its column among the targets of this kind.
             smiles: the SMILES of the molecules.
-            arrays: the graphs of the molecules.
-
-        Returns:
-            float64 arrays; NaN for a hydrogen that the SMILES writes and the graph does not have.
+            graphs: the graphs of the molecules.
         """
-        lists = []
-        for i, (rows, text) in enumerate(zip(values, smiles)):
-            entries = find_entries(text, arrays, i, add_h=self.add_h, reorder=self.reorder_atoms)
+        pieces = values.lists(kind, column)
+        if kind == "molecule":
+            return [piece.numpy() for piece in pieces]
+        arrays = []
+        for i, (rows, text) in enumerate(zip(pieces, smiles)):
+            entries = find_entries(text, graphs, i, add_h=self.add_h, reorder=self.reorder_atoms)
             places = entries.atoms if kind == "atom" else entries.bonds
             array = np.full((len(places), *rows.shape[1:]), np.nan)
             array[places >= 0] = rows.numpy()[places[places >= 0]]
-            lists.append(array)
-        return lists
+            arrays.append(array)
+        return arrays
 
-    def _collect(
-        self, smiles: Any, choose: Callable[[AtomPrediction], Mapping[str, torch.Tensor]]
-    ) -> dict[str, Any]:
+    def _collect(self, smiles: Any, choose: Callable[[AtomPrediction], Values]) -> dict[str, Any]:
         """Return the values of each target for n SMILES, as an array [n] or a list of arrays."""
         self.check_fitted()
         texts = as_texts(smiles, ordered=True)
         parsed = self.featurise(texts)
         warn_of(bad_rows(texts, parsed))
         predicted = self.predictor_.predict(parsed.inputs)
-        rows, arrays = parsed.row_index.tolist(), predicted.graphs
-        values = type(predicted.mean)(choose(predicted), predicted.mean.ptr)
+        rows, values = parsed.row_index.tolist(), choose(predicted)
         results: dict[str, Any] = {}
         for kind, column, name in self.targets_:
-            pieces = values.lists(kind, column)
             if kind == "molecule":
                 shape = values.rows[kind].shape[2:]
                 result: Any = np.full((len(texts), *shape), np.nan)
                 result[rows] = values.rows[kind][:, column].numpy()
             else:
                 result = [np.zeros(0)] * len(texts)
-                ordered = self.in_order(pieces, kind, [texts[row] for row in rows], arrays)
-                for row, array in zip(rows, ordered):
+                some = [texts[row] for row in rows]
+                arrays = self.lists(values, kind, column, some, predicted.graphs)
+                for row, array in zip(rows, arrays):
                     result[row] = array
             results[name] = result
         return results
@@ -331,13 +328,13 @@ class AtomEstimator(FittedModel, Parameters):
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
         check_predictor_features(folder, card)
 
-    def _extra_tensors(self) -> dict[str, torch.Tensor]:
+    def _extra_tensors(self) -> dict[str, Tensor]:
         return {"seen": self.seen_}
 
     def _extra_state(self) -> dict[str, Any]:
         return {"targets": {kind: list(self.targets_.of(kind)) for kind in KINDS}}
 
-    def _load_state(self, tensors: dict[str, torch.Tensor], card: Mapping[str, Any]) -> None:
+    def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         self.seen_ = tensors["seen"]
         self.targets_ = Targets(**{kind: tuple(card["targets"][kind]) for kind in KINDS})
 
@@ -373,7 +370,8 @@ class AtomRegressor(AtomEstimator):
         (3,)
     """
 
-    _task = "regression"
+    def _task(self, cells: AtomCells) -> Task:
+        return "regression"
 
     def predict(self, smiles: Any) -> dict[str, Any]:
         """Predict molecules.
@@ -386,9 +384,7 @@ class AtomRegressor(AtomEstimator):
             each target of molecules an array [n]. NaN or an empty array for a SMILES that cannot
             be parsed, with one warning; NaN for a hydrogen that is not an atom of the graph.
         """
-        return self._collect(
-            smiles, lambda p: {kind: mean[..., 0] for kind, mean in p.mean.rows.items()}
-        )
+        return self._collect(smiles, lambda predicted: predicted.numbers)
 
     def predict_interval(self, smiles: Any, *, coverage: float = 0.9) -> dict[str, tuple[Any, Any]]:
         """Return the lower and the upper ends of the prediction intervals of each target.
@@ -404,7 +400,7 @@ class AtomRegressor(AtomEstimator):
             Pairs in the form of :meth:`predict`.
         """
         lower, upper = (
-            self._collect(smiles, lambda p, i=i: self.predictor_.interval(p, coverage)[i].rows)
+            self._collect(smiles, lambda p, i=i: self.predictor_.interval(p, coverage)[i])
             for i in (0, 1)
         )
         return {name: (lower[name], upper[name]) for name in lower}
@@ -429,13 +425,9 @@ class AtomClassifier(AtomEstimator):
         (3,)
     """
 
-    def read(self, smiles: Sequence[str], cells: AtomCells, **options: Any) -> LabelledAtoms:
-        """Parse molecules with their labels; see :meth:`AtomEstimator.read`."""
-        if options.get("coding") is None:
-            kinds = [len(set(cells.items(name))) for name in cells.targets.names]
-            task = "multiclass" if max(kinds) > 2 else "classification"
-            options["coding"] = coding_of(cells, task)
-        return super().read(smiles, cells, **options)
+    def _task(self, cells: AtomCells) -> Task:
+        kinds = [len(set(cells.items(name))) for name in cells.targets.names]
+        return "multiclass" if max(kinds) > 2 else "classification"
 
     def predict(self, smiles: Any) -> dict[str, Any]:
         """Predict the most probable classes. The result has the form of
@@ -445,23 +437,25 @@ class AtomClassifier(AtomEstimator):
         """
         results = self.predict_proba(smiles)
         for (kind, _, name), kinds in zip(self.targets_, self.coding_.classes):
-            probabilities = results[name]
-            each = [probabilities] if kind == "molecule" else probabilities
-            chosen = [_classes(p, kinds) for p in each]
+            each = [results[name]] if kind == "molecule" else results[name]
+            chosen = [
+                np.array(self.decide(probabilities, kinds), dtype=object)
+                for probabilities in each
+            ]  # fmt: skip
             results[name] = chosen[0] if kind == "molecule" else chosen
         return results
 
     def predict_proba(self, smiles: Any) -> dict[str, Any]:
         """Return the probabilities of the classes ``coding_.classes`` for each target, [a, c]."""
-        results = self._collect(smiles, lambda p: p.mean.rows)
+        results = self._collect(smiles, lambda predicted: predicted.mean)
         for (kind, _, name), kinds in zip(self.targets_, self.coding_.classes):
             each = [results[name]] if kind == "molecule" else results[name]
-            full = [_probabilities(p, len(kinds)) for p in each]
+            full = [class_probabilities(p, len(kinds)) for p in each]
             results[name] = full[0] if kind == "molecule" else full
         return results
 
 
-def _probabilities(values: np.ndarray, count: int) -> np.ndarray:
+def class_probabilities(values: np.ndarray, count: int) -> np.ndarray:
     """Return the probabilities of all classes, [a, c]. A single column is the probability of
     class 1.
     """
@@ -469,11 +463,3 @@ def _probabilities(values: np.ndarray, count: int) -> np.ndarray:
         return np.zeros((0, count))
     values = values.reshape(len(values), -1)
     return np.hstack([1 - values, values]) if values.shape[1] == 1 else values[:, :count]
-
-
-def _classes(probabilities: np.ndarray, kinds: Sequence[float | str]) -> np.ndarray:
-    labels = np.array(kinds, dtype=object)
-    missing = np.isnan(probabilities).any(axis=1)
-    chosen = labels[np.nan_to_num(probabilities).argmax(1)] if len(probabilities) else labels[:0]
-    chosen[missing] = None
-    return chosen

@@ -63,6 +63,11 @@ class AtomPrediction:
     radius: dict[str, Tensor]
     graphs: MoleculeArrays
 
+    @property
+    def numbers(self) -> Values:
+        """The means [r, t], for a regression."""
+        return Values({kind: mean[..., 0] for kind, mean in self.mean.rows.items()}, self.mean.ptr)
+
 
 @dataclass(frozen=True, eq=False)
 class _Parts:

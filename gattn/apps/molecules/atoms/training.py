@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from gattn.apps.fitting.losses import cross_entropy, regression_loss
-from gattn.apps.fitting.settings import TrainingSettings
-from gattn.apps.fitting.types import History, LoopSettings, Loss
+from gattn.apps.fitting.types import History, Loss
 from gattn.apps.molecules.atoms.network import AtomNetwork
 from gattn.apps.molecules.atoms.values import LabelledAtoms, Targets, Values
 from gattn.apps.molecules.inputs import MoleculeInputs
 from gattn.apps.molecules.layers import MoleculeBatch
-from gattn.apps.molecules.members import AVERAGE, CLIP, WARMUP, MoleculeBatches, batch_elements
+from gattn.apps.molecules.members import MoleculeBatches, batch_elements, fit_member
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.runtime.threads import limited_threads
 
@@ -85,35 +84,22 @@ class AtomTraining:
         Returns:
             The networks with their averaged weights, and their training histories.
         """
-        from gattn.apps.fitting.loop import fit_network
-
         settings = self.settings
         share = self._label_weights(train)
         batches, val_batches = (
             _AtomBatches(part.inputs, self._loop_targets(part), self._loop_weights(part, share))
             for part in (train, val)
         )
-        shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
         networks, histories = [], []
         with limited_threads(batch_elements(settings.batch_size, settings), threads):
             for member in range(settings.ensemble):
-                shared["seed"] = settings.seed + member
-                loop = LoopSettings(**shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE)
                 network = new_network(settings, self.targets, self.width, member)
-                where = None if folder is None else folder / f"member-{member}"
-                title = f"network {member + 1} of {settings.ensemble}"
                 histories.append(
-                    fit_network(
-                        network,
-                        self._loss(),
-                        batches,
-                        val_batches,
-                        loop,
-                        folder=where,
-                        progress=progress,
-                        title=title,
+                    fit_member(
+                        network, self._loss(), batches, val_batches, settings, member,
+                        folder=folder, progress=progress,
                     )
-                )
+                )  # fmt: skip
                 networks.append(network.eval())
         return networks, histories
 

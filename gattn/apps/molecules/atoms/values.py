@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules.inputs import MoleculeInputs
-from gattn.data import BadRow
+from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.data.molecules.arrays import MoleculeArrays
 
 __all__ = ["KINDS", "LabelledAtoms", "Targets", "Values", "padded", "pointers"]
@@ -84,40 +83,16 @@ class Values:
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledAtoms:
+class LabelledAtoms(LabelledMolecules):
     """Molecules with the labels of their atoms, bonds and properties.
 
     Attributes:
-        inputs: k molecules.
         y: labels [r, t] float64 by kind, NaN for a missing label; numbers of classes.
-        rows: [k] int64, the row of each molecule in the table.
-        canonical: k texts, equal for equal molecules.
-        bad: the rows that could not be read.
         bounds: [r, t, 2] float64 by kind, the ends of the labels for a bounded loss, else None.
-        weights: [k] float64 above 0, the weights of the rows; None if all are equal.
     """
 
-    inputs: MoleculeInputs
-    y: Values
-    rows: Tensor
-    canonical: list[str]
-    bad: tuple[BadRow, ...] = ()
-    bounds: Values | None = None
-    weights: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.canonical)
-
-    def __getitem__(self, positions: Tensor) -> LabelledAtoms:
-        return LabelledAtoms(
-            self.inputs[positions],
-            self.y[positions],
-            self.rows[positions],
-            [self.canonical[i] for i in positions.tolist()],
-            self.bad,
-            None if self.bounds is None else self.bounds[positions],
-            None if self.weights is None else self.weights[positions],
-        )
+    y: Values  # pyright: ignore[reportIncompatibleVariableOverride]
+    bounds: Values | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 def pointers(arrays: MoleculeArrays) -> dict[str, Tensor]:

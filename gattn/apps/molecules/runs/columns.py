@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.runs.source import Source
 
 __all__ = [
-    "SIMILARITY", "prediction_cells", "prediction_columns", "prediction_table", "target_columns",
+    "SIMILARITY", "prediction_cells", "prediction_columns", "prediction_table", "table_rows",
+    "target_columns",
 ]  # fmt: skip
 
 SIMILARITY = "similarity"
@@ -107,14 +108,37 @@ def prediction_table(
     """
     targets = estimator.targets_
     measured = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
-    yield ["row", "smiles", "part", *measured, *prediction_columns(estimator)]
+
+    def labels_of(row: int) -> list[object]:
+        labels = source.labels.y[row]
+        return ["" if blank else label for label, blank in zip(labels, is_missing(labels))]
+
+    return table_rows(
+        source, parts, [*measured, *prediction_columns(estimator)], labels_of,
+        lambda part: prediction_cells(estimator, predictions[part], coverage),
+    )  # fmt: skip
+
+
+def table_rows(
+    source: Source,
+    parts: Mapping[str, LabelledMolecules],
+    columns: Sequence[str],
+    labels: Callable[[int], Sequence[object]],
+    cells: Callable[[str], Iterable[Sequence[object]]],
+) -> Iterator[Sequence[object]]:
+    """Yield the rows of a prediction table; see :func:`prediction_table`.
+
+    Args:
+        source: the table from which the molecules were read.
+        parts: molecules by the name of their part.
+        columns: names of the columns of labels and of predictions.
+        labels: function that returns the cells of the labels in a row of the source.
+        cells: function that returns the cells of the predictions for a part.
+    """
+    yield ["row", "smiles", "part", *columns]
     for part, molecules in parts.items():
-        cells = prediction_cells(estimator, predictions[part], coverage)
-        for row, predicted in zip(molecules.rows.tolist(), cells):
-            labels = source.labels.y[row]
-            missing = is_missing(labels)
-            labels = ["" if blank else label for label, blank in zip(labels, missing)]
-            yield [row, source.smiles[row].strip(), part, *labels, *predicted]
+        for row, predicted in zip(molecules.rows.tolist(), cells(part)):
+            yield [row, source.smiles[row].strip(), part, *labels(row), *predicted]
 
 
 def _names(estimator: MoleculeModel, target: int) -> Sequence[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,6 @@ import torch
 from gattn.apps.molecules.loading import (
     descriptor_source,
     load_estimator,
-    one_column,
     predicts_atoms,
     smiles_columns,
 )
@@ -29,6 +29,7 @@ from gattn.apps.molecules.runs.measure import (
 from gattn.apps.molecules.runs.overlaps import conflict_notes, conflicts, training_overlap
 from gattn.apps.molecules.runs.report import evaluation_figures
 from gattn.apps.molecules.runs.source import Source, read_source
+from gattn.apps.report.report import Figure
 from gattn.apps.report.run_figures import write_plots
 from gattn.apps.run.model_io import coverage_of, write_json
 from gattn.apps.run.product import Log, no_log
@@ -36,7 +37,7 @@ from gattn.apps.run.text import count_of, plural
 from gattn.apps.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
 
-__all__ = ["evaluate_table"]
+__all__ = ["Evaluation", "check_targets", "evaluate_table"]
 
 
 def evaluate_table(
@@ -95,34 +96,20 @@ def evaluate_table(
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
     if predicts_atoms(run):
-        from gattn.apps.molecules.runs.atoms.predict import evaluate_lists
+        from gattn.apps.molecules.runs.atoms.evaluate import AtomEvaluation as Kind
 
         if numbers:
             raise ValueError(f"{', '.join(numbers)} cannot be used with a model of atoms and bonds")
         if descriptors_path:
             raise ValueError("a model of atoms and bonds reads no descriptors_path")
-        return evaluate_lists(
-            run, path, out, smiles=one_column(smiles), targets=targets, encoding=encoding,
-            skip_bad=skip_bad, coverage=coverage, workers=workers, threads=threads, log=log,
-        )  # fmt: skip
-    estimator, card = load_estimator(run)
-    estimator = estimator.replace(on_error="skip", workers=workers, threads=threads)
-    estimator.predictor_.threads = threads
-    columns = smiles_columns(card, smiles, estimator.molecules_per_row)
-    coverage = coverage_of(card, coverage)
-    style = NumberFormat(**{**cast("dict[str, Any]", card.get("numbers", {})), **(numbers or {})})
-    if targets is not None and len(targets) != len(estimator.targets_):
-        names = ", ".join(estimator.targets_)
-        raise ValueError(
-            f"targets must list a column for each target of the model ({names}); got {len(targets)}"
-        )
-    plain, _ = descriptor_source(estimator.descriptors_columns_, descriptors_path, path, encoding)
-    source = read_source(
-        str(path), columns, targets or estimator.targets_, estimator.task,
-        encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,
-        descriptors=plain, descriptors_path=descriptors_path,
+    else:
+        Kind = Evaluation
+    read = Kind.read(
+        run, path, smiles=smiles, targets=targets, encoding=encoding, numbers=numbers,
+        skip_bad=skip_bad, coverage=coverage, workers=workers, threads=threads,
+        descriptors_path=descriptors_path,
     )  # fmt: skip
-    molecules = estimator.labelled(source.rows, source.labels.y)
+    estimator, source, molecules = read.estimator, read.source, read.molecules
     new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)
     repeats = training_overlap(molecules, new, source)
     log(_summary(source, molecules, repeats, estimator.row_format.rows_noun))
@@ -137,15 +124,14 @@ def evaluate_table(
     # In this table the label columns may have other names than in the training table, so columns
     # are matched by position.
     counts = list(source.labels.counts.values())
-    intervals = measure_intervals(estimator, test.y, predicted, coverage)
+    intervals = read.intervals(test.y, predicted)
     metrics = {
         "task": estimator.task,
         "item": estimator.row_format.rows_noun,
         "test": measure_part(estimator, test.y, predicted.mean),
         "targets": measure_targets(estimator, test.y, predicted.mean),
-        "intervals": intervals,
         "labels": {
-            target: counts[i] | parts
+            target: (counts[i] if counts else {}) | parts
             for i, (target, parts) in enumerate(count_labels(estimator, {"test": test.y}).items())
         },
         "undefined": undefined(estimator, {"test": test.y}, intervals),
@@ -156,21 +142,90 @@ def evaluate_table(
         },
         "overlaps": {"learned/test": repeats},
         "conflicts": conflicts(test, source, estimator.task),
+        **({"intervals": intervals} if intervals else {}),
     }
     for note in (*conflict_notes(metrics["conflicts"]), *target_coverage_note(intervals)):
         log(note)
     if out is not None:
         with new_folder(out) as folder:
             write_json(folder / "metrics.json", metrics)
-            parts, predictions = {"test": test}, {"test": predicted}
-            rows = prediction_table(estimator, source, parts, predictions, coverage)
-            write_rows(folder / "predictions.csv", rows)
-            write_plots(
-                folder / "plots",
-                evaluation_figures(estimator, test, predicted, str(card.get("unit", ""))),
-            )
+            write_rows(folder / "predictions.csv", read.table(test, predicted))
+            write_plots(folder / "plots", read.figures(test, predicted))
         log(f"{out} contains the metrics, the predictions and the plots")
     return metrics
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Model and the labelled molecules on which it is measured.
+
+    Attributes:
+        estimator: the model.
+        card: the model card.
+        coverage: coverage of the intervals.
+        source: all rows of the table.
+        molecules: the labelled molecules.
+        cells: the cells of the labels, if they are lists.
+    """
+
+    estimator: Any
+    card: Mapping[str, Any]
+    coverage: float
+    source: Source
+    molecules: Any
+    cells: Any = None
+
+    @classmethod
+    def read(
+        cls, run: str | Path, path: str | Path, *, smiles: str | Sequence[str] | None,
+        targets: Sequence[str] | None, encoding: str | None, numbers: Mapping[str, str] | None,
+        skip_bad: bool, coverage: float | None, workers: int, threads: int, descriptors_path: str,
+    ) -> Evaluation:  # fmt: skip
+        """Load the model and read the table; see :func:`evaluate_table`."""
+        estimator, card = load_estimator(run)
+        estimator = estimator.replace(on_error="skip", workers=workers, threads=threads)
+        estimator.predictor_.threads = threads
+        columns = smiles_columns(card, smiles, estimator.molecules_per_row)
+        style = NumberFormat(**{**cast(Any, card.get("numbers", {})), **(numbers or {})})
+        names = check_targets(targets, estimator.targets_)
+        plain, _ = descriptor_source(
+            estimator.descriptors_columns_, descriptors_path, path, encoding
+        )
+        source = read_source(
+            str(path), columns, names, estimator.task,
+            encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,
+            descriptors=plain, descriptors_path=descriptors_path,
+        )  # fmt: skip
+        molecules = estimator.labelled(source.rows, source.labels.y)
+        return cls(estimator, card, coverage_of(card, coverage), source, molecules)
+
+    def intervals(self, y: Any, predicted: Any) -> dict[str, Any]:
+        """Return the metrics of the intervals or sets."""
+        return measure_intervals(self.estimator, y, predicted, self.coverage)
+
+    def table(self, test: Any, predicted: Any) -> Iterator[Sequence[object]]:
+        """Return the rows of the table of predictions."""
+        parts, predictions = {"test": test}, {"test": predicted}
+        return prediction_table(self.estimator, self.source, parts, predictions, self.coverage)
+
+    def figures(self, test: Any, predicted: Any) -> Mapping[str, Figure]:
+        """Return the plots by file name."""
+        unit = str(self.card.get("unit", ""))
+        return evaluation_figures(self.estimator, test, predicted, unit)
+
+
+def check_targets(targets: Sequence[str] | None, names: Sequence[str]) -> list[str]:
+    """Return the label columns of a table, which are by default the targets of the model.
+
+    Raises:
+        ValueError: there are not as many as the model has targets.
+    """
+    if targets is not None and len(targets) != len(names):
+        raise ValueError(
+            f"targets must list a column for each target of the model ({', '.join(names)}); got "
+            f"{len(targets)}"
+        )
+    return list(targets or names)
 
 
 def _summary(

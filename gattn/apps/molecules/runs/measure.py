@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gattn.apps.fitting.conformal import IntervalCalibrator
 from gattn.apps.fitting.metrics import class_agreement, undefined_metrics
+from gattn.apps.molecules.atoms.values import Values
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.baselines import BASELINE_ROWS, baseline_predictions
 from gattn.apps.molecules.fitted import ClassificationModel, RegressionModel
@@ -20,13 +22,19 @@ from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.run.measure import interval_metrics, measure, set_metrics
 
+if TYPE_CHECKING:
+    from gattn.apps.molecules.atoms.estimators import AtomEstimator
+    from gattn.apps.molecules.atoms.predictor import AtomPrediction
+
 __all__ = [
+    "AnyEstimator",
     "constant_width",
     "count_labels",
     "distance_note",
     "label_notes",
-    "label_sets",
+    "label_table",
     "measure_baselines",
+    "measure_coverage",
     "measure_intervals",
     "measure_part",
     "measure_targets",
@@ -36,6 +44,7 @@ __all__ = [
     "undefined",
 ]
 
+AnyEstimator: TypeAlias = "MoleculeEstimator | AtomEstimator"
 FAR = 0.05
 """Minimum difference of two mean similarities that is reported."""
 ERRORS = 3.0
@@ -44,79 +53,96 @@ MOST_SHOWN = 5
 """Maximum number of targets whose coverages are shown in one sentence."""
 
 
-def measure_targets(
-    estimator: MoleculeEstimator, y: Tensor, mean: Tensor
-) -> dict[str, dict[str, float]]:
-    """Return a dictionary from the name of each target to its metrics."""
-    columns = estimator.probabilities(mean) if estimator.class_counts else mean.T[:, :, None]
-    return {
-        target: _measure_target(estimator, y[:, i], column)
-        for i, (target, column) in enumerate(zip(estimator.targets_, columns))
-    }
-
-
-def measure_part(estimator: MoleculeEstimator, y: Tensor, mean: Tensor) -> dict[str, float]:
-    """Return the metrics of a part. Each metric is the mean over the targets for which it is
-    defined.
+def measure_targets(model: AnyEstimator, y: Any, mean: Any) -> dict[str, dict[str, float]]:
+    """Return a dictionary from the name of each target to its metrics.
 
     Args:
-        estimator: estimator with the targets and their classes.
-        y: [k, t] labels, NaN for a missing label.
-        mean: [k, O] predicted means.
+        model: estimator with the targets and their classes.
+        y: labels, and NaN for a missing label: [k, t], or [r, t] by kind for atoms and bonds.
+        mean: predicted means of the same rows.
 
     Returns:
         The metrics of :func:`gattn.apps.run.measure.measure`; for several classes also the MCC and
         the log loss.
     """
-    if not estimator.class_counts:
-        return measure(estimator.task, y, mean)
-    by_target = list(measure_targets(estimator, y, mean).values())
+    results = {}
+    for name, label, predicted in _target_columns(model, y, mean):
+        if model.task != "multiclass":
+            results[name] = measure(model.task, label, predicted[:, 0])
+            continue
+        labelled = label.isfinite()
+        classes, chances = label[labelled].long(), predicted[labelled].clamp(0, 1)
+        results[name] = measure("multiclass", classes, chances) | class_agreement(classes, chances)
+    return results
+
+
+def _target_columns(model: AnyEstimator, y: Any, mean: Any) -> Iterable[tuple[str, Tensor, Tensor]]:
+    """Yield the name of each target, its labels [r], and its predictions [r, c]."""
+    if isinstance(y, Values):
+        return cast("AtomEstimator", model).columns_of(y, mean)
+    model = cast("MoleculeEstimator", model)
+    columns = model.probabilities(mean) if model.class_counts else mean.T[:, :, None]
+    return zip(model.targets_, y.T, columns)
+
+
+def measure_part(model: AnyEstimator, y: Any, mean: Any) -> dict[str, float]:
+    """Return the metrics of a part. Each metric is the mean over the targets for which it is
+    defined. The arguments are those of :func:`measure_targets`.
+    """
+    by_target = list(measure_targets(model, y, mean).values())
     return {name: _mean([one[name] for one in by_target]) for name in by_target[0]}
-
-
-def _measure_target(estimator: MoleculeEstimator, y: Tensor, predicted: Tensor) -> dict[str, float]:
-    """Return the metrics of one target for labels [k] and predictions [k, 1] or [k, c]."""
-    if not estimator.class_counts:
-        return measure(estimator.task, y, predicted[:, 0])
-    labelled = y.isfinite()
-    label, chances = y[labelled].long(), predicted[labelled].clamp(0, 1)
-    return measure("multiclass", label, chances) | class_agreement(label, chances)
 
 
 def _mean(values: list[float]) -> float:
     return float(torch.tensor(values, dtype=torch.float64).nanmean())
 
 
+def label_table(model: AnyEstimator, y: Any) -> Tensor:
+    """Return labels as columns of all targets, [r, t]. Shorter columns end with NaN."""
+    return cast("AtomEstimator", model).label_table(y) if isinstance(y, Values) else y
+
+
+def _names(model: AnyEstimator) -> list[str]:
+    return [*map(str, getattr(model.targets_, "names", model.targets_))]
+
+
+def _classes(model: AnyEstimator) -> list[list[Any]]:
+    """Return the classes of each target; empty for a regression."""
+    if model.task == "regression":
+        return []
+    return [np.array(kinds, object).tolist() for kinds in cast(Any, model).classes_by_target]
+
+
 def count_labels(
-    estimator: MoleculeEstimator, parts: Mapping[str, Tensor]
+    model: AnyEstimator, parts: Mapping[str, Any]
 ) -> dict[str, dict[str, int | dict[str, int]]]:
     """Count the labels of each target in each part. For classes, count the labels of each class.
 
     Args:
-        estimator: estimator with the targets and their classes.
-        parts: labels [k, t] by the name of the part, NaN for a missing label.
+        model: estimator with the targets and their classes.
+        parts: labels by the name of the part, NaN for a missing label.
 
     Returns:
         For each target and part a count, or a count for each class; 0 for a part without rows.
     """
-    return {
-        target: {part: _count(estimator, i, y[:, i]) for part, y in parts.items()}
-        for i, target in enumerate(estimator.targets_)
-    }
+    tables, classes = {p: label_table(model, y) for p, y in parts.items()}, _classes(model)
+    counts: dict[str, dict[str, int | dict[str, int]]] = {}
+    for i, target in enumerate(_names(model)):
+        counts[target] = {part: int(y[:, i].isfinite().sum()) for part, y in tables.items()}
+        if classes:
+            counts[target] = {
+                part: {str(kind): int((y[:, i] == n).sum()) for n, kind in enumerate(classes[i])}
+                for part, y in tables.items()
+            }
+    return counts
 
 
-def label_notes(estimator: MoleculeEstimator, parts: Mapping[str, Tensor]) -> list[str]:
-    """Return notes on parts that have no label of a target or of one of its classes.
-
-    Args:
-        estimator: estimator with the targets and their classes.
-        parts: labels [k, t] by the name of the part, NaN for a missing label.
-
-    Returns:
-        A sentence for each such part and target; empty if every part has all labels.
+def label_notes(model: AnyEstimator, parts: Mapping[str, Any]) -> list[str]:
+    """Return a note on each part that has no label of a target or of one of its classes. The
+    arguments are those of :func:`count_labels`.
     """
     notes = []
-    for target, counts in count_labels(estimator, parts).items():
+    for target, counts in count_labels(model, parts).items():
         for part, count in counts.items():
             by_class = count if isinstance(count, dict) else {}
             if not (sum(by_class.values()) if by_class else count):
@@ -129,13 +155,6 @@ def label_notes(estimator: MoleculeEstimator, parts: Mapping[str, Tensor]) -> li
                 if not labels
             ]
     return notes
-
-
-def _count(estimator: MoleculeEstimator, target: int, y: Tensor) -> int | dict[str, int]:
-    if not isinstance(estimator, ClassificationModel):
-        return int(y.isfinite().sum())
-    kinds = estimator.classes_by_target[target].tolist()
-    return {str(kind): int((y == i).sum()) for i, kind in enumerate(kinds)}
 
 
 def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
@@ -169,48 +188,40 @@ def measure_baselines(
 
 
 def undefined(
-    estimator: MoleculeEstimator, parts: Mapping[str, Tensor], intervals: Mapping[str, Any]
+    model: AnyEstimator, parts: Mapping[str, Any], intervals: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
     """Return the reasons why some metrics are undefined, or are averaged over fewer targets.
 
     Args:
-        estimator: a fitted estimator.
-        parts: labels [k, t] of each measured part, NaN for a missing label.
-        intervals: results of :func:`measure_intervals` and :func:`constant_width`.
+        model: a fitted estimator.
+        parts: labels of each measured part, NaN for a missing label.
+        intervals: the metrics of the intervals or sets.
 
     Returns:
         For each part, and for ``"intervals"``, the reason for each such metric. A part has no entry
         if all its metrics are defined for all targets.
     """
-    targets, classes = list(map(str, estimator.targets_)), []
-    if isinstance(estimator, ClassificationModel):
-        classes = [kinds.tolist() for kinds in estimator.classes_by_target]
-    reasons = {part: _undefined(estimator, y, targets, classes) for part, y in parts.items()}
+    names, classes = _names(model), _classes(model)
+    reasons: dict[str, dict[str, str]] = {part: {} for part in parts}
+    for part, y in parts.items():
+        table = label_table(model, y)
+        if model.task != "multiclass":
+            lost = undefined_metrics(table, model.task, names, classes)
+            reasons[part] = {metric: one.reason for metric, one in lost.items()}
+            continue
+        for name, kinds, column in zip(names, classes, table.T):
+            title = f"{name!r}: " if len(names) > 1 else ""
+            labelled = column[column.isfinite()].long()
+            for metric, one in undefined_metrics(labelled, "multiclass", kinds).items():
+                before = reasons[part].get(metric)
+                reasons[part][metric] = f"{before}; " * bool(before) + title + one.reason
     infinite = "infinite: a target has too few validation labels for this coverage"
     reasons["intervals"] = {
-        name: infinite for name, value in intervals.items() if value == math.inf
-    } | {
-        name: "undefined: there is no label" for name, value in intervals.items() if value != value
+        name: infinite if value == math.inf else "undefined: there is no label"
+        for name, value in intervals.items()
+        if value == math.inf or value != value
     }
     return {part: by_metric for part, by_metric in reasons.items() if by_metric}
-
-
-def _undefined(
-    estimator: MoleculeEstimator, y: Tensor, targets: list[str], classes: list[list[object]]
-) -> dict[str, str]:
-    """Return the reasons why metrics of one part are undefined. For several classes, each target
-    has its own reasons.
-    """
-    if not estimator.class_counts:
-        lost = undefined_metrics(y, estimator.task, targets, classes)
-        return {metric: one.reason for metric, one in lost.items()}
-    reasons: dict[str, list[str]] = {}
-    for target, kinds, column in zip(targets, classes, y.T):
-        labelled = column[column.isfinite()].long()
-        name = f"{target!r}: " if len(targets) > 1 else ""
-        for metric, one in undefined_metrics(labelled, "multiclass", kinds).items():
-            reasons.setdefault(metric, []).append(name + one.reason)
-    return {metric: "; ".join(each) for metric, each in reasons.items()}
 
 
 def tuning_metric(estimator: MoleculeEstimator, y: Tensor) -> tuple[str, str]:
@@ -240,11 +251,6 @@ def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
     return {whose: min(limit, rows) for whose, limit in most.items()}
 
 
-def label_sets(estimator: ClassificationModel, predicted: Prediction, coverage: float) -> Tensor:
-    """Return a mask [k, t, c] bool of the possible classes of each molecule and target."""
-    return estimator.sets_of(predicted.mean, coverage)
-
-
 def measure_intervals(
     estimator: MoleculeEstimator, y: Tensor, predicted: Prediction, coverage: float
 ) -> dict[str, Any]:
@@ -264,40 +270,63 @@ def measure_intervals(
         predicts quantiles, ``quantiles`` is the result of
         :func:`gattn.apps.molecules.quantiles.quantile_metrics`.
     """
+    more: dict[str, Any] = {}
     if isinstance(estimator, RegressionModel):
-        scores = [len(each) for each in estimator.calibrator_.scores]
-        ends = estimator.intervals(predicted, coverage)
-        measured = interval_metrics(y, *ends, coverage)
-        measured |= _by_target(
-            estimator,
-            lambda i: interval_metrics(y[:, i], ends[0][:, i], ends[1][:, i], coverage),
-        )
-        measured["validation_rows"] = min(scores)
-        if predicted.quantiles is None:
-            return measured
-        levels = estimator.quantile_levels
-        return {**measured, "quantiles": quantile_metrics(y, predicted.quantiles, levels)}
-    if isinstance(estimator, ClassificationModel):
-        sets = label_sets(estimator, predicted, coverage)
-        always = estimator.calibrator_.in_every_set(coverage)
-        measured = set_metrics(y, sets, coverage, in_every_set=always)
-        measured |= _by_target(
-            estimator, lambda i: set_metrics(y[:, i], sets[:, i], coverage, in_every_set=0)
-        )
-        scores = [sum(map(len, by_class)) for by_class in estimator.calibrator_.scores]
-        least = min(len(each) for by_class in estimator.calibrator_.scores for each in by_class)
-        return {**measured, "validation_rows": min(scores), "least_class_rows": least}
-    raise TypeError(f"{type(estimator).__name__} has neither intervals nor sets")
+        low, high = estimator.intervals(predicted, coverage)
+        rows = [len(each) for each in estimator.calibrator_.scores]
+        if predicted.quantiles is not None:
+            levels = estimator.quantile_levels
+            more["quantiles"] = quantile_metrics(y, predicted.quantiles, levels)
 
+        def metrics_of(places: list[int]) -> dict[str, Any]:
+            return interval_metrics(y[:, places], low[:, places], high[:, places], coverage)
+    else:
+        classifier = cast(ClassificationModel, estimator)
+        sets, by_class = classifier.sets_of(predicted.mean, coverage), classifier.calibrator_.scores
+        always = classifier.calibrator_.in_every_set(coverage)
+        rows = [sum(map(len, scores)) for scores in by_class]
+        more["least_class_rows"] = min(len(each) for scores in by_class for each in scores)
 
-def _by_target(
-    estimator: MoleculeEstimator, measure_one: Callable[[list[int]], Mapping[str, Any]]
-) -> dict[str, dict[str, float]]:
-    """Return the coverage of each target as the entry ``by_target``, if there are several."""
+        def metrics_of(places: list[int]) -> dict[str, Any]:
+            return set_metrics(y[:, places], sets[:, places], coverage, in_every_set=always)
+
     names = estimator.targets_
-    if len(names) < 2:
-        return {}
-    return {"by_target": {name: measure_one([i])["held"] for i, name in enumerate(names)}}
+    if len(names) > 1:
+        more["by_target"] = {name: metrics_of([i])["held"] for i, name in enumerate(names)}
+    return {**metrics_of([*range(len(names))]), "validation_rows": min(rows), **more}
+
+
+def measure_coverage(
+    model: AtomEstimator, y: Values, predicted: AtomPrediction, coverage: float
+) -> dict[str, Any]:
+    """Measure how often the prediction intervals contain the value of an atom.
+
+    Returns:
+        ``coverage``, the requested coverage; ``held``, the fraction of the atoms of a molecule
+        whose value is inside the interval, as a mean over molecules and then over targets;
+        ``mean_width``; ``rows``, the number of molecules with a label; ``calibration``, for each
+        target the number of validation molecules with a label; and ``validation_rows``, the least
+        of these numbers.
+    """
+    lower, upper = model.predictor_.interval(predicted, coverage)
+    shares, widths, rows = [], [], 0
+    for kind, column, _ in model.targets_:
+        label, low, high = (each.rows[kind][:, column] for each in (y, lower, upper))
+        labelled = label.isfinite()
+        inside = ((low <= label) & (label <= high))[labelled].double()
+        _, place, sizes = y.owners(kind)[labelled].unique(return_inverse=True, return_counts=True)
+        rows = max(rows, len(sizes))
+        shares.append(float((inside / sizes[place]).sum() / len(sizes)) if len(sizes) else math.nan)
+        widths.append(float((high - low)[labelled].mean()))
+    counts = [scores.molecules for scores in model.predictor_.scores]
+    return {
+        "coverage": coverage,
+        "held": _mean(shares),
+        "mean_width": _mean(widths),
+        "rows": rows,
+        "validation_rows": min(counts),
+        "calibration": dict(zip(model.targets_.names, counts)),
+    }
 
 
 def target_coverage_note(intervals: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from gattn.apps.molecules.fitted import MoleculeModel
 from gattn.apps.molecules.inputs import MoleculeInputs
 from gattn.apps.molecules.masking import MoleculeAtoms, counts_without
+from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.runs.training_set import (
     Applicability,
@@ -72,21 +73,20 @@ class MeasuredMolecules:
         numbered = [f"neighbor{i}_{name}" for i in range(1, self.count + 1) for name in names]
         return [*numbered, "in_domain"]
 
-    def cells(self, index: Tensor, similarity: Tensor, nearest: Tensor) -> list[list[str]]:
-        """Return the output cells of k predictions, in the order of :attr:`columns`.
-
-        Args:
-            index: [k, c], columns of the fingerprints; see :meth:`MoleculePredictor.nearest`.
-            similarity: [k, c], similarities of these molecules.
-            nearest: [k], similarity to the most similar measured molecule.
+    def cells(self, predicted: Prediction) -> list[list[str]]:
+        """Return the output cells of k predictions with neighbours, in the order of
+        :attr:`columns`.
         """
+        index, similarity = predicted.nearest_index, predicted.nearest_similarity
+        assert index is not None
+        assert similarity is not None
         rows = []
         empty = [""] * (2 + len(self.model.targets_))
-        for columns, values, best in zip(index.tolist(), similarity.tolist(), nearest.tolist()):
+        inside = map(self.applicability.is_inside, predicted.max_train_similarity.tolist())
+        for columns, values, is_inside in zip(index.tolist(), similarity.tolist(), inside):
             neighbors = self.of(columns, values)
             cells = [[one.smiles, f"{one.similarity:.6g}", *one.values] for one in neighbors]
             cells += [empty] * (self.count - len(cells))
-            is_inside = self.applicability.is_inside(best)
             rows.append([cell for each in cells for cell in each] + [str(is_inside).lower()])
         return rows
 

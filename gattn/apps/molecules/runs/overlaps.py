@@ -140,9 +140,9 @@ def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[
     for i, (text, values) in enumerate(zip(molecules.canonical, descriptors, strict=True)):
         groups.setdefault(f"{text} {values}", []).append(i)
     repeats = [positions for positions in groups.values() if len(positions) > 1]
-    y = molecules.y.numpy()
     counts: dict[str, Any] = {}
     for t, target in enumerate(source.targets if repeats else ()):
+        y = molecules.y.numpy()
         numbers = y[np.isfinite(y[:, t]), t]
         if not len(numbers):
             continue

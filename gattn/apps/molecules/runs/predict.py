@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.fitted import MoleculeModel
 from gattn.apps.molecules.inputs import Piece
-from gattn.apps.molecules.loading import one_column, open_run, predicts_atoms
+from gattn.apps.molecules.loading import open_run, predicts_atoms
 from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns
-from gattn.apps.molecules.runs.neighbors import MeasuredMolecules, read_measured
+from gattn.apps.molecules.runs.neighbors import read_measured
+from gattn.apps.run.model_io import coverage_of
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow
+from gattn.apps.tables.formats import open_molecules
 from gattn.files import check_table_ending, new_file
 
 __all__ = [
@@ -105,37 +106,19 @@ def predict_table(
         ValueError: the column is missing or appears twice, or ``out`` has another ending.
     """
     check_table_ending(out)
-    if predicts_atoms(run):
-        from gattn.apps.molecules.runs.atoms.predict import predict_lists
-
-        column = one_column(smiles)
-        if neighbors:
-            raise ValueError("neighbors are not available for a model of atoms and bonds")
-        if descriptors_path:
-            raise ValueError("a model of atoms and bonds reads no descriptors_path")
-        counts = predict_lists(
-            run, path, out, smiles=column, encoding=encoding, coverage=coverage, workers=workers,
-            threads=threads, on_progress=on_progress, log=log,
-        )  # fmt: skip
-        return Counts(*counts)
-    model, table, names, descriptors, level = open_run(
-        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
-        on_bad_bytes="surrogateescape", descriptors_path=descriptors_path, coverage=coverage,
+    reader = _open_lists if predicts_atoms(run) else _open
+    table, columns, pieces, cells_of = reader(
+        run, path, smiles=smiles, encoding=encoding, coverage=coverage, workers=workers,
+        threads=threads, neighbors=neighbors, descriptors_path=descriptors_path,
     )  # fmt: skip
-    measured = read_measured(run, model, neighbors) if neighbors else None
-    columns = output_columns(model)
-    columns += [] if measured is None else measured.columns
     empty = [""] * len(columns)
     rows = bad = 0
-    columns.append(ERROR)
+    columns = [*columns, ERROR]
     texts = [name for name in columns if name in TEXTS or name.endswith("_set")]
+    texts = columns if reader is _open_lists else texts
     with new_file(out) as temporary, table.writer(temporary, columns, texts, log) as writer:
-        pieces = model.predictions(
-            descriptors.checked(table.rows()), smiles=row_smiles(table, names),
-            descriptors=descriptors.values if descriptors.names else None, neighbors=neighbors,
-        )  # fmt: skip
         for piece in pieces:
-            predicted = _predicted_cells(model, piece, level, descriptors, measured)
+            predicted = dict(zip(piece.row_index.tolist(), cells_of(piece)))
             for i, (row, error) in enumerate(row_errors(piece)):
                 writer.writerow([*row.cells, *predicted.get(i, empty), error])
                 bad += bool(error)
@@ -144,21 +127,63 @@ def predict_table(
     return Counts(rows, bad)
 
 
-def _predicted_cells(
-    model: MoleculeModel,
-    piece: Piece[TableRow, Prediction],
-    coverage: float,
-    descriptors: DescriptorColumns,
-    measured: MeasuredMolecules | None,
-) -> dict[int, list[str]]:
-    """Return a dictionary from the index of each predicted row in the chunk to its output cells."""
-    index = piece.row_index.tolist()
-    values = [descriptors.values(piece.items[i]) for i in index] if descriptors.names else []
-    cells = output_cells(model, piece.result, coverage, values)
-    if measured is not None:
-        nearest = _neighbor_cells(measured, piece.result)
-        cells = [[*row, *more] for row, more in zip(cells, nearest, strict=True)]
-    return dict(zip(index, cells))
+class _Reader(NamedTuple):
+    """Open table, names of the output columns, chunks of predictions, and the function that
+    returns the output cells of the valid rows of a chunk.
+    """
+
+    table: Table
+    columns: list[str]
+    pieces: Iterator[Piece[TableRow, Any]]
+    cells_of: Callable[[Piece[TableRow, Any]], list[list[str]]]
+
+
+def _open(run: str | Path, path: str | Path, *, neighbors: int, **options: Any) -> _Reader:
+    """Load a model, and open a table; see :func:`predict_table`."""
+    model, table, names, descriptors, level = open_run(
+        run, path, on_bad_bytes="surrogateescape", **options
+    )
+    measured = read_measured(run, model, neighbors) if neighbors else None
+    columns = output_columns(model) + ([] if measured is None else measured.columns)
+    pieces = model.predictions(
+        descriptors.checked(table.rows()), smiles=row_smiles(table, names),
+        descriptors=descriptors.values if descriptors.names else None, neighbors=neighbors,
+    )  # fmt: skip
+
+    def cells_of(piece: Piece[TableRow, Prediction]) -> list[list[str]]:
+        rows = [piece.items[i] for i in piece.row_index.tolist()] if descriptors.names else []
+        cells = output_cells(model, piece.result, level, list(map(descriptors.values, rows)))
+        if measured is None:
+            return cells
+        return [[*row, *more] for row, more in zip(cells, measured.cells(piece.result))]
+
+    return _Reader(table, columns, pieces, cells_of)
+
+
+def _open_lists(
+    run: str | Path, path: str | Path, *, neighbors: int, descriptors_path: str,
+    smiles: str | Sequence[str] | None, encoding: str | None, coverage: float | None,
+    **options: int,
+) -> _Reader:  # fmt: skip
+    """Load a model of atoms and bonds, and open a table; see :func:`predict_table`."""
+    from gattn.apps.molecules.runs.atoms import columns as lists
+    from gattn.apps.molecules.runs.atoms.source import load_atoms
+
+    if neighbors:
+        raise ValueError("neighbors are not available for a model of atoms and bonds")
+    if descriptors_path:
+        raise ValueError("a model of atoms and bonds reads no descriptors_path")
+    model, card, column = load_atoms(run, smiles, **options)
+    level = coverage_of(card, coverage)
+    table = open_molecules(path, [column], encoding=encoding, on_bad_bytes="surrogateescape")
+    text_of = row_smiles(table, table.smiles)
+
+    def cells_of(piece: Piece[TableRow, Any]) -> list[list[str]]:
+        texts = [text_of(piece.items[i]) for i in piece.row_index.tolist()]
+        return lists.prediction_cells(model, piece.result, texts, level)
+
+    pieces = model.predictions(table.rows(), smiles=text_of)
+    return _Reader(table, lists.prediction_columns(model), pieces, cells_of)
 
 
 def output_columns(model: MoleculeModel) -> list[str]:
@@ -188,13 +213,6 @@ def output_cells(
     numbers = torch.tensor(list(map(list, values)), dtype=torch.float64).view(-1, len(names))
     outside = model.predictor_.outside(numbers).tolist()
     return [[*row, "|".join(compress(names, flags))] for row, flags in zip(cells, outside)]
-
-
-def _neighbor_cells(measured: MeasuredMolecules, predicted: Prediction) -> list[list[str]]:
-    index, similarity = predicted.nearest_index, predicted.nearest_similarity
-    assert index is not None
-    assert similarity is not None
-    return measured.cells(index, similarity, predicted.max_train_similarity)
 
 
 def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str]:

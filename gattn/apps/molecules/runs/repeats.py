@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,12 +23,7 @@ from gattn.apps.molecules.runs.splits import (
     splits_record,
     validation_groups,
 )
-from gattn.apps.molecules.runs.train import (
-    MoleculeData,
-    MoleculeProduct,
-    atom_product,
-    train_run,
-)
+from gattn.apps.molecules.runs.train import MoleculeData, make_product, train_run
 from gattn.apps.report.report import write_report
 from gattn.apps.run.model_io import RunError, check_files, write_json
 from gattn.apps.run.notes import baseline_note, coverage_note
@@ -39,9 +34,6 @@ from gattn.apps.run.unbounded import infinite_intervals
 from gattn.apps.runtime.processes import in_order, processor_count
 from gattn.data.splits import Split, number_groups
 from gattn.files import write_rows
-
-if TYPE_CHECKING:
-    from gattn.apps.molecules.runs.atoms.train import AtomData
 
 __all__ = ["GROUPED", "column_splits", "fold_splits", "train_repeats"]
 
@@ -266,17 +258,13 @@ def _fold_runs(
     settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: int | str, log: Log
 ) -> dict[str, RunSettings]:
     """Write the split of each fold to ``splits``, and return the settings of its run."""
-    data: AtomData | MoleculeData
     rule = settings.split
     if isinstance(folds, str):
         settings = replace(settings, split=folds)
-    if settings.has_lists:
-        data = atom_product(settings, folder, log).load()
-    else:
-        data = MoleculeProduct(settings, folder, log).load()
+    data = make_product(settings, folder, log).load()
     molecules, source = data.molecules, data.source
     groups = _groups(rule, data)
-    classes = rarest_classes(molecules, source) if isinstance(data, MoleculeData) else []
+    classes = rarest_classes(molecules, source)
     (folder / "splits").mkdir(parents=True, exist_ok=True)
     settings_of_folds: dict[str, RunSettings] = {}
     for name, run in runs.items():
@@ -295,7 +283,7 @@ def _fold_runs(
     return settings_of_folds
 
 
-def _groups(rule: str, data: AtomData | MoleculeData) -> list[str]:
+def _groups(rule: str, data: MoleculeData) -> list[str]:
     """Return the group of each row: its molecules, or its scaffold, cluster or component if the
     split uses these.
     """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -46,7 +46,9 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.inputs import MoleculeInputs
     from gattn.apps.molecules.runs.train import MoleculeRun
 
-__all__ = ["evaluation_figures", "molecule_report", "run_facts"]
+__all__ = [
+    "DRAWN", "WORST", "evaluation_figures", "molecule_report", "run_facts", "worst_section",
+]  # fmt: skip
 
 WORST = 12
 """Number of molecules that the report page shows, those with the largest errors."""
@@ -69,46 +71,47 @@ def molecule_report(run: MoleculeRun) -> Report:
     if confusions:
         text = ("The molecules of the test part by measured and predicted class.",)
         sections.insert(0, Section("Classes", text, figures=tuple(confusions.values())))
-    content, figures = run_report(run_facts(run), sections)
+    estimator = run.estimator
+    notes = (
+        *_shares(run.metrics["weights"], estimator.predictor_.without_forest),
+        *run.notes, *_class_names(estimator), *_transforms(estimator),
+    )  # fmt: skip
+    facts = run_facts(
+        run, run.settings.unit, notes=notes, y=estimator.outputs_of(test.y),
+        mean=predicted.mean, std=predicted.std, reliability=reliability(estimator, test, predicted),
+        words=_words(estimator), logarithmic=_logarithmic(estimator),
+    )  # fmt: skip
+    content, figures = run_report(facts, sections)
     return content, {**figures, **confusions}
 
 
-def run_facts(run: MoleculeRun) -> RunFacts:
-    """Return the results that the report page shows: metrics, settings and predictions."""
-    test, predicted, metrics = run.part("test"), run.predictions["test"], run.metrics
-    estimator, source = run.estimator, run.source
-    names = ", ".join(estimator.targets_)
-    if len(estimator.targets_) > 3:
-        names = f"{len(estimator.targets_)} targets"
-    columns = _columns(estimator, run.settings.unit)
+def run_facts(run: MoleculeRun, unit: str = "", **special: Any) -> RunFacts:
+    """Return the results that the report page shows: metrics, settings and predictions.
+
+    Args:
+        run: the run.
+        unit: unit of the labels; "" if it is not known.
+        **special: the predictions and sentences, by the name of the field.
+    """
+    model, source, names = run.estimator, run.data.source, [*run.metrics["targets"]]
+    title = ", ".join(names) if len(names) <= 3 else f"{len(names)} targets"
+    count = model.row_format.count(run.metrics["molecules"]["train"])
     return report_facts(
         run,
         run.settings,
         chosen={"target": ", ".join(run.settings.target)},
-        title=f"{names} of {Path(source.name).name}",
+        title=f"{title} of {Path(source.name).name}",
         summary=(
-            f"A {run.settings.model.model} model of {names}, trained on "
-            f"{estimator.row_format.count(metrics['molecules']['train'])}; split: "
-            f"{split_text(run.split.protocol, run.estimator.row_format)}."
+            f"A {run.settings.model.model} model of {title}, trained on {count}; split: "
+            f"{split_text(run.split.protocol, model.row_format)}."
         ),
-        targets=tuple(columns),
-        y=estimator.outputs_of(test.y),
-        mean=predicted.mean,
-        std=predicted.std,
-        histories=estimator.history_,
-        reliability=reliability(estimator, test, predicted),
+        targets=tuple(output_names(model, names, unit)),
+        histories=model.history_,
         rows=len(source.smiles),
-        errors={row.line or row.row: f"{row.text!r}: {row.reason}" for row in run.molecules.bad},
-        by_target=metrics["targets"],
-        notes=(
-            *_shares(metrics["weights"], metrics["without_forest"]),
-            *run.notes,
-            *_class_names(estimator),
-            *_transforms(estimator),
-        ),
+        errors={r.line or r.row: f"{r.text!r}: {r.reason}" for r in run.data.molecules.bad},
+        by_target=run.metrics["targets"],
         decided=source.labels.notes,
-        words=_words(estimator),
-        logarithmic=_logarithmic(estimator),
+        **special,
     )
 
 
@@ -187,27 +190,28 @@ def evaluation_figures(
 
     ``unit`` is the unit of the numbers in the columns of labels; "" if it is not known.
     """
+    names = output_names(estimator, estimator.targets_, unit)
     figures = part_figures(
-        estimator.task, estimator.outputs_of(molecules.y), predicted.mean, predicted.std,
-        _columns(estimator, unit), reliability(estimator, molecules, predicted),
+        estimator.task, estimator.outputs_of(molecules.y), predicted.mean, predicted.std, names,
+        reliability(estimator, molecules, predicted),
         words=_words(estimator), logarithmic=_logarithmic(estimator),
     )  # fmt: skip
     return figures | _confusions(estimator, molecules, predicted)
 
 
-def _columns(estimator: MoleculeEstimator, unit: str) -> list[str]:
+def output_names(model: Any, targets: Sequence[str], unit: str) -> list[str]:
     """Return the names of the targets with their unit; if the task is multiclass, the names of the
     outputs.
     """
-    if estimator.task == "regression" and unit:
-        return [f"{target} ({unit})" for target in estimator.targets_]
-    if not isinstance(estimator, ClassificationModel) or not estimator.class_counts:
-        return list(estimator.targets_)
-    several = len(estimator.targets_) > 1
+    if model.task == "regression" and unit:
+        return [f"{target} ({unit})" for target in targets]
+    if model.task != "multiclass":
+        return list(targets)
+    several = len(targets) > 1
     return [
         f"{target} {kind}" if several else str(kind)
-        for target, kinds in zip(estimator.targets_, estimator.classes_by_target)
-        for kind in kinds.tolist()
+        for target, kinds in zip(targets, model.classes_by_target)
+        for kind in kinds
     ]
 
 
@@ -265,18 +269,10 @@ def _worst_molecules(
     rows, targets = _worst_rows(estimator, molecules, predicted)
     explanations = _explanations(estimator, molecules.inputs, rows, targets)
     scale = colour_scale(explanations)
-    figures = [
-        themed(
-            partial(
-                draw_molecule, one.drawn, one.weights, scale=scale, size=SIZE, label=None,
-            ),
-            f"The structure of {one.smiles} with a weight on each atom",
-            f"{_caption(estimator, molecules, predicted, row, target, unit)}\n{one.smiles}",
-        )
-        for row, target, one in zip(rows, targets, explanations)
-    ]  # fmt: skip
-    if figures:
-        figures.append(sheet_legend(scale, f"contribution by {METHOD}"))
+    captions = [
+        _caption(estimator, molecules, predicted, row, target, unit)
+        for row, target in zip(rows, targets)
+    ]
     explained = (
         "probability of the predicted class, which the caption names,"
         if isinstance(estimator, ClassificationModel)
@@ -290,6 +286,33 @@ def _worst_molecules(
         "“Nearest” is the Tanimoto similarity to the most similar molecule of the training and "
         "validation parts.",
     )
+    pictures = [(one.drawn, one.weights, one.smiles) for one in explanations]
+    return worst_section(text, pictures, captions, scale, f"contribution by {METHOD}")
+
+
+def worst_section(
+    text: tuple[str, ...], pictures: Sequence[tuple[Any, Any, str]], captions: Sequence[str],
+    scale: float, label: str,
+) -> Section:  # fmt: skip
+    """Draw the molecules with the largest errors, on one scale.
+
+    Args:
+        text: the paragraphs above the pictures.
+        pictures: the drawn molecule, the weights of its atoms, and its SMILES.
+        captions: the caption of each picture, without the SMILES.
+        scale: weight of the strongest colour.
+        label: name of the weights, for the legend.
+    """
+    figures = [
+        themed(
+            partial(draw_molecule, drawn, weights, scale=scale, size=SIZE, label=None),
+            f"The structure of {smiles} with a weight on each atom",
+            f"{caption}\n{smiles}",
+        )
+        for (drawn, weights, smiles), caption in zip(pictures, captions)
+    ]
+    if figures:
+        figures.append(sheet_legend(scale, label))
     return Section("Largest errors", text, figures=tuple(figures), gallery=True)
 
 

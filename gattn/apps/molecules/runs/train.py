@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.label_notes import decades_note
 from gattn.apps.molecules.labelling import ClassificationEstimator, RegressionEstimator
-from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.config import RunSettings
@@ -49,9 +48,14 @@ from gattn.data import Split
 from gattn.data.molecules.standardise import STEPS
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.runs.atoms.train import AtomProduct
+    from gattn.apps.molecules.atoms.labels import AtomCells
 
-__all__ = ["MoleculeProduct", "MoleculeRun", "atom_product", "read_run_source", "train_run"]
+__all__ = [
+    "MoleculeData", "MoleculeProduct", "MoleculeRun", "make_product", "read_run_source",
+    "train_run", "with_all_bad",
+]  # fmt: skip
+
+Molecules = TypeVar("Molecules", bound=LabelledMolecules)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +66,13 @@ class MoleculeData:
         source: all rows of the table.
         molecules: the labelled molecules.
         estimator: the estimator before training; it has the names and classes of the targets.
+        cells: the cells of the labels, if they are lists.
     """
 
     source: Source
     molecules: LabelledMolecules
-    estimator: MoleculeEstimator
+    estimator: Any
+    cells: AtomCells | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,22 +99,20 @@ class MoleculeRun(TrainedRun):
     Attributes:
         estimator: the fitted model.
         settings: settings of the run.
-        source: all rows of the table.
-        molecules: the labelled molecules.
+        data: the table and the labelled molecules.
         predictions: predictions of the validation and the test part.
         notes: sentences for the report.
     """
 
-    estimator: MoleculeEstimator
+    estimator: Any
     settings: RunSettings
-    source: Source
-    molecules: LabelledMolecules
-    predictions: dict[str, Prediction]
+    data: MoleculeData
+    predictions: dict[str, Any]
     notes: list[str]
 
-    def part(self, name: str) -> LabelledMolecules:
+    def part(self, name: str) -> Any:
         """Return the molecules of the train, val or test part."""
-        return self.molecules[getattr(self.split, name)]
+        return self.data.molecules[getattr(self.split, name)]
 
 
 def train_run(
@@ -137,21 +141,21 @@ def train_run(
         ValueError: a model cannot be trained with these settings or on these data.
         OSError: a file cannot be read or written; the last checkpoint is not deleted.
     """
-    if settings.has_lists:
-        return pipeline.train_run(atom_product(settings, out, log, progress=progress))
-    return pipeline.train_run(MoleculeProduct(settings, out, log, progress=progress))
+    return pipeline.train_run(make_product(settings, out, log, progress=progress))
 
 
-def atom_product(
+def make_product(
     settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
-) -> AtomProduct:
-    """Return the product with the stages of a run for targets of atoms and bonds."""
+) -> MoleculeProduct:
+    """Return the product with the stages of a run, for the level of its targets."""
+    if not settings.has_lists:
+        return MoleculeProduct(settings, out, log, progress=progress)
     from gattn.apps.molecules.runs.atoms.train import AtomProduct
 
     return AtomProduct(settings, out, log, progress=progress)
 
 
-class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, MoleculeRun]):
+class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
     """Implementation of the stages of ``gattn molecules train``."""
 
     settings: RunSettings
@@ -179,60 +183,87 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
                 for target, values in zip(source.targets, source.labels.y.T):
                     if note := decades_note(values):
                         self.log(f"Column {target!r}: {note}")
-        molecules = _parse(estimator, source)
-        self.log(_summary(source, molecules, estimator))
-        return MoleculeData(source, molecules, estimator)
+        return self.loaded(MoleculeData(source, _parse(estimator, source), estimator))
+
+    def loaded(self, data: MoleculeData) -> MoleculeData:
+        """Log the numbers of molecules, and of rows without a SMILES or a label."""
+        source, molecules = data.source, data.molecules
+        count = data.estimator.row_format.count(len(molecules))
+        line = f"{source.name}: {count} for {data.estimator.task}"
+        if bad := molecules.bad:
+            line += f"; {plural(len(bad), 'row')} left out, the first: {bad[0]}"
+        if unlabelled := len(source.smiles) - len(bad) - len(molecules):
+            line += f"; {plural(unlabelled, 'row')} without a label"
+        self.log(line)
+        return data
 
     def split(self, data: MoleculeData) -> MoleculeParts:
         """Split the molecules into parts, and count the molecules that occur in two parts."""
-        source, molecules, estimator = data.source, data.molecules, data.estimator
-        model = self.settings.model
         split, notes = choose_parts(
-            self.settings.split, molecules, source, model.seed, estimator.row_format
-        )
-        if constant := constant_targets(estimator, molecules.y[split.train]):
-            first, *_ = constant.values()
-            if len(constant) == len(source.targets):
-                raise ValueError(f"the training part has {first}: choose another split")
-            notes.append(
-                f"{plural(len(constant), 'target')} left out, because the training part lacks "
-                f"different labels, the first: {first}."
-            )
-            source = source.without(constant)
-            rows = {part: molecules.rows[getattr(split, part)] for part in PARTS}
-            molecules = _parse(estimator, source)
-            split = replace(split, **rows).among(molecules.rows)
-            check_parts(split, self.settings.split)
-            data = MoleculeData(source, molecules, estimator)
+            self.settings.split, data.molecules, data.source, self.settings.model.seed,
+            data.estimator.row_format,
+        )  # fmt: skip
+        data, split, note = self.without_constant(data, split)
+        source, molecules, estimator = data.source, data.molecules, data.estimator
         duplicates = duplicate_facts(split, molecules, source, estimator.task)
         train_rows = molecules.rows[split.train].numpy()
-        notes = [*notes, *duplicate_notes(duplicates), *source.descriptor_notes(train_rows)]
-        rows = len(split.train) + len(split.val)
+        notes += [*note, *duplicate_notes(duplicates), *source.descriptor_notes(train_rows)]
         if source.weights is not None:
             used = source.weights[train_rows]
             notes.append(
                 f"Rows are weighted by {self.settings.weight_column!r}, from {used.min():.3g} to "
                 f"{used.max():.3g} in the training part; errors and coverages are not weighted."
             )
+        rows = len(split.train) + len(split.val)
         names = {
             "baseline": "kernel ridge of the baseline",
             "model": "Gaussian process of the model",
         }
         notes += [
             f"The {names[part]} uses {most:,} of {rows:,} molecules, which are drawn at random."
-            for part, most in ridge_rows(rows, model).items()
+            for part, most in self.ridge_rows(rows).items()
             if most < rows
         ]
-        y, several = molecules.y, bool(estimator.class_counts)
-        parts = {"training": y[split.train]} if several else {}
-        parts |= {"validation": y[split.val], "test": y[split.test]}
-        notes += label_notes(estimator, parts)
+        parts = {"validation": split.val, "test": split.test}
+        if estimator.task == "multiclass":
+            parts = {"training": split.train, **parts}
+        notes += label_notes(estimator, {name: molecules.y[part] for name, part in parts.items()})
         notes += standardisation_notes(estimator, source, molecules)
-        for note in (*source.labels.notes, *notes):
-            self.log(note)
+        for line in (*source.labels.notes, *notes):
+            self.log(line)
         record = splits_record(split, molecules, source)
         left_out = _left_out(source, molecules)
         return MoleculeParts(record, left_out, data, split, duplicates, notes)
+
+    def without_constant(
+        self, data: MoleculeData, split: Split
+    ) -> tuple[MoleculeData, Split, list[str]]:
+        """Leave out the targets that have fewer than two different labels in the training part.
+
+        Raises:
+            ValueError: all targets are constant.
+        """
+        source, molecules, estimator = data.source, data.molecules, data.estimator
+        constant = constant_targets(estimator, molecules.y[split.train])
+        if not constant:
+            return data, split, []
+        first, *_ = constant.values()
+        if len(constant) == len(source.targets):
+            raise ValueError(f"the training part has {first}: choose another split")
+        source = source.without(constant)
+        rows = {part: molecules.rows[getattr(split, part)] for part in PARTS}
+        molecules = _parse(estimator, source)
+        split = replace(split, **rows).among(molecules.rows)
+        check_parts(split, self.settings.split)
+        note = (
+            f"{plural(len(constant), 'target')} left out, because the training part lacks "
+            f"different labels, the first: {first}."
+        )
+        return MoleculeData(source, molecules, estimator), split, [note]
+
+    def ridge_rows(self, rows: int) -> dict[str, int]:
+        """Return the number of molecules that the baseline and the Gaussian process read."""
+        return ridge_rows(rows, self.settings.model)
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
         """Train the model; if ``tune`` is above 0, search for the best settings first."""
@@ -253,53 +284,63 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
             progress=self.progress,
         )  # fmt: skip
 
-    def evaluate(
-        self, data: MoleculeData, parts: MoleculeParts, model: MoleculeEstimator
-    ) -> MoleculeRun:
+    def evaluate(self, data: MoleculeData, parts: MoleculeParts, model: Any) -> MoleculeRun:
         """Compute the metrics of the model and the baselines on the test part."""
         self.log("evaluating the model and its baselines on the test part, and writing the report")
-        data, settings, split = parts.data, self.settings, parts.split
+        data, split = parts.data, parts.split
         source, molecules = data.source, data.molecules
-        task, test, y_val = model.task, molecules[split.test], molecules.y[split.val]
+        test, y_val = molecules[split.test], molecules.y[split.val]
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
         # Like the Gaussian process, the baselines are fitted to the training and validation parts.
         train = molecules[torch.cat([split.train, split.val])]
-        intervals = measure_intervals(model, test.y, predicted, settings.coverage)
-        intervals |= constant_width(model, y_val, validation.mean, settings.coverage)
-        label_counts = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
+        intervals = self.intervals(model, test.y, predicted, y_val)
+        labels = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
         metrics = {
-            "task": task,
+            "task": model.task,
             "item": model.row_format.rows_noun,
             "test": measure_part(model, test.y, predicted.mean),
             "val": measure_part(model, y_val, validation.mean),
-            "baselines": measure_baselines(model, train, test, settings.model.seed),
-            "ridge_rows": ridge_rows(len(train), settings.model),
+            "baselines": self.baselines(model, train, test, predicted),
+            "ridge_rows": self.ridge_rows(len(train)),
             "targets": measure_targets(model, test.y, predicted.mean),
-            "intervals": intervals,
             "undefined": undefined(model, {"test": test.y, "val": y_val}, intervals),
             "weights": model.predictor_.weights,
-            "without_forest": model.predictor_.without_forest,
             "labels": {
                 target: source.labels.counts.get(target, {}) | counts
-                for target, counts in label_counts.items()
+                for target, counts in labels.items()
             },
             "split": split.protocol,
             "molecules": {
                 **{part: len(getattr(split, part)) for part in PARTS},
                 "left_out": len(molecules.bad),
             },
+            **({"intervals": intervals} if intervals else {}),
             **parts.duplicates,
         }
-        notes = [
-            *target_coverage_note(intervals),
-            *distance_note(predicted.max_train_similarity, validation.max_train_similarity),
-        ]
+        notes = self.notes(intervals, predicted, validation)
         for note in notes:
             self.log(note)
         predictions = {"val": validation, "test": predicted}
         return MoleculeRun(
-            model, split, metrics, settings, source, molecules, predictions, [*parts.notes, *notes]
+            model, split, metrics, self.settings, data, predictions, [*parts.notes, *notes]
         )
+
+    def intervals(self, model: Any, y: Any, predicted: Any, y_val: Any) -> dict[str, Any]:
+        """Return the metrics of the intervals or sets of the test part."""
+        coverage = self.settings.coverage
+        metrics = measure_intervals(model, y, predicted, coverage)
+        return metrics | constant_width(model, y_val, model.predictor_.validation.mean, coverage)
+
+    def baselines(
+        self, model: Any, train: Any, test: Any, predicted: Any
+    ) -> dict[str, dict[str, float]]:
+        """Return the metrics of each baseline on the test part."""
+        return measure_baselines(model, train, test, self.settings.model.seed)
+
+    def notes(self, intervals: Mapping[str, Any], predicted: Any, validation: Any) -> list[str]:
+        """Return sentences on the predictions."""
+        similarities = predicted.max_train_similarity, validation.max_train_similarity
+        return [*target_coverage_note(intervals), *distance_note(*similarities)]
 
     def report(self, run: MoleculeRun) -> Report:
         """Return the report page, with pictures of the molecules that have the largest errors."""
@@ -309,17 +350,17 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
 
     def card(self, run: MoleculeRun) -> Mapping[str, Any]:
         """Return the data description in the model card: SMILES column, units and so on."""
-        unit, columns = self.settings.unit, run.source.columns
+        source, unit = run.data.source, self.settings.unit
         return {
-            "smiles": columns[0] if len(columns) == 1 else [*columns],
+            "smiles": source.columns[0] if len(source.columns) == 1 else [*source.columns],
             "units": {
                 target: ", ".join(filter(None, (unit, f"as in column {target!r}")))
-                for target in run.estimator.targets_
+                for target in run.metrics["targets"]
             },
             "unit": unit,
             "numbers": asdict(self.settings.style),
             "coverage": self.settings.coverage,
-            "data": {"name": run.source.name, "sha256": run.source.sha256},
+            "data": {"name": source.name, "sha256": source.sha256},
         }
 
     def tables(self, run: MoleculeRun) -> Mapping[str, Iterator[Sequence[object]]]:
@@ -328,7 +369,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, MoleculeEstimator, Mo
         """
         parts = {part: run.part(part) for part in run.predictions}
         rows = prediction_table(
-            run.estimator, run.source, parts, run.predictions, self.settings.coverage
+            run.estimator, run.data.source, parts, run.predictions, self.settings.coverage
         )
         return {"predictions.csv": rows}
 
@@ -371,25 +412,14 @@ def _parse(estimator: MoleculeEstimator, source: Source) -> LabelledMolecules:
         bounds=source.labels.bounds,
         weights=source.weights,
     )
+    return with_all_bad(molecules, source)
+
+
+def with_all_bad(molecules: Molecules, source: Source) -> Molecules:
+    """Return the molecules; their attribute ``bad`` also contains the bad rows of the table."""
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
     bad |= {row.row: row for row in source.bad}
     return replace(molecules, bad=tuple(bad[row] for row in sorted(bad)))
-
-
-def _summary(source: Source, molecules: LabelledMolecules, estimator: MoleculeEstimator) -> str:
-    """Return a line with the number of molecules, and the number of rows without a SMILES or a
-    label.
-    """
-    unlabelled = len(source.smiles) - len(molecules.bad) - len(molecules)
-    count = estimator.row_format.count(len(molecules))
-    clauses = [f"{source.name}: {count} for {estimator.task}"]
-    if molecules.bad:
-        clauses.append(
-            f"{plural(len(molecules.bad), 'row')} left out, the first: {molecules.bad[0]}"
-        )
-    if unlabelled:
-        clauses.append(f"{plural(unlabelled, 'row')} without a label")
-    return "; ".join(clauses)
 
 
 def check_labels_domain(transform: str, source: Source) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import torch
+import numpy as np
 
-from gattn.apps.molecules.atoms.estimators import AtomEstimator
+from gattn.apps.molecules.atoms.estimators import AtomEstimator, class_probabilities
+from gattn.apps.molecules.atoms.labels import AtomCells
 from gattn.apps.molecules.atoms.lists import format_list
 from gattn.apps.molecules.atoms.predictor import AtomPrediction
 from gattn.apps.molecules.atoms.values import LabelledAtoms, Values
+from gattn.apps.molecules.runs.columns import table_rows
 from gattn.apps.molecules.runs.source import Source
 
 __all__ = ["prediction_cells", "prediction_columns", "prediction_table"]
@@ -44,92 +46,72 @@ def prediction_cells(
         coverage: coverage of the intervals.
     """
     columns: list[list[str]] = []
+
+    def add(kind: str, lists: Sequence[Sequence[Any]]) -> None:
+        columns.append([_cell(kind, values) for values in lists])
+
+    def lists_of(values: Values, kind: str, column: int) -> list[np.ndarray]:
+        return model.lists(values, kind, column, smiles, predicted.graphs)
+
     ends = model.predictor_.interval(predicted, coverage) if model.task == "regression" else ()
     for number, (kind, column, _) in enumerate(model.targets_):
         if model.task == "regression":
-            means = {k: mean[..., 0] for k, mean in predicted.mean.rows.items()}
-            values = [Values(means, predicted.mean.ptr), predicted.std, *ends]
-            columns += [_cells(model, each, kind, column, predicted, smiles) for each in values]
+            for values in (predicted.numbers, predicted.std, *ends):
+                add(kind, [each.tolist() for each in lists_of(values, kind, column)])
             continue
         kinds = model.coding_.classes[number]
-        chances = _lists(model, predicted.mean, kind, column, predicted, smiles)
-        columns += _class_cells(kind, chances, kinds, model.predictor_.width)
+        chances = [
+            class_probabilities(each, len(kinds))
+            for each in lists_of(predicted.mean, kind, column)
+        ]  # fmt: skip
+        add(kind, [model.decide(each, kinds) for each in chances])
+        add(kind, [(each if len(kinds) > 2 else each[:, 1]).tolist() for each in chances])
     for kind in model.targets_.kinds:
         if kind != "molecule":
-            radius = {kind: predicted.radius[kind].double()[:, None]}
-            values = Values(radius, predicted.mean.ptr)
-            lists = _lists(model, values, kind, 0, predicted, smiles)
-            columns.append([format_list(map(_integer, each)) for each in lists])
+            radius = Values({kind: predicted.radius[kind].double()[:, None]}, predicted.mean.ptr)
+            lists = lists_of(radius, kind, 0)
+            add(kind, [[None if r != r else int(r) for r in each.tolist()] for each in lists])
     return [list(cells) for cells in zip(*columns)]
 
 
 def prediction_table(
-    model: AtomEstimator, source: Source, cells: Mapping[str, Sequence[object]],
-    parts: Mapping[str, LabelledAtoms], predictions: Mapping[str, AtomPrediction],
-    coverage: float,
+    model: AtomEstimator, source: Source, cells: AtomCells, parts: Mapping[str, LabelledAtoms],
+    predictions: Mapping[str, AtomPrediction], coverage: float,
 ) -> Iterator[Sequence[object]]:  # fmt: skip
     """Yield the rows of a table that contains predictions and labels.
 
     Args:
         model: the model.
         source: the table of the molecules.
-        cells: the cells of the labels of all rows, by target.
+        cells: the labels of all rows, whose targets have the order of the model's.
         parts: molecules by the name of their part.
         predictions: predictions for these molecules.
         coverage: coverage of the intervals.
     """
     names = model.targets_.names
-    yield ["row", "smiles", "part", *(f"{n}_measured" for n in names), *prediction_columns(model)]
-    for part, molecules in parts.items():
-        rows = molecules.rows.tolist()
-        texts = [source.smiles[row].strip() for row in rows]
-        predicted = prediction_cells(model, predictions[part], texts, coverage)
-        for row, text, each in zip(rows, texts, predicted):
-            yield [row, text, part, *(cells[name][row] for name in names), *each]
+
+    def labels_of(row: int) -> list[object]:
+        texts = []
+        for kind, _, name in cells.targets:
+            values: Any = cells.values[name][row]
+            if values is not None:
+                values = str(values[0]) if kind == "molecule" else format_list(values)
+            texts.append(values or "")
+        return texts
+
+    def cells_of(part: str) -> list[list[str]]:
+        texts = [source.smiles[row].strip() for row in parts[part].rows.tolist()]
+        return prediction_cells(model, predictions[part], texts, coverage)
+
+    columns = [*(f"{name}_measured" for name in names), *prediction_columns(model)]
+    return table_rows(source, parts, columns, labels_of, cells_of)
 
 
-def _lists(
-    model: AtomEstimator, values: Values, kind: str, column: int, predicted: AtomPrediction,
-    smiles: Sequence[str],
-) -> list[Any]:  # fmt: skip
-    """Return the values of each molecule as a list, in the order of the molecule's lists of
-    labels.
-    """
-    pieces = values.lists(kind, column)
-    if kind == "molecule":
-        return [piece.tolist() for piece in pieces]
-    ordered = model.in_order(pieces, kind, smiles, predicted.graphs)
-    return [array.tolist() for array in ordered]
-
-
-def _cells(
-    model: AtomEstimator, values: Values, kind: str, column: int, predicted: AtomPrediction,
-    smiles: Sequence[str],
-) -> list[str]:  # fmt: skip
-    lists = _lists(model, values, kind, column, predicted, smiles)
-    if kind == "molecule":
-        return [f"{value:.6g}" for (value,) in lists]
-    return list(map(format_list, lists))
-
-
-def _class_cells(
-    kind: str, chances: Sequence[Any], kinds: Sequence[float | str], width: int
-) -> list[list[str]]:
-    """Return the cells of the predicted classes and of their probabilities."""
-    labels, shown = [], []
-    for molecule in chances:
-        rows = torch.tensor(molecule, dtype=torch.float64).reshape(-1, width)
-        full = torch.cat([1 - rows, rows], 1) if rows.shape[1] == 1 else rows[:, : len(kinds)]
-        chosen = [None if bool(row.isnan().any()) else kinds[int(row.argmax())] for row in full]
-        several: list[Any] = full.tolist() if len(kinds) > 2 else full[:, 1].tolist()
-        if kind == "molecule":
-            labels.append(str(chosen[0]))
-            shown.append(format_list(several[0]) if len(kinds) > 2 else f"{several[0]:.6g}")
-        else:
-            labels.append(format_list(chosen))
-            shown.append(format_list(several))
-    return [labels, shown]
-
-
-def _integer(value: float) -> int | None:
-    return None if value != value else int(value)
+def _cell(kind: str, values: Sequence[Any]) -> str:
+    """Return the cell of a list, or of the single value of a molecule."""
+    if kind != "molecule":
+        return format_list(values)
+    (value,) = values
+    if isinstance(value, list):
+        return format_list(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -2,172 +2,116 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.calibration import interval_reliability, probability_reliability
-from gattn.apps.molecules.runs.atoms.measure import side_by_side
-from gattn.apps.molecules.runs.splits import split_text
+from gattn.apps.fitting.calibration import coverage_reliability, probability_reliability
+from gattn.apps.molecules.atoms.training import one_hot_labels
+from gattn.apps.molecules.atoms.values import padded
+from gattn.apps.molecules.runs.report import DRAWN, WORST, run_facts, worst_section
 from gattn.apps.report.plots.style import number
 from gattn.apps.report.report import Section
-from gattn.apps.report.run_figures import CLASSES, TARGETS, sheet_legend, themed
+from gattn.apps.report.run_figures import CLASSES, TARGETS
 from gattn.apps.report.run_report import run_report
 from gattn.apps.run.product import Report
-from gattn.apps.run.report import report_facts
-from gattn.apps.run.text import plural
-from gattn.draw import draw_molecule, shared_scale
+from gattn.draw import shared_scale
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.runs.atoms.train import AtomRun
+    from gattn.apps.molecules.runs.train import MoleculeRun
 
 __all__ = ["atom_report"]
 
-WORST = 12
-"""Number of molecules that the report page shows, those with the largest errors."""
-DRAWN = 100
-"""Maximum number of atoms in a molecule that the report draws."""
-SIZE = 320, 240
+PROMISE = (
+    "The coverage holds for a random atom or bond of a new molecule, on average over molecules "
+    "from the distribution of the validation molecules. Every molecule counts once, however many "
+    "atoms it has."
+)
 
 
-def atom_report(run: AtomRun) -> Report:
+def atom_report(run: MoleculeRun) -> Report:
     """Return the content of the report page, and a dictionary of its plots (the keys are file
     names without extension).
     """
-    model, metrics = run.estimator, run.metrics
-    test, predicted = run.part("test"), run.predictions["test"]
-    y, mean, std = side_by_side(model, test.y, predicted)
-    names = ", ".join(model.targets_.names[:3])
+    model, targets = run.estimator, run.estimator.targets_
+    predicted = run.predictions["test"]
+    y, mean, std = _outputs(run)
     is_regression = model.task == "regression"
     if is_regression:
-        curve = interval_reliability(y, mean, std, _Calibrator(run))  # type: ignore[arg-type]
+
+        def interval(coverage: float) -> tuple[Tensor, Tensor]:
+            lower, upper = model.predictor_.interval(predicted, coverage)
+            return padded(lower.rows, targets), padded(upper.rows, targets)
+
+        curve = coverage_reliability(y, interval)
     else:
         curve = probability_reliability(y, mean.clamp(0, 1))
-    facts = report_facts(
-        run,
-        run.settings,
-        chosen={},
-        title=f"{names} of {Path(run.data.source.name).name}",
-        summary=(
-            f"A {run.settings.model.model} model of {names}, trained on "
-            f"{plural(metrics['molecules']['train'], 'molecule')}; split: "
-            f"{split_text(run.split.protocol, run.estimator.row_format)}."
-        ),
-        targets=tuple(_columns(run)),
-        y=y,
-        mean=mean,
-        std=std,
-        histories=model.history_,
-        reliability=curve,
-        rows=len(run.data.source.smiles),
-        errors={r.line or r.row: f"{r.text!r}: {r.reason}" for r in run.data.labelled.bad},
-        by_target=metrics["targets"],
-        notes=(*_shares(run), *run.notes),
-        words=CLASSES if model.task == "multiclass" else TARGETS,
+    facts = run_facts(
+        run, notes=(*_shares(run), *run.notes), y=y, mean=mean, std=std, reliability=curve,
+        words=CLASSES if model.task == "multiclass" else TARGETS, promise=PROMISE,
+    )  # fmt: skip
+    return run_report(facts, _worst_molecules(run) if is_regression and targets.atom else ())
+
+
+def _outputs(run: MoleculeRun) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the labels, means and standard deviations of all targets as adjacent columns, [r,
+    outputs].
+
+    For several classes the outputs are the classes of all targets, otherwise the targets.
+    """
+    model, predicted = run.estimator, run.predictions["test"]
+    targets, width = model.targets_, model.predictor_.width
+    labels = {k: one_hot_labels(y, width) for k, y in run.part("test").y.rows.items()}
+    y, mean, std = (
+        padded(values, targets) for values in (labels, predicted.mean.rows, predicted.std.rows)
     )
-    if facts.intervals is not None:
-        promise = (
-            "The coverage holds for a random atom or bond of a new molecule, on average over "
-            "molecules from the distribution of the validation molecules. Every molecule counts "
-            "once, however many atoms it has."
-        )
-        object.__setattr__(facts.intervals, "promise", promise)
-    return run_report(facts, _worst_molecules(run) if is_regression else ())
+    if width == 1:
+        return y[..., 0], mean[..., 0], std
+    counts = torch.tensor([len(kinds) for kinds in model.classes_by_target])
+    chosen = torch.arange(width) < counts[:, None]
+    return y[:, chosen], mean[:, chosen], std[..., None].expand_as(mean)[:, chosen]
 
 
-class _Calibrator:
-    """Intervals of all targets as adjacent columns, for the calibration curve."""
-
-    def __init__(self, run: AtomRun) -> None:
-        self.scores = run.estimator.predictor_.scores
-
-    def interval(
-        self, mean: Tensor, std: Tensor, *, coverage: float = 0.9
-    ) -> tuple[Tensor, Tensor]:
-        """Return the lower and the upper ends of the intervals, [r, t] each."""
-        half = torch.tensor([each.quantile(coverage) for each in self.scores]) * std
-        return mean - half, mean + half
-
-
-def _columns(run: AtomRun) -> list[str]:
-    model = run.estimator
-    if model.task != "multiclass":
-        return model.targets_.names
-    pairs = zip(model.targets_.names, model.coding_.classes)
-    return [f"{name} {kind}" for name, kinds in pairs for kind in kinds]
-
-
-def _shares(run: AtomRun) -> list[str]:
-    """Return sentences on the weights of the components, and on their errors."""
+def _shares(run: MoleculeRun) -> list[str]:
+    """Return a sentence on the weights of the components."""
     if run.settings.model.model != "stacked":
         return []
-    weights = run.metrics["weights"]
     clauses = [
         f"{100 * share['attention']:.0f}\u00a0% attention for {name}"
-        for name, share in list(weights.items())[:5]
+        for name, share in list(run.metrics["weights"].items())[:5]
     ]
-    sentence = (
+    return [
         f"A prediction is a weighted mean of attention and of the mean of equal environments: "
         f"{', '.join(clauses)}. The weights were fitted on the validation part."
-    )
-    metric = next(iter(run.metrics["test"]))
-    parts = ", ".join(
-        f"{name} {number(scores[metric])}" for name, scores in run.metrics["parts"].items()
-    )
-    return [sentence, f"The parts alone on the test part, {metric}: {parts}."]
+    ]
 
 
-def _worst_molecules(run: AtomRun) -> list[Section]:
+def _worst_molecules(run: MoleculeRun) -> list[Section]:
     """Draw the molecules with the largest errors; colours show the errors of their atoms."""
-    model, test = run.estimator, run.part("test")
-    names = model.targets_.atom
-    if not names:
-        return []
-    predicted = run.predictions["test"].mean
-    error = predicted.rows["atom"][..., 0] - test.y.rows["atom"]
-    scale = (test.y.rows["atom"] - test.y.rows["atom"].nanmean(0)).square().nanmean(0).sqrt()
-    relative = (error / torch.where(scale > 0, scale, 1.0)).square().nan_to_num(0.0)
-    owners = test.y.owners("atom")
-    total = torch.zeros(len(test), len(names), dtype=torch.float64)
-    total.index_add_(0, owners, relative)
-    worst, target = total.max(1)
-    rows = [
-        row
-        for row in worst.argsort(descending=True, stable=True).tolist()
-        if worst[row] > 0 and int(test.y.ptr["atom"].diff()[row]) <= DRAWN
-    ][:WORST]
-    texts = [test.inputs.molecules.smiles[row].split()[0] for row in rows]
-    columns = {t: error[:, t].split(test.y.ptr["atom"].diff().tolist()) for t in range(len(names))}
-    weights = []
-    for row, text in zip(rows, texts):
-        values = columns[int(target[row])][row].nan_to_num(0.0)
-        weights.append(values[: _heavy(text)])
-    style: dict[str, Any] = {
-        "scale": shared_scale(weights), "size": SIZE, "label": None
-    }  # fmt: skip
-    figures = tuple(
-        themed(
-            partial(draw_molecule, text, weight, **style),
-            f"The structure of {text} with the error of each atom",
-            f"{names[int(target[row])]}, largest error {number(float(weight.abs().max()))}\n{text}",
-        )
-        for row, text, weight in zip(rows, texts, weights)
-    )
-    if figures:
-        figures += (sheet_legend(style["scale"], "predicted - measured"),)
-    sentence = (
-        "The molecules of the test part with the largest errors of their atoms. A disc shows the "
-        "error of an atom: orange if the prediction is too high, blue if it is too low."
-    )
-    return [Section("Largest errors", (sentence,), figures=figures, gallery=True)]
-
-
-def _heavy(smiles: str) -> int:
-    """Return the number of atoms that a picture shows."""
     from gattn.data.molecules.plain import plain
     from gattn.data.molecules.smiles import parse_any_size
 
-    return plain(parse_any_size(smiles), smiles).GetNumAtoms()
+    test, names = run.part("test"), run.estimator.targets_.atom
+    y, sizes = test.y.rows["atom"], test.y.ptr["atom"].diff().tolist()
+    error = run.predictions["test"].numbers.rows["atom"] - y
+    scale = (y - y.nanmean(0)).square().nanmean(0).sqrt()
+    relative = (error / torch.where(scale > 0, scale, 1.0)).square().nan_to_num(0.0)
+    total = torch.zeros(len(test), len(names), dtype=torch.float64)
+    worst, target = total.index_add_(0, test.y.owners("atom"), relative).max(1)
+    order = worst.argsort(descending=True, stable=True).tolist()
+    rows = [row for row in order if worst[row] > 0 and sizes[row] <= DRAWN][:WORST]
+    pictures, captions = [], []
+    for row in rows:
+        text, place = test.inputs.molecules.smiles[row].split()[0], int(target[row])
+        # Only these atoms are drawn, not the hydrogens of the graph.
+        heavy = plain(parse_any_size(text), text).GetNumAtoms()
+        weights = error[:, place].split(sizes)[row].nan_to_num(0.0)[:heavy]
+        pictures.append((text, weights, text))
+        captions.append(f"{names[place]}, largest error {number(float(weights.abs().max()))}")
+    text = (
+        "The molecules of the test part with the largest errors of their atoms. A disc shows the "
+        "error of an atom: orange if the prediction is too high, blue if it is too low.",
+    )
+    common = shared_scale([weights for _, weights, _ in pictures])
+    return [worst_section(text, pictures, captions, common, "predicted - measured")]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from pathlib import Path
 
+from gattn.apps.molecules.atoms.estimators import AtomClassifier, AtomEstimator, AtomRegressor
 from gattn.apps.molecules.atoms.faults import number_faults
 from gattn.apps.molecules.atoms.labels import AtomCells, Coding, coding_of, read_cells
 from gattn.apps.molecules.atoms.values import KINDS
+from gattn.apps.molecules.loading import smiles_columns
+from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.labels import SHARE, SKIP
 from gattn.apps.molecules.runs.source import Source, read_source
-from gattn.apps.molecules.settings import Task
 from gattn.apps.molecules.tables import open_tables
+from gattn.apps.run.model_io import Json, read_model
+from gattn.data import BadRow
 
-__all__ = ["check_share", "check_values", "read_atom_source", "read_list_cells"]
+__all__ = ["check_share", "check_values", "load_atoms", "read_atom_source", "read_list_cells"]
 
 
 def read_atom_source(settings: RunSettings) -> tuple[Source, AtomCells, Coding]:
@@ -35,17 +39,38 @@ def read_atom_source(settings: RunSettings) -> tuple[Source, AtomCells, Coding]:
         "molecule": settings.target, "atom": settings.atom_target, "bond": settings.bond_target
     }  # fmt: skip
     cells = read_list_cells(settings.files, names, settings.encoding)
-    bounded = settings.model.bounded
     try:
-        coding = coding_of(cells, _task(settings.task), bounded=bounded)
+        coding = coding_of(cells, settings.task, bounded=settings.model.bounded)
     except ValueError as error:
         raise ValueError(f"{source.name}: {error}") from None
     check_values(source, cells, coding, skip_bad=settings.skip_bad_labels)
-    problems = [
-        problem and "" if source.smiles[row] == "" else problem
-        for row, problem in enumerate(cells.problems)
-    ]
+    problems = [p if smiles else "" for p, smiles in zip(cells.problems, source.smiles)]
     return source, replace(cells, problems=problems), coding
+
+
+def load_atoms(
+    folder: str | Path, smiles: str | Sequence[str] | None, *, threads: int, **parameters: object
+) -> tuple[AtomEstimator, dict[str, Json], str]:
+    """Load the model of atoms and bonds in a folder, its model card, and its column of SMILES.
+
+    Args:
+        folder: the folder of the model.
+        smiles: the column that the user passed; None for that of the training.
+        threads: number of threads inside one operator; 0 to choose it.
+        parameters: new values of parameters of the estimator.
+
+    Raises:
+        RunError: the folder does not contain a readable model of atoms and bonds.
+        ValueError: there are several columns.
+    """
+    tensors, card = read_model(resolve(Path(folder)))
+    kind = AtomClassifier if card.get("estimator") == "AtomClassifier" else AtomRegressor
+    model = kind.from_state(folder, tensors, card)
+    for name, value in parameters.items():
+        setattr(model, name, value)
+    model.predictor_.threads = threads
+    (column,) = smiles_columns(card, smiles, 1)
+    return model, card, column
 
 
 def read_list_cells(
@@ -93,21 +118,16 @@ def check_values(source: Source, cells: AtomCells, coding: Coding, *, skip_bad: 
             )
 
 
-def check_share(source: Source, bad: int, first: str, *, skip_bad: bool) -> None:
+def check_share(source: Source, bad: Sequence[BadRow], *, skip_bad: bool) -> None:
     """Raise an error if more than 5 % of the rows have lists that cannot be read.
 
     Args:
         source: the table.
-        bad: number of such rows.
-        first: description of the first.
+        bad: these rows.
         skip_bad: whether to leave out any number of rows.
     """
-    if bad > max(1, SHARE * len(source.smiles)) and not skip_bad:
+    if len(bad) > max(1, SHARE * len(source.smiles)) and not skip_bad:
         raise ValueError(
-            f"{source.name}: {bad:,} of {len(source.smiles):,} rows have lists that cannot be "
-            f"used, the first is {first}; correct them, or leave them out with {SKIP}"
+            f"{source.name}: {len(bad):,} of {len(source.smiles):,} rows have lists that cannot be "
+            f"used, the first is {bad[0]}; correct them, or leave them out with {SKIP}"
         )
-
-
-def _task(task: str) -> Literal["auto"] | Task:
-    return task  # pyright: ignore[reportReturnType]  # the settings are checked
