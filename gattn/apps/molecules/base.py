@@ -1,32 +1,41 @@
-"""Base class of the regressor and the classifier for molecules.
-
-This module does not import scikit-learn; :mod:`gattn.apps.molecules.estimators` adds its interface.
-"""
+"""Base class of the regressor and the classifier for molecules."""
 
 from __future__ import annotations
 
 import copy
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import torch
+from sklearn.utils import Tags
 from torch import Tensor
 
 from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules.arrays import as_table, as_texts, column_names, find_bounds
+from gattn.apps.molecules.classes import one_hot
 from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
-from gattn.apps.molecules.fitted import MoleculeModel
+from gattn.apps.molecules.feature_version import check_predictor_features
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.foundation import read_foundation_of
-from gattn.apps.molecules.inputs import DescribedInputs, MoleculeInputs, ParsedSmiles
+from gattn.apps.molecules.inputs import (
+    DescribedInputs,
+    FeaturizedSmiles,
+    MoleculeInputs,
+    ParsedSmiles,
+    Piece,
+    featurise,
+    make_pieces,
+)
 from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import (
     LabelledMolecules,
     bad_rows,
@@ -36,7 +45,8 @@ from gattn.apps.molecules.rows import (
     warn_of_overlap,
 )
 from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
-from gattn.data import MoleculeError, random_split
+from gattn.apps.run.estimator import SerializableEstimator
+from gattn.data import BadRow, MoleculeError, random_split
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.explain import Explanation
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["MoleculeEstimator", "Rows"]
 
 Self = TypeVar("Self", bound="MoleculeEstimator")
+Item = TypeVar("Item")
 Rows: TypeAlias = Any
 """Type of the input of an estimator: n SMILES, or a data frame or an array [n, 1 + f] with a
 column of SMILES and f columns of descriptors.
@@ -56,10 +67,27 @@ else:
     Parameters = object
 
 
-class MoleculeEstimator(MoleculeModel, ABC, Parameters):
-    """Base class of the estimators for molecules; see :class:`MoleculeParameters`."""
+class MoleculeEstimator(SerializableEstimator, Parameters):
+    """Base class of the estimators for molecules; see :class:`MoleculeParameters`.
 
+    Attributes:
+        predictor_: the fitted model.
+        targets_: the names of the targets.
+        single_target_: True if the labels had no dimension of targets.
+        descriptors_columns_: the names of the descriptor columns that the model reads beside the
+            molecule.
+        seen_: hashes of the molecules of the training and validation parts.
+    """
+
+    item: ClassVar[str] = "molecules"
+    predictor_: MoleculePredictor
+    targets_: list[str]
+    single_target_: bool
+    descriptors_columns_: list[str]
+    seen_: Tensor
+    bad_: tuple[BadRow, ...]
     _parameters = MoleculeParameters
+    _predictor_kind = MoleculePredictor
 
     def fit(
         self: Self,
@@ -379,6 +407,133 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
         """Calibrate the prediction intervals, or the sets of classes, on the validation part."""
 
+    @classmethod
+    def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
+        check_predictor_features(folder, card)
+
+    @property
+    def row_format(self) -> RowFormat:
+        """Content of a row of the table (one molecule, several, or a reaction), and the changes
+        to its molecules before prediction.
+        """
+        return RowFormat(
+            self.molecules_per_row, self.order_free, self.reaction, self.ignore_stereo, self.add_h,
+            tuple(self.standardize),
+        )  # fmt: skip
+
+    def featurise(self, smiles: Sequence[str]) -> FeaturizedSmiles:
+        """Compute the inputs of the model from the SMILES of n rows, as in training.
+
+        Args:
+            smiles: n texts.
+        """
+        return featurise(
+            smiles, max_atoms=self.max_atoms, workers=self.workers,
+            row_format=self.row_format,
+        )  # fmt: skip
+
+    def predictions(
+        self,
+        items: Iterable[Item],
+        *,
+        smiles: Callable[[Item], str] | None = None,
+        descriptors: Callable[[Item], Sequence[float]] | None = None,
+        neighbors: int = 0,
+    ) -> Iterator[Piece[Item, Prediction]]:
+        """Predict molecules in chunks, in the order of the input and with bounded memory.
+
+        Args:
+            items: SMILES, or objects that contain one, such as rows of a table; a generator is
+                consumed lazily. The SMILES of several molecules of a row are one text; see
+                :func:`gattn.apps.molecules.row_format.join_smiles`.
+            smiles: function that returns the SMILES of an item; by default the items are SMILES.
+            descriptors: function that returns the values of ``descriptors_columns_`` of an item,
+                NaN for a missing value; required if the model was trained with such columns.
+            neighbors: number of most similar molecules to find for each; see
+                :meth:`MoleculePredictor.nearest`.
+
+        Yields:
+            Consecutive items, with the predictions for those whose SMILES are valid.
+
+        Raises:
+            ValueError: ``descriptors`` is missing, or the model reads no descriptor columns.
+        """
+        self.check_fitted()
+        columns = self.descriptors_columns_
+        if bool(columns) != (descriptors is not None):
+            needed = f"the descriptor columns {', '.join(columns)}" if columns else "SMILES alone"
+            passed = "no descriptors" if descriptors is None else "descriptors"
+            raise ValueError(f"this model reads {needed}; got {passed}")
+        predict = self.predictor_.predict
+        if neighbors:
+            predict = partial(predict, neighbors=neighbors)
+        return make_pieces(
+            predict, items, smiles=smiles, descriptors=descriptors,
+            columns=len(columns), max_atoms=self.max_atoms, workers=self.workers,
+            row_format=self.row_format,
+        )  # fmt: skip
+
+    def embeddings(
+        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
+    ) -> Iterator[Piece[Item, Tensor]]:
+        """Yield the embeddings [k, K d] of valid molecules, in chunks like :meth:`predictions`."""
+        self.check_fitted()
+        return make_pieces(
+            self.predictor_.embed, items, smiles=smiles, max_atoms=self.max_atoms,
+            workers=self.workers, row_format=self.row_format,
+        )  # fmt: skip
+
+    @property
+    def embedding_size(self) -> int:
+        """Number of features, K d, that :meth:`embed` returns for each molecule."""
+        row_format = self.row_format
+        inputs = featurise([row_format.example], row_format=row_format).inputs
+        return self.predictor_.embed(inputs).shape[1]
+
+    def place_of(self, target: str | None) -> int:
+        """Return the index of a target, given its name. None stands for the only target."""
+        names = self.targets_
+        if target is None and len(names) == 1:
+            return 0
+        if target is None or target not in names:
+            raise ValueError(f"target must be one of {', '.join(names)}; got {target}")
+        return names.index(target)
+
+    def scale_of(self, target: int) -> str:
+        """Return the name of a target with its transform, such as ``log10(IC50)``.
+
+        Explanations are on this scale.
+        """
+        name = str(self.targets_[target])
+        if self.task != "regression":
+            return name
+        transform = self.predictor_.transform.names[target]
+        return name if transform == "none" else f"{transform}({name})"
+
+    @property
+    def classes_by_target(self) -> list[np.ndarray]:
+        """The classes of each target; empty for a regression."""
+        return []
+
+    @property
+    def class_counts(self) -> tuple[int, ...]:
+        """Number of classes of each target if the task is multiclass; empty for other tasks."""
+        return ()
+
+    def probabilities(self, mean: Tensor) -> list[Tensor]:
+        """Return a tensor of class probabilities [k, c] for each target; raise a TypeError for a
+        regression.
+        """
+        raise TypeError(f"{type(self).__name__} predicts no classes for {len(mean)} molecules")
+
+    def outputs_of(self, y: Tensor) -> Tensor:
+        """Convert labels [k, t] to the form of the predictor's outputs.
+
+        For the task multiclass, the result is the one-hot encoding of all targets, whose width is
+        the sum of the numbers of classes. For other tasks, the labels do not change.
+        """
+        return one_hot(y, self.class_counts) if self.class_counts else y
+
     def _extra_tensors(self) -> dict[str, Tensor]:
         return {"seen": self.seen_}
 
@@ -388,6 +543,17 @@ class MoleculeEstimator(MoleculeModel, ABC, Parameters):
             "single_target": self.single_target_,
             "descriptors_columns": list(self.descriptors_columns_),
         }
+
+    def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
+        self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
+        self.seen_ = tensors["seen"]
+        self.descriptors_columns_ = list(card["descriptors_columns"])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.target_tags.multi_output = True
+        return tags
 
 
 def _rows(table: Rows, molecules: int = 1) -> tuple[list[str], np.ndarray, list[str]]:

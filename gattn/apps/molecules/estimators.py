@@ -4,32 +4,32 @@ classes.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast
 
 import numpy as np
+import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import Tags
 from torch import Tensor
 
-from gattn.apps.molecules.base import Rows
-from gattn.apps.molecules.labelling import ClassificationEstimator, RegressionEstimator
-from gattn.apps.run.estimator import SerializableEstimator
+from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator
+from gattn.apps.molecules.arrays import as_classes, as_numbers, find_classes
+from gattn.apps.molecules.base import MoleculeEstimator, Rows
+from gattn.apps.molecules.classes import split_classes
+from gattn.apps.molecules.prediction import Prediction
+from gattn.apps.molecules.quantiles import QuantileIntervals
+from gattn.apps.molecules.settings import Task
+from gattn.apps.molecules.target_transform import (
+    TransformedIntervals,
+    check_domain,
+    restore_intervals,
+)
 
 __all__ = ["MoleculeClassifier", "MoleculeRegressor"]
 
 
-class _Estimator(SerializableEstimator):
-    """Methods that scikit-learn requires of the estimators for molecules."""
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string, tags.input_tags.two_d_array = True, False
-        tags.target_tags.multi_output = True
-        return tags
-
-
-class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
+class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
     """Regressor that predicts numbers from SMILES, with standard deviations and prediction
     intervals.
 
@@ -56,7 +56,8 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
         (2,)
     """
 
-    _saved_as = ""
+    task: ClassVar[Task] = "regression"
+    calibrator_: IntervalCalibrator | QuantileIntervals
 
     def predict(
         self, X: Rows, return_std: bool = False
@@ -150,10 +151,64 @@ class MoleculeRegressor(RegressorMixin, _Estimator, RegressionEstimator):
         Returns:
             At most 1; 0 for a model that predicts the mean. NaN where no target has two labels.
         """
+        from sklearn.metrics import r2_score
+
         return self._score(r2_score, X, y, sample_weight)
 
+    @property
+    def quantile_levels(self) -> tuple[float, ...]:
+        """Levels of the predicted quantiles, ascending; empty if the loss function is not
+        quantile.
+        """
+        return self.predictor_.levels
 
-class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
+    def intervals(self, predicted: Prediction, coverage: float) -> tuple[Tensor, Tensor]:
+        """Return the lower and the upper ends of the prediction intervals, [k, t] each.
+
+        Args:
+            predicted: a prediction of k molecules by :attr:`predictor_`.
+            coverage: the requested probability, in (0, 1).
+        """
+        mean, std = predicted.mean, predicted.std
+        if isinstance(self.calibrator_, IntervalCalibrator):
+            return self.calibrator_.interval(mean, std, coverage=coverage)
+        assert predicted.quantiles is not None
+        return self.calibrator_.interval(mean, predicted.quantiles, std, coverage=coverage)
+
+    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        calibration = state["calibration"]
+        if calibration.get("quantiles"):
+            self.calibrator_ = QuantileIntervals.from_state(calibration)
+        else:
+            self.calibrator_ = restore_intervals(calibration)
+
+    def _fit_labels(self, table: np.ndarray) -> None:
+        for name, column in zip(self.targets_, as_numbers(table).T):
+            labels = column[np.isfinite(column)]
+            if len(labels) > 1 and labels.min() == labels.max():
+                raise ValueError(
+                    f"{name} must have different numbers; every label is {labels[0]:g}"
+                )
+            check_domain(self.settings().target_transform, column, name, "in row {}".format)
+
+    def _encode(self, table: np.ndarray) -> np.ndarray:
+        return as_numbers(table)
+
+    def _decide(self, mean: Tensor) -> np.ndarray:
+        return mean.numpy()
+
+    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
+        transform, mean, std = self.predictor_.transform, prediction.mean, prediction.std
+        if prediction.quantiles is not None:
+            self.calibrator_ = QuantileIntervals.fit(transform, y, mean, prediction.quantiles, std)
+        else:
+            self.calibrator_ = TransformedIntervals.of(transform, y, mean, std)
+
+    def _labels_state(self) -> dict[str, Any]:
+        return {"calibration": self.calibrator_.state()}
+
+
+class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
     """Classifier that predicts one of two or more classes from SMILES, for one or several targets.
 
     It has the interface of scikit-learn's estimators, so it works with ``clone``,
@@ -180,7 +235,8 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         (1, 2)
     """
 
-    _saved_as = ""
+    classes_: Any
+    calibrator_: LabelSetCalibrator
 
     def predict(self, X: Rows) -> np.ndarray:
         """Predict the most probable class of each molecule.
@@ -260,6 +316,8 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         Returns:
             From 0 to 1; NaN where no label is known.
         """
+        from sklearn.metrics import accuracy_score
+
         return self._score(accuracy_score, X, y, sample_weight)
 
     def __sklearn_tags__(self) -> Tags:
@@ -267,6 +325,97 @@ class MoleculeClassifier(ClassifierMixin, _Estimator, ClassificationEstimator):
         tags.classifier_tags.multi_class = True  # pyright: ignore[reportOptionalMemberAccess]
         tags.classifier_tags.multi_label = True  # pyright: ignore[reportOptionalMemberAccess]
         return tags
+
+    @property
+    def task(self) -> Task:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The task: multiclass if a target has more than two classes, otherwise classification."""
+        return "multiclass" if self.class_counts else "classification"
+
+    @property
+    def classes_by_target(self) -> list[np.ndarray]:
+        """The classes of each target, as a list even if there is only one target."""
+        return [self.classes_] if self.single_target_ else self.classes_
+
+    @property
+    def class_counts(self) -> tuple[int, ...]:
+        """Number of classes of each target if the task is multiclass; empty if every target has
+        two classes.
+        """
+        if not hasattr(self, "classes_"):
+            return ()
+        counts = tuple(map(len, self.classes_by_target))
+        return counts if max(counts) > 2 else ()
+
+    def probabilities(self, mean: Tensor) -> list[Tensor]:
+        """Return a tensor of class probabilities [k, c] for each target.
+
+        Args:
+            mean: [k, O], the mean of a prediction.
+        """
+        if self.class_counts:
+            return list(split_classes(mean, self.class_counts))
+        return [torch.stack([1 - each, each], 1) for each in mean.unbind(1)]
+
+    def sets_of(self, mean: Tensor, coverage: float) -> Tensor:
+        """Return a set of classes for each prediction that contains the true class with the given
+        probability, and always the predicted class.
+
+        Args:
+            mean: [k, O], the mean of a prediction.
+            coverage: probability that a set contains the true class.
+
+        Returns:
+            [k, t, c] bool for the largest number c of classes; False beyond the classes of a
+            target.
+        """
+        chances, scores = self.probabilities(mean), self.calibrator_.scores
+        sets = torch.zeros(len(mean), len(chances), max(map(len, scores)), dtype=torch.bool)
+        for i, (chance, one) in enumerate(zip(chances, scores, strict=True)):
+            calibrator = LabelSetCalibrator((one,))
+            sets[:, i, : len(one)] = calibrator.sets(chance[:, None], coverage=coverage)[:, 0]
+            readable = chance.isfinite().all(1).nonzero()[:, 0]
+            sets[readable, i, chance[readable].argmax(1)] = True
+        return sets
+
+    def calibrate_sets(self, y: Tensor, mean: Tensor) -> LabelSetCalibrator:
+        """Fit the conformal calibration of the class sets to labels y [k, t] and predicted class
+        probabilities [k, O].
+        """
+        chances = self.probabilities(mean)
+        each = [
+            LabelSetCalibrator.fit(y[:, i, None], p[:, None].clamp(0, 1))
+            for i, p in enumerate(chances)
+        ]
+        return LabelSetCalibrator(tuple(one.scores[0] for one in each))
+
+    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        classes = [np.array(kinds) for kinds in state["classes"]]
+        self.classes_ = classes[0] if self.single_target_ else classes
+        self.calibrator_ = LabelSetCalibrator.from_state(state["calibration"])
+
+    def _fit_labels(self, table: np.ndarray) -> None:
+        classes = find_classes(table, self.targets_)
+        self.classes_ = classes[0] if self.single_target_ else classes
+
+    def _encode(self, table: np.ndarray) -> np.ndarray:
+        return as_classes(table, self.classes_by_target, self.targets_)
+
+    def _decide(self, mean: Tensor) -> np.ndarray:
+        """Return the number of the most probable class (the first of several equal ones); NaN is
+        returned unchanged.
+        """
+        chosen = [
+            p.argmax(1).double().masked_fill(p.isnan().any(1), torch.nan)
+            for p in self.probabilities(mean)
+        ]
+        return torch.stack(chosen, 1).numpy()
+
+    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
+        self.calibrator_ = self.calibrate_sets(y, prediction.mean)
+
+    def _labels_state(self) -> dict[str, Any]:
+        classes = [kinds.tolist() for kinds in self.classes_by_target]
+        return {"classes": classes, "calibration": self.calibrator_.state()}
 
 
 def _labels(kinds: np.ndarray, numbers: np.ndarray) -> np.ndarray:

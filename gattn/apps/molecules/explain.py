@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
-from gattn.apps.molecules.fitted import ClassificationModel, MoleculeModel
 from gattn.apps.molecules.inputs import DescribedInputs
 from gattn.apps.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
@@ -19,6 +18,7 @@ from gattn.apps.molecules.target_transform import TargetTransform
 from gattn.apps.runtime.threads import limited_threads
 
 if TYPE_CHECKING:
+    from gattn.apps.molecules.base import MoleculeEstimator
     from gattn.apps.molecules.inputs import MoleculeInputs
     from gattn.apps.molecules.predictor import MoleculePredictor
 
@@ -185,7 +185,7 @@ def explain(
 
 
 def explain_model(
-    model: MoleculeModel, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
+    model: MoleculeEstimator, inputs: MoleculeInputs, method: str = DEFAULT_METHOD, *,
     target: int = 0, label: str | None = None, seed: int = 0,
 ) -> list[Explanation]:  # fmt: skip
     """Explain the predictions of a model: numbers, or probabilities of a class.
@@ -207,7 +207,7 @@ def explain_model(
     """
     if not 0 <= target < len(model.targets_):
         raise ValueError(f"target must be at least 0 and below {len(model.targets_)}; got {target}")
-    if not isinstance(model, ClassificationModel):
+    if model.task == "regression":
         if label is not None:
             raise ValueError(f"only a model of classes explains a class; got {label!r}")
         name = model.scale_of(target)
@@ -239,7 +239,7 @@ def explain_model(
     return [result[row] for row in range(len(chosen))]
 
 
-def class_probability(model: ClassificationModel, target: int, place: int) -> str:
+def class_probability(model: MoleculeEstimator, target: int, place: int) -> str:
     """Return the name of the probability of a class: ``P(target = class)``."""
     return f"P({model.targets_[target]} = {model.classes_by_target[target][place]})"
 

@@ -103,7 +103,7 @@ class Forest:
     their predictions of the validation part. The second half also reads the validation part.
 
     The trees are fitted by scikit-learn (:mod:`gattn.apps.molecules.trees`) and stored as tensors,
-    so that a prediction needs no scikit-learn and a saved model contains no code.
+    so that a saved model contains no code.
 
     Reference: Geurts et al., "Extremely randomized trees" (Machine Learning 2006); Breiman,
     "Random forests" (Machine Learning 2001), for predictions out of the bag.

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.descriptor_columns import (
     DescriptorArray,
     DescriptorColumns,
     array_columns,
     read_array,
 )
-from gattn.apps.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
+from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.run.model_io import CARD, Json, RunError, coverage_of, read_json, read_model
 from gattn.apps.run.text import plural
@@ -21,11 +22,8 @@ from gattn.apps.tables.csv_table import OnBadBytes, Table
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat
 
-if TYPE_CHECKING:
-    from gattn.apps.molecules.base import MoleculeEstimator
-
 __all__ = [
-    "OpenedRun", "descriptor_source", "load_estimator", "load_model",
+    "OpenedRun", "descriptor_source", "load_model",
     "open_run", "predicts_atoms", "smiles_columns",
 ]  # fmt: skip
 
@@ -44,7 +42,7 @@ class OpenedRun(NamedTuple):
         coverage: coverage of the intervals.
     """
 
-    model: MoleculeModel
+    model: MoleculeEstimator
     table: Table
     smiles: tuple[str, ...]
     descriptors: DescriptorColumns
@@ -98,25 +96,8 @@ def _check_kind(folder: str | os.PathLike[str], card: Mapping[str, Json]) -> Non
         )
 
 
-def load_estimator(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
-    """Load the regressor or the classifier that is stored in a folder, and its model card.
-
-    It is an estimator without scikit-learn's interface.
-
-    Raises:
-        RunError: a file is missing, truncated or changed, or contains another kind of model.
-    """
-    from gattn.apps.molecules.labelling import ClassificationEstimator, RegressionEstimator
-
-    tensors, card = read_model(resolve(Path(folder)))
-    _check_kind(folder, card)
-    is_classifier = card.get("estimator") == "MoleculeClassifier"
-    kind = ClassificationEstimator if is_classifier else RegressionEstimator
-    return kind.from_state(folder, tensors, card), card
-
-
-def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeModel, dict[str, Json]]:
-    """Load the model and the model card that are stored in a folder; scikit-learn is not imported.
+def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
+    """Load the model and the model card that are stored in a folder.
 
     Raises:
         RunError: a file is missing, truncated or changed, or holds another kind of model.
@@ -124,7 +105,7 @@ def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeModel, dict[str,
     tensors, card = read_model(resolve(Path(folder)))
     _check_kind(folder, card)
     is_classifier = card.get("estimator") == "MoleculeClassifier"
-    kind = ClassificationModel if is_classifier else RegressionModel
+    kind = MoleculeClassifier if is_classifier else MoleculeRegressor
     return kind.from_state(folder, tensors, card), card
 
 
@@ -141,7 +122,7 @@ def open_run(
     descriptors_path: str = "",
     coverage: float | None = None,
 ) -> OpenedRun:
-    """Load the model in a folder and open a CSV file of molecules; scikit-learn is not imported.
+    """Load the model in a folder and open a CSV file of molecules.
 
     Args:
         folder: folder of the trained model.
@@ -165,8 +146,7 @@ def open_run(
             missing or appears twice, or ``descriptors_path`` is missing or does not fit.
     """
     model, card = load_model(folder)
-    model.workers = workers
-    model.predictor_.threads = threads
+    model.set_params(workers=workers, threads=threads)
     columns = smiles_columns(card, smiles, model.molecules_per_row)
     names = [] if molecule_alone else model.descriptors_columns_
     plain, array = descriptor_source(names, descriptors_path, path, encoding)

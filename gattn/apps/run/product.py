@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from gattn.apps.report.report import Figure, ReportContent
-from gattn.apps.run.fitted import FittedModel
+from gattn.apps.run.estimator import SerializableEstimator
 from gattn.apps.run.model_io import Json
 from gattn.apps.run.run_folder import AnyRunSettings
 from gattn.data import Split
@@ -48,7 +48,7 @@ class TrainedRun:
         metrics: content of ``metrics.json``.
     """
 
-    estimator: FittedModel
+    estimator: SerializableEstimator
     split: Split
     metrics: dict[str, Any]
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import torch
 
 from gattn.apps.molecules.attributions import METHODS
+from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.estimators import MoleculeRegressor
 from gattn.apps.molecules.explain import DEFAULT_METHOD, Explanation, explain_model
 from gattn.apps.molecules.explanations import colour_scale, label_of
-from gattn.apps.molecules.fitted import MoleculeModel, RegressionModel
 from gattn.apps.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.pretrained import is_distributed
@@ -119,7 +120,7 @@ class ServedMolecules:
 
     name: str
     folder: Path
-    model: MoleculeModel
+    model: MoleculeEstimator
     card: dict[str, Any]
     training: TrainingSet | None
     applicability: Applicability | None
@@ -236,8 +237,8 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
         RunError: the folder holds no model that can be read.
     """
     model, card = load_model(folder)
-    model.workers, model.max_atoms = 1, min(model.max_atoms, max_atoms)
-    model.predictor_.threads = threads
+    most = min(model.max_atoms, max_atoms)
+    model.set_params(workers=1, threads=threads, max_atoms=most)
     if is_distributed(folder):
         note = (
             f"{folder.name} is distributed without its training molecules, so the nearest measured "
@@ -266,7 +267,9 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
     return ServedMolecules(name, folder, model, card, training, applicability, tuple(notes))
 
 
-def predict_rows(model: MoleculeModel, rows: list[InputRow], coverage: float) -> list[PredictedRow]:
+def predict_rows(
+    model: MoleculeEstimator, rows: list[InputRow], coverage: float
+) -> list[PredictedRow]:
     """Predict rows in the same way as the command ``gattn molecules predict``.
 
     Args:
@@ -291,7 +294,7 @@ def predict_rows(model: MoleculeModel, rows: list[InputRow], coverage: float) ->
 
 
 def explain_molecule(
-    model: MoleculeModel, input_row: InputRow, method: str, target: int, coverage: float
+    model: MoleculeEstimator, input_row: InputRow, method: str, target: int, coverage: float
 ) -> ExplainedMolecule:
     """Predict one row, and compute the weights of its atoms, unless it is a reaction.
 
@@ -337,7 +340,7 @@ def explain_molecule(
     return ExplainedMolecule(row.cells, explanation, nearest, light, dark)
 
 
-def first_explanation(model: MoleculeModel) -> None:
+def first_explanation(model: MoleculeEstimator) -> None:
     """Explain one small molecule at the start of the server, so that the first request does not
     wait for imports.
     """
@@ -360,13 +363,13 @@ def draw_plain(smiles: str, dark: bool) -> bytes:
         raise RequestError(422, f"the molecule cannot be drawn: {error}") from error
 
 
-def as_values(model: MoleculeModel, cells: list[str]) -> dict[str, float | str | None]:
+def as_values(model: MoleculeEstimator, cells: list[str]) -> dict[str, float | str | None]:
     """Convert the cells of a prediction to JSON values: numbers, class names or None.
 
     JSON has no infinity: the end of an interval without a bound is None.
     """
     values: dict[str, float | str | None] = {}
-    classes = not isinstance(model, RegressionModel)
+    classes = not isinstance(model, MoleculeRegressor)
     short = [name for names in target_columns(model) for name in names]
     for name, bare, cell in zip(output_columns(model), [*short, "", OUTSIDE], cells):
         is_text = bare == OUTSIDE or (classes and bare in ("prediction", "set"))
@@ -374,7 +377,7 @@ def as_values(model: MoleculeModel, cells: list[str]) -> dict[str, float | str |
     return values
 
 
-def similarity_of(model: MoleculeModel, cells: Sequence[str]) -> float:
+def similarity_of(model: MoleculeEstimator, cells: Sequence[str]) -> float:
     """Return the similarity to the nearest training molecule, which is one of the cells of a
     prediction.
     """

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from gattn.apps.molecules.fitted import MoleculeModel
+from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.loading import load_model
 from gattn.apps.runtime.processes import prepare_process
 from gattn.apps.serve.errors import RequestError
@@ -22,7 +22,7 @@ __all__ = ["ModelPool"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MODELS: list[MoleculeModel] = []
+_MODELS: list[MoleculeEstimator] = []
 """Models in a child process, which loads them once when it starts."""
 
 
@@ -39,10 +39,10 @@ class ModelPool:
 
     def __init__(
         self,
-        models: Sequence[MoleculeModel],
+        models: Sequence[MoleculeEstimator],
         folders: Sequence[Path],
         workers: int,
-        first_call: Callable[[MoleculeModel], object],
+        first_call: Callable[[MoleculeEstimator], object],
     ) -> None:
         self.models, self.folders, self.first_call = models, folders, first_call
         self.workers = workers if models else 1
@@ -50,7 +50,7 @@ class ModelPool:
 
     async def call(
         self,
-        function: Callable[Concatenate[MoleculeModel, P], T],
+        function: Callable[Concatenate[MoleculeEstimator, P], T],
         index: int,
         *args: P.args,
         **kwargs: P.kwargs,
@@ -115,7 +115,7 @@ def _load(
     folders: Sequence[Path],
     max_atoms: Sequence[int],
     parent: int,
-    first_call: Callable[[MoleculeModel], object],
+    first_call: Callable[[MoleculeEstimator], object],
 ) -> None:
     """Load the models in a child process, and call each model once.
 
@@ -125,13 +125,13 @@ def _load(
     prepare_process(parent)
     for folder, most in zip(folders, max_atoms):
         model, _ = load_model(folder)
-        model.workers, model.max_atoms = 1, most
+        model.set_params(workers=1, max_atoms=most)
         _MODELS.append(model)
         first_call(model)
 
 
 def _call(
-    function: Callable[Concatenate[MoleculeModel, P], T], index: int, *args: P.args,
+    function: Callable[Concatenate[MoleculeEstimator, P], T], index: int, *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:  # fmt: skip
     return function(_MODELS[index], *args, **kwargs)

@@ -37,7 +37,7 @@ from gattn.apps.molecules.inputs import (
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import bad_rows, smiles_hashes, warn_of
 from gattn.apps.molecules.settings import MoleculeSettings, Task
-from gattn.apps.run.fitted import FittedModel
+from gattn.apps.run.estimator import SerializableEstimator
 from gattn.data import BadRow, MoleculeError, random_split
 from gattn.data.molecules.arrays import MoleculeArrays
 
@@ -55,7 +55,7 @@ else:
     Parameters = object
 
 
-class AtomEstimator(FittedModel, Parameters):
+class AtomEstimator(SerializableEstimator, Parameters):
     """Base class of the estimators for atoms and bonds."""
 
     item: ClassVar[str] = "molecules"

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 
 from gattn import __version__
+from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.estimators import MoleculeClassifier
 from gattn.apps.molecules.export.onnx import write_onnx
 from gattn.apps.molecules.export.predict import FORMAT, ExportedModel
-from gattn.apps.molecules.fitted import ClassificationModel, MoleculeModel
 from gattn.apps.molecules.fitting import LEAST, OFFSET
 from gattn.apps.molecules.kernel_function import FARTHEST, JITTER
 from gattn.apps.molecules.loading import load_model, smiles_columns
@@ -124,7 +125,7 @@ def _copy_program(folder: Path) -> None:
         copy.write_text(text, "utf-8")
 
 
-def _check(run: str | Path, model: MoleculeModel) -> None:
+def _check(run: str | Path, model: MoleculeEstimator) -> None:
     """Raise an ExportError if a model cannot be exported."""
     predictor = model.predictor_
     others = [f"the part {name!r}" for name in predictor.weights if name not in EXPORTED_PARTS]
@@ -140,7 +141,7 @@ def _check(run: str | Path, model: MoleculeModel) -> None:
         )
 
 
-def _arrays(model: MoleculeModel) -> dict[str, np.ndarray]:
+def _arrays(model: MoleculeEstimator) -> dict[str, np.ndarray]:
     """Return the arrays of the model; those of the networks are left out."""
     predictor = model.predictor_
     tensors, _ = predictor.state()
@@ -182,7 +183,7 @@ def _scores(model: Any) -> dict[str, np.ndarray]:
     return scores
 
 
-def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
+def _facts(model: MoleculeEstimator, names: Sequence[str]) -> dict[str, Any]:
     """Return the names of the model's columns, and the settings of the conversion from SMILES to
     features.
     """
@@ -190,7 +191,7 @@ def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
 
     predictor = model.predictor_
     classes: list[list[Any]] = []
-    if isinstance(model, ClassificationModel):
+    if isinstance(model, MoleculeClassifier):
         classes = [each.tolist() for each in model.classes_by_target]
     return {
         "format": FORMAT,
@@ -213,7 +214,7 @@ def _facts(model: MoleculeModel, names: Sequence[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _difference(model: MoleculeModel, folder: Path) -> float:
+def _difference(model: MoleculeEstimator, folder: Path) -> float:
     """Return the largest difference between the predictions of the model and of the export.
 
     Raises:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from gattn.apps.molecules.arrays import is_missing
-from gattn.apps.molecules.fitted import ClassificationModel, MoleculeModel, RegressionModel
+from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.quantiles import level_name
 from gattn.apps.run.text import with_precision
@@ -28,7 +29,7 @@ validation parts.
 """
 
 
-def prediction_columns(estimator: MoleculeModel) -> list[str]:
+def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
     """Return the names of the prediction columns of a table.
 
     Args:
@@ -51,26 +52,26 @@ def prediction_columns(estimator: MoleculeModel) -> list[str]:
     return [*(f"{t}_{n}" for t, each in zip(estimator.targets_, names) for n in each), SIMILARITY]
 
 
-def target_columns(estimator: MoleculeModel) -> list[Sequence[str]]:
+def target_columns(estimator: MoleculeEstimator) -> list[Sequence[str]]:
     """Return the names of the prediction columns of one target, without the target's name."""
     return [_names(estimator, i) for i in range(len(estimator.targets_))]
 
 
 def prediction_cells(
-    estimator: MoleculeModel, predicted: Prediction, coverage: float
+    estimator: MoleculeEstimator, predicted: Prediction, coverage: float
 ) -> list[list[str]]:
     """Return the table cells of k predictions, in the order of :func:`prediction_columns`.
 
     A number has at least six digits, and enough digits to show four of its standard deviation.
     """
     mean, std, columns = predicted.mean, predicted.std, []
-    if isinstance(estimator, RegressionModel):
+    if isinstance(estimator, MoleculeRegressor):
         shown = (mean, std, *estimator.intervals(predicted, coverage))
         if predicted.quantiles is not None:
             shown += predicted.quantiles.unbind(2)
         for i in range(mean.shape[1]):
             columns += [_precise(values[:, i], std[:, i]) for values in shown]
-    elif isinstance(estimator, ClassificationModel):
+    elif isinstance(estimator, MoleculeClassifier):
         sets = estimator.sets_of(mean, coverage)
         spreads = std.split(list(estimator.class_counts) or 1, 1)
         chances = estimator.probabilities(mean)
@@ -91,7 +92,7 @@ def prediction_cells(
 
 
 def prediction_table(
-    estimator: MoleculeModel,
+    estimator: MoleculeEstimator,
     source: Source,
     parts: Mapping[str, LabelledMolecules],
     predictions: Mapping[str, Prediction],
@@ -141,9 +142,9 @@ def table_rows(
             yield [row, source.smiles[row].strip(), part, *labels(row), *predicted]
 
 
-def _names(estimator: MoleculeModel, target: int) -> Sequence[str]:
-    if not isinstance(estimator, ClassificationModel):
-        levels = estimator.quantile_levels if isinstance(estimator, RegressionModel) else ()
+def _names(estimator: MoleculeEstimator, target: int) -> Sequence[str]:
+    if not isinstance(estimator, MoleculeClassifier):
+        levels = estimator.quantile_levels if isinstance(estimator, MoleculeRegressor) else ()
         return ("prediction", "std", "lower", "upper", *map(level_name, levels))
     if estimator.class_counts:
         names = estimator.classes_by_target[target].tolist()

@@ -11,7 +11,7 @@ import torch
 
 from gattn.apps.molecules.loading import (
     descriptor_source,
-    load_estimator,
+    load_model,
     predicts_atoms,
     smiles_columns,
 )
@@ -182,7 +182,7 @@ class Evaluation:
         skip_bad: bool, coverage: float | None, workers: int, threads: int, descriptors_path: str,
     ) -> Evaluation:  # fmt: skip
         """Load the model and read the table; see :func:`evaluate_table`."""
-        estimator, card = load_estimator(run)
+        estimator, card = load_model(run)
         estimator = estimator.replace(on_error="skip", workers=workers, threads=threads)
         estimator.predictor_.threads = threads
         columns = smiles_columns(card, smiles, estimator.molecules_per_row)

@@ -15,7 +15,7 @@ from gattn.apps.fitting.metrics import class_agreement, undefined_metrics
 from gattn.apps.molecules.atoms.values import Values
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.baselines import BASELINE_ROWS, baseline_predictions
-from gattn.apps.molecules.fitted import ClassificationModel, RegressionModel
+from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.quantiles import quantile_metrics
 from gattn.apps.molecules.rows import LabelledMolecules
@@ -271,7 +271,7 @@ def measure_intervals(
         :func:`gattn.apps.molecules.quantiles.quantile_metrics`.
     """
     more: dict[str, Any] = {}
-    if isinstance(estimator, RegressionModel):
+    if isinstance(estimator, MoleculeRegressor):
         low, high = estimator.intervals(predicted, coverage)
         rows = [len(each) for each in estimator.calibrator_.scores]
         if predicted.quantiles is not None:
@@ -281,7 +281,7 @@ def measure_intervals(
         def metrics_of(places: list[int]) -> dict[str, Any]:
             return interval_metrics(y[:, places], low[:, places], high[:, places], coverage)
     else:
-        classifier = cast(ClassificationModel, estimator)
+        classifier = cast(MoleculeClassifier, estimator)
         sets, by_class = classifier.sets_of(predicted.mean, coverage), classifier.calibrator_.scores
         always = classifier.calibrator_.in_every_set(coverage)
         rows = [sum(map(len, scores)) for scores in by_class]

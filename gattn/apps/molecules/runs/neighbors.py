@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules.fitted import MoleculeModel
+from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.inputs import MoleculeInputs
 from gattn.apps.molecules.masking import MoleculeAtoms, counts_without
 from gattn.apps.molecules.prediction import Prediction
@@ -57,7 +57,7 @@ class MeasuredMolecules:
         count: number of neighbours of each prediction.
     """
 
-    model: MoleculeModel
+    model: MoleculeEstimator
     training: TrainingSet
     applicability: Applicability
     count: int
@@ -103,7 +103,7 @@ class MeasuredMolecules:
         return neighbors
 
 
-def read_measured(folder: str | Path, model: MoleculeModel, count: int) -> MeasuredMolecules:
+def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> MeasuredMolecules:
     """Read the measured molecules of a run from its table.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from gattn.apps.molecules.fitted import MoleculeModel
+from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.inputs import Piece
 from gattn.apps.molecules.loading import open_run, predicts_atoms
 from gattn.apps.molecules.prediction import Prediction
@@ -186,7 +186,7 @@ def _open_lists(
     return _Reader(table, lists.prediction_columns(model), pieces, cells_of)
 
 
-def output_columns(model: MoleculeModel) -> list[str]:
+def output_columns(model: MoleculeEstimator) -> list[str]:
     """Return the names of the output columns. A model with descriptors has the column
     ``outside``.
     """
@@ -194,7 +194,7 @@ def output_columns(model: MoleculeModel) -> list[str]:
 
 
 def output_cells(
-    model: MoleculeModel,
+    model: MoleculeEstimator,
     prediction: Prediction,
     coverage: float,
     values: Sequence[Sequence[float]],

@@ -17,9 +17,9 @@ from gattn.apps.fitting.calibration import (
     probability_reliability,
 )
 from gattn.apps.molecules.attributions import DEFAULT_METHOD
+from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.explain import Explanation, class_probability, explain_model
 from gattn.apps.molecules.explanations import colour_scale
-from gattn.apps.molecules.fitted import ClassificationModel, RegressionModel
 from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.splits import split_text
@@ -174,7 +174,7 @@ def _words(estimator: MoleculeEstimator) -> Words:
 
 def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
     """Return the name of class 1 for each target whose class 1 is not named 1."""
-    if not isinstance(estimator, ClassificationModel) or estimator.class_counts:
+    if not isinstance(estimator, MoleculeClassifier) or estimator.class_counts:
         return {}
     names = {t: str(kinds[1]) for t, kinds in zip(estimator.targets_, estimator.classes_by_target)}
     return {t: name for t, name in names.items() if name not in ("1", "True")}
@@ -219,7 +219,7 @@ def _confusions(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> dict[str, Figure]:
     """Return the confusion matrix of each multiclass target, by file name."""
-    if not isinstance(estimator, ClassificationModel) or not estimator.class_counts:
+    if not isinstance(estimator, MoleculeClassifier) or not estimator.class_counts:
         return {}
     figures: dict[str, Figure] = {}
     chances = estimator.probabilities(predicted.mean)
@@ -245,7 +245,7 @@ def reliability(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Reliability:
     """Measure the calibration of prediction intervals or probabilities on labelled molecules."""
-    if isinstance(estimator, RegressionModel):
+    if isinstance(estimator, MoleculeRegressor):
         return coverage_reliability(molecules.y, partial(estimator.intervals, predicted))
     return probability_reliability(estimator.outputs_of(molecules.y), predicted.mean.clamp(0, 1))
 
@@ -275,7 +275,7 @@ def _worst_molecules(
     ]
     explained = (
         "probability of the predicted class, which the caption names,"
-        if isinstance(estimator, ClassificationModel)
+        if isinstance(estimator, MoleculeClassifier)
         else "prediction"
     )
     text = (
@@ -393,7 +393,7 @@ def _caption(
     """
     y = float(molecules.y[row, target])
     lines = [estimator.targets_[target]] if len(estimator.targets_) > 1 else []
-    if isinstance(estimator, ClassificationModel):
+    if isinstance(estimator, MoleculeClassifier):
         kinds = estimator.classes_by_target[target]
         chance = estimator.probabilities(predicted.mean[[row]])[target][0]
         place = int(chance.argmax())

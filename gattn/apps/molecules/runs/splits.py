@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.fitted import ClassificationModel
+from gattn.apps.molecules.estimators import MoleculeClassifier
 from gattn.apps.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.config import RULES
@@ -404,7 +404,7 @@ def constant_targets(estimator: MoleculeEstimator, y: Tensor) -> dict[str, str]:
         if len(values) > 1:
             continue
         content = "one value only" if len(values) else "no label"
-        if len(values) and isinstance(estimator, ClassificationModel):
+        if len(values) and isinstance(estimator, MoleculeClassifier):
             kinds = estimator.classes_by_target[i].tolist()
             others = [kind for number, kind in enumerate(kinds) if number != int(values)]
             content = f"only class {kinds[int(values)]!r} and no label of class "

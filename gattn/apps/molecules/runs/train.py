@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.label_notes import decades_note
-from gattn.apps.molecules.labelling import ClassificationEstimator, RegressionEstimator
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.config import RunSettings
@@ -172,7 +172,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         settings = self.settings
         source = read_run_source(settings)
         is_regression = source.labels.task == "regression"
-        kind = RegressionEstimator if is_regression else ClassificationEstimator
+        kind = MoleculeRegressor if is_regression else MoleculeClassifier
         estimator = kind(
             **asdict(settings.model), on_error="skip", workers=settings.workers,
             threads=settings.threads, molecules_per_row=len(settings.smiles_columns),

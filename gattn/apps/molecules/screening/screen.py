@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from gattn.apps.fitting.settings import SettingsError
+from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
-from gattn.apps.molecules.fitted import MoleculeModel
 from gattn.apps.molecules.inputs import PIECE
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.row_format import row_text
@@ -86,7 +86,7 @@ class Screened(NamedTuple):
 class PieceModel:
     """Callable that predicts a block of consecutive rows; each worker process receives it once."""
 
-    model: MoleculeModel
+    model: MoleculeEstimator
     coverage: float
 
     def __call__(self, rows: Sequence[InputRow]) -> list[OutputRow]:
@@ -175,7 +175,7 @@ def screen(
         )
     model, card = load_model(run)
     coverage = coverage_of(card, coverage)
-    model.workers, model.predictor_.threads = 1, 1
+    model.set_params(workers=1, threads=1)
     out, columns = Path(out), smiles_columns(card, smiles, model.molecules_per_row)
     sources = _open(find_inputs(inputs, out), columns, model, encoding, log)
     copied, sources = _keep(sources, settings, model, log)
@@ -242,7 +242,7 @@ def screen(
 def _open(
     paths: Sequence[Path],
     columns: Sequence[str],
-    model: MoleculeModel,
+    model: MoleculeEstimator,
     encoding: str | None,
     log: Log,
 ) -> list[tuple[Path, Table | None]]:
@@ -262,7 +262,7 @@ def _open(
 
 
 def _keep(
-    sources: list[tuple[Path, Table | None]], settings: ScreenSettings, model: MoleculeModel,
+    sources: list[tuple[Path, Table | None]], settings: ScreenSettings, model: MoleculeEstimator,
     log: Log,
 ) -> tuple[list[str], list[tuple[Path, Table | None]]]:  # fmt: skip
     """Choose the columns that are copied to the output; return their names, and sources that
@@ -379,7 +379,7 @@ class _Selection:
 
     @classmethod
     def of(
-        cls, settings: ScreenSettings, model: MoleculeModel, header: Sequence[str]
+        cls, settings: ScreenSettings, model: MoleculeEstimator, header: Sequence[str]
     ) -> _Selection:
         """Parse the expressions of the settings.
 
@@ -428,7 +428,7 @@ class _Selection:
         return heapq.nlargest(self.top, places, key=values.__getitem__)
 
 
-def _ranked_column(model: MoleculeModel) -> str:
+def _ranked_column(model: MoleculeEstimator) -> str:
     """Return the column by which rows are ranked if ``--by`` is not set.
 
     Raises:
