@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
@@ -39,19 +39,12 @@ __all__ = [
 
 PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
-NOISE = (
-    "On the test part, the model is not significantly better than a constant: the data may not "
-    "predict the labels."
-)
-"""Message for a model of node labels that is not better than chance."""
 FACTORS = {"classification": "log probabilities", "regression": "predictions"}
 """For each task of nodes, the values of a component that its weight multiplies."""
 UNITLESS = ("r2",)
 """Metrics of numbers that have the same unit for all targets."""
 MAX_TARGETS = 20
 """Maximum number of targets in a table of their metrics."""
-MAX_TARGET_LINES = 5
-"""Maximum number of targets for which each target's metrics are printed on a separate line."""
 # If torchrun starts several processes, only the first process prints messages.
 QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
@@ -177,11 +170,8 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
         metrics: content of ``metrics.json``. Its entry ``item`` is the plural noun of the rows.
         item: name of the entry with the numbers of rows, and the noun if there is no ``item``.
     """
-    # The imports are inside the function, because the modules import torch, which is slow.
-    from gattn.apps.fitting.conformal import too_few
-    from gattn.apps.links import metrics as links
-    from gattn.apps.run.notes import baseline_note, coverage_note
-    from gattn.apps.run.unbounded import infinite_intervals
+    # The import is inside the function, because the module imports torch, which is slow.
+    from gattn.apps.run.notes import interval_notes, metric_notes
 
     test, targets = metrics["test"], metrics.get("targets", {})
     noun = metrics.get("item", item)
@@ -208,10 +198,6 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
             RESULTS.print(table)
         if len(targets) > MAX_TARGETS:
             _print_plain(f"and {len(targets) - MAX_TARGETS:,} more targets in metrics.json")
-    if metrics.get("noise"):
-        _print_plain(links.NOISE if item == "links" else NOISE)
-    else:
-        _print_some(baseline_note(test, metrics.get("baselines", {})))
     factor = "scores" if item == "links" else FACTORS.get(metrics["task"], "predictions")
     if components := metrics.get("components"):
         _print_metrics(
@@ -224,23 +210,8 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
                 for name, component in components.items()
             },
         )
-    for metric, reason in metrics.get("undefined", {}).get("test", {}).items():
-        _print_plain(f"{metric} of the test part: {reason}")
-    intervals = metrics.get("intervals")
-    if intervals is None:
-        return
-    kind = "intervals" if metrics["task"] == "regression" else "sets of classes"
-    RESULTS.print(
-        f"{kind} for {intervals['coverage']:.0%} contain {intervals['held']:.1%} of the labels"
-    )
-    _print_some(coverage_note(metrics, item))
-    if quantiles := intervals.get("quantiles"):
-        shares = (f"{x:.1%} below quantile {level}" for level, x in quantiles["below"].items())
-        _print_plain(f"labels of the test part: {', '.join(shares)}")
-    if classes := intervals.get("in_every_set"):
-        least = intervals.get("least_class_rows")
-        _print_plain(too_few(classes, intervals["coverage"], noun, least))
-    _print_some(infinite_intervals(metrics, item))
+    for line in (*metric_notes({**metrics, "test": test}, item), *interval_notes(metrics, item)):
+        _print_plain(line)
 
 
 def show_repeats(metrics: Mapping[str, Any]) -> None:
@@ -254,16 +225,11 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
             for name, scores in summary.items()
         },
     )
-    _print_some(metrics["notes"])
-    intervals = metrics.get("intervals")
-    if intervals is None:
-        return
-    noun = "intervals" if metrics["task"] == "regression" else "sets of classes"
-    RESULTS.print(
-        f"{noun} for {intervals['coverage']:.0%} contain {intervals['held']['mean']:.1%} of the "
-        "labels"
-    )
-    for line in (*intervals["missed"], *intervals["infinite"]):
+    lines = [*metrics["notes"]]
+    if intervals := metrics.get("intervals"):
+        share, level = intervals["held"]["mean"], intervals["coverage"]
+        lines.append(f"intervals or sets for {level:.0%} contain {share:.1%} of the labels")
+    for line in lines:
         _print_plain(line)
 
 
@@ -289,14 +255,6 @@ def _print_metrics(title: str, scores: Mapping[str, Mapping[str, str]]) -> None:
     names = {name.replace("_", " "): values for name, values in scores.items()}
     for table in metrics_tables(title, names, RESULTS):
         RESULTS.print(table)
-
-
-def _print_some(lines: Sequence[str]) -> None:
-    """Print a line for each of the first targets, and the number of the other targets."""
-    for line in lines[:MAX_TARGET_LINES]:
-        _print_plain(line)
-    if len(lines) > MAX_TARGET_LINES:
-        _print_plain(f"and the same holds for {len(lines) - MAX_TARGET_LINES:,} more targets")
 
 
 def _print_plain(line: str) -> None:

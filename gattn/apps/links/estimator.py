@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from gattn.apps.fitting.checks import check_fraction
 from gattn.apps.fitting.settings import check_value, settings_of
 from gattn.apps.fitting.types import EpochRecord
-from gattn.apps.links.metrics import NOISE
 from gattn.apps.links.model import LinkModel, LinkProblem
 from gattn.apps.links.pairs import Links, read_links, restrict
 from gattn.apps.links.parts import link_times, random_parts, time_parts
@@ -24,6 +23,7 @@ from gattn.apps.nodes.features import EncodedGraph, encode_graph
 from gattn.apps.nodes.reading import GraphLike, read_graph
 from gattn.apps.nodes.splits import MASKS, split_column_notes
 from gattn.apps.run.estimator import SerializableEstimator
+from gattn.apps.run.notes import NOISE
 from gattn.data import Split
 
 __all__ = ["LinkPredictor"]
@@ -106,7 +106,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         self.fit_parts(encoded, links, split, times, on_epoch=on_epoch)
         self.graph_ = self.predictor_.encoder.attach_edges(read)
         if self.predictor_.noise:
-            warnings.warn(NOISE, stacklevel=2)
+            warnings.warn(NOISE["links"], stacklevel=2)
         return self
 
     def parts(

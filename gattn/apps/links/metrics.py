@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 __all__ = [
     "HITS",
-    "NOISE",
     "candidate_counts",
     "chance_metrics",
     "is_noise",
@@ -22,11 +21,6 @@ __all__ = [
 
 HITS = (1, 10, 50)
 """Values of k for which the metric hits@k is computed."""
-NOISE = (
-    "The model does not rank links significantly better than a random order: the data may not "
-    "predict the links."
-)
-"""Message for a model that is not better than chance."""
 
 
 def ranks(scores: NDArray) -> NDArray[np.float64]:

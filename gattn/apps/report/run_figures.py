@@ -39,16 +39,14 @@ class Words(NamedTuple):
     Attributes:
         several: plural noun of the columns, for example "targets".
         event: the event whose probability is predicted, for example "class 1".
-        positive: the class whose fraction of rows is the precision of guessing.
     """
 
     several: str
     event: str
-    positive: str
 
 
-TARGETS = Words("targets", "class 1", "class 1")
-CLASSES = Words("classes", "the predicted class", "a class, in the mean")
+TARGETS = Words("targets", "class 1")
+CLASSES = Words("classes", "the predicted class")
 
 
 def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
@@ -100,50 +98,35 @@ def part_figures(
             axes; empty for none.
 
     Returns:
-        Figures by file name without its suffix. For numbers ``parity`` and ``residuals``; with
-        several targets ``parity-1``, ``residuals-1`` and so on, for at most twelve targets. For
-        classes ``roc`` and ``precision-recall`` of all targets together. For both ``calibration``.
+        Figures by file name without its suffix: ``calibration``; for numbers ``parity``, or with
+        several targets ``parity-1`` and so on, for at most twelve targets; for classes ``roc`` of
+        all targets together.
     """
     name = names[0] if len(names) == 1 else f"{len(names)} {words.several}"
     figures: dict[str, Figure] = {}
-    if task == "regression":
-        for i, target in enumerate(names[:SHOWN]):
-            end = f"-{i + 1}" if len(names) > 1 else ""
-            bars = None if std is None else std[:, i]
-            figures[f"parity{end}"] = plot_figure(
-                plots.parity(
-                    y[:, i],
-                    mean[:, i],
-                    bars,
-                    name=target,
-                    logarithmic=bool(logarithmic) and logarithmic[i],
-                ),
-                f"Predicted against measured values of {target}",
-            )
-            figures[f"residuals{end}"] = plot_figure(
-                plots.residuals(y[:, i], mean[:, i], name=target),
-                f"Histogram of the errors of {target}",
-            )
+    if task != "regression":
+        figures["roc"] = plot_figure(
+            plots.roc(y, mean, name=name, several=words.several),
+            f"True positive rate against false positive rate of {name}",
+        )
         figures["calibration"] = plot_figure(
-            plots.coverage(reliability, name=name),
-            f"Fraction of the values inside the intervals of {name}, by coverage",
-            "If the intervals are exact, 90 % of the points are in the grey band.",
+            plots.reliability(reliability, name=name, event=words.event),
+            f"Observed frequency of {words.event} of {name}, by predicted probability",
+            "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows.",
         )
         return figures
-    figures["roc"] = plot_figure(
-        plots.roc(y, mean, name=name, several=words.several),
-        f"True positive rate against false positive rate of {name}",
-    )
-    figures["precision-recall"] = plot_figure(
-        plots.precision_recall(y, mean, name=name, several=words.several),
-        f"Precision against recall of {name}",
-        f"The dashed line is the fraction of {words.positive}, which is the precision of "
-        "random guessing.",
-    )
+    for i, target in enumerate(names[:SHOWN]):
+        end = f"-{i + 1}" if len(names) > 1 else ""
+        bars = None if std is None else std[:, i]
+        is_log = bool(logarithmic) and logarithmic[i]
+        figures[f"parity{end}"] = plot_figure(
+            plots.parity(y[:, i], mean[:, i], bars, name=target, logarithmic=is_log),
+            f"Predicted against measured values of {target}",
+        )
     figures["calibration"] = plot_figure(
-        plots.reliability(reliability, name=name, event=words.event),
-        f"Observed frequency of {words.event} of {name}, by predicted probability",
-        "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows.",
+        plots.coverage(reliability, name=name),
+        f"Fraction of the values inside the intervals of {name}, by coverage",
+        "If the intervals are exact, 90 % of the points are in the grey band.",
     )
     return figures
 

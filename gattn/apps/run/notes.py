@@ -1,4 +1,4 @@
-"""Sentences on results that need attention: a better baseline, and a coverage below its level."""
+"""Sentences on results that need attention, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -6,12 +6,59 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gattn.apps.report.run_report import best_of, compare
+from gattn.apps.fitting.conformal import greatest_coverage, least_rows, too_few
+from gattn.apps.report.plots.style import METRICS, number
+from gattn.apps.report.run_report import best_of
+from gattn.apps.run.text import plural
 
-__all__ = ["baseline_note", "coverage_note"]
+__all__ = ["NOISE", "baseline_note", "coverage_note", "infinite_intervals", "interval_notes",
+           "metric_notes"]  # fmt: skip
 
 ERRORS = 3.0
 """A coverage is below its level if it is lower by more than this number of standard errors."""
+MOST = 5
+"""Maximum number of targets that have a sentence of their own."""
+NOISE = {
+    "nodes": "On the test part, the model is not significantly better than a constant: the data "
+    "may not predict the labels.",
+    "links": "The model does not rank links significantly better than a random order: the data may "
+    "not predict the links.",
+}
+"""Messages for a model that is not better than chance."""
+
+
+def metric_notes(metrics: Mapping[str, Any], item: str) -> list[str]:
+    """Return sentences on the metrics of the test part: a model that is not better than chance or
+    than a baseline, and metrics that are undefined.
+
+    Args:
+        metrics: content of the ``metrics.json`` of a run or an evaluation.
+        item: name of the entry with the numbers of rows: "molecules", "nodes", "links".
+    """
+    notes = baseline_note(metrics["test"], metrics.get("baselines", {}))
+    lost = metrics.get("undefined", {}).get("test", {})
+    return [
+        *([NOISE[item]] if metrics.get("noise") else notes),
+        *(f"{METRICS[metric]} of the test part: {reason}." for metric, reason in lost.items()),
+    ]
+
+
+def interval_notes(metrics: Mapping[str, Any], item: str) -> list[str]:
+    """Return sentences on the intervals or sets of classes; the arguments are those of
+    :func:`metric_notes`.
+    """
+    intervals = metrics.get("intervals")
+    if intervals is None:
+        return []
+    kind = "intervals" if metrics["task"] == "regression" else "sets of classes"
+    share = math.nan if intervals["held"] is None else intervals["held"]
+    notes = [f"The {kind} for {intervals['coverage']:.0%} contain {share:.1%} of the labels."]
+    notes += coverage_note(metrics, item)
+    if classes := intervals.get("in_every_set"):
+        least = intervals.get("least_class_rows")
+        noun = metrics.get("item", item)
+        notes.append(too_few(classes, intervals["coverage"], noun, least) + ".")
+    return [*notes, *infinite_intervals(metrics, item)]
 
 
 def baseline_note(
@@ -20,8 +67,7 @@ def baseline_note(
     *,
     where: str = "On the test part",
 ) -> list[str]:
-    """Return the sentence of the report that compares a model with its baselines, unless the model
-    is better than all of them.
+    """Return the sentence that names the baselines that are better than a model, if there are any.
 
     Args:
         model: metrics of the model; None or NaN if a metric is undefined.
@@ -33,16 +79,16 @@ def baseline_note(
     >>> baseline_note({"rmse": 0.455}, {"kernel_ridge": {"rmse": 0.489}})
     []
     """
-    if not baselines:
-        return []
-    ours, others = _numbers(model), {name: _numbers(each) for name, each in baselines.items()}
-    best = [
-        best_of([value, *(each.get(metric, math.nan) for each in others.values())], metric)
-        for metric, value in ours.items()
-    ]
-    if all(places in ([], [0]) for places in best):
-        return []
-    return [compare(ours, others, where=where)[1]]
+    better = []
+    for metric, value in model.items():
+        others = [each.get(metric) for each in baselines.values()]
+        values = [math.nan if each is None else each for each in (value, *others)]
+        best = best_of(values, metric)
+        if best and best[0]:
+            name = list(baselines)[best[0] - 1].replace("_", " ")
+            numbers = f"{number(values[best[0]])} against {number(values[0])}"
+            better.append(f"{name} by {METRICS[metric]} ({numbers})")
+    return [f"{where}, a baseline is better: {', '.join(better)}."] if better else []
 
 
 def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
@@ -99,6 +145,47 @@ def coverage_note(metrics: Mapping[str, Any], item: str) -> list[str]:
     ]
 
 
-def _numbers(scores: Mapping[str, float | None]) -> dict[str, float]:
-    """Replace None, which a file of metrics contains for an undefined metric, by NaN."""
-    return {name: math.nan if value is None else value for name, value in scores.items()}
+def infinite_intervals(metrics: Mapping[str, Any], item: str) -> list[str]:
+    """Return a sentence for each of the first targets with infinite intervals.
+
+    The intervals of a target are infinite if it has too few validation labels for the coverage.
+
+    Args:
+        metrics: content of the ``metrics.json`` of a run or an evaluation.
+        item: plural noun of the rows: "molecules", "nodes".
+
+    >>> intervals = {"coverage": 0.9, "mean_width": float("inf")}
+    >>> infinite_intervals({"task": "regression", "intervals": intervals, "nodes": {"val": 6}},
+    ...                    "nodes")  # doctest: +NORMALIZE_WHITESPACE
+    ['6 validation nodes are too few for this coverage, so the intervals are infinite; with a
+    --coverage of up to 0.85, they are finite.']
+    """
+    intervals = metrics.get("intervals")
+    if intervals is None or metrics["task"] != "regression":
+        return []
+    coverage = intervals["coverage"]
+    if "calibration" in intervals:
+        noun, of, counts = "validation molecule", "with a label of", intervals["calibration"]
+    elif "labels" in metrics:
+        noun, of, labels = "validation label", "of", metrics["labels"]
+        counts = {name: parts["val"] for name, parts in labels.items() if "val" in parts}
+    elif intervals.get("mean_width") == math.inf and (count := metrics[item].get("val")):
+        return [
+            f"{count:,} validation {item} are too few for this coverage, so the intervals are "
+            f"infinite{_advice(count)}"
+        ]
+    else:
+        return []
+    lines = [
+        f"{plural(count, noun)} {of} {target!r} {'is' if count == 1 else 'are'} too few for this "
+        f"coverage, so its intervals are infinite{_advice(count)}"
+        for target, count in sorted(counts.items(), key=lambda pair: pair[1])
+        if count < least_rows(coverage)
+    ]
+    more = len(lines) - MOST
+    return lines[:MOST] + [f"The same holds for {more:,} more targets."] * (more > 0)
+
+
+def _advice(count: int) -> str:
+    most = greatest_coverage(count)
+    return f"; with a --coverage of up to {most}, they are finite." if count else "."

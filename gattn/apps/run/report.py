@@ -7,12 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from gattn.apps.report.report import Cell
-from gattn.apps.report.run_report import Intervals, RunFacts
+from gattn.apps.report.run_report import RunFacts
 from gattn.apps.run.measure import PARTS
 from gattn.apps.run.model_io import package_versions
-from gattn.apps.run.notes import coverage_note
+from gattn.apps.run.notes import interval_notes, metric_notes
 from gattn.apps.run.product import TrainedRun
-from gattn.apps.run.unbounded import infinite_intervals
 
 __all__ = ["report_facts"]
 
@@ -24,7 +23,7 @@ PROMISE = (
 
 def report_facts(
     run: TrainedRun, settings: Any, *, chosen: Mapping[str, Cell], promise: str = PROMISE,
-    **special: Any,
+    notes: tuple[str, ...] = (), **special: Any,
 ) -> RunFacts:  # fmt: skip
     """Collect the results and settings of a run for its report.
 
@@ -34,24 +33,22 @@ def report_facts(
         chosen: values of settings that were chosen from the data; they replace those in
             ``settings``.
         promise: sentence on the rows to which the coverage of the intervals applies.
+        notes: sentences below those on the metrics.
         **special: the other fields of :class:`gattn.apps.report.run_report.RunFacts`.
     """
-    metrics, estimator = run.metrics, run.estimator
-    intervals, counts = metrics.get("intervals"), metrics[estimator.item]
+    metrics, item = run.metrics, run.estimator.item
     values: dict[str, Any] = asdict(settings)
     values |= values.pop("model")
-    values = {name: _cell(value) for name, value in values.items()}
+    about_intervals = interval_notes(metrics, item)
     return RunFacts(
-        item=metrics.get("item", estimator.item),
-        task=estimator.task,
-        metrics=metrics["test"],
-        validation=metrics["val"],
-        baselines=metrics["baselines"],
-        undefined=metrics["undefined"],
-        intervals=None if intervals is None else _intervals(metrics, estimator.item, promise),
-        parts={part: counts[part] for part in PARTS},
-        settings=values | dict(chosen),
+        item=metrics.get("item", item),
+        task=run.estimator.task,
+        metrics=metrics,
+        parts={part: metrics[item][part] for part in PARTS},
+        settings={name: _cell(value) for name, value in values.items()} | dict(chosen),
         versions=package_versions(),
+        notes=(*metric_notes(metrics, item), *notes),
+        interval_notes=(*about_intervals, promise) if about_intervals else (),
         **special,
     )
 
@@ -61,22 +58,3 @@ def _cell(value: Any) -> Any:
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return str(value) if isinstance(value, bool) else value
-
-
-def _intervals(metrics: Mapping[str, Any], item: str, promise: str) -> Intervals:
-    """Return the coverage and the mean width of intervals (or mean size of class sets) for the
-    report.
-    """
-    values = metrics["intervals"]
-    return Intervals(
-        coverage=values["coverage"],
-        observed=values["held"],
-        width=values.get("mean_width", values.get("mean_size", float("nan"))),
-        constant_width=values.get("constant_width"),
-        in_every_set=values.get("in_every_set", 0),
-        least_class_rows=values.get("least_class_rows"),
-        quantiles=values.get("quantiles"),
-        promise=promise,
-        missed=tuple(coverage_note(metrics, item)),
-        infinite=tuple(f"{line}." for line in infinite_intervals(metrics, item)),
-    )

@@ -188,23 +188,6 @@ def test_booleans_are_two_classes_and_not_numbers(gattn, tmp_path):
     assert set(read_list(read_rows(tmp_path / "out.csv")[8]["polar_prediction"])) == {0, 1}
 
 
-def test_folds_name_the_runs_with_infinite_intervals(gattn, tmp_path, monkeypatch):
-    # The runs are trained in this process; test_classes_of_atoms_and_folds trains in two.
-    monkeypatch.setattr("gattn.apps.molecules.runs.repeats.processor_count", lambda: 1)
-    table = write_table(tmp_path / "table.csv")
-    code, text = gattn(
-        "train", table, "--atom-target", "mass", "--folds", 2, "--out", tmp_path / "folds",
-        *NETWORK,
-    )  # fmt: skip
-    assert code == 0, text
-    line = (
-        "2 of 2 runs have infinite intervals, the first is fold-1: 4 validation molecules with a "
-        "label of 'mass' are too few for this coverage"
-    )
-    assert line in " ".join(text.split())
-    assert line in " ".join((tmp_path / "folds" / "report.json").read_text("utf-8").split())
-
-
 def test_classes_of_atoms_and_folds(gattn, tmp_path):
     table = write_table(tmp_path / "table.csv")
     code, text = gattn(

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from gattn.apps.fitting.calibration import interval_reliability, probability_reliability
+from gattn.apps.fitting.calibration import coverage_reliability, probability_reliability
 from gattn.apps.fitting.conformal import (
     IntervalCalibrator,
     LabelSetCalibrator,
@@ -170,24 +170,27 @@ def test_reliability_of_true_probabilities_is_perfect() -> None:
     table = probability_reliability(y, p)
     assert sum(table.count) == int((~y.isnan()).sum())
     assert len(table.count) == 10
-    assert table.error < 0.015
+    assert table.observed == pytest.approx(table.expected, abs=0.04)
     wrong = probability_reliability(y, p**2)
-    assert wrong.error > 0.1
+    assert wrong.observed != pytest.approx(wrong.expected, abs=0.1)
     # A probability of 1 belongs to the last bin, and empty bins are omitted.
     edge = probability_reliability(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]))
     assert edge.expected == edge.observed == (0.0, 1.0)
-    assert edge.error == 0.0
     empty = probability_reliability(torch.tensor([math.nan]), torch.tensor([0.5]))
     assert empty.count == ()
-    assert math.isnan(empty.error)
 
 
 def test_reliability_of_intervals() -> None:
     calibrator = IntervalCalibrator.fit(*draws(0, 2000, 2))
     y, mean, std = draws(1, 2000, 2)
     y[::2, 0] = math.nan
-    table = interval_reliability(y, mean, std, calibrator)
+
+    def interval(coverage):
+        return calibrator.interval(mean, std, coverage=coverage)
+
+    table = coverage_reliability(y, interval)
     assert table.count == (3000,) * len(table.expected)
-    assert table.error < 0.03
-    assert interval_reliability(y, mean, 2 * std, calibrator).error > 0.1
-    assert interval_reliability(y * math.nan, mean, std, calibrator).count == ()
+    assert table.observed == pytest.approx(table.expected, abs=0.03)
+    wide = coverage_reliability(y, lambda c: calibrator.interval(mean, 2 * std, coverage=c))
+    assert wide.observed[4] - wide.expected[4] > 0.1
+    assert coverage_reliability(y * math.nan, interval).count == ()

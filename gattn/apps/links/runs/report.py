@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gattn.apps.fitting.calibration import probability_reliability
-from gattn.apps.links.metrics import NOISE, negatives_text, ranks
+from gattn.apps.links.metrics import negatives_text, ranks
 from gattn.apps.report.plots.style import METRICS
 from gattn.apps.report.report import Section, Table
 from gattn.apps.report.run_figures import Words
@@ -28,7 +28,7 @@ MODELS = {
     "gatv2": "GATv2",
     "transformer": "Graph transformer",
 }
-WORDS = Words("links", "a link", "links")
+WORDS = Words("links", "a link")
 EXAMPLES = 10
 """Number of links in each table of examples on the report page."""
 
@@ -66,7 +66,6 @@ def link_report(run: LinkRun) -> Report:
         rows=counts["all"],
         decided=run.encoded.notes,
         words=WORDS,
-        noise=NOISE if metrics["noise"] else "",
         notes=(
             f"For each of {counts['ranked']:,} test links, the true target is ranked among "
             f"{negatives_text(metrics)} random nodes that have no link with the source. Messages "

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.conformal import IntervalCalibrator
 from gattn.apps.fitting.metrics import class_agreement, undefined_metrics
 from gattn.apps.molecules.atoms.values import Values
 from gattn.apps.molecules.base import MoleculeEstimator
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyEstimator",
-    "constant_width",
     "count_labels",
     "distance_note",
     "label_notes",
@@ -373,27 +371,3 @@ def distance_note(test: Tensor, validation: Tensor) -> list[str]:
         f"({float(validation.mean()):.2f}): their errors are larger than those of the validation "
         "part, and their intervals may be too narrow."
     ]
-
-
-def constant_width(
-    estimator: MoleculeEstimator, y: Tensor, mean: Tensor, coverage: float
-) -> dict[str, float]:
-    """Compute the width of intervals of constant width that have the requested coverage, as a
-    baseline.
-
-    Args:
-        estimator: a fitted estimator.
-        y: [k, t] labels of the validation part.
-        mean: [k, t] predictions of the validation part.
-        coverage: the requested coverage.
-
-    Returns:
-        ``constant_width``, a mean over targets in their units; nothing for classes.
-    """
-    if estimator.task != "regression":
-        return {}
-    one = torch.ones_like(mean)
-    lower, upper = IntervalCalibrator.fit(y, mean, one).interval(
-        mean[:1], one[:1], coverage=coverage
-    )
-    return {"constant_width": float((upper - lower).mean())}

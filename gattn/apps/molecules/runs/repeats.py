@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import math
 import statistics
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from gattn.apps.fitting.settings import SettingsError, updated
 from gattn.apps.molecules.runs.config import RunSettings
@@ -26,11 +26,9 @@ from gattn.apps.molecules.runs.splits import (
 from gattn.apps.molecules.runs.train import MoleculeData, make_product, train_run
 from gattn.apps.report.report import write_report
 from gattn.apps.run.model_io import RunError, check_files, write_json
-from gattn.apps.run.notes import baseline_note, coverage_note
+from gattn.apps.run.notes import baseline_note
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.split_rule import read_rule
-from gattn.apps.run.text import plural
-from gattn.apps.run.unbounded import infinite_intervals
 from gattn.apps.runtime.processes import in_order, processor_count
 from gattn.data.splits import Split, number_groups
 from gattn.files import write_rows
@@ -39,8 +37,6 @@ __all__ = ["GROUPED", "column_splits", "fold_splits", "train_repeats"]
 
 GROUPED = ("random", "scaffold", "butina")
 """Values of ``--split`` that can divide the molecules into folds."""
-VALIDATION = 0.1
-"""Fraction of all molecules that forms the validation part of a fold."""
 
 
 def train_repeats(
@@ -97,7 +93,7 @@ def train_repeats(
     log(f"{len(runs)} runs in {folder}, {count} at the same time")
     tasks = [(name, (run, str(folder / name))) for name, run in runs.items()]
     results: dict[str, dict[str, Any]] = {}
-    for name, metrics in _results(tasks, count):
+    for name, metrics in in_order(_train, tasks, count, ahead=1):
         results[name] = metrics
         shown = ", ".join(f"{key} {value:.4g}" for key, value in metrics["test"].items())
         log(f"{name}, run {len(results)} of {len(runs)}: {shown}")
@@ -120,16 +116,13 @@ def fold_splits(
 ) -> list[Split]:
     """Divide items into folds; return one split for each fold, whose test part is this fold.
 
-    Groups are drawn in random order and then assigned in descending order of size, each to the
-    smallest fold. With classes, the groups of rare classes are assigned first, each to the fold
-    with the fewest groups of its class, and one group of each class stays in the training part. The
-    validation part of a split consists of the first groups of that order outside of the fold, until
-    it has a tenth of all items; the other groups are the training part.
+    The folds have about the same number of items, and about the same share of each class. The
+    validation part of a split is a ninth of the other groups.
 
     Args:
         groups: the group of each of n items, which stays in one part.
         folds: number of folds, 2 or more.
-        seed: seed of the order.
+        seed: seed of the draw.
         rule: name of the rule for the protocol.
         classes: the class of each item; empty for numbers.
 
@@ -143,35 +136,23 @@ def fold_splits(
     >>> sorted(torch.cat([split.test for split in splits]).tolist())
     [0, 1, 2, 3, 4, 5]
     """
-    numbers = number_groups(groups, len(groups))
-    sizes = numbers.bincount()
-    if len(sizes) <= folds:
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    count = len(set(groups))
+    if count <= folds:
         raise ValueError(
             f"{folds} folds need more than {folds} groups of molecules; the split by {rule} has "
-            f"{len(sizes)}"
+            f"{count}"
         )
-    order = torch.randperm(len(sizes), generator=torch.Generator().manual_seed(seed))
-    by_size = order[sizes[order].argsort(descending=True, stable=True)].tolist()
-    counts: Counter[Hashable] = Counter(classes)
-    kinds: dict[int, Hashable] = {}
-    for group, kind in sorted(zip(numbers.tolist(), classes), key=lambda each: counts[each[1]]):
-        kinds.setdefault(group, kind)
-    by_size.sort(key=lambda group: counts[kinds.get(group)])
-    filled, fold_of = [0] * folds, torch.zeros(len(sizes), dtype=torch.int64)
-    of_kind: Counter[tuple[Hashable, int]] = Counter()
-    for group in by_size:
-        kind = kinds.get(group)
-        smallest = min(
-            range(folds), key=lambda fold: (of_kind[kind, fold] if kinds else 0, filled[fold])
-        )
-        fold_of[group] = smallest
-        filled[smallest] += int(sizes[group])
-        of_kind[kind, smallest] += 1
+    numbers, kinds = number_groups(groups, len(groups)), [*map(str, classes)] or [""] * len(groups)
+    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        # A class with fewer molecules than folds is in some of the test parts only.
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        pairs = [*splitter.split(kinds, kinds, numbers)]
     return [
-        _fold_split(
-            numbers, fold_of, order, sizes, kinds, fold, f"{fold + 1} of {folds} by {rule}", seed
-        )
-        for fold in range(folds)
+        _split(rest, test, f"fold {i} of {folds} by {rule} (seed {seed})", groups, classes, seed)
+        for i, (rest, test) in enumerate(pairs, 1)
     ]
 
 
@@ -192,44 +173,23 @@ def column_splits(
     folds = sorted({*names} - {""}, key=lambda name: (len(name), name))
     if len(folds) < 2:
         raise ValueError(f"the column {column!r} must contain at least two folds; got {folds}")
-    splits = []
-    for fold in folds:
-        train, test = (
-            torch.tensor([i for i, name in enumerate(names) if name and is_in == (name == fold)])
-            for is_in in (False, True)
+    fold_of = np.array(names)
+    return [
+        _split(
+            np.flatnonzero((fold_of != fold) & (fold_of != "")), np.flatnonzero(fold_of == fold),
+            f"fold {fold} of column {column} (seed {seed})", groups, classes, seed,
         )
-        split = Split(train, train[:0], test, f"fold {fold} of column {column} (seed {seed})")
-        splits.append(draw_validation(split, groups, classes, seed))
-    return splits
+        for fold in folds
+    ]  # fmt: skip
 
 
-def _fold_split(
-    numbers: Tensor,
-    fold_of: Tensor,
-    order: Tensor,
-    sizes: Tensor,
-    kinds: Mapping[int, Hashable],
-    fold: int,
-    name: str,
-    seed: int,
-) -> Split:
-    """Return the split of one fold; see :func:`fold_splits`."""
-    part = torch.zeros(len(sizes), dtype=torch.int64)
-    part[fold_of == fold] = 2
-    others = [group for group in order.tolist() if fold_of[group] != fold]
-    room = VALIDATION * len(numbers)
-    # At least one group, and one of each class, remains for the training part.
-    left = Counter(kinds.get(group) for group in others)
-    for group in others[:-1]:
-        if left[kinds.get(group)] == 1:
-            continue
-        if room >= 1 and (sizes[group] <= room or not (part == 1).any()):
-            part[group] = 1
-            left[kinds.get(group)] -= 1
-            room -= int(sizes[group])
-    by_item = part[numbers]
-    train, val, test = ((by_item == number).nonzero().flatten() for number in range(3))
-    return Split(train, val, test, f"fold {name} (seed {seed})")
+def _split(
+    rest: np.ndarray, test: np.ndarray, protocol: str, groups: Sequence[str],
+    classes: Sequence[tuple[int, float]], seed: int,
+) -> Split:  # fmt: skip
+    train = torch.from_numpy(rest)
+    split = Split(train, train[:0], torch.from_numpy(test), protocol)
+    return draw_validation(split, groups, classes, seed)
 
 
 def _check(settings: RunSettings, folds: int | str, replicates: int) -> None:
@@ -297,15 +257,6 @@ def _train(task: tuple[RunSettings, str]) -> dict[str, Any]:
     return train_run(*task)
 
 
-def _results(
-    tasks: Iterable[tuple[str, tuple[RunSettings, str]]], processes: int
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    if processes == 1:
-        yield from ((name, _train(task)) for name, task in tasks)
-        return
-    yield from in_order(_train, tasks, processes, ahead=1)
-
-
 def _summary(
     results: Mapping[str, Mapping[str, Any]], folds: int, replicates: int
 ) -> dict[str, Any]:
@@ -329,59 +280,21 @@ def _summary(
             "standard error of 0 is not an uncertainty of the errors."
         )
     intervals = [metrics["intervals"] for metrics in results.values() if "intervals" in metrics]
-    coverage = _moments([each["held"] for each in intervals])
+    held = _moments([each["held"] for each in intervals])
     return {
         "task": first["task"],
         "folds": folds,
         "replicates": replicates,
         "summary": spread,
         "notes": notes,
-        **(
-            {
-                "intervals": {
-                    "coverage": intervals[0]["coverage"],
-                    "held": coverage,
-                    "missed": _missed(results),
-                    "infinite": _infinite(results),
-                }
-            }
-            if intervals
-            else {}
-        ),
         "runs": {
             name: {"split": m["split"], "test": m["test"], "molecules": m["molecules"]}
             for name, m in results.items()
         },
+        **(
+            {"intervals": {"coverage": intervals[0]["coverage"], "held": held}} if intervals else {}
+        ),
     }
-
-
-def _first_sentences(
-    results: Mapping[str, Mapping[str, Any]],
-    sentences: Callable[[Mapping[str, Any], str], list[str]],
-) -> dict[str, str]:
-    """Return the first sentence on the metrics of each run for which there is a sentence."""
-    lines = {name: sentences(each, "molecules") for name, each in results.items()}
-    return {name: each[0] for name, each in lines.items() if each}
-
-
-def _infinite(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a sentence, without its period, on the runs with infinite intervals."""
-    lines = _first_sentences(results, infinite_intervals)
-    return [
-        f"{len(lines)} of {plural(len(results), 'run')} {'has' if len(lines) == 1 else 'have'} "
-        f"infinite intervals, the first is {name}: {line}"
-        for name, line in [*lines.items()][:1]
-    ]
-
-
-def _missed(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a sentence, without its period, on the runs whose coverage is below its level."""
-    lines = _first_sentences(results, coverage_note)
-    return [
-        f"In {len(lines)} of {plural(len(results), 'run')} the coverage of the test part is below "
-        f"the requested coverage; the first is {name}: {line.removesuffix('.')}"
-        for name, line in [*lines.items()][:1]
-    ]
 
 
 def _moments(values: Sequence[float | None]) -> dict[str, float]:

@@ -44,15 +44,13 @@ def repeats_report(
         )
         for metric in metrics[:2]
     ]
-    if "intervals" in summary:
-        intervals = summary["intervals"]
-        highlights.append(
-            Highlight(
-                "inside the intervals or sets",
-                f"{100 * intervals['held']['mean']:.3g}\u00a0%",
-                f"requested {100 * intervals['coverage']:.3g}\u00a0%",
-            )
+    if intervals := summary.get("intervals"):
+        share, requested = (
+            f"{100 * each:.3g}\u00a0%"
+            for each in (intervals["held"]["mean"], intervals["coverage"])
         )
+        label = "inside the intervals or sets"
+        highlights.append(Highlight(label, share, f"requested {requested}"))
     highlights.append(Highlight("runs", len(results)))
     return ReportContent(
         f"{runs}: {title}",
@@ -61,7 +59,7 @@ def repeats_report(
         (
             _means(summary, metrics),
             *_comparison(results, metrics[0]),
-            _single_runs(results, metrics, summary.get("intervals", {})),
+            _single_runs(results, metrics),
         ),
         tuple(highlights),
     )
@@ -71,11 +69,6 @@ def _runs_text(summary: Mapping[str, Any]) -> str:
     folds, replicates = summary["folds"], summary["replicates"]
     texts = [f"{replicates} replicates"] if replicates > 1 else []
     return " of ".join([*texts, *([f"{folds} folds"] if folds else [])]) or "1 run"
-
-
-def _number(value: float | None) -> float:
-    """Return NaN if the value is None, because a file of metrics contains null for NaN."""
-    return math.nan if value is None else value
 
 
 def _means(summary: Mapping[str, Any], metrics: Sequence[str]) -> Section:
@@ -101,17 +94,16 @@ def _means(summary: Mapping[str, Any], metrics: Sequence[str]) -> Section:
 
 def _comparison(results: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[Section, ...]:
     """Return a section with the number of runs in which the model is better than each baseline."""
-    first = next(iter(results.values()))
     rows: list[tuple[Cell, ...]] = []
-    for name in first["baselines"]:
+    for name in next(iter(results.values()))["baselines"]:
         pairs = [
-            (_number(scores["model"][metric]), _number(scores[name][metric]))
+            (scores["model"][metric], scores[name][metric])
             for scores in map(scores_of, results.values())
         ]
-        pairs = [pair for pair in pairs if not any(map(math.isnan, pair))]
+        # A file of metrics contains null for a metric that is not defined.
+        pairs = [(a, b) for a, b in pairs if None not in (a, b) and a == a and b == b]
         won = sum(best_of(pair, metric) == [0] for pair in pairs)
-        differences = [model - other for model, other in pairs]
-        mean = statistics.fmean(differences) if differences else math.nan
+        mean = statistics.fmean(a - b for a, b in pairs) if pairs else math.nan
         rows.append((name.replace("_", " "), f"{won} of {len(pairs)}", mean))
     if not rows:
         return ()
@@ -120,9 +112,7 @@ def _comparison(results: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[
     return (Section("Model and baselines, run by run", text, (Table(columns, tuple(rows)),)),)
 
 
-def _single_runs(
-    results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str], intervals: Mapping[str, Any]
-) -> Section:
+def _single_runs(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> Section:
     rows: list[tuple[Cell, ...]] = []
     with_intervals = all("intervals" in each for each in results.values())
     for name, each in results.items():
@@ -134,8 +124,7 @@ def _single_runs(
     item = next(iter(results.values())).get("item", "molecules")
     columns = ["run", f"test {item}", *(METRICS[metric] for metric in metrics)]
     columns += ["coverage"] * with_intervals + ["weights of the parts"]
-    lines = (*intervals.get("missed", ()), *intervals.get("infinite", ()))
-    text = ("The name of a run is a link to its report.", *(f"{line}." for line in lines))
+    text = ("The name of a run is a link to its report.",)
     return Section("Runs", text, (Table(tuple(columns), tuple(rows), "On the test parts"),))
 
 

@@ -109,7 +109,6 @@ def run_facts(run: MoleculeRun, unit: str = "", **special: Any) -> RunFacts:
         histories=model.history_,
         rows=len(source.smiles),
         errors={r.line or r.row: f"{r.text!r}: {r.reason}" for r in run.data.molecules.bad},
-        by_target=run.metrics["targets"],
         decided=source.labels.notes,
         **special,
     )
@@ -169,7 +168,7 @@ def _words(estimator: MoleculeEstimator) -> Words:
     if len(estimator.targets_) > 1 or not named:
         return TARGETS
     (name,) = named.values()
-    return TARGETS._replace(event=f"“{name}”", positive=f"“{name}”")
+    return TARGETS._replace(event=f"“{name}”")
 
 
 def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:

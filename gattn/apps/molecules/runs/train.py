@@ -16,7 +16,6 @@ from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.measure import (
-    constant_width,
     count_labels,
     distance_note,
     label_notes,
@@ -293,7 +292,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
         # Like the Gaussian process, the baselines are fitted to the training and validation parts.
         train = molecules[torch.cat([split.train, split.val])]
-        intervals = self.intervals(model, test.y, predicted, y_val)
+        intervals = self.intervals(model, test.y, predicted)
         labels = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
         metrics = {
             "task": model.task,
@@ -325,11 +324,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             model, split, metrics, self.settings, data, predictions, [*parts.notes, *notes]
         )
 
-    def intervals(self, model: Any, y: Any, predicted: Any, y_val: Any) -> dict[str, Any]:
+    def intervals(self, model: Any, y: Any, predicted: Any) -> dict[str, Any]:
         """Return the metrics of the intervals or sets of the test part."""
-        coverage = self.settings.coverage
-        metrics = measure_intervals(model, y, predicted, coverage)
-        return metrics | constant_width(model, y_val, model.predictor_.validation.mean, coverage)
+        return measure_intervals(model, y, predicted, self.settings.coverage)
 
     def baselines(
         self, model: Any, train: Any, test: Any, predicted: Any

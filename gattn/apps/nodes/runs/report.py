@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.calibration import (
     Reliability,
-    interval_reliability,
+    coverage_reliability,
     probability_reliability,
 )
 from gattn.apps.nodes.entropy import attention_entropy
@@ -115,9 +116,7 @@ def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
     probability.
     """
     if isinstance(run.estimator, NodeRegressor):
-        return interval_reliability(
-            y[:, None], predicted, torch.ones_like(predicted), run.estimator.calibrator_
-        )
+        return coverage_reliability(y[:, None], partial(run.estimator.intervals, predicted))
     chance, guess = predicted.max(1)
     return probability_reliability((guess == y).double(), chance)
 

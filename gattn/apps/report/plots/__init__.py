@@ -6,9 +6,9 @@ Rows whose label is NaN are ignored. A plot without rows is empty and has a note
 """
 
 from gattn.apps.report.plots.calibration import coverage, reliability
-from gattn.apps.report.plots.classes import confusion_matrix, precision_recall, roc
+from gattn.apps.report.plots.classes import confusion_matrix, roc
 from gattn.apps.report.plots.learning import learning_curve
-from gattn.apps.report.plots.regression import parity, residuals
+from gattn.apps.report.plots.regression import parity
 from gattn.apps.report.plots.style import Plot
 
 __all__ = [
@@ -17,8 +17,6 @@ __all__ = [
     "coverage",
     "learning_curve",
     "parity",
-    "precision_recall",
     "reliability",
-    "residuals",
     "roc",
 ]

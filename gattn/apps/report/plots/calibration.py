@@ -25,7 +25,7 @@ def coverage(curve: Reliability, *, name: str = "") -> Plot:
     coverage.
 
     Args:
-        curve: result of :func:`gattn.apps.fitting.calibration.interval_reliability`.
+        curve: result of :func:`gattn.apps.fitting.calibration.coverage_reliability`.
         name: name of the target, or a name for all targets, for the title.
 
     >>> from gattn.apps.fitting.calibration import Reliability

@@ -76,7 +76,7 @@ class AtomProduct(MoleculeProduct):
             train, val, folder=self.out / CHECKPOINTS, progress=self.progress
         )
 
-    def intervals(self, model: Any, y: Any, predicted: Any, y_val: Any) -> dict[str, Any]:
+    def intervals(self, model: Any, y: Any, predicted: Any) -> dict[str, Any]:
         """Return the metrics of the intervals of the test part; empty for classes."""
         if model.task != "regression":
             return {}
