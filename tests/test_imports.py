@@ -1,14 +1,13 @@
 """Imports of each start of gattn: a package is imported when it is first needed."""
 
 import json
+import os
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
-
-from gattn.apps.molecules import MoleculeRegressor
 
 COMPILER = ("torch._dynamo", "torch._inductor", "torch.onnx", "sympy")
 PYG = ("torch_geometric", *COMPILER)
@@ -53,18 +52,14 @@ def test_import_of_gattn_imports_no_other_package() -> None:
     assert packages - set(sys.stdlib_module_names) == {"gattn"}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import gattn.nn, gattn.data, gattn.draw, gattn.graphs, gattn.models, gattn.transforms",
-        "import gattn.apps.links, gattn.apps.molecules, gattn.apps.nodes",
-        "import gattn.sampling, gattn.structure",
-        "import gattn.testing",
-        "from gattn.data import dataset_names; dataset_names()",
-    ],
-)
-def test_packages_do_not_import_torch(code: str) -> None:
-    assert imported(modules_after(code), HEAVY) == []
+def test_packages_do_not_import_torch() -> None:
+    modules = modules_after(
+        "import gattn.nn, gattn.data, gattn.draw, gattn.graphs, gattn.models, gattn.transforms\n"
+        "import gattn.apps.links, gattn.apps.molecules, gattn.apps.nodes\n"
+        "import gattn.sampling, gattn.structure, gattn.testing\n"
+        "gattn.data.dataset_names()"
+    )
+    assert imported(modules, HEAVY) == []
 
 
 def test_operators_import_torch_without_pyg() -> None:
@@ -85,105 +80,102 @@ def test_layers_import_pyg_and_nothing_else() -> None:
     assert imported(modules - pyg, (*LIBRARY, *COMPILER)) == []
 
 
-PREDICT = """
-import sys
-from gattn.apps.molecules.runs.predict import predict_table
-predict_table(*sys.argv[1:])
-"""
-
-
-def test_prediction_of_molecules_imports_torch_and_rdkit(tmp_path: Path) -> None:
-    smiles = ["C" * n + "O" for n in range(1, 25)]
-    model = MoleculeRegressor(epochs=1, width=16, heads=2).fit(smiles, range(24))
-    model.save(tmp_path / "model")
-    table = tmp_path / "table.csv"
-    table.write_text("smiles\nCCO\nc1ccccc1\n")
-    modules = modules_after(PREDICT, str(tmp_path / "model"), str(table), str(tmp_path / "out.csv"))
-    assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
-    unexpected = {*PYG, *LIBRARY} - {"msgspec", "rdkit", "safetensors"}
-    assert imported(modules - modules_after("import torch"), tuple(unexpected)) == []
-
-
-TRAIN = """
+MOLECULES = """
 import sys
 from gattn.apps.molecules.runs.config import RunSettings
+from gattn.apps.molecules.runs.predict import predict_table
 from gattn.apps.molecules.runs.train import train_run
 from gattn.apps.molecules.settings import MoleculeSettings
-model = MoleculeSettings(epochs=1, width=16, heads=2, trees=int(sys.argv[3]))
-train_run(RunSettings(data=sys.argv[1], target=("y",), model=model), sys.argv[2])
+data, run, out = sys.argv[1:]
+model = MoleculeSettings(epochs=1, width=16, heads=2, trees=10)
+train_run(RunSettings(data=data, target=("y",), model=model), run)
+predict_table(run, data, out)
 """
 
 
-@pytest.mark.parametrize("trees", [0, 10])
-def test_training_of_molecules_imports_no_compiler(trees: int, tmp_path: Path) -> None:
+def test_training_and_prediction_of_molecules_import_no_compiler(tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     rows = [f"{'C' * n}O,{n * n / 7}" for n in range(1, 41)]
     table.write_text("\n".join(["smiles,y", *rows]))
-    modules = modules_after(TRAIN, str(table), str(tmp_path / "run"), str(trees))
-    assert (tmp_path / "run" / "report.html").exists()
+    out = tmp_path / "out.csv"
+    modules = modules_after(MOLECULES, str(table), str(tmp_path / "run"), str(out))
+    assert len(out.read_text().splitlines()) == 41
     assert imported(modules, PYG) == []
-    # Only the training of trees imports scikit-learn, which imports pandas if it is installed, in
-    # the background of the network's training. pandas imports pyarrow if it is installed.
-    libraries = imported(modules, ("joblib", "pandas", "pyarrow", "scipy", "sklearn"))
-    assert bool(libraries) == bool(trees)
 
 
-RUN = "import sys; sys.argv[0] = 'gattn'; from gattn.apps.cli import main; main()"
+RUN = """
+import contextlib, io, json, sys
+from gattn.apps.cli import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["gattn", *arguments]
+    texts = io.StringIO()
+    with contextlib.redirect_stdout(texts), contextlib.redirect_stderr(texts):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code or 0, texts.getvalue(), sorted(sys.modules)]))
+"""
 
 
-def test_version_imports_no_other_package() -> None:
-    modules = modules_after(RUN, "--version")
-    assert imported(modules, (*HEAVY, *COMMAND)) == []
+def outcomes(commands: list[str], folder: Path) -> dict[str, tuple[int, str, set[str]]]:
+    """Run commands in one new interpreter; return code, output and modules after each of them."""
+    lists = json.dumps([command.split() for command in commands])
+    lines = subprocess.run(
+        [sys.executable, "-c", RUN, lists], capture_output=True, text=True, check=True, cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    ).stdout.splitlines()  # fmt: skip
+    return {
+        command: (code, text, set(modules))
+        for command, (code, text, modules) in zip(commands, map(json.loads, lines), strict=True)
+    }
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "--help",
-        "--nothing",
-        "molecules train --help",
-        "molecules train data.csv --out run --width 3",
-        "molecules predict --help",
-        "molecules predict run",
-        "nodes train --help",
-        "nodes train edges.csv --out run --nothing",
-        "nodes predict --help",
-        "links train --help",
-        "links predict --help",
-    ],
-)
-def test_help_and_errors_of_arguments_do_not_import_torch(arguments: str) -> None:
-    assert imported(modules_after(RUN, *arguments.split()), HEAVY) == []
+def test_help_and_errors_of_arguments_do_not_import_torch(tmp_path: Path) -> None:
+    codes = {
+        "--version": 0,
+        "--help": 0,
+        "--nothing": 2,
+        "molecules train --help": 0,
+        "molecules train data.csv --out run --width 3": 2,
+        "molecules predict --help": 0,
+        "molecules predict run": 2,
+        "nodes train --help": 0,
+        "nodes train edges.csv --out run --nothing": 2,
+        "nodes predict --help": 0,
+        "links train --help": 0,
+        "links predict --help": 0,
+    }
+    for command, (code, _, modules) in outcomes(list(codes), tmp_path).items():
+        assert code == codes[command], command
+        assert imported(modules, HEAVY) == [], command
+        if command == "--version":
+            assert imported(modules, COMMAND) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("train none.csv --target y --out run", "none.csv: No such file or directory"),
-        ("train data.csv --target z --out run", "name the column of labels with --target"),
-        ("train data.csv --target y --smiles s --out run", "name the column of SMILES with --smi"),
-        ("train data.csv --target y --test none.csv --out run", "none.csv: No such file"),
-        ("predict none data.csv --out p.csv", "none does not contain a trained model"),
-        ("predict none data.csv more.csv --out p/", "none does not contain a trained model"),
-        ("predict bbb none.csv --out p.csv", "none.csv: No such file or directory"),
-        ("predict bbb data.csv --smiles s --out p.csv", "name the column of SMILES with --smiles"),
-        ("explain bbb none.csv --out why", "none.csv: No such file or directory"),
-        ("embed none data.csv --out e.npy", "none does not contain a trained model"),
-        ("evaluate bbb data.csv --target z", "name the column of labels with --target"),
-        ("check none.csv", "none.csv: No such file or directory"),
-        ("check data.csv --smiles s", "name the column of SMILES with --smiles"),
-        ("check data.csv --test none.csv", "none.csv: No such file or directory"),
-    ],
-)
-def test_errors_of_input_files_do_not_import_torch(
-    arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_of_input_files_do_not_import_torch(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("smiles,y\nCCO,1\n")
-    command = [sys.executable, "-c", REPORT + RUN, "molecules", *arguments.split()]
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode == 2
-    assert message in done.stderr
-    modules = set(json.loads(done.stdout.splitlines()[-1].removeprefix("modules: ")))
-    assert imported(modules, (*DATA, *PYG, "safetensors", "torch", "triton")) == []
+    messages = {
+        "train none.csv --target y --out run": "none.csv: No such file or directory",
+        "train data.csv --target z --out run": "name the column of labels with --target",
+        "train data.csv --target y --smiles s --out run": "name the column of SMILES with --smi",
+        "train data.csv --target y --test none.csv --out run": "none.csv: No such file",
+        "predict none data.csv --out p.csv": "none does not contain a trained model",
+        "predict none data.csv more.csv --out p/": "none does not contain a trained model",
+        "predict bbb none.csv --out p.csv": "none.csv: No such file or directory",
+        "predict bbb data.csv --smiles s --out p.csv": "the column of SMILES with --smiles",
+        "explain bbb none.csv --out why": "none.csv: No such file or directory",
+        "embed none data.csv --out e.npy": "none does not contain a trained model",
+        "evaluate bbb data.csv --target z": "name the column of labels with --target",
+        "check none.csv": "none.csv: No such file or directory",
+        "check data.csv --smiles s": "name the column of SMILES with --smiles",
+        "check data.csv --test none.csv": "none.csv: No such file or directory",
+    }
+    commands = [f"molecules {command}" for command in messages]
+    for (command, (code, text, modules)), message in zip(
+        outcomes(commands, tmp_path).items(), messages.values(), strict=True
+    ):
+        assert code == 2, command
+        assert message in text, command
+        assert imported(modules, (*DATA, *PYG, "safetensors", "torch", "triton")) == [], command
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
