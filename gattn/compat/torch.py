@@ -4,6 +4,7 @@
 |----------------------|--------------------------------------------------------------------------|
 | FakeTensor           | tensors of a FakeTensorMode are read as if they had values               |
 | fake_mode            | explain_path raises an error that names this part of torch               |
+| dynamic_size         | layers that add self-loops break the graph of torch.compile             |
 | has_hooks            | True: maps are called as modules, and edges with one run edge by edge    |
 | transforms_active    | False: graphs created inside torch.func are cached like others           |
 | innermost_transform  | errors say "transform" instead of the transform's name                   |
@@ -73,6 +74,20 @@ def data_dependent_errors() -> tuple[type[Exception], ...]:
     from torch._subclasses import fake_tensor
 
     return fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException
+
+
+def dynamic_size() -> Any:
+    """Return a data-dependent size for the result of a custom operator's fake kernel.
+
+    ``get_ctx().new_dynamic_size()`` raises an error under torch.compile without ``fullgraph=True``.
+    """
+    context = torch.library.get_ctx()
+    shapes = getattr(context, "_shape_env", None)
+    if shapes is None:
+        return context.new_dynamic_size()
+    size = shapes.create_unbacked_symint()
+    torch._check(size >= 0)
+    return size
 
 
 _has_any_global_hook: Callable[[], bool]

@@ -12,7 +12,7 @@ from gattn.compat import torch as torch_internals
 from gattn.graph import cache
 from gattn.graph.cache import outside_transforms
 from gattn.graph.edge_input import as_size, read_edges
-from gattn.graph.sorting import lay_out, sort
+from gattn.graph.sorting import lay_out, other_edges, sort
 from gattn.layout import ranges, stats
 from gattn.layout.blocks import Blocks
 from gattn.layout.layout import Layout, num_rows
@@ -343,7 +343,7 @@ class Graph:
         kept_edges = None
         loops = source == destination + first
         if torch.compiler.is_compiling() or bool(loops.any()):
-            kept_edges = (~loops).nonzero().squeeze(1)
+            kept_edges = other_edges(loops)
             source, destination = source[kept_edges], destination[kept_edges]
         nodes = torch.arange(min(self.num_src - first, self.num_dst), device=self.device)
         source, destination = torch.cat([source, nodes + first]), torch.cat([destination, nodes])

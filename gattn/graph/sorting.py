@@ -106,6 +106,28 @@ def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[T
     return [*indices, *_no_stats(source)]
 
 
+def other_edges(loops: Tensor) -> Tensor:
+    """Return the positions, int64, of the edges that are no self-loops; ``loops`` is [e] bool."""
+    if torch.compiler.is_compiling() and not onnx.exporting():
+        return _other_edges_traced(loops)
+    return (~loops).nonzero().squeeze(1)
+
+
+@torch.library.custom_op("gattn::other_edges", mutates_args=())
+def _other_edges_traced(loops: Tensor) -> Tensor:
+    """Compute the positions in a custom operator.
+
+    Without ``fullgraph=True``, torch.compile ends a graph at an operator of torch whose result has
+    a data-dependent size.
+    """
+    return (~loops).nonzero().squeeze(1)
+
+
+@_other_edges_traced.register_fake
+def _(loops: Tensor) -> Tensor:
+    return loops.new_empty(torch_internals.dynamic_size(), dtype=torch.int64)
+
+
 def _no_stats(source: Tensor) -> tuple[Tensor, Tensor]:
     """Return empty statistics of a layout as new tensors, because an operator must not return
     its inputs.

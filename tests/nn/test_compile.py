@@ -108,6 +108,13 @@ def test_from_plain_edges(name):
         torch.testing.assert_close(p.grad, grad)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", WITH_EDGES)
+def test_compilation_without_fullgraph_has_no_break(name):
+    explanation = torch._dynamo.explain(_layer(name))(*_inputs(name, *_features()))
+    assert explanation.graph_break_count == 0
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_inductor_gives_the_same_numbers():
