@@ -4,10 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from functools import cache
+from collections.abc import Iterable
 from pathlib import Path
-
-import pytest
 
 COMPILER = ("torch._dynamo", "torch._inductor", "torch.onnx", "sympy")
 PYG = ("torch_geometric", *COMPILER)
@@ -26,80 +24,69 @@ COMMAND = (
 LIBRARY = (*DATA, *COMMAND, "triton", "gattn.kernels.triton")
 HEAVY = (*DATA, *PYG, "numpy", "safetensors", "torch", "triton")
 
-REPORT = """
-import atexit, json, sys
-atexit.register(lambda: print("modules:", json.dumps(sorted(sys.modules))))
+STEPS = {
+    "nothing": "",
+    "gattn": "import gattn",
+    "packages": (
+        "import gattn.nn, gattn.data, gattn.draw, gattn.graphs, gattn.models, gattn.transforms\n"
+        "import gattn.apps.links, gattn.apps.molecules, gattn.apps.nodes\n"
+        "import gattn.sampling, gattn.structure, gattn.testing\n"
+        "gattn.data.dataset_names()"
+    ),
+    "torch": "import torch",
+    "operators": (
+        "gattn.Graph, gattn.functional.gat_attention, gattn.backend_info()\n"
+        "from gattn.graphs import *; from gattn.sampling import *; from gattn.structure import *"
+    ),
+    "PyG": "import torch_geometric.nn",
+    "layers": "gattn.nn.GATConv, gattn.models.GAT",
+}
+"""Code that one interpreter runs, step by step."""
+
+EXECUTE = """
+import json, sys
+for code in map(json.loads, sys.argv[1:]):
+    exec(code)
+    print(json.dumps(sorted(sys.modules)))
 """
 
 
-@cache
-def modules_after(code: str, *arguments: str) -> set[str]:
-    """Return the names in ``sys.modules`` when a new interpreter has run the code."""
-    command = [sys.executable, "-c", REPORT + code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    last = done.stdout.splitlines()[-1]
-    assert last.startswith("modules: "), done.stderr
-    return set(json.loads(last.removeprefix("modules: ")))
+def modules_after(code: Iterable[str]) -> list[set[str]]:
+    """Return the names in ``sys.modules`` after each piece of code in one new interpreter."""
+    command = [sys.executable, "-c", EXECUTE, *map(json.dumps, code)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [set(json.loads(line)) for line in lines.splitlines() if line.startswith("[")]
 
 
 def imported(modules: set[str], packages: tuple[str, ...]) -> list[str]:
     return [name for name in packages if name in modules]
 
 
-def test_import_of_gattn_imports_no_other_package() -> None:
-    before = modules_after("")
-    packages = {name.split(".")[0] for name in modules_after("import gattn") - before}
+def test_a_package_is_imported_when_it_is_first_needed() -> None:
+    after = dict(zip(STEPS, modules_after(STEPS.values()), strict=True))
+    packages = {name.split(".")[0] for name in after["gattn"] - after["nothing"]}
     assert packages - set(sys.stdlib_module_names) == {"gattn"}
-
-
-def test_packages_do_not_import_torch() -> None:
-    modules = modules_after(
-        "import gattn.nn, gattn.data, gattn.draw, gattn.graphs, gattn.models, gattn.transforms\n"
-        "import gattn.apps.links, gattn.apps.molecules, gattn.apps.nodes\n"
-        "import gattn.sampling, gattn.structure, gattn.testing\n"
-        "gattn.data.dataset_names()"
-    )
-    assert imported(modules, HEAVY) == []
-
-
-def test_operators_import_torch_without_pyg() -> None:
-    modules = modules_after(
-        "import gattn; gattn.Graph, gattn.functional.gat_attention, gattn.backend_info()\n"
-        "from gattn.graphs import *; from gattn.sampling import *; from gattn.structure import *"
-    )
-    assert "torch" in modules
-    assert imported(modules - modules_after("import torch"), (*PYG, *LIBRARY)) == []
-
-
-@pytest.mark.slow  # The test is slow, because it imports PyG in two processes.
-def test_layers_import_pyg_and_nothing_else() -> None:
-    """PyG imports torch's compiler and other packages; gattn imports none beside them."""
-    pyg = modules_after("import torch_geometric.nn")
-    modules = modules_after("import gattn; gattn.nn.GATConv, gattn.models.GAT")
-    assert "torch_geometric" in modules
-    assert imported(modules - pyg, (*LIBRARY, *COMPILER)) == []
+    assert imported(after["packages"], HEAVY) == []
+    assert imported(after["operators"] - after["torch"], (*PYG, *LIBRARY)) == []
+    assert imported(after["layers"] - after["PyG"], (*LIBRARY, *COMPILER)) == []
 
 
 MOLECULES = """
-import sys
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.predict import predict_table
 from gattn.apps.molecules.runs.train import train_run
 from gattn.apps.molecules.settings import MoleculeSettings
-data, run, out = sys.argv[1:]
 model = MoleculeSettings(epochs=1, width=16, heads=2, trees=10)
-train_run(RunSettings(data=data, target=("y",), model=model), run)
-predict_table(run, data, out)
+train_run(RunSettings(data="table.csv", target=("y",), model=model), "run")
+predict_table("run", "table.csv", "out.csv")
 """
 
 
 def test_training_and_prediction_of_molecules_import_no_compiler(tmp_path: Path) -> None:
-    table = tmp_path / "table.csv"
     rows = [f"{'C' * n}O,{n * n / 7}" for n in range(1, 41)]
-    table.write_text("\n".join(["smiles,y", *rows]))
-    out = tmp_path / "out.csv"
-    modules = modules_after(MOLECULES, str(table), str(tmp_path / "run"), str(out))
-    assert len(out.read_text().splitlines()) == 41
+    (tmp_path / "table.csv").write_text("\n".join(["smiles,y", *rows]))
+    (modules,) = modules_after([f"import os; os.chdir({str(tmp_path)!r})\n{MOLECULES}"])
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 41
     assert imported(modules, PYG) == []
 
 
