@@ -19,7 +19,7 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_commands_run_at_the_same_time_and_their_processor_time_is_measured(tmp_path: Path) -> None:
+def test_commands_run_together_and_their_processor_time_is_measured(tmp_path: Path) -> None:
     code = "import pathlib, time, sys\npathlib.Path(sys.argv[1]).touch()\n"
     code += "while not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.01)\n"
     pair = [[*python(code + COUNT), "a", "b"], [*python(code + COUNT), "b", "a"]]
@@ -29,19 +29,19 @@ def test_commands_run_at_the_same_time_and_their_processor_time_is_measured(tmp_
         assert 0.3 <= usage.processor_seconds <= usage.seconds
 
 
-def test_a_failed_command_is_reported_with_its_output(tmp_path: Path) -> None:
+def test_failed_command_is_reported_with_its_output(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="exit code 3\ntoo bad"):
         run_together([python("import sys; print('too bad'); sys.exit(3)")], tmp_path, 100)
 
 
-def test_commands_over_the_limit_are_killed(tmp_path: Path) -> None:
+def test_command_over_the_time_limit_is_killed(tmp_path: Path) -> None:
     began = time.perf_counter()
     with pytest.raises(Stopped, match=r"over 0 s"), busy_loops(1):
         run_together([python("import time; time.sleep(100)")], tmp_path, 0.2)
     assert time.perf_counter() - began < 50
 
 
-def test_commands_run_one_after_the_other_during_a_block(tmp_path: Path) -> None:
+def test_background_commands_run_one_after_another(tmp_path: Path) -> None:
     code = "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\n"
     commands = iter([[*python(code), "a"], [*python(code + "time.sleep(1000)"), "b"]])
     began = time.perf_counter()
@@ -52,16 +52,7 @@ def test_commands_run_one_after_the_other_during_a_block(tmp_path: Path) -> None
     assert time.perf_counter() - began < 100
 
 
-def test_a_failed_command_beside_a_block_is_reported(tmp_path: Path) -> None:
-    code = "import pathlib, sys\npathlib.Path('a').touch()\nsys.exit('too bad')"
-    failed = pytest.raises(Failed, match="exit code 1\ntoo bad")
-    with failed, commands_in_turn(iter([python(code)]), tmp_path):
-        while not (tmp_path / "a").exists():
-            time.sleep(0.01)
-        time.sleep(0.5)
-
-
-def test_the_table_has_times_and_ratios() -> None:
+def test_table_has_times_and_ratios() -> None:
     def usage(seconds: float) -> dict[str, float]:
         return {"seconds": seconds, "processor_seconds": seconds / 2}
 
@@ -79,7 +70,7 @@ def test_the_table_has_times_and_ratios() -> None:
     ]
 
 
-def test_the_network_of_texts_has_the_requested_size(tmp_path: Path) -> None:
+def test_generated_text_network_has_the_requested_size(tmp_path: Path) -> None:
     write_text_network(tmp_path, nodes=400, edges=900, words=1500)
     with (tmp_path / "nodes.csv").open(newline="") as file:
         nodes = list(csv.DictReader(file))

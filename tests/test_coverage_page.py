@@ -39,7 +39,7 @@ def _exported() -> set[str]:
     return exported
 
 
-def test_every_name_of_pyg_is_told_of_once() -> None:
+def test_page_lists_every_layer_of_pyg_once() -> None:
     covered = {name for name, _, _ in ROWS}
     assert len(covered) == len(ROWS)
     assert not covered & PLAIN
@@ -50,7 +50,7 @@ def test_every_name_of_pyg_is_told_of_once() -> None:
 
 
 @pytest.mark.parametrize(("name", "here", "how"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_row_tells_the_truth(name: str, here: str, how: str) -> None:
+def test_row_agrees_with_the_converter(name: str, here: str, how: str) -> None:
     theirs = getattr(pyg, name, None) or getattr(attentive_fp, name)
     ours = getattr(gattn.nn, name, None) or getattr(gattn.models, name, None)
     assert (here == "same name, converted") == (ours is not None)
@@ -73,7 +73,7 @@ def test_a_row_tells_the_truth(name: str, here: str, how: str) -> None:
         assert len(how) > 10
 
 
-def test_all_that_the_report_of_a_conversion_knows_is_on_the_page() -> None:
+def test_unsupported_layers_are_on_the_page() -> None:
     rows = {name: here for name, here, _ in ROWS}
     for name in UNSUPPORTED - NOT_PYG:
         assert rows[name] in ("to build", "out of scope"), name

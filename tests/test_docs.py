@@ -1,7 +1,6 @@
 """Every Python block of the documentation runs; the site builds without a warning."""
 
 import ast
-import importlib
 import re
 import shlex
 import shutil
@@ -53,7 +52,9 @@ def run_command(line: str) -> None:
     ],
     ids=lambda page: str(page.relative_to(ROOT / "docs")),
 )
-def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_blocks_of_the_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The blocks of a page run one after the other, as a reader would type them.
 
     Of the blocks of shell commands, only those that call gattn are run.
@@ -72,12 +73,12 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 run_command(line)
 
 
-def test_the_page_of_settings_is_that_of_the_declarations() -> None:
+def test_page_of_settings_is_up_to_date() -> None:
     """The command ``python -m docs.tools.settings`` writes the page."""
     assert settings_page.PAGE.read_text("utf-8") == settings_page.page()
 
 
-def test_the_table_of_kernels_names_every_file_and_kernel() -> None:
+def test_table_of_kernels_names_every_file_and_kernel() -> None:
     table = (ROOT / "docs" / "design.md").read_text().split("### Which kernels serve what")[1]
     table = table.split("\n## ")[0]
     folder = ROOT / "gattn" / "kernels"
@@ -107,7 +108,7 @@ def names_in(path: Path) -> set[str]:
     return names
 
 
-def test_the_page_of_paths_names_files_and_functions_that_exist() -> None:
+def test_page_of_paths_names_existing_files_and_functions() -> None:
     text = (ROOT / "docs" / "paths.md").read_text()
     rows = re.findall(r"^\| `([\w/]+\.(?:py|cpp))` \| (.*?) \|", text, re.MULTILINE)
     assert len(rows) > 50
@@ -124,20 +125,7 @@ def test_the_page_of_paths_names_files_and_functions_that_exist() -> None:
     assert files - {path for path, _ in rows} == {"data/molecules/__init__.py"}
 
 
-@pytest.mark.parametrize("name", GUIDE)
-def test_guide_page_has_equation_code_picture_and_costs(name: str) -> None:
-    text = (ROOT / "docs" / "guide" / f"{name}.md").read_text()
-    assert "$$" in text
-    blocks = python_blocks(ROOT / "docs" / "guide" / f"{name}.md")
-    assert 5 <= len(blocks[0].splitlines()) <= 20
-    assert f"(images/{name}.png)" in text
-    assert (ROOT / "docs" / "guide" / "images" / f"{name}.png").stat().st_size > 1000
-    costs = text.split("<!-- costs -->")[1].split("<!-- end of costs -->")[0]
-    assert "sequential steps | path length" in costs
-    assert "`python -m docs.tools.costs` generates this table" in costs
-
-
-def test_costs_are_measured(tmp_path: Path) -> None:
+def test_table_of_costs_has_the_edges_and_steps_of_each_graph(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from docs.tools import costs
 
@@ -152,7 +140,9 @@ def test_costs_are_measured(tmp_path: Path) -> None:
     assert (guide / "images" / "costs.png").stat().st_size > 1000
 
 
-def test_pictures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_picture_of_the_guide_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("matplotlib")
     pytest.importorskip("sklearn")
     from docs.tools import pictures
@@ -162,17 +152,6 @@ def test_pictures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert {path.stem for path in tmp_path.iterdir()} == set(GUIDE)
 
 
-@pytest.mark.parametrize("tool", ["costs", "pictures"])
-def test_without_matplotlib_the_tools_say_what_to_install(
-    tool: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for name in ("docs.tools.drawing", f"docs.tools.{tool}"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    with pytest.raises(ImportError, match=r"need matplotlib.*: pip install --group docs$"):
-        importlib.import_module(f"docs.tools.{tool}")
-
-
 def test_every_page_is_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     listed = set(re.findall(r"(\S+\.md)$", text, re.MULTILINE))
@@ -180,7 +159,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert listed == there
 
 
-def test_the_newest_change_is_of_this_version() -> None:
+def test_newest_section_of_the_changelog_is_this_version() -> None:
     headings = re.findall(r"^## \[(.+?)\](.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     released = [(version, date) for version, date in headings if version != "Unreleased"]
     version, date = released[0]
@@ -188,7 +167,7 @@ def test_the_newest_change_is_of_this_version() -> None:
     assert re.fullmatch(r" - \d{4}-\d\d-\d\d", date)
 
 
-def test_every_name_of_nn_stands_on_one_page() -> None:
+def test_every_name_of_nn_is_on_one_page_of_the_reference() -> None:
     pages = (ROOT / "docs" / "api" / "nn").glob("*.md")
     listed = [
         name for page in pages for name in re.findall(r"^ {8}- (\w+)$", page.read_text(), re.M)
@@ -196,7 +175,7 @@ def test_every_name_of_nn_stands_on_one_page() -> None:
     assert sorted(listed) == sorted(gattn.nn.__all__)
 
 
-def test_names_in_docstrings_lead_to_their_pages() -> None:
+def test_names_in_docstrings_link_to_their_pages() -> None:
     pytest.importorskip("griffe")
     from docs.tools.docstrings import to_markdown
 

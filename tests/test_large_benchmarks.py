@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_no_node_is_its_own_neighbour(folder):
+def test_generated_large_graph_is_symmetric_without_self_loops(folder):
     (source, destination), nodes = pairs(folder, torch.int64)
     assert nodes == 1224
     assert not (source == destination).any()
@@ -27,7 +27,7 @@ def test_no_node_is_its_own_neighbour(folder):
     assert torch.equal(there.sort().values, back.sort().values)
 
 
-def test_the_guide_gets_its_tables(tmp_path, capsys):
+def test_report_fills_the_tables_of_the_guide(tmp_path, capsys):
     results, guide = tmp_path / "results", tmp_path / "docs/guide"
     results.mkdir()
     guide.mkdir(parents=True)

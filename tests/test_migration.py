@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
 import typer.main
 
 from gattn.apps.cli.molecules import app
@@ -62,29 +61,18 @@ def options() -> set[str]:
     return {name for command in commands for each in command.params for name in each.opts}
 
 
-def test_every_row_has_two_cells():
-    assert [row for row in rows() if len(row) != 2] == []
-
-
-@pytest.mark.parametrize("flag", (TRAIN + PREDICT).split())
-def test_every_flag_of_chemprop_has_a_row(flag):
+def test_every_flag_and_loss_of_chemprop_has_a_row_of_two_cells() -> None:
+    assert {len(row) for row in rows()} == {2}
     named = {option for theirs, _ in rows() for option in OPTION.findall(theirs)}
-    assert f"--{flag}" in named
+    assert {f"--{flag}" for flag in (TRAIN + PREDICT).split()} - named == set()
+    missing = [
+        loss
+        for loss in LOSSES.split()
+        if not any(re.search(rf"(-l |, |or |\) )`?{loss}`", theirs) for theirs, _ in rows())
+    ]
+    assert missing == []
 
 
-@pytest.mark.parametrize("loss", LOSSES.split())
-def test_every_loss_of_chemprop_has_a_row(loss):
-    assert any(re.search(rf"(-l |, |or |\) )`?{loss}`", theirs) for theirs, _ in rows())
-
-
-def test_every_option_of_gattn_on_the_page_exists():
+def test_every_option_of_gattn_on_the_page_exists() -> None:
     named = {option for _, ours in rows() for option in OPTION.findall(ours)}
     assert named - options() == set()
-
-
-@pytest.mark.parametrize(
-    ("name", "option"),
-    [("--features_path", "--descriptors-path"), ("--features-columns", "--descriptors-columns")],
-)
-def test_other_names_of_descriptors_lead_to_the_option(name, option):
-    assert [option in ours for theirs, ours in rows() if f"`{name}`" in theirs] == [True]

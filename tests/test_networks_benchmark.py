@@ -40,7 +40,7 @@ def test_the_table_has_the_newest_record_of_each_network_split_and_options() -> 
     assert lines[-1] == "- `python -m benchmarks.networks noise`"
 
 
-def test_models_of_other_libraries_come_from_the_newest_record_of_the_same_parts() -> None:
+def test_baselines_of_other_libraries_come_from_the_newest_record_with_them() -> None:
     alone = record(
         0.9, environment=ENVIRONMENT | {"command": "python -m benchmarks.networks noise --splits 2"}
     )
@@ -56,7 +56,7 @@ def test_models_of_other_libraries_come_from_the_newest_record_of_the_same_parts
     assert "0.750" not in fewer[2]
 
 
-def test_networks_are_in_the_order_of_their_definition_with_one_command_for_equal_options() -> None:
+def test_rows_follow_the_definition_and_share_one_command() -> None:
     def of(name: str) -> dict[str, Any]:
         command = f"python -m benchmarks.networks {name} --splits 2"
         return record(0.9, case=f"networks/{name}", environment=ENVIRONMENT | {"command": command})
@@ -66,7 +66,7 @@ def test_networks_are_in_the_order_of_their_definition_with_one_command_for_equa
     assert lines[-1] == "- `python -m benchmarks.networks cora noise relations --splits 2`"
 
 
-def test_a_second_table_compares_networks_whose_edges_were_ignored() -> None:
+def test_second_table_compares_runs_without_edges() -> None:
     command = ENVIRONMENT | {"command": "python -m benchmarks.networks noise --edges ignore"}
     entries = [record(0.9), record(0.3, edges="ignore", environment=command)]
     lines = table(entries).splitlines()

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import re
 import runpy
 import sys
@@ -29,11 +28,6 @@ def run(monkeypatch, capsys):
         return json.loads(out.splitlines()[-1]), out, err
 
     return run
-
-
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
-def test_an_example_stays_short(path):
-    assert len(path.read_text("utf-8").splitlines()) < 145
 
 
 def test_node_classification_learns(run):
@@ -70,15 +64,6 @@ def test_typed_nodes_are_predicted_from_another_type(run):
     assert "relation reviews" in out
 
 
-@pytest.fixture
-def cora(monkeypatch):
-    """Put Cora's raw files where the examples look for them."""
-    root = Path(os.environ.get("GATTN_DATA", EXAMPLES.parents[1] / "shared" / "data"))
-    if not (root / "planetoid" / "Cora").is_dir():
-        pytest.skip(f"needs Cora's raw files: set GATTN_DATA ({root} lacks them)")
-    monkeypatch.setenv("GATTN_DATA", str(root))
-
-
 @pytest.fixture(scope="module")
 def compounds():
     return gattn.data.load_molecules("chembl2321810")
@@ -88,13 +73,6 @@ def compounds():
 def few_molecules(compounds, monkeypatch):
     """Make ``load_molecules`` return the first 120 compounds, so that an epoch is short."""
     monkeypatch.setattr(gattn.data, "load_molecules", lambda name: compounds[:120])
-
-
-def test_node_classification_on_cora(run, cora):
-    arguments = ("--dataset", "cora", "--epochs", 15, "--runs", 2)
-    results = [run("node_classification", *arguments)[0] for _ in range(2)]
-    assert results[0]["test_accuracy"] > 0.5
-    assert results[0]["test_accuracy"] == results[1]["test_accuracy"]
 
 
 @pytest.fixture
@@ -116,7 +94,7 @@ def package(tmp_path, monkeypatch):
     return "birds"
 
 
-def test_imports_are_a_network(run, package, tmp_path):
+def test_imports_between_modules_are_written_as_a_network(run, package, tmp_path):
     out = tmp_path / "tables"
     result, stderr, _ = run("imports", "--package", package, "--least", 2, "--out", out)
     assert (result["modules"], result["imports"], result["parts"]) == (5, 3, 2)
@@ -131,7 +109,7 @@ def test_imports_are_a_network(run, package, tmp_path):
     ]  # fmt: skip
 
 
-def test_imports_leave_out_files_that_this_python_cannot_parse(run, package, tmp_path):
+def test_imports_of_a_file_with_a_syntax_error_are_left_out(run, package, tmp_path):
     (tmp_path / "birds/land/emu.py").write_text("def quack[T = int](: ...\n")
     arguments = ("--package", package, "--least", 2, "--out", tmp_path / "tables")
     result, stderr, _ = run("imports", *arguments)
@@ -139,7 +117,7 @@ def test_imports_leave_out_files_that_this_python_cannot_parse(run, package, tmp
     assert "Left out 1 of them, whose syntax Python" in stderr
 
 
-def test_imports_need_a_package(run, tmp_path):
+def test_imports_of_a_package_that_is_not_installed_are_refused(run, tmp_path):
     with pytest.raises(SystemExit, match="package 'nowhere' is not installed"):
         run("imports", "--package", "nowhere", "--out", tmp_path)
 
@@ -160,7 +138,7 @@ def rmse_of_mean(labels):
     return (y[split.test] - y[split.train].mean()).square().mean().sqrt().item()
 
 
-def test_molecule_property_on_a_table_of_the_user(run, table):
+def test_molecule_property_of_a_csv_file_is_compared_with_the_mean(run, table):
     arguments = ("--csv", table, "--smiles", "structure", "--target", "value", "--epochs", 2)
     result, out, err = run("molecule_property", *arguments)
     assert {"test_rmse", "kernel_ridge_rmse", "mean_rmse"} <= set(result)
@@ -174,21 +152,13 @@ def test_molecule_property_on_a_table_of_the_user(run, table):
     assert "2/2" in err
 
 
-def test_molecule_property_on_the_sample(run):
-    sample = EXAMPLES.parent / "datasets" / "boiling_points.csv"
-    result, _, err = run("molecule_property", "--csv", sample, "--target", "celsius", "--epochs", 2)
-    labels = [float(line.rsplit(",", 1)[1]) for line in sample.read_text().splitlines()[1:]]
-    assert result["mean_rmse"] == pytest.approx(rmse_of_mean(labels), rel=1e-3)
-    assert "left out" not in err
-
-
-def test_molecule_property_at_its_defaults(run, few_molecules):
+def test_molecule_property_gives_the_same_error_twice(run, few_molecules):
     results = [run("molecule_property", "--epochs", 2, "--seed", 2)[0] for _ in range(2)]
     assert results[0]["test_rmse"] == results[1]["test_rmse"]
     assert 0 < results[0]["test_rmse"] < 5
 
 
-def test_result_tells_the_epochs_asked_for_beside_those_run(monkeypatch, capsys):
+def test_early_stopping_is_reported_as_epochs_run(monkeypatch, capsys):
     """A run that stops early reports both the requested and the completed number of epochs."""
     script = str(EXAMPLES / "node_classification.py")
     monkeypatch.setattr(sys, "argv", [script, "--epochs", "60"])
@@ -200,7 +170,7 @@ def test_result_tells_the_epochs_asked_for_beside_those_run(monkeypatch, capsys)
     assert 3 <= result["epochs_run"] < 60
 
 
-def test_molecule_property_needs_some_molecules(run, tmp_path, capsys):
+def test_molecule_property_of_one_molecule_is_refused(run, tmp_path, capsys):
     path = tmp_path / "few.csv"
     path.write_text("smiles,target\nC,1\n")
     assert "needs at least 10 molecules" in refusal(run, capsys, "molecule_property", "--csv", path)
@@ -225,16 +195,10 @@ def test_link_prediction_learns(run):
     assert "chembl2321810, adamic_adar: auc 0.9" in out
 
 
-def test_link_prediction_on_cora(run, cora):
-    pytest.importorskip("sklearn")
-    arguments = "--dataset", "cora", "--layer", "transformer", "--epochs", 2
-    results = [run("link_prediction", *arguments)[0] for _ in range(2)]
-    assert results[0]["transformer"] == results[1]["transformer"]
-    assert 0.6 < results[0]["common"]["auc"] < 0.8
-
-
 @pytest.mark.parametrize("attention", ["multihead", "exphormer"])
-def test_graph_transformer_and_its_peer_are_of_one_size(attention, run, few_molecules):
+def test_graph_transformer_is_compared_with_a_network_of_similar_size(
+    attention, run, few_molecules
+):
     result, _, err = run("graph_transformer", "--epochs", 1, "--attention", attention)
     most = result["transformer_parameters"]
     assert 0.9 * most < result["attention_parameters"] <= most
@@ -243,7 +207,7 @@ def test_graph_transformer_and_its_peer_are_of_one_size(attention, run, few_mole
     assert "encodings: 100%" in err
 
 
-def test_distributed_nodes_in_one_process(run, tmp_path):
+def test_distributed_nodes_resume_in_one_process(run, tmp_path):
     small = "--nodes", 200, "--checkpoint", tmp_path / "checkpoint.pt", "--epochs"
     first, _, _ = run("distributed_nodes", *small, 10)
     # The second run continues from the checkpoint of the first.
@@ -270,40 +234,31 @@ def refusal(run, capsys, name, *arguments):
     [
         ("node_classification", "--epochs 0", "--epochs must be at least 1 .* got 0"),
         ("node_classification", "--runs -2", "--runs must be at least 1 .* got -2"),
-        ("node_classification", "--seed -1", "--seed must be at least 0 .* got -1"),
         ("node_classification", "--seed 99999999999999999999", "below 2"),
         ("node_classification", "--dataset corra", "--dataset: invalid choice: 'corra'.*pubmed"),
-        ("molecule_property", "--epochs 0", "--epochs must be at least 1, and"),
         ("molecule_property", "--seed -1", "and --seed at least 0 and below"),
         ("molecule_property", "--csv nowhere.csv", "No such file.*nowhere.csv"),
-        ("molecule_property", "--dropout 2", "unrecognized arguments: --dropout 2"),
-        ("pyg_pipeline", "--explain-epochs 0", "the others at least 1"),
         ("pyg_pipeline", "--batch-size -3", "the others at least 1"),
         ("link_prediction", "--epochs 0", "--epochs must be at least 1"),
-        ("link_prediction", "--layer gcn", "--layer: invalid choice: 'gcn'"),
         ("graph_transformer", "--seed -1", "and --seed at least 0"),
-        ("graph_transformer", "--dataset qm9", "--dataset: invalid choice: 'qm9'"),
-        ("attention_is_a_graph", "--epochs 0", "--epochs and --steps must be at least 1"),
         ("attention_is_a_graph", "--steps -5", "--epochs and --steps must be at least 1"),
-        ("attention_is_a_graph", "--seed -1", "--seed at least 0"),
         ("attention_is_a_graph", "--device abacus", "--device: invalid choice: 'abacus'"),
-        ("attention_is_a_graph", "--epochs many", "--epochs: invalid int value: 'many'"),
     ],
 )
-def test_bad_arguments_get_one_clear_error(run, capsys, name, arguments, message):
+def test_bad_arguments_give_one_clear_error(run, capsys, name, arguments, message):
     if name in NEED_SKLEARN:
         pytest.importorskip("sklearn")
     assert re.search(f"error: .*{message}", refusal(run, capsys, name, *arguments.split()))
 
 
-def test_a_missing_column_is_named_with_those_there(run, capsys):
+def test_missing_column_is_named_with_the_existing_columns(run, capsys):
     sample = EXAMPLES.parent / "datasets" / "boiling_points.csv"
     message = refusal(run, capsys, "molecule_property", "--csv", sample, "--target", "kelvin")
     assert "has no column 'kelvin'; its columns are name, smiles, celsius" in message
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
-def test_help_tells_every_option_and_its_default(run, capsys, monkeypatch, path):
+def test_help_has_every_option_with_its_default(run, capsys, monkeypatch, path):
     if path.stem in NEED_SKLEARN:
         pytest.importorskip("sklearn")
     monkeypatch.setenv("COLUMNS", "200")
