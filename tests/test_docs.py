@@ -19,19 +19,19 @@ from tests.pictures import leave_blank
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-# The commands on these pages train or export models for seconds.
-TRAINING = {
-    "export.md",
-    "molecule_inputs.md",
-    "molecule_labels.md",
-    "molecule_tables.md",
-    "molecules.md",
-}
 GUIDE = ("graphs", "sets", "sequences", "grids", "cross", "readouts")
 
 
 def python_blocks(page: Path) -> list[str]:
     return [code for language, code in FENCE.findall(page.read_text()) if language == "python"]
+
+
+def trains(page: Path) -> bool:
+    """Return True if the blocks of a page train models, which takes seconds."""
+    return any(
+        ".fit(" in code if language == "python" else code.startswith("gattn ")
+        for language, code in FENCE.findall(page.read_text())
+    )
 
 
 def run_command(line: str) -> None:
@@ -46,7 +46,7 @@ def run_command(line: str) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.slow] if page.name in TRAINING else [])
+        pytest.param(page, marks=[pytest.mark.slow] if trains(page) else [])
         for page in PAGES
         if python_blocks(page)
     ],
