@@ -20,7 +20,7 @@ from benchmarks.__main__ import main
 from benchmarks.core import isolate, memory, record, tables, timing, verify
 from benchmarks.core.case import Contender, Topology
 from benchmarks.data import graphs
-from benchmarks.sides import layers, terms
+from benchmarks.sides import layers
 from benchmarks.sides.families import FAMILIES, OPERATORS
 from benchmarks.suites import growth, turns
 from benchmarks.suites.cpu import cases, comparisons, power_law, with_one_side
@@ -63,17 +63,6 @@ def test_power_law_graph_has_the_size_and_skew_of_ogbn_arxiv() -> None:
 def test_operators_of_both_libraries_agree(name: str) -> None:
     result = comparisons()[f"power-law/operator/{name}"].check(SCALE * 16)
     assert result["error"] < 1e-5
-
-
-def test_edge_terms_are_timed_and_reported_relative_to_the_layer(tmp_path: Path) -> None:
-    (result,) = run(tmp_path / "results.jsonl", "power-law/terms/GATConv")
-    times = result["seconds"]["training"]
-    assert [*times] == [*terms.SIDES, "a gather of [e, h]"]
-    assert result["check"]["error"] < 1e-5
-    full = {result["case"]: {**result, "scale": 1.0}}
-    alone, weighed = (times[side]["median"] for side in ("gattn", "weight [e]"))
-    section = report.report(full)
-    assert f"| GATConv | {tables.seconds(alone)} | {weighed / alone:.2f}x |" in section
 
 
 def test_record_has_times_command_threads_and_versions(tmp_path: Path, capsys) -> None:
@@ -341,7 +330,6 @@ COMMANDS = [
     "molecules.featurise",
     "molecules.inputs",
     "molecules.predict",
-    "molecules.search",
 ]
 
 

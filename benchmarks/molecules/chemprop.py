@@ -3,28 +3,20 @@ files.
 
     python -m venv ENV && ENV/bin/pip install torch==2.13.0 && ENV/bin/pip install chemprop==2.3.1
     python -m benchmarks.molecules.chemprop ENV
-    python -m benchmarks.molecules.chemprop ENV --beside
-    python -m benchmarks.molecules.chemprop ENV --other FOLDER
-    python -m benchmarks.molecules.chemprop ENV --other FOLDER --options --ensemble 5
+    python -m benchmarks.molecules.chemprop ENV --options --ensemble 5
 
 Both commands run with default settings and read the same CSV file, which has a column of parts.
 The benchmark measures the wall time and the processor time of all processes of a command, from its
-start to its end. With ``--other``, another build of gattn is measured in each round: a folder with
-a separate ``.venv``, which is recorded as the side ``other``. The option ``--sides`` selects some
-of the three sides. With ``--beside``, ``gattn molecules train`` runs on the same table again and
-again in another process while each side is measured. With ``--limit``, a command is stopped after
-this number of seconds, which is recorded as its time. The benchmark appends a JSON line for each
-run to benchmarks/results/molecules-chemprop.jsonl, and prints the medians of this call and a table
-of all runs with default settings. With ``--table``, it only prints the table of the recorded
-results, and with ``--page``, it writes this table into the documentation.
+start to its end. The option ``--sides`` selects one of the two sides. The benchmark appends a JSON
+line for each run to benchmarks/results/molecules-chemprop.jsonl, and prints a table of all runs
+with default settings. With ``--table``, it only prints the table of the recorded results, and with
+``--page``, it writes this table into the documentation.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
-import itertools
 import json
 import os
 import statistics
@@ -32,7 +24,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -40,7 +31,6 @@ from torch import Tensor
 
 from benchmarks.core import record, tables
 from benchmarks.core.isolate import ROOT
-from benchmarks.core.load import commands_in_turn
 from benchmarks.molecules import parts
 from benchmarks.molecules.parts import metrics_of
 
@@ -62,63 +52,36 @@ def main(arguments: list[str]) -> None:
         needed = "chemprop" in (options.sides or ["chemprop"])
         if needed and (options.environment is None or not _has_chemprop(options.environment)):
             raise SystemExit(HOW.format(options.environment))
-        if "other" in (options.sides or []) and options.other is None:
-            raise SystemExit("--sides other needs --other FOLDER, a build of gattn with its .venv")
-        print(medians(_measure(options, arguments)), end="\n\n")
+        _measure(options, arguments)
     markdown = table(record.every(options.output))
     print(markdown)
     if options.page:
         tables.write(PAGE, "chemprop", markdown)
 
 
-def _measure(options: argparse.Namespace, arguments: list[str]) -> list[record.Record]:
-    rows = []
+def _measure(options: argparse.Namespace, arguments: list[str]) -> None:
     # The record contains no folder of this machine.
-    folders = {str(options.environment): "ENV", str(options.other): "FOLDER"}
-    words = [folders.get(word, folders.get(str(Path(word).resolve()), word)) for word in arguments]
+    words = ["ENV" if word == str(options.environment) else word for word in arguments]
     environment = record.environment("benchmarks.molecules.chemprop", words)
-    sides = options.sides or ("chemprop", *(["other"] if options.other else []), "gattn")
     for name in options.datasets:
         molecules = parts.load(name)
         for which in options.splits:
             split = parts.split(molecules, which)
-            for side in sides:
+            for side in options.sides or _SIDES:
                 print(f"{name} {which}: {side} ...", file=sys.stderr, flush=True)
                 with tempfile.TemporaryDirectory(prefix="gattn-") as folder:
                     path = Path(folder) / "data.csv"
                     parts.write_table(path, molecules, split)
-                    with _other_training(path, parts.DATASETS[name], options.beside):
-                        begun, cpu = time.perf_counter(), _children_cpu()
-                        try:
-                            metrics = _SIDES[side](path, parts.DATASETS[name], options)
-                        except subprocess.TimeoutExpired:
-                            metrics = None
-                        seconds, cpu = time.perf_counter() - begun, _children_cpu() - cpu
+                    begun, cpu = time.perf_counter(), _children_cpu()
+                    metrics = _SIDES[side](path, parts.DATASETS[name], options)
+                    seconds, cpu = time.perf_counter() - begun, _children_cpu() - cpu
                 extra = [] if side == "chemprop" else options.options
-                load = ["beside"] if options.beside else []
                 row = {
-                    "case": "/".join([name, which, side, *extra, *load]), "dataset": name,
-                    "split": which, "side": side, "options": extra, "beside": options.beside,
+                    "case": "/".join([name, which, side, *extra]), "dataset": name,
+                    "split": which, "side": side, "options": extra,
                     "test": metrics, "seconds": seconds, "cpu": cpu, "environment": environment,
                 }  # fmt: skip
                 record.append(options.output, row)
-                rows.append(row)
-    return rows
-
-
-@contextlib.contextmanager
-def _other_training(path: Path, dataset: parts.Dataset, beside: bool) -> Iterator[None]:
-    """Train gattn on the table again and again in another process during a block if `beside` is
-    True.
-    """
-    if not beside:
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="gattn-") as folder:
-        runs = (Path(folder) / f"run{number}" for number in itertools.count())
-        commands = (_train_command(Path(sys.executable), path, dataset, run) for run in runs)
-        with commands_in_turn(commands, ROOT):
-            yield
 
 
 def _children_cpu() -> float:
@@ -145,7 +108,7 @@ def _chemprop(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -
     _run(
         options.environment / "bin" / "chemprop", "train", "--data-path", path,
         "--smiles-columns", "smiles", "--target-columns", "target", "--splits-column", "split",
-        "--task-type", dataset.task, "--output-dir", out, limit=options.limit,
+        "--task-type", dataset.task, "--output-dir", out,
     )  # fmt: skip
     measured = [row for row in _rows(path) if row["split"] == "test"]
     predicted = _rows(out / "model_0" / "test_predictions.csv")
@@ -156,32 +119,16 @@ def _chemprop(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -
 
 def _gattn(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -> Metrics:
     """Train gattn and return its metrics on the test part."""
-    return _train(Path(sys.executable), path, dataset, options, ROOT)
-
-
-def _other(path: Path, dataset: parts.Dataset, options: argparse.Namespace) -> Metrics:
-    """Train the other build of gattn and return its metrics on the test part."""
-    return _train(options.other / ".venv/bin/python", path, dataset, options, options.other)
-
-
-def _train(
-    python: Path, path: Path, dataset: parts.Dataset, options: argparse.Namespace, folder: Path
-) -> Metrics:
     out = path.parent / "run"
-    command = _train_command(python, path, dataset, out)
-    _run(*command, *options.options, limit=options.limit, folder=folder)
+    _run(
+        sys.executable, "-m", "gattn.apps.cli", "molecules", "train", path, "--smiles", "smiles",
+        "--target", "target", "--split", "column:split", "--task", dataset.task, "--out", out,
+        *options.options,
+    )  # fmt: skip
     return json.loads((out / "metrics.json").read_text())["test"]
 
 
-def _train_command(python: Path, path: Path, dataset: parts.Dataset, out: Path) -> list[str]:
-    """Return the words of the command that trains gattn on a table with a column of parts."""
-    return [
-        str(python), "-m", "gattn.apps.cli", "molecules", "train", str(path), "--smiles", "smiles",
-        "--target", "target", "--split", "column:split", "--task", dataset.task, "--out", str(out),
-    ]  # fmt: skip
-
-
-_SIDES = {"chemprop": _chemprop, "other": _other, "gattn": _gattn}
+_SIDES = {"chemprop": _chemprop, "gattn": _gattn}
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -194,12 +141,12 @@ def _targets(rows: list[dict[str, str]]) -> Tensor:
     return torch.tensor([[float(row["target"])] for row in rows], dtype=torch.float64)
 
 
-def _run(*command: object, limit: float | None, folder: Path = ROOT) -> None:
+def _run(*command: object) -> None:
     # An installed package contains compiled files, so that Python must be allowed to write them.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, check=False, cwd=folder,
-        env={**env, "CUDA_VISIBLE_DEVICES": ""}, timeout=limit,
+        [str(word) for word in command], capture_output=True, text=True, check=False, cwd=ROOT,
+        env={**env, "CUDA_VISIBLE_DEVICES": ""},
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"{command[0]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -243,25 +190,6 @@ def table(entries: list[record.Record]) -> str:
     return tables.markdown(head, rows, text=3)
 
 
-def medians(entries: list[record.Record]) -> str:
-    """Return the mean test metric and the median wall and processor times for each data set and
-    side.
-    """
-    groups: dict[tuple[str, str, str], list[record.Record]] = {}
-    for row in entries:
-        groups.setdefault((row["dataset"], row["side"], " ".join(row["options"])), []).append(row)
-    rows = []
-    for (name, side, extra), several in groups.items():
-        tests = [row["test"] for row in several]
-        metric = "stopped"
-        if None not in tests:
-            metric = f"{statistics.mean(test[parts.DATASETS[name].metric] for test in tests):.3f}"
-        times = [statistics.median(row[key] for row in several) for key in ("seconds", "cpu")]
-        rows.append([name, side, extra, metric, *(f"{value:.1f}" for value in times)])
-    head = ["data", "side", "options", "metric", "wall, s", "processor, s"]
-    return tables.markdown(head, rows, text=3)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.molecules.chemprop", description=main.__doc__
@@ -288,19 +216,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--sides", nargs="+", choices=[*_SIDES], help="libraries to measure; by default all"
-    )
-    parser.add_argument(
-        "--other",
-        type=lambda text: Path(text).resolve(),
-        help="folder of another build of gattn, which is also measured",
-    )
-    parser.add_argument(
-        "--beside",
-        action="store_true",
-        help="run another training of gattn in another process during each measurement",
-    )
-    parser.add_argument(
-        "--limit", type=float, help="seconds after which a command is stopped; by default never"
     )
     parser.add_argument(
         "--options",

@@ -3,15 +3,13 @@
     pip download --no-deps MoleculeACE && unzip MoleculeACE-*.whl -d ace
     python -m benchmarks.molecules.moleculeace ace/MoleculeACE/Data/benchmark_data
     python -m benchmarks.molecules.moleculeace FOLDER --sets CHEMBL262_Ki CHEMBL231_Ki
-    python -m benchmarks.molecules.moleculeace FOLDER --sets CHEMBL262_Ki --sizes 16 64 250 1000
     python -m benchmarks.molecules.moleculeace FOLDER --from-foundation encoder-128
     python -m benchmarks.molecules.moleculeace --table    # what was measured before
     python -m benchmarks.molecules.moleculeace --page     # the same, into the documentation
 
 Each set has the split that was published with it. The default settings were chosen on the sixteen
 sets of DEVELOPMENT; name other sets by --sets. The other fourteen sets were measured once, after
-the settings had been chosen. With --sizes, the models are trained on random
-samples of the training part. A JSON line for each set and size is appended to
+the settings had been chosen. A JSON line for each set is appended to
 benchmarks/results/moleculeace.jsonl.
 
 Reference: van Tilborg et al., "Exposing the limitations of molecular machine learning with activity
@@ -94,33 +92,26 @@ def main(arguments: list[str]) -> None:
         environment = record.environment("benchmarks.molecules.moleculeace", shown)
         for name in options.sets:
             data = _Table.read(options.folder / f"{name}.csv")
-            for size in options.sizes or [0]:
-                foundation = options.from_foundation
-                row = {"dataset": name, **_measure(data, size, options.seed, foundation)}
-                errors = ", ".join(f"{k} {v:.3f}" for k, v in row["rmse"].items())
-                print(f"{name} {row['molecules']}: {errors}", file=sys.stderr, flush=True)
-                record.append(options.output, row | {"environment": environment})
+            row = {"dataset": name, **_measure(data, options.seed, options.from_foundation)}
+            errors = ", ".join(f"{k} {v:.3f}" for k, v in row["rmse"].items())
+            print(f"{name} {row['molecules']}: {errors}", file=sys.stderr, flush=True)
+            record.append(options.output, row | {"environment": environment})
     rows = record.every(options.output)
     print(pretrained_table(rows) if options.from_foundation else table(rows))
 
 
-def _measure(data: _Table, size: int, seed: int, foundation: str) -> record.Record:
+def _measure(data: _Table, seed: int, foundation: str) -> record.Record:
     """Return the errors of all models on the test part of a set.
 
     Args:
         data: the set.
-        size: number of training molecules; 0 for all.
-        seed: seed of the models and of the sample.
+        seed: seed of the models.
         foundation: the pretrained encoder from which the network starts; "" for random weights.
     """
     changes = {"from_foundation": foundation, **FINE_TUNING} if foundation else {}
     regressor = MoleculeRegressor(seed=seed, **changes)
     molecules = regressor.read(data.smiles, data.y)
-    train, test = data.rows("train"), molecules[data.rows("test")]
-    if size:
-        generator = torch.Generator().manual_seed(seed)
-        train = train[torch.randperm(len(train), generator=generator)[:size]]
-    both = molecules[train]
+    both, test = molecules[data.rows("train")], molecules[data.rows("test")]
     begin = time.perf_counter()
     regressor.fit_labelled(*regressor._split(both))
     seconds = time.perf_counter() - begin
@@ -133,7 +124,7 @@ def _measure(data: _Table, size: int, seed: int, foundation: str) -> record.Reco
     lower, upper = regressor.intervals(predicted, 0.9)
     named = {"stacked": predicted.mean, **parts, **baselines, **others}
     return {
-        "size": size, "seed": seed, "from_foundation": foundation,
+        "seed": seed, "from_foundation": foundation,
         "molecules": len(both), "test": len(test),
         "weights": regressor.predictor_.weights,
         "rmse": {name: _rmse(test.y, mean) for name, mean in named.items()},
@@ -154,28 +145,19 @@ def _rmse(y: Tensor, mean: Tensor) -> float:
 
 
 def table(rows: Sequence[record.Record]) -> str:
-    """Return a table of the errors on every set without pretraining, and their means for each
-    size.
-    """
-    newest = {
-        (row["dataset"], row["size"], row["seed"]): row
-        for row in rows
-        if not row.get("from_foundation")
-    }
+    """Return a table of the errors on every set without pretraining, and their means."""
+    newest = {(row["dataset"], row["seed"]): row for row in rows if not row.get("from_foundation")}
     lines: list[list[str]] = []
-    for size in sorted({row["size"] for row in newest.values()}):
-        some = [row for row in newest.values() if row["size"] == size]
-        some.sort(key=lambda row: row["dataset"])
-        development = [row for row in some if row["dataset"] in DEVELOPMENT]
-        held_out = [row for row in some if row["dataset"] not in DEVELOPMENT]
-        for kind, rows_of_kind in (("development", development), ("held-out", held_out)):
-            lines += [
-                [row["dataset"], str(row["molecules"]), *_cells(row["rmse"])]
-                for row in rows_of_kind
-            ]
-            lines += _mean(f"{len(rows_of_kind)} {kind} sets", rows_of_kind)
-        if development and held_out:
-            lines += _mean(f"all {len(some)} sets", some)
+    some = sorted(newest.values(), key=lambda row: row["dataset"])
+    development = [row for row in some if row["dataset"] in DEVELOPMENT]
+    held_out = [row for row in some if row["dataset"] not in DEVELOPMENT]
+    for kind, rows_of_kind in (("development", development), ("held-out", held_out)):
+        lines += [
+            [row["dataset"], str(row["molecules"]), *_cells(row["rmse"])] for row in rows_of_kind
+        ]
+        lines += _mean(f"{len(rows_of_kind)} {kind} sets", rows_of_kind)
+    if development and held_out:
+        lines += _mean(f"all {len(some)} sets", some)
     return tables.markdown(["set", "molecules", *SHOWN.values()], lines, text=1)
 
 
@@ -201,8 +183,6 @@ def pretrained_table(rows: Sequence[record.Record]) -> str:
     pairs: dict[str, dict[bool, dict[str, float]]] = {}
     for row in rows:
         name = row["dataset"]
-        if row["size"]:
-            continue
         if not row.get("from_foundation"):
             without[name] = row["rmse"]
         elif name in without:
@@ -227,7 +207,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Errors on the sets of MoleculeACE.")
     parser.add_argument("folder", nargs="?", type=Path, help="folder of the tables")
     parser.add_argument("--sets", nargs="+", default=DEVELOPMENT, help="names of the sets")
-    parser.add_argument("--sizes", nargs="+", type=int, help="numbers of training molecules")
     parser.add_argument("--from-foundation", default="", help="start from a pretrained encoder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)

@@ -30,8 +30,6 @@ class Family:
     """Function of ``gattn.functional`` that computes the attention."""
     shapes: Mapping[str, str]
     """Shapes of the inputs in letters: n nodes, h heads, c channels."""
-    rows_per_edge: int
-    """Number of rows that each edge gathers in the forward pass."""
     floor: Floor
     takes_edge_features: bool = True
     """True if edge_attr and edge_proj are also inputs."""
@@ -43,21 +41,18 @@ FAMILIES = {
     "gat": Family(
         "gat_attention",
         {"query_score": "nh", "key_score": "nh", "value": "nhc"},
-        rows_per_edge=1,
         floor=Floor(once=(7, 40, 8), gathered=(2, 16, 8), written=6),
         takes_edge_features=False,
     ),
     "gatv2": Family(
         "gatv2_attention",
         {"query": "nhc", "key": "nhc", "weight": "hc"},
-        rows_per_edge=1,
         floor=Floor(once=(9, 24, 8), gathered=(4, 8, 12), written=8),
         shared={"value": "key"},
     ),
     "dot_product": Family(
         "dot_product_attention",
         {"query": "nhc", "key": "nhc", "value": "nhc"},
-        rows_per_edge=2,
         floor=Floor(once=(12, 24, 8), gathered=(6, 8, 12), written=10),
     ),
 }

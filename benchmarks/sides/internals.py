@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 
-import torch
 from torch import Tensor
 
 import gattn
@@ -17,19 +15,6 @@ def sorted_layout(edge_index: Tensor, num_nodes: int) -> dict[str, Tensor]:
 
     layout = build(edge_index[0], edge_index[1], num_nodes, num_nodes)
     return dict(zip(layout._fields[:6], layout))
-
-
-def row_gather(graph: gattn.Graph, table: Tensor) -> Callable[[], Tensor] | None:
-    """Return the C++ function that gathers and sums the source rows of all edges, if it is
-    available.
-    """
-    from gattn.kernels import cpu
-
-    # This kernel serves benchmarks only, so a build may omit it.
-    kernel = getattr(cpu, "row_gather", None)
-    if kernel is None or not cpu.serves(table.device):
-        return None
-    return lambda: torch.tensor(kernel(table, list(graph.layout)))
 
 
 def as_any_graph(graph: gattn.Graph) -> gattn.Graph:

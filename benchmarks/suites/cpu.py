@@ -18,10 +18,6 @@ from benchmarks.suites.comparison import Comparison
 from benchmarks.suites.cora import Epoch
 from benchmarks.suites.growth import Growth
 from benchmarks.suites.layout import LayoutBuilding
-from benchmarks.suites.products import Products
-from benchmarks.suites.roof import Roof
-from benchmarks.suites.terms import Terms
-from benchmarks.suites.threads import Threads
 
 
 @functools.cache
@@ -103,17 +99,16 @@ def comparisons() -> dict[str, Comparison]:
         )
     )
     for name, make in ALL_LAYERS.items():
-        for group, topology in {"power-law": power_law, "esol-64": esol_64}.items():
-            suite.append(
-                Comparison(
-                    f"{group}/bf16/{name}",
-                    topology,
-                    functools.partial(in_precision, make=make),
-                    sides=("gattn", "gattn_fp32"),
-                    dtype=torch.bfloat16,
-                    large=group == "power-law",
-                )
+        suite.append(
+            Comparison(
+                f"power-law/bf16/{name}",
+                power_law,
+                functools.partial(in_precision, make=make),
+                sides=("gattn", "gattn_fp32"),
+                dtype=torch.bfloat16,
+                large=True,
             )
+        )
     for group, topology in {"esol-64": esol_64, "esol-512": esol_512}.items():
         of_batches = {name: make for name, make in TRANSFORMERS.items() if name != "SGFormer"}
         for name, make in {**ALL_LAYERS, **EDGE_PRODUCTS, **of_batches}.items():
@@ -133,15 +128,9 @@ LAYOUT = LayoutBuilding("power-law/layout", power_law)
 
 def cases() -> dict[str, Case]:
     """Return all cases in the order of the report."""
-    products = {**LAYERS, "SetTransformerAggregation": layers.set_transformer}
     return {
         **comparisons(),
-        "esol-64/products": Products(esol_64, ALL_LAYERS),
-        "esol-512/products": Products(esol_512, products),
         **{case.name: case for case in (EPOCH, EPOCH_OF_SPARSE, EPOCH_OF_DENSE, LAYOUT)},
-        **{f"power-law/terms/{n}": Terms(f"power-law/terms/{n}", power_law, n) for n in NAMES},
-        "power-law/roof": Roof(power_law, OPERATORS),
-        "power-law/threads": Threads(power_law, LAYERS),
         "growth": Growth(),
     }
 

@@ -31,23 +31,11 @@ def lines(record: Record) -> str:
     for side, peaks in record.get("peak_bytes", {}).items():
         text = ", ".join(f"{what} {size(peak)}" for what, peak in peaks.items())
         rows.append(f"  peak      {PEERS.get(side, side):22} {text}")
-    if "share_of_roof" in record:
-        speed = record["gather_bytes_per_second"] / 1e9
-        rows.append(f"  {record['fastest_gather']} gathers {speed:.1f} GB/s; forward passes reach")
-        rows += [f"    {name:12} {share:.0%}" for name, share in record["share_of_roof"].items()]
-    for name, row in record.get("threads", {}).items():
-        rows.append(f"  {name:16} {row['speedup']:.2f} times as fast on all threads as on one")
-    for name, row in record.get("products", {}).items():
-        rows.append(
-            f"  {name:22} matrix products alone {seconds(row['products']['median'])} of"
-            f" {seconds(row['gattn']['median'])}, PyG {seconds(row['pyg']['median'])}:"
-            f" x{row['ratio']:.2f} of at most x{row['ceiling']:.2f}"
-        )
-    for row in record.get("growth", []):
-        rows.append(
-            f"  {row['operator']:12} {row['edges']:>10,} edges {seconds(row['seconds']):>9}"
-            f"  {1e9 * row['seconds'] / row['edges']:6.1f} ns/edge  peak {size(row['peak_bytes'])}"
-        )
+    rows += [
+        f"  {row['operator']:12} {row['edges']:>10,} edges {seconds(row['seconds']):>9}"
+        f"  {1e9 * row['seconds'] / row['edges']:6.1f} ns/edge  peak {size(row['peak_bytes'])}"
+        for row in record.get("growth", [])
+    ]
     return "\n".join(rows)
 
 

@@ -19,7 +19,6 @@ TITLES = {
     "power-law/bf16": "Layers in bf16 compared with layers in fp32, on that graph",
     "esol-64": "Layers from 128 to 8 x 16 channels, on a batch of 64 molecules (ESOL); "
     "+edges: 16 features per bond",
-    "esol-64/bf16": "Layers in bf16 compared with layers in fp32, on that batch",
     "esol-512": "The same layers, on a batch of 512 molecules",
     "cora": "The GAT paper's model on Cora, an epoch of training and evaluation, with the data set "
     "of each library: sparse features in gattn, dense features in PyG; +sparse: sparse features on "
@@ -56,16 +55,6 @@ def report(records: dict[str, Record]) -> str:
         )
         if table:
             parts += [f"**{title}**", table]
-    of_terms = {n: entry for n, entry in full.items() if n.startswith("power-law/terms/")}
-    if of_terms:
-        parts.append(_terms(of_terms))
-    for count in (64, 512):
-        if f"esol-{count}/products" in full:
-            parts.append(_products(full[f"esol-{count}/products"], count))
-    if "power-law/roof" in full:
-        parts.append(_roof(full["power-law/roof"]))
-    if "power-law/threads" in full:
-        parts.append(_threads(full["power-law/threads"]))
     if "growth" in full:
         parts.append(growth_table(full["growth"]))
     return "\n\n".join([*parts, _circumstances(list(full.values()))])
@@ -142,25 +131,6 @@ def growth_table(record: Record) -> str:
     return markdown(head, rows)
 
 
-def _terms(records: dict[str, Record]) -> str:
-    """Return the times of layers with edge terms as multiples of the times without."""
-    rows: list[list[str]] = []
-    times: dict[str, float] = {}
-    for name, entry in records.items():
-        times = {side: spread["median"] for side, spread in entry["seconds"]["training"].items()}
-        alone = times.pop("gattn")
-        ratios = (f"{time / alone:.2f}x" for time in times.values())
-        rows.append([name.rpartition("/")[2], seconds(alone), *ratios])
-    return (
-        "The following table shows the cost of the arguments `edge_weight` and `attn_bias` on the "
-        "power-law graph, whose edges are in random order. The time of forward + backward with an "
-        "argument is given as a multiple of the time of the layer alone, without and with the "
-        "gradient of the argument. The last column is the time in which torch gathers [e, h] "
-        "numbers, because each pass must read them once.\n\n"
-        + markdown(["", "alone", *times], rows)
-    )
-
-
 def _circumstances(records: list[Record]) -> str:
     """Return the hardware and versions, and the commands that were run."""
     runs: dict[str, dict[str, None]] = {}
@@ -177,34 +147,6 @@ def _circumstances(records: list[Record]) -> str:
     ]
     return "The cases were measured on the following machines, by these commands:\n\n" + "\n".join(
         seen
-    )
-
-
-def _roof(entry: Record) -> str:
-    speed = entry["gather_bytes_per_second"] / 1e9
-    shares = ", ".join(f"{name} {share:.0%}" for name, share in entry["share_of_roof"].items())
-    return (
-        f"A loop that only gathers and sums the same rows ({entry['fastest_gather']}) reads "
-        f"{speed:.1f} GB/s. The forward pass of each operator reaches the following percentage of "
-        f"this speed: {shares}."
-    )
-
-
-def _products(entry: Record, count: int) -> str:
-    rows = ", ".join(f"{n} {row['ceiling']:.1f}x" for n, row in entry["products"].items())
-    return (
-        f"Both gattn and PyG compute dense matrix products with torch. Their time limits the "
-        f"possible speedup over PyG on a batch of {count} molecules to the following factors: "
-        f"{rows}."
-    )
-
-
-def _threads(entry: Record) -> str:
-    count = entry["environment"]["threads"]
-    speedups = ", ".join(f"{n} {row['speedup']:.2f}x" for n, row in entry["threads"].items())
-    return (
-        f"Forward + backward is faster with {count} threads than with one thread by the following "
-        f"factors: {speedups}."
     )
 
 

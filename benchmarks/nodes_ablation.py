@@ -1,0 +1,86 @@
+"""Accuracy of the stacked model of nodes without each of its components.
+
+    python -m benchmarks.nodes_ablation cora sympy blocks-0.5 --splits 2
+
+Each split is a run of ``gattn nodes train --no-refit`` in this process. The weights of the
+combination are then fitted again to the predictions of all components but one. The command prints
+the test accuracy with all components, and the change without each component.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from benchmarks.core import tables
+from benchmarks.data.networks import NETWORKS, READING, make
+from benchmarks.data.typed_networks import TYPED_NETWORKS, write
+from gattn.apps.cli import main as gattn
+from gattn.apps.nodes.stack.combination import Combination
+from gattn.apps.nodes.stack.weights import pool_by_name
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Train on each split of the networks, and print a table."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.nodes_ablation", description=main.__doc__
+    )
+    parser.add_argument("networks", nargs="+", choices=(*NETWORKS, *TYPED_NETWORKS))
+    parser.add_argument("--split", default="random", help="kind of split (default: %(default)s)")
+    parser.add_argument("--splits", type=int, default=2, help="number of splits")
+    options = parser.parse_args(arguments)
+    rows = {}
+    for name in options.networks:
+        runs = [_measure(name, options.split, seed) for seed in range(options.splits)]
+        rows[name] = {key: statistics.fmean(run[key] for run in runs) for key in runs[0]}
+    head = list(dict.fromkeys(key for row in rows.values() for key in row))
+    cells = [[f"{row[key]:+.4f}" if key in row else "" for key in head] for row in rows.values()]
+    print(tables.markdown(["network", *head], [[n, *c] for n, c in zip(rows, cells)]))
+
+
+def _measure(name: str, split: str, seed: int) -> dict[str, float]:
+    """Return the accuracy with all components, and its change without each of them."""
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    fit = Combination.fit
+
+    def recorded(*values: Any, **settings: Any) -> Combination:
+        calls.append((values, settings))
+        return fit(*values, **settings)
+
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(Combination, "fit", recorded):
+        typed = name in TYPED_NETWORKS
+        data = write(name, Path(folder), ignore_types=False) if typed else make(name, Path(folder))
+        out = ["--split", split, "--seed", str(seed), "--no-refit", "--out", f"{folder}/run"]
+        command = ["gattn", "nodes", "train", *data, *READING.get(name, ()), *out]
+        with mock.patch.object(sys, "argv", command):
+            try:
+                gattn()
+            except SystemExit as end:
+                if end.code:
+                    raise
+        with open(f"{folder}/run/predictions.csv", newline="", encoding="utf-8") as file:
+            test = [i for i, row in enumerate(csv.DictReader(file)) if row["part"] == "test"]
+    (outputs, y, *rest), settings = calls[-1]
+
+    def accuracy(names: Sequence[str]) -> float:
+        parts = {name: outputs[name] for name in names}
+        fitted = fit(parts, y, *rest, **settings)
+        combined = pool_by_name(parts, fitted.weights, is_class=True) * np.array(fitted.factors)
+        return float(np.mean(combined[test].argmax(1) == y[test]))
+
+    whole = accuracy([*outputs])
+    left_out = {one: [name for name in outputs if name != one] for one in outputs}
+    return {"all": whole, **{one: accuracy(names) - whole for one, names in left_out.items()}}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
