@@ -80,9 +80,7 @@ def main(arguments: list[str]) -> None:
     """Train and measure on every set, and print the table."""
     options = _parser().parse_args(arguments)
     if options.page:
-        rows = record.every(options.output)
-        tables.write(PAGE, "moleculeace", table(rows))
-        return tables.write(PAGE, "moleculeace-pretrained", pretrained_table(rows))
+        return tables.write(PAGE, "moleculeace", table(record.every(options.output)))
     if not options.table:
         if options.folder is None:
             raise SystemExit("FOLDER is missing: the folder with the tables of MoleculeACE")

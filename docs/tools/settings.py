@@ -7,11 +7,11 @@ writes docs/guide/settings.md.
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import chain
 from pathlib import Path
 
 from gattn.apps.cli.molecules import FILE_ONLY
-from gattn.apps.fitting.settings import declared
+from gattn.apps.fitting.settings import Setting, declared
 from gattn.apps.links.runs.config import LinkRunSettings
 from gattn.apps.links.settings import LinkSettings
 from gattn.apps.molecules.runs.config import RunSettings
@@ -32,31 +32,34 @@ COMMANDS = {
 
 
 def page() -> str:
-    """Return the page: a table for each panel of options of the commands."""
+    """Return the page: a table for each command, and for commands with common settings."""
     lines = [
         "# All settings",
         "",
         "A setting has the same name everywhere: the setting `learning_rate` in `config.toml` is",
         "the parameter `learning_rate` of the estimators and the option `--learning-rate` of the",
         "command. In `config.toml`, the settings of the network and its training are in the table",
-        "`[model]`.",
+        "`[model]`. A table whose title names several commands has settings of all of them.",
         "",
         "These settings of `gattn molecules train` have no option. Write them to a TOML file, and",
         f"pass it with `--config`: {', '.join(f'`{name}`' for name in FILE_ONLY)}.",
     ]
+    owners: dict[str, list[str]] = {}
     for command, kinds in COMMANDS.items():
-        settings = [setting for kind in kinds for setting in declared(kind).values()]
-        order = list(dict.fromkeys(setting.panel for setting in settings))
-        settings = sorted(settings, key=lambda setting: order.index(setting.panel))
-        lines += ["", f"## gattn {command}"]
-        for panel, group in groupby(settings, key=lambda setting: setting.panel):
-            lines += ["", f"### {panel}", "", "| Setting | What it does | Values | Default |"]
-            lines += ["|---|---|---|---|"]
-            for setting in group:
-                cells = (f"`{setting.name}`", setting.description, setting.expected)
-                cells = (*cells, setting.default_text)
-                lines.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+        for setting in chain.from_iterable(declared(kind).values() for kind in kinds):
+            owners.setdefault(_row(setting), []).append(command)
+    tables: dict[str, list[str]] = {}
+    for row, commands in owners.items():
+        tables.setdefault(f"gattn {', '.join(commands)}", []).append(row)
+    for title, rows in tables.items():
+        lines += ["", f"## {title}", "", "| Setting | What it does | Values | Default |"]
+        lines += ["|---|---|---|---|", *rows]
     return "\n".join(lines) + "\n"
+
+
+def _row(setting: Setting) -> str:
+    cells = (f"`{setting.name}`", setting.description, setting.expected, setting.default_text)
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
 if __name__ == "__main__":
