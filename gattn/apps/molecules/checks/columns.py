@@ -5,8 +5,7 @@ the molecules.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -29,10 +28,6 @@ DIGITS = re.compile(r"^\D{0,20}(\d{1,15})$")
 """Pattern of an identifier, such as CMP-0012 or CHEMBL25; its group is the number in the
 identifier.
 """
-MOST = 20
-"""Maximum number of different labels of a target that another column may contain in another
-writing.
-"""
 EVERY = 0.9
 """A column is treated as numeric if at least this fraction of its cells contain a number."""
 
@@ -53,7 +48,6 @@ def check_columns(table: CheckedTable) -> Iterator[Finding]:
         if np.isfinite(values).sum() >= EVERY * len(table):
             columns[f"column {name!r}"] = (values, is_identifier)
     for target in table.targets:
-        copies: set[str] = set()
         for name, (values, is_identifier) in columns.items():
             if name == f"column {target.name!r}" or (
                 target.is_class and len(set(target.cells) - {""}) > CLASSES
@@ -63,33 +57,7 @@ def check_columns(table: CheckedTable) -> Iterator[Finding]:
             if abs(correlation) < (ORDER if is_identifier else COPY):
                 continue
             message = f"{target.name}: {name} has a rank correlation of {correlation:.2f} with it"
-            copies.add(name)
             yield Finding("order" if is_identifier else "copies", message, target=target.name)
-        for name in names:
-            if name == target.name or f"column {name!r}" in copies:
-                continue
-            if is_rewritten(table.cells(name), target.cells):
-                message = f"{target.name}: column {name!r} determines it in another writing"
-                yield Finding("copies", message, target=target.name)
-
-
-def is_rewritten(cells: Sequence[str], labels: Sequence[str]) -> bool:
-    """Return True if a column contains few labels in another writing, such as 1, 2, 3 for red,
-    green, blue.
-
-    Each text must stand for another label, and at least 98 % of the rows must agree.
-
-    >>> is_rewritten(["1", "2", "3"] * 10, ["red", "green", "blue"] * 10)
-    True
-    """
-    pairs = Counter((cell, label) for cell, label in zip(cells, labels) if cell and label)
-    rows = sum(pairs.values())
-    texts = {cell for cell, _ in pairs}
-    if rows < FEWEST or not 2 <= len(texts) == len({label for _, label in pairs}) <= MOST:
-        return False
-    meaning = {cell: max(pairs, key=lambda p: (p[0] == cell, pairs[p]))[1] for cell in texts}
-    agreeing = sum(count for (cell, label), count in pairs.items() if meaning[cell] == label)
-    return len(set(meaning.values())) == len(texts) and agreeing >= COPY * rows
 
 
 def _numbers(target: Target) -> np.ndarray:
@@ -135,19 +103,12 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     >>> round(rank_correlation(np.arange(30.0), np.arange(30.0) ** 3), 3)
     1.0
     """
+    from scipy.stats import rankdata
+
     both = np.isfinite(a) & np.isfinite(b)
     if both.sum() < FEWEST:
         return 0.0
-    ranks = [_ranks(values[both]) for values in (a, b)]
-    deviations = [rank - rank.mean() for rank in ranks]
-    norms = [float(np.sqrt((one**2).sum())) for one in deviations]
-    if not all(norms):
+    ranks = [rankdata(values[both]) for values in (a, b)]
+    if not all(map(np.ptp, ranks)):
         return 0.0
-    return float((deviations[0] * deviations[1]).sum() / (norms[0] * norms[1]))
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    """Return the rank of each number. Equal numbers get the mean of their ranks."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = counts.cumsum()
-    return (ends - (counts - 1) / 2)[inverse.reshape(-1)]
+    return float(np.corrcoef(ranks)[0, 1])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from gattn.apps.molecules.checks.columns import check_columns
-from gattn.apps.molecules.checks.findings import KINDS, Finding
+from gattn.apps.molecules.checks.findings import SEVERITIES, Finding
 from gattn.apps.molecules.checks.labels import check_labels
 from gattn.apps.molecules.checks.parts import check_parts
-from gattn.apps.molecules.checks.result import CheckResult
 from gattn.apps.molecules.checks.structures import check_structures
 from gattn.apps.molecules.checks.table import CheckedTable, read_table
 from gattn.apps.run.split_rule import read_rule
@@ -19,10 +18,34 @@ from gattn.apps.tables.numbers import NumberFormat
 from gattn.data.splits import read_positions
 from gattn.files import new_folder, write_rows
 
-__all__ = ["check_table", "summary"]
+__all__ = ["CheckResult", "check_table", "summary"]
 
 SHOWN = 3
 """Number of rows that the summary lists for each finding."""
+
+
+@dataclass(frozen=True, eq=False)
+class CheckResult:
+    """Findings of a data check, in the order of their kinds.
+
+    Attributes:
+        table: the checked table.
+        test: the table of the test part; None if there is none.
+        findings: the findings.
+    """
+
+    table: CheckedTable
+    test: CheckedTable | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether there is a finding that is an error or a warning."""
+        return any(finding.severity != "note" for finding in self.findings)
+
+    def table_of(self, finding: Finding) -> CheckedTable:
+        """Return the table to which the rows of a finding belong."""
+        return self.test if finding.table and self.test is not None else self.table
 
 
 def check_table(
@@ -40,7 +63,7 @@ def check_table(
 
     Args:
         path: the CSV file.
-        out: a new folder for ``findings.csv`` and ``findings.json``; None to write nothing.
+        out: a new folder for ``findings.csv``; None to write nothing.
         smiles: the column of SMILES.
         targets: the columns of labels; by default every column whose cells are mostly numbers, if
             they are not names or numbers of the molecules.
@@ -50,7 +73,7 @@ def check_table(
         numbers: settings of :class:`gattn.apps.tables.numbers.NumberFormat` by name.
 
     Returns:
-        The findings; :data:`gattn.apps.molecules.checks.findings.KINDS` describes their kinds.
+        The findings; the guide page "Check and standardise a table" describes their kinds.
 
     Raises:
         FileNotFoundError: a file does not exist.
@@ -77,14 +100,12 @@ def check_table(
         *check_columns(table),
         *check_parts(table, _parts(table, split, column), other),
     ]
-    order = list(KINDS)
+    order = list(SEVERITIES)
     findings.sort(key=lambda finding: order.index(finding.kind))
     result = CheckResult(table, other, tuple(findings))
     if out is not None:
         with new_folder(out) as folder:
             write_rows(folder / "findings.csv", _lines(result))
-            entries = json.dumps(_entries(result), ensure_ascii=False, indent=1)
-            (folder / "findings.json").write_text(f"{entries}\n", "utf-8")
     return result
 
 
@@ -159,23 +180,3 @@ def _lines(result: CheckResult) -> Iterator[Sequence[object]]:
                 table.title(row), table.smiles[row],
                 finding.details[i] if finding.details else "", finding.message,
             )  # fmt: skip
-
-
-def _entries(result: CheckResult) -> list[dict[str, object]]:
-    """Return the content of findings.json."""
-    return [
-        {
-            "kind": finding.kind,
-            "severity": finding.severity,
-            "title": KINDS[finding.kind].title,
-            "target": finding.target,
-            "file": result.table_of(finding).path.name,
-            "message": finding.message,
-            "advice": KINDS[finding.kind].advice,
-            "rows": list(finding.rows),
-            "lines": [result.table_of(finding).lines[row] for row in finding.rows],
-            "groups": list(finding.groups),
-            "details": list(finding.details),
-        }
-        for finding in result.findings
-    ]

@@ -34,7 +34,7 @@ def check_structures(table: CheckedTable) -> Iterator[Finding]:
     yield from _sizes(table)
 
 
-def groups_of(keys: Sequence[str], among: Sequence[int] | None = None) -> list[list[int]]:
+def groups_of(keys: Sequence[str]) -> list[list[int]]:
     """Return the groups of at least two rows that have the same key. Rows with an empty key are in
     no group.
 
@@ -42,9 +42,9 @@ def groups_of(keys: Sequence[str], among: Sequence[int] | None = None) -> list[l
     [[0, 2]]
     """
     groups: dict[str, list[int]] = {}
-    for row in range(len(keys)) if among is None else among:
-        if keys[row]:
-            groups.setdefault(keys[row], []).append(row)
+    for row, key in enumerate(keys):
+        if key:
+            groups.setdefault(key, []).append(row)
     return [rows for rows in groups.values() if len(rows) > 1]
 
 
