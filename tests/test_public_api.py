@@ -26,7 +26,7 @@ PUBLIC = {
         DistributedGraph Partition ProcessFailure Processes CommStats init_processes
         sum_gradients""",
     "gattn.draw": """
-        DRAWN_ATOMS attention_matrix draw_grid draw_matrix draw_molecule draw_network
+        DRAWN_ATOMS attention_matrix draw_matrix draw_molecule draw_network
         sample_network shared_scale""",
     "gattn.functional": """
         gat_attention gat_attention_weights aggregate apply_edges attention

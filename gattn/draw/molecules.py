@@ -17,7 +17,7 @@ from gattn.draw._colours import DARK, LIGHT, radius
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["DRAWN_ATOMS", "Weights", "draw_grid", "draw_molecule", "shared_scale"]
+__all__ = ["DRAWN_ATOMS", "Weights", "draw_molecule", "shared_scale"]
 
 Weights: TypeAlias = "Sequence[float] | np.ndarray | Tensor"
 Drawable: TypeAlias = "str | Mol"
@@ -86,60 +86,31 @@ def draw_molecule(
         >>> draw_molecule("CCO", [0.1, 0.0, -0.7], label="contribution (log S)")[:5]
         b'<?xml'
     """
-    weight_lists = None if weights is None else [weights]
-    return _draw(
-        [molecule], weight_lists, scale, [title], [lines], label, 1, size, format, dark, signed
-    )  # fmt: skip
-
-
-def draw_grid(
-    molecules: Sequence[Drawable], weights: Sequence[Weights] | None = None, *,
-    scale: float | None = None, titles: Sequence[str] | None = None,
-    lines: Sequence[Sequence[str]] | None = None, label: str | None = "", columns: int = 3,
-    size: tuple[int, int] = (320, 260), format: PictureFormat = "svg", dark: bool = False,
-    signed: bool = True,
-) -> bytes:  # fmt: skip
-    """Draw several molecules side by side, with one scale and one legend for all.
-
-    Args:
-        molecules: k SMILES or RDKit molecules.
-        weights: k lists of weights, one per molecule; None to draw no discs.
-        scale: as in :func:`draw_molecule`; None for :func:`shared_scale` of all weights.
-        titles: k titles.
-        lines: k lists of lines below the molecules.
-        label: name and unit of the weights; None to draw no legend.
-        columns: number of molecules per row.
-        size: width and height of a molecule's panel, in pixels of an SVG.
-        format: "svg" or "png".
-        dark: use colours for a dark page.
-        signed: as in :func:`draw_molecule`.
-
-    Returns:
-        The bytes of the picture file; without a molecule the picture has only the legend.
-
-    Raises:
-        ValueError: the errors of :func:`draw_molecule`, lists of different lengths, or fewer than
-            one column.
-        ImportError: RDKit or matplotlib is not installed.
-
-    Example:
-        >>> picture = draw_grid(["CCO", "CC"], [[0.1, 0.0, -0.7], [0.3, 0.3]], format="png")
-        >>> picture[1:4]
-        b'PNG'
-    """
-    if columns < 1:
-        raise ValueError(f"columns must be at least 1; got {columns}")
-    count = len(molecules)
-    titles = [""] * count if titles is None else titles
-    lines = [()] * count if lines is None else lines
-    for name, entries in {"weights": weights, "titles": titles, "lines": lines}.items():
-        if entries is not None and len(entries) != count:
-            raise ValueError(
-                f"{name} must have one entry per molecule, {count}; got {len(entries)}"
-            )
-    return _draw(
-        molecules, weights, scale, titles, lines, label, columns, size, format, dark, signed
-    )
+    mol = _with_coordinates(molecule)
+    size = _fit(mol) if size is None else size
+    if isinstance(molecule, str):
+        _turn(mol, size)
+    values = None if weights is None else _checked(weights, molecule, mol, signed)
+    scale = shared_scale([] if values is None else [values]) if scale is None else scale
+    if not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"scale must be above 0 and finite; got {scale}")
+    top, max_width = _TITLE * bool(title), size[0] - _MARGIN
+    wrapped = [part for line in lines for part in Canvas.wrap(line, max_width=max_width)]
+    label_lines = Canvas.wrap(label or "", size=11, max_width=max_width)
+    height = top + size[1] + _LINE * len(wrapped) + _MARGIN
+    below = 0 if values is None or label is None else _LEGEND + _LINE * (len(label_lines) - 1)
+    canvas = Canvas(size[0], height + below, size, format, DARK if dark else LIGHT)
+    canvas.write(title, size[0] / 2, 17, size=13, max_width=max_width, bold=True)
+    canvas.place(0, top)
+    _molecule(canvas, mol, np.zeros(0) if values is None else values / scale, signed)
+    for number, line in enumerate(wrapped):
+        y = top + size[1] + _LINE * number + 11
+        canvas.write(line, size[0] / 2, y, max_width=max_width)
+    if values is not None and label is not None:
+        beyond = bool((np.abs(values) > scale * (1 + 1e-9)).any())
+        halves = range(-2 if (values < 0).any() else 0, 3)
+        _legend(canvas, scale, label_lines, beyond, halves, signed, below)
+    return canvas.finish()
 
 
 def shared_scale(weights: Sequence[Weights]) -> float:
@@ -171,48 +142,6 @@ def shared_scale(weights: Sequence[Weights]) -> float:
 def _array(weights: Weights) -> np.ndarray:
     array = weights.detach().cpu().numpy() if isinstance(weights, Tensor) else weights
     return np.asarray(array, dtype=np.float64).reshape(-1)
-
-
-def _draw(
-    molecules: Sequence[Drawable], weights: Sequence[Weights] | None, scale: float | None,
-    titles: Sequence[str], lines: Sequence[Sequence[str]], label: str | None,
-    columns: int, size: tuple[int, int] | None, format: PictureFormat, dark: bool, signed: bool,
-) -> bytes:  # fmt: skip
-    mols = [_with_coordinates(molecule) for molecule in molecules]
-    size = _fit(mols[0]) if size is None else size
-    for molecule, mol in zip(molecules, mols):
-        if isinstance(molecule, str):
-            _turn(mol, size)
-    values = None
-    if weights is not None:
-        values = [_checked(*each, signed) for each in zip(weights, molecules, mols)]
-    scale = shared_scale(values or []) if scale is None else scale
-    if not (math.isfinite(scale) and scale > 0):
-        raise ValueError(f"scale must be above 0 and finite; got {scale}")
-    top, max_width = _TITLE * any(titles), size[0] - _MARGIN
-    lines = [
-        [part for line in each for part in Canvas.wrap(line, max_width=max_width)] for each in lines
-    ]
-    label_lines = Canvas.wrap(label or "", size=11, max_width=max_width)
-    cell = top + size[1] + _LINE * max(map(len, lines), default=0) + _MARGIN
-    columns = max(min(columns, len(mols)), 1)
-    rows = -(-len(mols) // columns)
-    below = 0 if values is None or label is None else _LEGEND + _LINE * (len(label_lines) - 1)
-    palette = DARK if dark else LIGHT
-    canvas = Canvas(columns * size[0], rows * cell + below, size, format, palette)
-    for place, mol in enumerate(mols):
-        x, y = place % columns * size[0], place // columns * cell
-        centre = x + size[0] / 2
-        canvas.write(titles[place], centre, y + 17, size=13, max_width=max_width, bold=True)
-        canvas.place(x, y + top)
-        _molecule(canvas, mol, np.zeros(0) if values is None else values[place] / scale, signed)
-        for number, line in enumerate(lines[place]):
-            canvas.write(line, centre, y + top + size[1] + _LINE * number + 11, max_width=max_width)
-    if values is not None and label is not None:
-        beyond = any((np.abs(one) > scale * (1 + 1e-9)).any() for one in values)
-        lowest = -2 if not values or any((one < 0).any() for one in values) else 0
-        _legend(canvas, scale, label_lines, beyond, range(lowest, 3), signed, below)
-    return canvas.finish()
 
 
 def _checked(weights: Weights, molecule: Drawable, mol: Mol, signed: bool) -> np.ndarray:

@@ -24,7 +24,6 @@ class Theme:
         first: colour of the model.
         second: colour of the baseline beside it, and of warnings.
         best: background of the best number of a row.
-        density: colours of low, medium and high density, one hue of monotonic brightness.
     """
 
     ground: str = "#f5f6f8"
@@ -35,7 +34,6 @@ class Theme:
     first: str = "#0072b2"
     second: str = "#c24e00"
     best: str = "#e3f0f9"
-    density: tuple[str, str, str] = ("#c3e0f0", "#0072b2", "#00263c")
 
 
 LIGHT = Theme()
@@ -49,5 +47,4 @@ DARK = Theme(
     first="#56b4e9",
     second="#e69f00",
     best="#1d3a4d",
-    density=("#1f4a63", "#56b4e9", "#eaf6fd"),
 )

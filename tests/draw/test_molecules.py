@@ -15,7 +15,7 @@ from PIL import Image
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 
-from gattn.draw import DRAWN_ATOMS, draw_grid, draw_molecule, shared_scale, theme
+from gattn.draw import DRAWN_ATOMS, draw_molecule, shared_scale, theme
 from gattn.draw._colours import DARK, LIGHT
 
 ODD = {
@@ -94,8 +94,6 @@ def test_one_scale_makes_pictures_comparable():
     alone = discs(draw_molecule("CO", [0.1, 0.2]))
     shared = discs(draw_molecule("CO", [0.1, 0.2], scale=2.0))
     assert shared[1][2] < alone[1][2]
-    grid = draw_grid(["CO", "CN"], [[0.1, 0.2], [1.0, 2.0]])
-    assert grid == draw_grid(["CO", "CN"], [[0.1, 0.2], [1.0, 2.0]], scale=2.0)
 
 
 def test_the_legend_has_the_scale_and_says_what_lies_beyond():
@@ -110,7 +108,6 @@ def test_unsigned_weights_have_one_colour_and_numbers_without_a_sign():
     unsigned = draw_molecule("CO", [0.25, 0.5], scale=0.5, label="attention", signed=False)
     assert texts(unsigned) == ["0", "0.25", "0.5", "attention"]
     assert texts(draw_molecule("CO", [0.25, 0.5], scale=0.5)) == ["0", "+0.25", "+0.5"]
-    assert draw_grid(["CO"], [[0.25, 0.5]], signed=False) != draw_grid(["CO"], [[0.25, 0.5]])
     colours = [LIGHT.disc(weight, signed=False) for weight in (0.1, 0.5, 1.0)]
     assert colours[-1] == pytest.approx(LIGHT.unsigned)
     assert colours == sorted(colours, reverse=True)  # A larger weight has a darker colour.
@@ -181,15 +178,6 @@ def test_weights_may_be_a_list_an_array_or_a_tensor():
     assert draw_molecule("CO", torch.tensor(weights, requires_grad=True)) == drawn
 
 
-def test_grids_have_rows_and_columns_and_may_be_empty():
-    sizes = {}
-    for count in (0, 1, 3, 4):
-        svg = draw_grid(["CCO"] * count, [[0.1, 0.2, 0.3]] * count, columns=3, size=(200, 150))
-        sizes[count] = tuple(map(float, ET.fromstring(svg).get("viewBox").split()[2:]))
-    assert sizes[3][0] == 3 * sizes[1][0]
-    assert sizes[4][1] > sizes[3][1] == sizes[1][1] > sizes[0][1]
-
-
 @pytest.mark.parametrize(
     ("weights", "scale"),
     [
@@ -216,9 +204,6 @@ def test_the_shared_scale_is_a_round_percentile(weights, scale):
         (lambda: draw_molecule("CO", format="pdf"), 'format must be "svg" or "png"'),
         (lambda: draw_molecule("C" * (DRAWN_ATOMS + 1)), f"max_atoms={DRAWN_ATOMS}"),
         (lambda: draw_molecule(Chem.MolFromSmiles("C" * 301)), "at most 300 atoms"),
-        (lambda: draw_grid(["C"], columns=0), "columns must be at least 1"),
-        (lambda: draw_grid(["C", "C"], [[0.1]]), "weights must have one entry per molecule, 2"),
-        (lambda: draw_grid(["C", "C"], titles=["a"]), "titles must have one entry"),
     ],
 )
 def test_bad_input_gets_an_error_that_names_it(call, message):
@@ -270,6 +255,5 @@ def test_weights_may_leave_out_deuterium():
     text = "[2H]C([2H])([2H])O"
     assert set(discs(draw_molecule(text, [0.5, -1.0], scale=1.0))) == {1, 4}
     assert set(discs(draw_molecule(text, [1.0] * 5, scale=1.0))) == set(range(5))
-    assert set(discs(draw_grid([text, "CO"], [[0.5, -1.0], [1.0, 1.0]]))) == {0, 1, 4}
     with pytest.raises(ValueError, match=r"weights must be \(5,\), one per atom; got \(3,\)"):
         draw_molecule(text, [1.0, 2.0, 3.0])

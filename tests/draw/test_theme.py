@@ -1,7 +1,5 @@
 """Colours of the theme have enough contrast and are distinguishable."""
 
-import itertools
-
 import pytest
 
 from gattn.draw.theme import DARK, LIGHT, Theme
@@ -49,9 +47,3 @@ def test_lines_are_told_apart_with_every_sight(theme: Theme, sight: str) -> None
         for colour in (theme.first, theme.second)
     ]
     assert sum(abs(a - b) for a, b in zip(*seen)) > 0.25
-
-
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_more_points_are_ever_further_from_the_paper(theme: Theme) -> None:
-    contrasts = [_contrast(colour, theme.paper) for colour in theme.density]
-    assert all(a < b for a, b in itertools.pairwise(contrasts))

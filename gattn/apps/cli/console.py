@@ -159,8 +159,6 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
         detail = f" ({', '.join(parts)})" if parts else ""
         mean, std = _format(values["mean"]), _format(values["std"])
         RESULTS.print(f"{metric} of {runs['count']} training runs: {mean} ± {std}{detail}")
-        if reason := metrics.get("undefined", {}).get("runs", {}).get(metric):
-            _print_plain(f"{metric} of {runs['count']} training runs: {reason}")
 
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:

@@ -258,7 +258,6 @@ def explain(
             "written tables contain all molecules."
         ),
     ] = 100,
-    neighbors: Neighbors = 0,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -268,7 +267,6 @@ def explain(
 
     options = {
         "methods": method or (), "target": target, "label": label, "pictures": pictures,
-        "neighbors": neighbors,
     }  # fmt: skip
     counts = explain_table(run, table, out, log=say, **options, **settings)
     _show_counts(counts, table, out)

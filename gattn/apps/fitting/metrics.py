@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 __all__ = [
-    "Undefined",
     "class_agreement",
     "classification_metrics",
     "multiclass_metrics",
@@ -29,20 +28,7 @@ NAMED = 3
 """Maximum number of targets that a message names. If there are more, it only contains their
 number.
 """
-TWO_LABELS = ", and two different labels are needed"
 NAN = float("nan")
-
-
-class Undefined(NamedTuple):
-    """Reason why a metric is undefined for some or for all targets or classes.
-
-    Attributes:
-        reason: a text for reports and messages.
-        for_all: True if the metric is undefined for all of them, so that its mean is NaN.
-    """
-
-    reason: str
-    for_all: bool
 
 
 def regression_metrics(y: Tensor, predicted: Tensor) -> dict[str, float]:
@@ -195,7 +181,7 @@ def undefined_metrics(
     task: Literal["regression", "classification", "multiclass"],
     names: Sequence[object] = (),
     classes: Sequence[Sequence[object]] = (),
-) -> dict[str, Undefined]:
+) -> dict[str, str]:
     """Return the reasons why some metrics are undefined, for all or for some targets or classes.
 
     Args:
@@ -207,109 +193,58 @@ def undefined_metrics(
         classes: the two labels of each target of ``"classification"``; by default 0 and 1.
 
     Returns:
-        A reason for each metric that is NaN or that is a mean over only some of the targets or
-        classes; metrics that are defined for all of them are not in the dict.
-
-    Raises:
-        ValueError: y is not [k] or [k, t], or the number of names is not the number of targets or
-            classes.
+        A reason for each metric that is NaN, which begins with "undefined", or that is a mean over
+        only some of the targets or classes.
 
     Example:
-        >>> undefined_metrics(torch.tensor([0.5, 0.5]), "regression")["r2"].reason
-        'undefined: all 2 labels are 0.5, and two different labels are needed'
+        >>> undefined_metrics(torch.tensor([0.5, 0.5]), "regression")["r2"]
+        'undefined: all 2 labels are 0.5'
         >>> y = torch.tensor([[0.1, 0.5], [0.2, float("nan")]])
         >>> undefined_metrics(y, "regression", ["a", "b"])["r2"]
-        Undefined(reason="a mean over 1 of 2 targets, undefined for 'b' (it has one label)", \
-for_all=False)
+        "a mean over 1 of 2 targets, undefined for 'b' (there is one label)"
     """
-    if y.dim() not in (1, 2) or (task == "multiclass" and y.dim() == 2):
-        raise ValueError(f"y must be [k] or [k, t], and [k] for several classes; got {(*y.shape,)}")
     y = y.detach().cpu().double()
     if task == "multiclass":
-        return _undefined_classes(y, names)
+        if not len(y):
+            return dict.fromkeys(METRICS[task], "undefined: there is no label")
+        counts = torch.bincount(y.long(), minlength=len(names)).tolist()
+        none = {0: "no row has this class", len(y): "every row has this class"}
+        lost = {
+            name: none[rows]
+            for name, rows in zip(names or range(len(counts)), counts)
+            if rows in none
+        }
+        reason = _reason(lost, len(counts), "classes")
+        return {"roc_auc": reason, "pr_auc": reason} if lost else {}
     columns = [column[~column.isnan()] for column in (y[:, None] if y.dim() == 1 else y).T]
-    names = names or range(1, len(columns) + 1)
-    if len(names) != len(columns):
-        raise ValueError(
-            f"names must have {len(columns)} entries, one for each target; got {len(names)}"
-        )
-    if len(classes) not in (0, len(columns)):
-        raise ValueError(f"classes must be {len(columns)} pairs; got {len(classes)}")
-    metrics = METRICS[task]
-    lost: dict[str, dict[object, str]] = {metric: {} for metric in metrics}
-    for target, (name, column) in enumerate(zip(names, columns)):
-        pair, alone = classes[target] if classes else (0, 1), len(columns) == 1
-        if len(column) < 2 or bool((column == column[0]).all()):
-            for metric in metrics if not len(column) else [m for m in metrics if m in CONTRAST]:
-                lost[metric][name] = _equal_labels(column, task, pair, alone=alone)
-    return {
-        metric: _reason(reasons, len(columns), "targets")
-        for metric, reasons in lost.items()
-        if reasons
-    }
+    reasons: dict[str, str] = {}
+    for metric in METRICS[task]:
+        lost = {}
+        for i, (name, column) in enumerate(zip(names or range(len(columns)), columns, strict=True)):
+            if not len(column):
+                lost[name] = "there is no label"
+            elif metric in CONTRAST and len(column) == 1:
+                lost[name] = "there is one label"
+            elif metric in CONTRAST and bool((column == column[0]).all()):
+                label = f"{float(column[0]):.12g}"
+                if task == "classification":
+                    label = f"of class {(classes[i] if classes else (0, 1))[int(column[0])]!r}"
+                lost[name] = f"all {len(column):,} labels are {label}"
+        if lost:
+            reasons[metric] = _reason(lost, len(columns), "targets")
+    return reasons
 
 
-def _undefined_classes(y: Tensor, names: Sequence[object]) -> dict[str, Undefined]:
-    """Return the reasons why metrics of several classes are undefined, as a dictionary by
-    metric.
-    """
-    if not len(y):
-        return dict.fromkeys(
-            METRICS["multiclass"], Undefined("undefined: there is no label", for_all=True)
-        )
-    count = max(len(names), int(y.max()) + 1)
-    names = names or range(count)
-    if len(names) != count:
-        raise ValueError(
-            f"names must have at least {count} entries, one per class; got {len(names)}"
-        )
-    rows = torch.bincount(y.long(), minlength=count).tolist()
-    every = f"every row has this class{TWO_LABELS if count == 1 else ''}"
-    lost = {
-        name: every if labels else "no row has this class"
-        for name, labels in zip(names, rows)
-        if labels in (0, len(y))
-    }
-    if not lost:
-        return {}
-    return dict.fromkeys(("roc_auc", "pr_auc"), _reason(lost, count, "classes"))
-
-
-def _equal_labels(column: Tensor, task: str, classes: Sequence[object], *, alone: bool) -> str:
-    """Return the reason why a metric is undefined for a target with too few or equal labels.
-
-    Args:
-        column: the labels of the target.
-        task: regression or classification.
-        classes: the two labels of a classification.
-        alone: True if there is no other target; the reason then stands without the target's name.
-    """
-    if not len(column):
-        return "there is no label" if alone else "it has no label"
-    if len(column) == 1:
-        reason = "there is one label" if alone else "it has one label"
-    elif task == "regression":
-        reason = f"all {len(column):,} labels are {float(column[0]):.12g}"
-    else:
-        reason = f"all {len(column):,} labels are of class {classes[int(column[0])]!r}"
-    return f"{reason}{TWO_LABELS}" if alone else reason
-
-
-def _reason(lost: Mapping[object, str], count: int, items: str) -> Undefined:
+def _reason(lost: Mapping[object, str], count: int, items: str) -> str:
     """Return a sentence about a metric that is undefined for some or all targets or classes."""
-    for_all = len(lost) == count
     if count == 1:
-        (reason,) = lost.values()
-        return Undefined(f"undefined: {reason}", for_all)
-    reasons = [f"{name!r} ({reason})" for name, reason in list(lost.items())[:NAMED]]
+        return f"undefined: {', '.join(lost.values())}"
+    listed = ", ".join(f"{name!r} ({reason})" for name, reason in list(lost.items())[:NAMED])
     if len(lost) > NAMED:
-        reasons.append(f"{len(lost) - NAMED:,} more")
-    listed = ", ".join(reasons)
-    if for_all:
-        return Undefined(f"undefined for all {count:,} {items}: {listed}", for_all)
-    return Undefined(
-        f"a mean over {count - len(lost):,} of {count:,} {items}, undefined for {listed}", for_all
-    )
+        listed += f", {len(lost) - NAMED:,} more"
+    if len(lost) == count:
+        return f"undefined for all {count:,} {items}: {listed}"
+    return f"a mean over {count - len(lost):,} of {count:,} {items}, undefined for {listed}"
 
 
 def _means(

@@ -281,12 +281,6 @@ class MoleculePredictor:
             values.append(similarities.gather(1, best))
         return torch.cat(columns), torch.cat(values)
 
-    def similarity_map(self, counts: Tensor, column: int) -> Tensor:
-        """Return the similarities [m] of m fingerprints, [m, 2048], to one training molecule of
-        the model.
-        """
-        return self._nearest.similarities(counts)[:, column]
-
     @property
     def fingerprint_bytes(self) -> int:
         """Number of bytes in which one bit of the fingerprints is stored for all training

@@ -73,15 +73,6 @@ class Table:
     caption: str = ""
     best: tuple[tuple[int, ...], ...] = ()
 
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ValueError(f"a row needs {len(self.columns)} cells; got {len(row)}: {row!r}")
-        if self.best and len(self.best) != len(self.rows):
-            raise ValueError(
-                f"best must have an entry for each of {len(self.rows)} rows; got {len(self.best)}"
-            )
-
     @property
     def numeric(self) -> tuple[bool, ...]:
         """Mask of the columns that contain only numbers and empty cells."""
@@ -104,13 +95,6 @@ class Figure:
     alt: str
     caption: str = ""
     dark: bytes | None = None
-
-    def __post_init__(self) -> None:
-        if not self.alt.strip():
-            raise ValueError("a figure needs a text that describes the picture; got an empty alt")
-        for picture in (self.picture, self.dark):
-            if picture is not None:
-                _media_type(picture)
 
 
 @dataclass(frozen=True)

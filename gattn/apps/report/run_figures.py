@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gattn.apps.report import plots
 from gattn.apps.report.plots.style import Plot
 from gattn.apps.report.report import Figure
-from gattn.draw import draw_grid
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +22,6 @@ __all__ = [
     "Words",
     "part_figures",
     "plot_figure",
-    "sheet_legend",
     "themed",
     "write_plots",
 ]
@@ -58,12 +55,6 @@ def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
         caption: a sentence below the picture.
     """
     return Figure(draw(dark=False), alt, caption, draw(dark=True))
-
-
-def sheet_legend(scale: float, label: str) -> Figure:
-    """Draw the legend of the weights of all molecules of a sheet."""
-    draw = partial(draw_grid, [], [], scale=scale, label=label)
-    return themed(draw, f"Legend: {label}")
 
 
 def plot_figure(plot: Plot, alt: str, caption: str = "") -> Figure:

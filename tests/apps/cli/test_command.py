@@ -85,7 +85,9 @@ def test_classes_in_every_set_are_told_with_the_reason(classes, note, capsys):
     assert ("or a lower --coverage" in output) == bool(classes)
 
 
-@pytest.mark.parametrize(("least", "advice"), [(3, ", or a --coverage of up to 0.75.\n"), (0, ".\n")])
+@pytest.mark.parametrize(
+    ("least", "advice"), [(3, ", or a --coverage of up to 0.75.\n"), (0, ".\n")]
+)
 def test_classes_in_every_set_have_a_remedy(least, advice, capsys):
     intervals = {"coverage": 0.9, "held": 1.0, "mean_size": 2.0, "in_every_set": 2,
                  "least_class_rows": least}  # fmt: skip

@@ -47,7 +47,7 @@ CALLS: dict[str, list[str]] = {
     ],
     "molecules explain": [
         "m table.csv --out explained --smiles smiles --descriptors-path array.npy --workers 1 "
-        "--method masking --target y --pictures 1 --neighbors 1 --encoding utf-8",
+        "--method masking --target y --pictures 1 --encoding utf-8",
         "classes test.csv --out why --workers 1 --method masking --class c --pictures 1",
     ],
     "molecules embed": [

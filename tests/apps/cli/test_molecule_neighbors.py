@@ -4,13 +4,8 @@ transforms.
 
 import json
 
-import numpy as np
 import pytest
-import torch
 
-from gattn.apps.molecules.loading import load_model
-from gattn.apps.molecules.masking import atoms_of
-from gattn.apps.molecules.runs.neighbors import read_measured, similarity_weights
 from tests.apps.cli.molecule_table import GP, ROWS, read_rows
 
 NEW = "smiles,name\nCCCCCO,first\nCl.CCCCCO,salt\nC1CC,bad\nc1ccsc1C#N,far\n"
@@ -68,43 +63,6 @@ def test_the_run_states_its_settings(run):
     assert "The model is trained on log10(y)" in report
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["baselines"]["kernel_ridge"]["rmse"] > 0
-
-
-def test_neighbors_are_drawn_in_an_explanation(gattn, run, tmp_path):
-    new, out = tmp_path / "new.csv", tmp_path / "why"
-    new.write_text(NEW)
-    options = ["--neighbors", 3, "--method", "masking"]
-    code, text = gattn("explain", run, new, "--out", out, *options)
-    assert code == 0, text
-    rows = read_rows(out / "neighbors.csv")
-    assert [row["rank"] for row in rows if row["row"] == "0"] == ["1", "2", "3"]
-    picture = (out / "row1-neighbors.svg").read_text()
-    assert picture.startswith("<?xml")
-    assert (out / "row1-neighbors.png").exists()
-    assert (out / "row1-masking.svg").exists()
-    assert not (out / "row2-neighbors.svg").exists()
-
-
-def test_similarity_weights_are_those_of_rdkit(run):
-    from rdkit.Chem import MolFromSmiles
-    from rdkit.Chem.Draw import SimilarityMaps
-
-    model, _ = load_model(run)
-    measured = read_measured(run, model, 1)
-    inputs = model.featurise(["CCCCC(C)O"]).inputs
-    index, similarity = model.predictor_.nearest(inputs, 1)
-    (best,) = measured.of(index[0].tolist(), similarity[0].tolist())
-    weights = similarity_weights(model.predictor_, inputs, atoms_of(inputs)[0], best.column)
-
-    def fingerprint(molecule, atom=-1):
-        return SimilarityMaps.GetMorganFingerprint(molecule, atom, radius=2, nBits=1 << 14)
-
-    expected = SimilarityMaps.GetAtomicWeightsForFingerprint(
-        MolFromSmiles(best.smiles), MolFromSmiles("CCCCC(C)O"), fingerprint
-    )
-    # The fingerprints of the model also count environments with stereo labels.
-    assert np.corrcoef(weights, expected)[0, 1] > 0.8
-    assert torch.isfinite(weights).all()
 
 
 def test_a_changed_table_is_one_error(gattn, data, run, tmp_path):

@@ -258,12 +258,10 @@ def test_a_test_part_of_another_kind_is_named_in_terminal_and_report(tmp_path, g
     report = json.loads((run / "report.json").read_text("utf-8"))
     lines = [line for section in report["sections"] for line in section["text"]]
     metrics = json.loads((run / "metrics.json").read_text())
-    missed, verdict = coverage_note(metrics, "molecules"), lines[0]
+    (missed,) = coverage_note(metrics, "molecules")
     assert metrics["intervals"]["held"] == 0
     assert metrics["intervals"]["rows"] == 40
-    assert missed[0] in lines
-    assert missed[0] in output
-    assert "baseline" in verdict
-    assert (verdict in output) == ("a baseline is" in verdict)
+    assert missed in lines
+    assert missed in output
     code, output = gattn("evaluate", run, data)
-    assert missed[0] in output
+    assert missed in output

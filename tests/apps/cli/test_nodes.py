@@ -135,23 +135,19 @@ def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
         "undefined for all 2 classes: 'left' (every row has this class), 'right' (no row has "
         "this class)"
     )
-    assert f"roc_auc of the test part: {reason}" in output
+    assert f"ROC-AUC of the test part: {reason}" in " ".join(output.split())
     metrics = json.loads((tmp_path / "a" / "metrics.json").read_text())
     assert metrics["test"]["roc_auc"] is None
     assert metrics["undefined"]["test"] == {"roc_auc": reason, "pr_auc": reason}
-    assert metrics["undefined"]["runs"]["roc_auc"].startswith("undefined in 1 of 1 training runs")
-    absent = "undefined: no node of the test part has this class"
-    assert metrics["undefined"]["classes"]["right"]["recall"] == absent
     page = (tmp_path / "a" / "report.html").read_text("utf-8")
     assert "ROC-AUC of the test part: undefined for all 2 classes" in page
-    assert f"recall of right: {absent}." in page
     code, output = gattn(
         "train", *edges, "--label", "score", "--task", "regression", "--out", tmp_path / "b",
         *NETWORK,
     )  # fmt: skip
     assert code == 0, output
-    reason = "undefined: all 9 labels are 5e-09, and two different labels are needed"
-    assert f"r2 of the test part: {reason}" in output
+    reason = "undefined: all 9 labels are 5e-09"
+    assert f"R² of the test part: {reason}" in " ".join(output.split())
     metrics = json.loads((tmp_path / "b" / "metrics.json").read_text())
     assert metrics["undefined"]["test"] == {"r2": reason}
 
@@ -363,7 +359,6 @@ def test_explain_writes_tables_and_a_picture(folder, gattn, tmp_path):
             itself = rows.pop()
             assert list(itself.values())[::2] == ["n3", ""]
             assert itself["change"] == ""
-            assert f"{float(itself['attention']):.3f} to the node itself, " in output
         assert len(rows) == 2
         for row in rows:
             assert f"without neighbour {row['neighbour']}: " in output
@@ -394,12 +389,11 @@ def test_the_attention_of_an_explained_node_sums_to_one(folder, gattn, tmp_path,
     monkeypatch.setattr("gattn.apps.nodes.runs.explain.draw_network", record)
     tables = [folder / "edges.csv", "n3", "--nodes", folder / "nodes.csv"]
     out = tmp_path / "n3"
-    code, output = gattn("explain", folder / "classes", *tables, "--out", out, "--neighbors", 99)
+    code, _ = gattn("explain", folder / "classes", *tables, "--out", out, "--neighbors", 99)
     assert code == 0
     rows = _rows(out / "neighbours.csv")
     assert rows[-1]["neighbour"] == "n3"
     assert sum(float(row["attention"]) for row in rows) == pytest.approx(1, abs=1e-4)
-    assert "to other neighbours" not in output
     ((edges, weights, labels),) = pictures
     attention = {row["neighbour"]: float(row["attention"]) for row in rows[:-1]}
     widths = {labels[a]: w for (a, b), w in zip(edges.T, weights) if b == 0 and a != 0}

@@ -10,7 +10,6 @@ from gattn.apps.fitting.calibration import coverage_reliability, probability_rel
 from gattn.apps.fitting.conformal import (
     IntervalCalibrator,
     LabelSetCalibrator,
-    least_rows,
     quantile,
 )
 
@@ -28,7 +27,7 @@ def draws(seed: int, rows: int, targets: int = DRAWS) -> tuple[torch.Tensor, ...
 
 @pytest.mark.parametrize("rows", [10, 19, 64])
 @pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9])
-def test_intervals_hold_the_truth_as_often_as_promised(rows, coverage) -> None:
+def test_intervals_have_the_requested_coverage(rows, coverage) -> None:
     """Each target is a random draw of a calibration part and of a new row. Half of the targets have
     missing labels.
     """
@@ -43,7 +42,7 @@ def test_intervals_hold_the_truth_as_often_as_promised(rows, coverage) -> None:
 
 
 @pytest.mark.parametrize("coverage", [0.7, 0.9])
-def test_sets_hold_the_true_label_of_a_rare_class_too(coverage) -> None:
+def test_sets_have_the_requested_coverage_for_a_rare_class(coverage) -> None:
     """The new row is of class 0 in the first half of the draws, and of class 1 in the second."""
     y = torch.zeros(81, 2 * DRAWS, dtype=torch.float64)
     y[:15], y[-1, DRAWS:] = 1, 1
@@ -58,32 +57,7 @@ def test_sets_hold_the_true_label_of_a_rare_class_too(coverage) -> None:
         assert coverage - noise <= share <= coverage + 1 / (rows + 1) + noise
 
 
-# Crepes computes the rank (1 - coverage) (rows + 1) in floating point and rounds it down. If the
-# exact product is an integer, for example 0.2 x 65, the result may be too small by 1. No case below
-# has such a product.
-@pytest.mark.parametrize("rows", [12, 63, 331])
-@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95])
-def test_intervals_are_those_of_crepes(rows: int, coverage: float) -> None:
-    from crepes import ConformalRegressor
-
-    y, mean, std = draws(rows, rows + 7, targets=1)
-    calibrator = IntervalCalibrator.fit(y[:-7], mean[:-7], std[:-7])
-    low, high = calibrator.interval(mean[-7:], std[-7:], coverage=coverage)
-    errors, means, stds = (
-        (y - mean).flatten().numpy(),
-        mean.flatten().numpy(),
-        std.flatten().numpy(),
-    )
-    peer = ConformalRegressor().fit(errors[:-7], sigmas=stds[:-7])
-    if len(errors) - 7 < least_rows(coverage):
-        # With too few rows, gattn returns infinite intervals while crepes warns.
-        assert low.isinf().all()
-        return
-    expected = peer.predict_int(means[-7:], sigmas=stds[-7:], confidence=coverage)
-    torch.testing.assert_close(torch.cat([low, high], 1), torch.from_numpy(expected))
-
-
-def test_the_rank_is_that_of_the_finite_sample() -> None:
+def test_quantile_has_the_rank_for_a_finite_sample() -> None:
     scores = [float(i) for i in range(1, 101)]
     assert quantile(scores[:9], 0.9) == 9.0  # The rank is ⌈10 · 0.9⌉ = 9.
     assert quantile(scores[:8], 0.9) == math.inf
@@ -99,19 +73,12 @@ def test_the_rank_is_that_of_the_finite_sample() -> None:
             assert quantile(range(1, n + 1), percent / 100) == expected
 
 
-@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9, 0.95, 0.99])
-def test_from_the_least_rows_on_a_coverage_is_promised(coverage) -> None:
-    rows = least_rows(coverage)
-    assert math.isfinite(quantile([1.0] * rows, coverage))
-    assert math.isinf(quantile([1.0] * (rows - 1), coverage))
-
-
 def test_classes_of_few_rows_are_counted() -> None:
     calibrator = LabelSetCalibrator((((0.1,) * 9, (0.2,) * 8), ((), (0.3,) * 20)))
     assert [calibrator.in_every_set(coverage) for coverage in (0.9, 0.8, 0.96)] == [2, 1, 4]
 
 
-def test_intervals_go_with_the_std_and_gaps_stay_gaps() -> None:
+def test_width_is_proportional_to_std_and_nan_stays_nan() -> None:
     y, mean, std = draws(0, 40, 2)
     y[:, 1] = math.nan
     calibrator = IntervalCalibrator.fit(y, mean, std)
@@ -124,7 +91,7 @@ def test_intervals_go_with_the_std_and_gaps_stay_gaps() -> None:
     assert calibrator.interval(torch.empty(0, 2), torch.empty(0, 2))[0].shape == (0, 2)
 
 
-def test_a_calibrator_goes_through_json() -> None:
+def test_calibrator_survives_json() -> None:
     y, mean, std = draws(0, 40, 2)
     calibrator = IntervalCalibrator.fit(y, mean, std)
     again = IntervalCalibrator.from_state(json.loads(json.dumps(calibrator.state())))
@@ -134,7 +101,7 @@ def test_a_calibrator_goes_through_json() -> None:
     assert LabelSetCalibrator.from_state(json.loads(json.dumps(sets.state()))) == sets
 
 
-def test_what_cannot_be_calibrated() -> None:
+def test_calibration_of_wrong_values_is_an_error() -> None:
     one, nan = torch.ones(3, 1), torch.full((3, 1), math.nan)
     with pytest.raises(ValueError, match=r"must be \[n, t\], all equal; got \(3,\)"):
         IntervalCalibrator.fit(torch.ones(3), one, one)

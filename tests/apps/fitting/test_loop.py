@@ -9,14 +9,13 @@ import pytest
 import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from torch_geometric.data import Data
 
 from gattn.apps.fitting.loop import LoopSettings, TrainingError, fit_network
 
 SETTINGS = LoopSettings(epochs=4, batch_size=32, learning_rate=0.03, average=0.5)
 
 
-def test_it_is_a_bare_loop(toy) -> None:
+def test_training_equals_a_loop_of_plain_torch(toy) -> None:
     """The result equals the result of the same epochs in plain PyTorch, with the items in the same
     order and with the same weights.
     """
@@ -58,7 +57,7 @@ def test_it_is_a_bare_loop(toy) -> None:
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
-def test_the_best_epoch_is_kept(toy) -> None:
+def test_network_has_the_weights_of_the_best_epoch(toy) -> None:
     network = toy.network()
     settings = dataclasses.replace(SETTINGS, epochs=20, learning_rate=0.3, average=0.0, patience=4)
     history = fit_network(network, toy.squared, toy.train, toy.val, settings)
@@ -71,7 +70,7 @@ def test_the_best_epoch_is_kept(toy) -> None:
     assert not network.training
 
 
-def test_a_missing_label_is_never_seen(toy) -> None:
+def test_outputs_at_missing_labels_have_no_effect(toy) -> None:
     """Outputs of the network at missing labels do not change the training, even infinite ones."""
 
     class Other(nn.Module):
@@ -101,32 +100,7 @@ def test_without_a_validation_part_the_last_epoch_is_chosen(toy) -> None:
     assert all(record.validation_loss != record.validation_loss for record in history.records)
 
 
-def test_one_batch_may_be_a_whole_graph(toy) -> None:
-    """A whole graph is one item, and its nodes are rows. The labels of nodes of other parts are
-    NaN.
-    """
-    parts = toy.points(40, 2)
-
-    class Graph:
-        def __init__(self, rows: slice) -> None:
-            self.y = torch.full_like(parts.y, float("nan"))
-            self.y[rows] = parts.y[rows]
-
-        def __len__(self) -> int:
-            return 1
-
-        def batch(self, positions):
-            assert positions.tolist() == [0]
-            return parts.x, self.y, None
-
-    settings = dataclasses.replace(SETTINGS, epochs=30)
-    history = fit_network(
-        toy.network(), toy.squared, Graph(slice(20)), Graph(slice(20, 40)), settings
-    )
-    assert history.records[-1].train_loss < history.records[0].train_loss / 2
-
-
-def test_it_leaves_no_trace(toy, tmp_path, monkeypatch, capfd, caplog) -> None:
+def test_training_changes_no_global_state(toy, tmp_path, monkeypatch, capfd, caplog) -> None:
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(5)
     expected = torch.rand(3)
@@ -142,29 +116,7 @@ def test_it_leaves_no_trace(toy, tmp_path, monkeypatch, capfd, caplog) -> None:
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_the_bar_shows_the_time_left(toy, capfd) -> None:
-    fit_network(
-        toy.network(), toy.squared, toy.train, toy.val, SETTINGS, progress=True, title="network 1"
-    )
-    shown = capfd.readouterr()
-    assert shown.out == ""
-    last = shown.err.strip().split("\r")[-1]
-    assert last.startswith("network 1, epoch 4 of 4: 100%")
-    assert "20/20" in last
-    assert "validation_loss=" in last
-
-
-def test_an_interrupt_reaches_the_caller(toy) -> None:
-    def interrupted(positions):
-        raise KeyboardInterrupt
-
-    handler, toy.train.batch = signal.getsignal(signal.SIGINT), interrupted
-    with pytest.raises(KeyboardInterrupt):
-        fit_network(toy.network(), toy.squared, toy.train, toy.val, SETTINGS)
-    assert signal.getsignal(signal.SIGINT) is handler
-
-
-def test_two_seeds_differ_and_one_does_not(toy) -> None:
+def test_result_depends_on_the_seed_only(toy) -> None:
     def trained(seed):
         network = toy.network()
         settings = dataclasses.replace(SETTINGS, epochs=1, seed=seed)
@@ -176,7 +128,7 @@ def test_two_seeds_differ_and_one_does_not(toy) -> None:
 
 
 @pytest.mark.parametrize(("precision", "apart"), [("bf16-mixed", 0.05), ("64", 1e-4)])
-def test_another_precision_learns_the_same(toy, precision, apart) -> None:
+def test_other_precisions_have_about_the_same_loss(toy, precision, apart) -> None:
     def last(precision):
         settings, network = dataclasses.replace(SETTINGS, precision=precision), toy.network(0.0)
         history = fit_network(network, toy.squared, toy.train, toy.val, settings)
@@ -188,33 +140,7 @@ def test_another_precision_learns_the_same(toy, precision, apart) -> None:
     assert loss != expected
 
 
-def test_float64_reads_the_callers_graph_and_leaves_it(toy) -> None:
-    graph = Data(x=torch.randn(6, 4), edge_index=torch.tensor([[0, 1], [1, 2]]))
-    seen = []
-
-    class OneGraph:
-        def __len__(self) -> int:
-            return 1
-
-        def batch(self, positions):
-            return graph, torch.ones(6, 2), None
-
-    class Reads(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = toy.network()
-
-        def forward(self, data):
-            seen.append((data.x.dtype, data.edge_index.dtype))
-            return self.network(data.x)
-
-    settings = dataclasses.replace(SETTINGS, precision="64", epochs=1)
-    fit_network(Reads(), toy.squared, OneGraph(), OneGraph(), settings)
-    assert set(seen) == {(torch.float64, torch.int64)}
-    assert graph.x.dtype == torch.float32
-
-
-def test_what_cannot_be_trained(toy) -> None:
+def test_training_that_is_not_possible_is_an_error(toy) -> None:
     network, none = toy.network(), toy.points(0, 0)
     with pytest.raises(TrainingError, match="the training part is empty"):
         fit_network(network, toy.squared, none, toy.val, SETTINGS)
@@ -240,7 +166,7 @@ def test_what_cannot_be_trained(toy) -> None:
         )
 
 
-def test_a_gpu_that_is_not_there_is_told(toy, monkeypatch) -> None:
+def test_missing_gpu_is_an_error(toy, monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     settings = dataclasses.replace(SETTINGS, accelerator="gpu")

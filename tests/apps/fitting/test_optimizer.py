@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from gattn.apps.fitting.optimizer import AdamW, OneCycle, Rate, flatten
+from gattn.apps.fitting.optimizer import AdamW, OneCycle, Rate
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 0.1), (2, 0.1), (10, 0.1), (21, 0.3), (50, 0.9)])
-def test_cycle_is_that_of_torch(steps: int, warmup: float) -> None:
+def test_one_cycle_schedule_equals_that_of_torch(steps: int, warmup: float) -> None:
     optimizer = torch.optim.AdamW([torch.zeros(1)], 1.0)
     # torch divides by zero if the warmup has exactly one step.
     share = warmup * (1 + 1e-9) if warmup * steps == 1 else warmup
@@ -24,7 +24,7 @@ def test_cycle_is_that_of_torch(steps: int, warmup: float) -> None:
         schedule.step()
 
 
-def test_steps_and_mean_of_weights_are_those_of_torch() -> None:
+def test_steps_and_averaged_weights_equal_those_of_torch() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
     network[0].bias.requires_grad_(False)
@@ -78,21 +78,6 @@ def test_a_restored_optimizer_continues_with_the_same_bits() -> None:
     assert torch.equal(whole_mean.weight, parts_mean.weight)
 
 
-def test_parameters_of_two_dtypes_get_two_vectors() -> None:
-    double = nn.Linear(2, 2).double()
-    network = nn.ModuleList([nn.Linear(2, 3), double])
-    before = [parameter.detach().clone() for parameter in network.parameters()]
-    vectors = flatten(network.parameters())
-    assert [(len(vector), vector.dtype) for vector in vectors] == [
-        (9, torch.float32),
-        (6, torch.float64),
-    ]
-    assert all(map(torch.equal, network.parameters(), before))
-    vectors[1].fill_(2.0)
-    assert float(double.weight.detach().sum()) == 8.0
-    assert flatten([]) == []
-
-
 def test_clipping_has_the_same_bits_for_any_number_of_threads() -> None:
     torch.manual_seed(0)
     network = nn.Linear(1000, 300)
@@ -114,7 +99,7 @@ def test_clipping_has_the_same_bits_for_any_number_of_threads() -> None:
     torch.testing.assert_close(clipped[0].norm(), torch.tensor(1.0))
 
 
-def test_rates_are_those_of_torch_parameter_groups() -> None:
+def test_rates_equal_parameter_groups_of_torch() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
     bare, ours, average = (copy.deepcopy(network) for _ in range(3))

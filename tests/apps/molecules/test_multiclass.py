@@ -147,7 +147,7 @@ def test_run_from_table_to_explanation(tmp_path):
     assert {"accuracy", "roc_auc", "mcc", "log_loss"} <= metrics["test"].keys()
     assert {"kernel_ridge", "mean"} == metrics["baselines"].keys()
     assert sum(metrics["labels"]["kind"]["test"].values()) == 6
-    assert (out / "plots" / "confusion.png").exists()
+    assert (out / "plots" / "roc.png").exists()
     assert "alcohol" in (out / "report.html").read_text("utf-8")
     predict_table(out, table, tmp_path / "predicted.csv", workers=1)
     with (tmp_path / "predicted.csv").open(newline="") as file:

@@ -122,4 +122,3 @@ def test_column_of_weights(tmp_path):
     changes |= {"workers": 1, "skip_bad_labels": True}
     metrics = train_run(override(None, changes), tmp_path / "run")
     assert metrics["molecules"]["left_out"] == 2
-    assert "Rows are weighted by" in (tmp_path / "run" / "report.html").read_text("utf-8")

@@ -26,7 +26,7 @@ def folder(tmp_path):
     return tmp_path / "run"
 
 
-def test_what_is_written_is_read(folder) -> None:
+def test_model_survives_a_folder(folder) -> None:
     tensors, card = read_model(folder)
     assert set(tensors) == set(TENSORS)
     for name, tensor in TENSORS.items():
@@ -67,7 +67,7 @@ def test_a_truncated_file_is_one_error(folder, name, length) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.json", "weights.safetensors"])
-def test_no_byte_can_be_changed(folder, name) -> None:
+def test_changed_byte_is_an_error(folder, name) -> None:
     path = folder / name
     content = path.read_bytes()
     for place in range(0, len(content), 7):
@@ -91,7 +91,7 @@ def test_a_forged_hash_does_not_make_a_file_of_tensors(folder) -> None:
 
 
 @pytest.mark.parametrize("card", ["[]", "{}", '{"sha256": 3}', '{"sha256": {}}', '"text"', "{"])
-def test_another_json_is_no_card(folder, card) -> None:
+def test_other_json_is_not_a_model_card(folder, card) -> None:
     (folder / "model.json").write_text(card)
     with pytest.raises(RunError, match=r"model\.json"):
         read_model(folder)
@@ -104,7 +104,7 @@ def test_a_folder_of_several_runs_is_an_error_that_names_one_of_them(folder, tmp
         read_model(tmp_path / "several")
 
 
-def test_what_is_no_run(tmp_path) -> None:
+def test_other_folders_are_errors(tmp_path) -> None:
     with pytest.raises(RunError, match=r"does not contain a trained model: it has no model\.json"):
         read_model(tmp_path / "nowhere")
     with pytest.raises(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from gattn.apps.fitting.calibration import probability_reliability
-from gattn.apps.links.metrics import negatives_text, ranks
+from gattn.apps.links.metrics import negatives_text
 from gattn.apps.report.plots.style import METRICS
 from gattn.apps.report.report import Section, Table
 from gattn.apps.report.run_figures import Words
@@ -29,8 +28,6 @@ MODELS = {
     "transformer": "Graph transformer",
 }
 WORDS = Words("links", "a link")
-EXAMPLES = 10
-"""Number of links in each table of examples on the report page."""
 
 
 def link_report(run: LinkRun) -> Report:
@@ -72,7 +69,7 @@ def link_report(run: LinkRun) -> Report:
             "are sent along the edges of training links only. Heuristics read the same edges.",
         ),
     )
-    return run_report(facts, [_components(run), _examples(run)])
+    return run_report(facts, [_components(run)])
 
 
 def _components(run: LinkRun) -> Section:
@@ -89,26 +86,3 @@ def _components(run: LinkRun) -> Section:
     )
     columns = "component", "weight", *(METRICS[metric] for metric in names)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
-
-
-def _examples(run: LinkRun) -> Section:
-    """Return the report section on the test links with the best and the worst ranks."""
-    rank, names = ranks(run.scores), run.encoded.graph.names
-    order = np.lexsort((-run.scores[:, 0], rank))
-
-    def table(some: np.ndarray, caption: str) -> Table:
-        rows = tuple(
-            (
-                str(names[run.ranking.sources[i]]), str(names[run.ranking.candidates[i, 0]]),
-                float(rank[i]),
-            )
-            for i in some.tolist()
-        )  # fmt: skip
-        return Table(("source", "target", "rank"), rows, caption)
-
-    text = ("The file test_links.csv has the rank of every ranked test link.",)
-    tables = (
-        table(order[:EXAMPLES], "Best ranks"),
-        table(order[::-1][:EXAMPLES], "Worst ranks"),
-    )
-    return Section("Ranked links", text, tables)

@@ -13,8 +13,6 @@ from gattn.apps.molecules.explanations import PICTURES, write_explanations
 from gattn.apps.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.apps.molecules.loading import open_run
 from gattn.apps.molecules.names import name_after, name_column
-from gattn.apps.molecules.runs.neighbor_pictures import write_neighbors
-from gattn.apps.molecules.runs.neighbors import read_measured
 from gattn.apps.molecules.runs.predict import Counts, row_smiles
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow
@@ -36,7 +34,6 @@ def explain_table(
     workers: int = 2,
     threads: int = 0,
     pictures: int = PICTURES,
-    neighbors: int = 0,
     descriptors_path: str = "",
     log: Log = no_log,
 ) -> Counts:
@@ -58,9 +55,6 @@ def explain_table(
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         pictures: number of molecules to draw, from the first; the tables contain all.
-        neighbors: number of nearest measured molecules to draw for each molecule, beside the
-            contribution of its atoms to the similarity with the nearest one, as
-            ``row<row>-neighbors``; ``neighbors.csv`` lists them. 0 draws none.
         descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
             with such a file.
         log: called with each line that the user should read.
@@ -92,7 +86,6 @@ def explain_table(
     if descriptors.names:
         values = torch.tensor([descriptors.values(row) for row in rows], dtype=torch.float64)
         inputs = DescribedInputs(inputs, values[parsed.row_index])
-    measured = read_measured(run, estimator, neighbors) if neighbors else None
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explained = {
         method: explain_model(estimator, inputs, method, target=target_index, label=label)
@@ -105,10 +98,6 @@ def explain_table(
             folder, indices, explained, titles=titles,
             pictures=pictures, columns=descriptors.names,
         )  # fmt: skip
-        if measured is not None:
-            write_neighbors(
-                folder, indices, inputs, measured, target_index, titles=titles, pictures=pictures
-            )
         bad = [[i, texts[i], error] for i, error in enumerate(errors) if error]
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])
     if len(indices) > pictures:

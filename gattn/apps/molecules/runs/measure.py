@@ -13,12 +13,11 @@ from torch import Tensor
 from gattn.apps.fitting.metrics import class_agreement, undefined_metrics
 from gattn.apps.molecules.atoms.values import Values
 from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.baselines import BASELINE_ROWS, baseline_predictions
+from gattn.apps.molecules.baselines import baseline_predictions
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.quantiles import quantile_metrics
 from gattn.apps.molecules.rows import LabelledMolecules
-from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.run.measure import interval_metrics, measure, set_metrics
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ __all__ = [
     "measure_intervals",
     "measure_part",
     "measure_targets",
-    "ridge_rows",
     "target_coverage_note",
     "tuning_metric",
     "undefined",
@@ -204,15 +202,14 @@ def undefined(
     for part, y in parts.items():
         table = label_table(model, y)
         if model.task != "multiclass":
-            lost = undefined_metrics(table, model.task, names, classes)
-            reasons[part] = {metric: one.reason for metric, one in lost.items()}
+            reasons[part] = undefined_metrics(table, model.task, names, classes)
             continue
         for name, kinds, column in zip(names, classes, table.T):
             title = f"{name!r}: " if len(names) > 1 else ""
             labelled = column[column.isfinite()].long()
-            for metric, one in undefined_metrics(labelled, "multiclass", kinds).items():
+            for metric, reason in undefined_metrics(labelled, "multiclass", kinds).items():
                 before = reasons[part].get(metric)
-                reasons[part][metric] = f"{before}; " * bool(before) + title + one.reason
+                reasons[part][metric] = f"{before}; " * bool(before) + title + reason
     infinite = "infinite: a target has too few validation labels for this coverage"
     reasons["intervals"] = {
         name: infinite if value == math.inf else "undefined: there is no label"
@@ -233,20 +230,10 @@ def tuning_metric(estimator: MoleculeEstimator, y: Tensor) -> tuple[str, str]:
     if estimator.class_counts:
         return "log_loss", "" if y.isfinite().any() else "undefined: there is no label"
     metric = "rmse" if estimator.task == "regression" else "roc_auc"
-    lost = undefined_metrics(y, estimator.task, list(map(str, estimator.targets_))).get(metric)
-    return metric, lost.reason if lost is not None and lost.for_all else ""
-
-
-def ridge_rows(rows: int, settings: MoleculeSettings) -> dict[str, int]:
-    """Return the number of training molecules for the baseline and the Gaussian process.
-
-    >>> ridge_rows(3500, MoleculeSettings())
-    {'baseline': 3500, 'model': 3000}
-    """
-    most = {"baseline": BASELINE_ROWS}
-    if settings.model in ("stacked", "gp"):
-        most["model"] = settings.kernel_rows
-    return {whose: min(limit, rows) for whose, limit in most.items()}
+    reason = undefined_metrics(y, estimator.task, list(map(str, estimator.targets_))).get(
+        metric, ""
+    )
+    return metric, reason if reason.startswith("undefined") else ""
 
 
 def measure_intervals(

@@ -7,14 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
 from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.inputs import MoleculeInputs
-from gattn.apps.molecules.masking import MoleculeAtoms, counts_without
 from gattn.apps.molecules.prediction import Prediction
-from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.runs.training_set import (
     Applicability,
     TrainingSet,
@@ -23,7 +17,7 @@ from gattn.apps.molecules.runs.training_set import (
 )
 from gattn.apps.run.run_folder import training_folder
 
-__all__ = ["MeasuredMolecules", "Neighbor", "read_measured", "similarity_weights"]
+__all__ = ["MeasuredMolecules", "Neighbor", "read_measured"]
 
 
 class Neighbor(NamedTuple):
@@ -132,35 +126,6 @@ def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> M
     if len(training.index) != 8 * model.predictor_.fingerprint_bytes:
         raise ValueError(f"the model in {folder} was trained on other molecules than its table has")
     return MeasuredMolecules(model, training, applicability, count)
-
-
-def similarity_weights(
-    predictor: MoleculePredictor, inputs: MoleculeInputs, atoms: MoleculeAtoms, column: int
-) -> Tensor:
-    r"""Compute how much each atom contributes to the similarity to a measured molecule.
-
-    .. math:: w_i = T(x, m) - T(x \text{ without the environments of atom } i, m)
-
-    T is the Tanimoto similarity on Morgan bits. A weight is negative if the environments of the
-    atom are not in the measured molecule.
-
-    Args:
-        predictor: the model with the fingerprints.
-        inputs: one molecule.
-        atoms: its atoms.
-        column: the column of the measured molecule in the fingerprints.
-
-    Returns:
-        [n] float64 for the n atoms.
-
-    References:
-        Riniker and Landrum, "Similarity maps" (J. Cheminform. 2013).
-    """
-    count = len(atoms.symbols)
-    masks = torch.cat([torch.zeros(1, count, dtype=torch.bool), torch.eye(count).bool()])
-    counts = counts_without(atoms.environments, masks)
-    similarities = predictor.similarity_map(counts, column).double()
-    return similarities[0] - similarities[1:]
 
 
 def _text(value: float | str) -> str:

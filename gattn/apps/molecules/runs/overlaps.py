@@ -27,6 +27,11 @@ deviations of the target.
 """
 TARGETS = 3
 """Maximum number of targets whose contradictions are described in notes."""
+FORMS = {
+    "salt_forms": "as different salts or charges",
+    "stereo_forms": "with different stereo",
+}
+"""Description of the molecules that are in two parts in different forms."""
 HARM = {
     "train/val": "the model and the width of intervals are chosen on the validation part, "
     "and such molecules make the model seem better than it is",
@@ -74,43 +79,27 @@ def _overlap(
 
     With ``forms``, only molecules with different canonical SMILES are counted.
     """
-    keys = {text: map_parts(key, text) for text in dict.fromkeys(molecules.canonical)}
-    places: dict[str, dict[str, list[int]]] = {}
+    texts = molecules.canonical
+    keys = {text: map_parts(key, text) for text in dict.fromkeys(texts)}
+    places: dict[str, dict[str, list[int]]] = {part: {} for part in parts}
     for part, positions in parts.items():
-        by_key = places.setdefault(part, {})
         for i in positions:
-            by_key.setdefault(keys[molecules.canonical[i]], []).append(i)
+            places[part].setdefault(keys[texts[i]], []).append(i)
     counts: dict[str, Any] = {}
     for a, b in combinations(parts, 2):
-        common = [
-            (places[a][k], places[b][k])
-            for k in places[a]
-            if k in places[b] and (not forms or _several(molecules, [*places[a][k], *places[b][k]]))
-        ]
+        rows, examples = {a: 0, b: 0}, []
+        for key_of_molecule, some in places[a].items():
+            others = places[b].get(key_of_molecule, [])
+            pairs = ((i, j) for i in some for j in others if not forms or texts[i] != texts[j])
+            if pair := next(pairs, None):
+                examples.append(pair)
+                rows[a] += len(some)
+                rows[b] += len(others)
         example = None
-        if common:
-            first, second = (
-                _two(molecules, *common[0]) if forms else (common[0][0][0], common[0][1][0])
-            )
-            example = {part: _row(molecules, source, i) for part, i in ((a, first), (b, second))}
-        rows = {a: sum(len(some) for some, _ in common), b: sum(len(some) for _, some in common)}
-        counts[f"{a}/{b}"] = {"molecules": len(common), "rows": rows, "example": example}
+        if examples:
+            example = {p: _row(molecules, source, i) for p, i in zip((a, b), examples[0])}
+        counts[f"{a}/{b}"] = {"molecules": len(examples), "rows": rows, "example": example}
     return counts
-
-
-def _several(molecules: LabelledMolecules, positions: Sequence[int]) -> bool:
-    return len({molecules.canonical[i] for i in positions}) > 1
-
-
-def _two(
-    molecules: LabelledMolecules, some: Sequence[int], others: Sequence[int]
-) -> tuple[int, int]:
-    """Return the indices of two different molecules, the first from ``some`` and the second from
-    ``others``.
-    """
-    return next(
-        (i, j) for i in some for j in others if molecules.canonical[i] != molecules.canonical[j]
-    )
 
 
 def _row(molecules: LabelledMolecules, source: Source, position: int) -> dict[str, Any]:
@@ -150,34 +139,25 @@ def conflicts(molecules: LabelledMolecules, source: Source, task: Task) -> dict[
         pairs: list[tuple[float, int, int]] = []
         rows = 0
         for positions in repeats:
-            with_label = [i for i in positions if np.isfinite(y[i, t])]
-            if not with_label:
-                continue
-            low = min(with_label, key=y[:, t].__getitem__)
-            high = max(with_label, key=y[:, t].__getitem__)
+            with_label = [i for i in positions if np.isfinite(y[i, t])] or positions[:1]
+            low, high = (some(with_label, key=y[:, t].__getitem__) for some in (min, max))
             if (difference := float(y[high, t] - y[low, t])) > tolerance:
                 pairs.append((difference, low, high))
                 rows += len(with_label)
-        if pairs:
-            counts[target] = _conflict(molecules, source, t, pairs, rows, tolerance, task)
+        if not pairs:
+            continue
+        difference, *ends = max(pairs, key=lambda pair: pair[0])
+        table_rows = [int(molecules.rows[i]) for i in ends]
+        labels = [source.labels.y[row, t] for row in table_rows]
+        example = {
+            "smiles": molecules.canonical[ends[0]],
+            "labels": [float(x) if isinstance(x, float) else x for x in labels],
+            "lines": [int(source.lines[row]) for row in table_rows],
+        }
+        counts[target] = {"molecules": len(pairs), "rows": rows, "example": example}
+        if task == "regression":
+            counts[target] |= {"tolerance": tolerance, "largest": difference}
     return counts
-
-
-def _conflict(
-    molecules: LabelledMolecules, source: Source, target: int,
-    pairs: Sequence[tuple[float, int, int]], rows: int, tolerance: float, task: Task,
-) -> dict[str, Any]:  # fmt: skip
-    difference, low, high = max(pairs, key=lambda each: each[0])
-    labels = [source.labels.y[int(molecules.rows[i]), target] for i in (low, high)]
-    example = {
-        "smiles": molecules.canonical[low],
-        "labels": [float(x) if isinstance(x, float) else x for x in labels],
-        "lines": [int(source.lines[int(molecules.rows[i])]) for i in (low, high)],
-    }
-    facts: dict[str, Any] = {"molecules": len(pairs), "rows": rows, "example": example}
-    if task == "regression":
-        facts |= {"tolerance": tolerance, "largest": difference}
-    return facts
 
 
 def duplicate_notes(facts: Mapping[str, Any]) -> list[str]:
@@ -192,25 +172,16 @@ def duplicate_notes(facts: Mapping[str, Any]) -> list[str]:
                 f"in the {PARTS[a]} part ({rows}; for example {_both(entry['example'])}): "
                 f"{HARM[pair]}."
             )
-    return [*notes, *_form_notes(facts), *conflict_notes(facts["conflicts"])]
-
-
-def _form_notes(facts: Mapping[str, Any]) -> list[str]:
-    notes = []
-    for name, phrase in (
-        ("salt_forms", "as different salts or charges"),
-        ("stereo_forms", "with different stereo"),
-    ):
+    for name, phrase in FORMS.items():
         pairs = {pair: entry for pair, entry in facts[name].items() if entry["molecules"]}
-        if not pairs:
-            continue
-        counts = ", ".join(f"{entry['molecules']:,} in {pair}" for pair, entry in pairs.items())
-        example = _both(next(iter(pairs.values()))["example"])
-        notes.append(
-            f"Some molecules are in two parts {phrase} ({counts}; for example {example}): a model "
-            "that was trained on one form predicts the other too well."
-        )
-    return notes
+        if pairs:
+            counts = ", ".join(f"{entry['molecules']:,} in {pair}" for pair, entry in pairs.items())
+            example = _both(next(iter(pairs.values()))["example"])
+            notes.append(
+                f"Some molecules are in two parts {phrase} ({counts}; for example {example}): a "
+                "model that was trained on one form predicts the other too well."
+            )
+    return [*notes, *conflict_notes(facts["conflicts"])]
 
 
 def _both(example: Mapping[str, Any]) -> str:
@@ -228,32 +199,26 @@ def conflict_notes(facts_by_target: Mapping[str, Any]) -> list[str]:
     notes = []
     for target, facts in list(facts_by_target.items())[:TARGETS]:
         n, example = facts["molecules"], facts["example"]
-        labels, lines = example["labels"], example["lines"]
-        phrase = [f"{_label_text(label)} in line {line}" for label, line in zip(labels, lines)]
-        labels_text = f"{example['smiles']}: {' and '.join(phrase)}"
-        has = f"{plural(n, 'molecule')} {'has' if n == 1 else 'have'}"
+        labels = " and ".join(
+            f"{f'{label:.4g}' if isinstance(label, float) else label} in line {line}"
+            for label, line in zip(example["labels"], example["lines"])
+        )
+        kind = f"different classes of {target}"
         if "largest" in facts:
-            notes.append(
-                f"{has} several labels of {target} that differ by more than {TOLERANCE:g} standard "
-                f"deviations ({facts['tolerance']:.3g}), in {plural(facts['rows'], 'row')}; the "
-                f"largest difference is {facts['largest']:.3g}, of {labels_text}. All rows are "
-                "used."
+            kind = (
+                f"several labels of {target} that differ by more than {TOLERANCE:g} standard "
+                f"deviations ({facts['tolerance']:.3g})"
             )
-        else:
-            notes.append(
-                f"{has} different classes of {target}, in {plural(facts['rows'], 'row')}, for "
-                f"example {labels_text}. All rows are used."
-            )
-    if len(facts_by_target) > TARGETS:
-        more = len(facts_by_target) - TARGETS
+        notes.append(
+            f"{plural(n, 'molecule')} {'has' if n == 1 else 'have'} {kind}, in "
+            f"{plural(facts['rows'], 'row')}, for example {example['smiles']}: {labels}. All rows "
+            "are used."
+        )
+    if (more := len(facts_by_target) - TARGETS) > 0:
         notes.append(
             f"{plural(more, 'more target')} have such labels: metrics.json lists them all."
         )
     return notes
-
-
-def _label_text(label: object) -> str:
-    return f"{label:.4g}" if isinstance(label, float) else str(label)
 
 
 def training_overlap(molecules: LabelledMolecules, new: Tensor, source: Source) -> dict[str, Any]:

@@ -93,7 +93,10 @@ def train_repeats(
     log(f"{len(runs)} runs in {folder}, {count} at the same time")
     tasks = [(name, (run, str(folder / name))) for name, run in runs.items()]
     results: dict[str, dict[str, Any]] = {}
-    for name, metrics in in_order(_train, tasks, count, ahead=1):
+    finished = ((name, _train(task)) for name, task in tasks)
+    if count > 1:
+        finished = in_order(_train, tasks, count, ahead=1)
+    for name, metrics in finished:
         results[name] = metrics
         shown = ", ".join(f"{key} {value:.4g}" for key, value in metrics["test"].items())
         log(f"{name}, run {len(results)} of {len(runs)}: {shown}")

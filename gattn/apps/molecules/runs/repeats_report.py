@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,8 +29,8 @@ def repeats_report(
         title: targets and table of the runs.
 
     Returns:
-        The means of the metrics with their standard errors, the metrics of each run with a link to
-        its report, and a comparison with each baseline, run by run.
+        The means of the metrics with their standard errors, and the metrics of each run with a
+        link to its report.
     """
     runs = _runs_text(summary)
     metrics = list(summary["summary"]["model"])
@@ -56,11 +54,7 @@ def repeats_report(
         f"{runs}: {title}",
         f"{len(results)} runs of one training ({runs}). Each row of a test part was predicted by a "
         "model that was trained without it.",
-        (
-            _means(summary, metrics),
-            *_comparison(results, metrics[0]),
-            _single_runs(results, metrics),
-        ),
+        (_means(summary, metrics), _single_runs(results, metrics)),
         tuple(highlights),
     )
 
@@ -92,26 +86,6 @@ def _means(summary: Mapping[str, Any], metrics: Sequence[str]) -> Section:
     return Section("Metrics", text, (table,))
 
 
-def _comparison(results: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[Section, ...]:
-    """Return a section with the number of runs in which the model is better than each baseline."""
-    rows: list[tuple[Cell, ...]] = []
-    for name in next(iter(results.values()))["baselines"]:
-        pairs = [
-            (scores["model"][metric], scores[name][metric])
-            for scores in map(scores_of, results.values())
-        ]
-        # A file of metrics contains null for a metric that is not defined.
-        pairs = [(a, b) for a, b in pairs if None not in (a, b) and a == a and b == b]
-        won = sum(best_of(pair, metric) == [0] for pair in pairs)
-        mean = statistics.fmean(a - b for a, b in pairs) if pairs else math.nan
-        rows.append((name.replace("_", " "), f"{won} of {len(pairs)}", mean))
-    if not rows:
-        return ()
-    columns = ("baseline", "runs in which the model is better", "mean difference")
-    text = (f"{METRICS[metric]} of the model minus that of the baseline, in the same run.",)
-    return (Section("Model and baselines, run by run", text, (Table(columns, tuple(rows)),)),)
-
-
 def _single_runs(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> Section:
     rows: list[tuple[Cell, ...]] = []
     with_intervals = all("intervals" in each for each in results.values())
@@ -120,16 +94,9 @@ def _single_runs(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str
         if with_intervals:
             cells.append(each["intervals"]["held"])
         link = Link(name, str(Path(name, "report.html").as_posix()))
-        rows.append((link, each["molecules"]["test"], *cells, _weights(each)))
+        rows.append((link, each["molecules"]["test"], *cells))
     item = next(iter(results.values())).get("item", "molecules")
     columns = ["run", f"test {item}", *(METRICS[metric] for metric in metrics)]
-    columns += ["coverage"] * with_intervals + ["weights of the parts"]
+    columns += ["coverage"] * with_intervals
     text = ("The name of a run is a link to its report.",)
     return Section("Runs", text, (Table(tuple(columns), tuple(rows), "On the test parts"),))
-
-
-def _weights(metrics: Mapping[str, Any]) -> str:
-    """Return the weights of a model's components; "" if each target has its own weights."""
-    weights = metrics.get("weights", {})
-    shown = [f"{name} {100 * w:.0f}\u00a0%" for name, w in weights.items() if isinstance(w, float)]
-    return ", ".join(shown)

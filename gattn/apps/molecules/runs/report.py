@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,24 +16,19 @@ from gattn.apps.fitting.calibration import (
     coverage_reliability,
     probability_reliability,
 )
-from gattn.apps.molecules.attributions import DEFAULT_METHOD
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
-from gattn.apps.molecules.explain import Explanation, class_probability, explain_model
-from gattn.apps.molecules.explanations import colour_scale
+from gattn.apps.molecules.explain import class_probability
 from gattn.apps.molecules.prediction import Prediction
+from gattn.apps.molecules.row_format import drawn_smiles
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.splits import split_text
-from gattn.apps.report import plots
 from gattn.apps.report.plots.style import number
 from gattn.apps.report.report import Figure, Section, Table
 from gattn.apps.report.run_figures import (
     CLASSES,
-    SHOWN,
     TARGETS,
     Words,
     part_figures,
-    plot_figure,
-    sheet_legend,
     themed,
 )
 from gattn.apps.report.run_report import RunFacts, run_report
@@ -43,12 +38,9 @@ from gattn.draw import draw_molecule
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.base import MoleculeEstimator
-    from gattn.apps.molecules.inputs import MoleculeInputs
     from gattn.apps.molecules.runs.train import MoleculeRun
 
-__all__ = [
-    "DRAWN", "WORST", "evaluation_figures", "molecule_report", "run_facts", "worst_section",
-]  # fmt: skip
+__all__ = ["evaluation_figures", "molecule_report", "run_facts"]
 
 WORST = 12
 """Number of molecules that the report page shows, those with the largest errors."""
@@ -56,7 +48,6 @@ DRAWN = 100
 """Maximum number of atoms in a molecule that the report draws; larger pictures are unreadable."""
 SIZE = 320, 240
 """Width and height of a molecule's picture, in pixels."""
-METHOD = DEFAULT_METHOD.replace("_", " ")
 
 
 def molecule_report(run: MoleculeRun) -> Report:
@@ -64,25 +55,16 @@ def molecule_report(run: MoleculeRun) -> Report:
     names without extension).
     """
     test, predicted = run.part("test"), run.predictions["test"]
-    # The atoms of a reaction have no weights to draw.
-    worst = _worst_reactions if run.estimator.reaction else _worst_molecules
-    sections = [worst(run.estimator, test, predicted, run.settings.unit)]
-    confusions = _confusions(run.estimator, test, predicted)
-    if confusions:
-        text = ("The molecules of the test part by measured and predicted class.",)
-        sections.insert(0, Section("Classes", text, figures=tuple(confusions.values())))
     estimator = run.estimator
-    notes = (
-        *_shares(run.metrics["weights"], estimator.predictor_.without_forest),
-        *run.notes, *_class_names(estimator), *_transforms(estimator),
-    )  # fmt: skip
+    notes = [*run.notes, *_class_names(estimator), *_transforms(estimator)]
+    if reason := estimator.predictor_.without_forest:
+        notes.append(f"The model has no forest of trees: {reason}.")
     facts = run_facts(
         run, run.settings.unit, notes=notes, y=estimator.outputs_of(test.y),
         mean=predicted.mean, std=predicted.std, reliability=reliability(estimator, test, predicted),
         words=_words(estimator), logarithmic=_logarithmic(estimator),
     )  # fmt: skip
-    content, figures = run_report(facts, sections)
-    return content, {**figures, **confusions}
+    return run_report(facts, [_worst_molecules(run)])
 
 
 def run_facts(run: MoleculeRun, unit: str = "", **special: Any) -> RunFacts:
@@ -112,26 +94,6 @@ def run_facts(run: MoleculeRun, unit: str = "", **special: Any) -> RunFacts:
         decided=source.labels.notes,
         **special,
     )
-
-
-def _shares(weights: Mapping[str, float], without_forest: str) -> list[str]:
-    """Return sentences on the weights of the components if the model has several."""
-    if len(weights) < 2:
-        return []
-    named = {
-        "attention": "attention",
-        "gp": "a Gaussian process on fingerprints and descriptors",
-        "forest": "a forest of trees on fingerprints and descriptors",
-    }
-    clauses = [f"{100 * share:.0f}\u00a0% {named[part]}" for part, share in weights.items()]
-    shares = f"{', '.join(clauses[:-1])} and {clauses[-1]}"
-    sentences = [
-        f"A prediction is {shares}; these weights were fitted to errors for molecules that the "
-        "components were not trained on."
-    ]
-    if without_forest:
-        sentences.append(f"The model has no forest of trees: {without_forest}.")
-    return sentences
 
 
 def _class_names(estimator: MoleculeEstimator) -> list[str]:
@@ -190,12 +152,11 @@ def evaluation_figures(
     ``unit`` is the unit of the numbers in the columns of labels; "" if it is not known.
     """
     names = output_names(estimator, estimator.targets_, unit)
-    figures = part_figures(
+    return part_figures(
         estimator.task, estimator.outputs_of(molecules.y), predicted.mean, predicted.std, names,
         reliability(estimator, molecules, predicted),
         words=_words(estimator), logarithmic=_logarithmic(estimator),
     )  # fmt: skip
-    return figures | _confusions(estimator, molecules, predicted)
 
 
 def output_names(model: Any, targets: Sequence[str], unit: str) -> list[str]:
@@ -214,32 +175,6 @@ def output_names(model: Any, targets: Sequence[str], unit: str) -> list[str]:
     ]
 
 
-def _confusions(
-    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
-) -> dict[str, Figure]:
-    """Return the confusion matrix of each multiclass target, by file name."""
-    if not isinstance(estimator, MoleculeClassifier) or not estimator.class_counts:
-        return {}
-    figures: dict[str, Figure] = {}
-    chances = estimator.probabilities(predicted.mean)
-    for i, (target, kinds) in enumerate(zip(estimator.targets_, estimator.classes_by_target)):
-        labelled = molecules.y[:, i].isfinite()
-        if i >= SHOWN or not labelled.any():
-            continue
-        label, guess = molecules.y[labelled, i].long(), chances[i][labelled].argmax(1)
-        counts = torch.bincount(label * len(kinds) + guess, minlength=len(kinds) ** 2)
-        plot = plots.confusion_matrix(
-            counts.view(len(kinds), -1).numpy(), list(map(str, kinds.tolist()))
-        )
-        end = f"-{i + 1}" if len(estimator.targets_) > 1 else ""
-        figures[f"confusion{end}"] = plot_figure(
-            plot,
-            f"Classes of {target} by predicted class",
-            f"{target}: percentages of the molecules of each true class",
-        )
-    return figures
-
-
 def reliability(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> Reliability:
@@ -249,103 +184,39 @@ def reliability(
     return probability_reliability(estimator.outputs_of(molecules.y), predicted.mean.clamp(0, 1))
 
 
-def _worst_molecules(
-    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction, unit: str
-) -> Section:
-    """Draw the molecules with the largest errors of a part, in descending order of the error.
+def _worst_molecules(run: MoleculeRun) -> Section:
+    """Show the molecules or reactions of the test part with the largest errors, in descending order
+    of the error.
 
-    Args:
-        estimator: the estimator that predicted the molecules.
-        molecules: the molecules of the part.
-        predicted: predictions for these molecules.
-        unit: unit of the labels; "" if it is not known.
-
-    Returns:
-        A section of the report with pictures on one scale. With several targets the errors are in
-        units of each target's standard deviation in the part, and a molecule is shown for its
-        target with the largest error.
+    With several targets the errors are in units of each target's standard deviation in the part,
+    and a molecule is shown for its target with the largest error.
     """
-    rows, targets = _worst_rows(estimator, molecules, predicted)
-    explanations = _explanations(estimator, molecules.inputs, rows, targets)
-    scale = colour_scale(explanations)
+    model, test, predicted = run.estimator, run.part("test"), run.predictions["test"]
+    rows, targets = _worst_rows(model, test, predicted)
+    smiles = [test.inputs[[row]].molecules.smiles[0] for row in rows]
     captions = [
-        _caption(estimator, molecules, predicted, row, target, unit)
+        _caption(model, test, predicted, row, target, run.settings.unit)
         for row, target in zip(rows, targets)
     ]
-    explained = (
-        "probability of the predicted class, which the caption names,"
-        if isinstance(estimator, MoleculeClassifier)
-        else "prediction"
-    )
+    noun = model.row_format.rows_noun
     text = (
-        "The molecules of the test part with the largest errors, the largest first. A disc shows "
-        f"the contribution of its atom to the {explained} by {METHOD}: orange raises it, blue "
-        "lowers it, on one signed scale for all pictures. The strongest colour is at least the "
-        "expected error of a prediction, so weights far below the error are not visible.",
-        "“Nearest” is the Tanimoto similarity to the most similar molecule of the training and "
-        "validation parts.",
+        f"The {noun} of the test part with the largest errors and at most {DRAWN} atoms, the "
+        "largest first. “Nearest” is the Tanimoto similarity to the most similar one of the "
+        "training and validation parts.",
     )
-    pictures = [(one.drawn, one.weights, one.smiles) for one in explanations]
-    return worst_section(text, pictures, captions, scale, f"contribution by {METHOD}")
-
-
-def worst_section(
-    text: tuple[str, ...], pictures: Sequence[tuple[Any, Any, str]], captions: Sequence[str],
-    scale: float, label: str,
-) -> Section:  # fmt: skip
-    """Draw the molecules with the largest errors, on one scale.
-
-    Args:
-        text: the paragraphs above the pictures.
-        pictures: the drawn molecule, the weights of its atoms, and its SMILES.
-        captions: the caption of each picture, without the SMILES.
-        scale: weight of the strongest colour.
-        label: name of the weights, for the legend.
-    """
-    figures = [
-        themed(
-            partial(draw_molecule, drawn, weights, scale=scale, size=SIZE, label=None),
-            f"The structure of {smiles} with a weight on each atom",
-            f"{caption}\n{smiles}",
-        )
-        for (drawn, weights, smiles), caption in zip(pictures, captions)
-    ]
-    if figures:
-        figures.append(sheet_legend(scale, label))
-    return Section("Largest errors", text, figures=tuple(figures), gallery=True)
-
-
-def _worst_reactions(
-    estimator: MoleculeEstimator, reactions: LabelledMolecules, predicted: Prediction, unit: str
-) -> Section:
-    """List the reactions with the largest errors.
-
-    The arguments are those of :func:`_worst_molecules`.
-    """
-    rows, targets = _worst_rows(estimator, reactions, predicted)
-    smiles = reactions.inputs[rows].molecules.smiles
-    listed = tuple(
-        (text, *_caption(estimator, reactions, predicted, row, target, unit).split("\n"))
-        for text, row, target in zip(smiles, rows, targets)
-    )
-    names = ["target"] * (len(estimator.targets_) > 1) + ["label", "prediction", "similarity"]
-    text = (
-        f"The reactions of the test part with the largest errors and at most {DRAWN} atoms. "
-        "“Nearest” is the Tanimoto similarity to the most similar reaction of the training and "
-        "validation parts."
-    )
-    return Section("Largest errors", (text,), (Table(("reaction", *names), listed),))
-
-
-def _explanations(
-    estimator: MoleculeEstimator, inputs: MoleculeInputs, rows: list[int], targets: list[int]
-) -> list[Explanation]:
-    """Explain the prediction of one target for each of the selected rows."""
-    result: dict[int, Explanation] = {}
-    for target in sorted(set(targets)):
-        some = [row for row, one in zip(rows, targets) if one == target]
-        result |= zip(some, explain_model(estimator, inputs[some], target=target))
-    return [result[row] for row in rows]
+    if not model.reaction:
+        figures = [
+            themed(
+                partial(draw_molecule, drawn_smiles(one), size=SIZE),
+                f"The structure of {one}",
+                f"{caption}\n{one}",
+            )
+            for one, caption in zip(smiles, captions)
+        ]
+        return Section("Largest errors", text, figures=tuple(figures), gallery=True)
+    names = ["target"] * (len(model.targets_) > 1) + ["label", "prediction", "similarity"]
+    listed = tuple((one, *caption.split("\n")) for one, caption in zip(smiles, captions))
+    return Section("Largest errors", text, (Table(("reaction", *names), listed),))
 
 
 def _errors(

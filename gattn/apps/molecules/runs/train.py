@@ -23,7 +23,6 @@ from gattn.apps.molecules.runs.measure import (
     measure_intervals,
     measure_part,
     measure_targets,
-    ridge_rows,
     target_coverage_note,
     undefined,
 )
@@ -207,22 +206,6 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         duplicates = duplicate_facts(split, molecules, source, estimator.task)
         train_rows = molecules.rows[split.train].numpy()
         notes += [*note, *duplicate_notes(duplicates), *source.descriptor_notes(train_rows)]
-        if source.weights is not None:
-            used = source.weights[train_rows]
-            notes.append(
-                f"Rows are weighted by {self.settings.weight_column!r}, from {used.min():.3g} to "
-                f"{used.max():.3g} in the training part; errors and coverages are not weighted."
-            )
-        rows = len(split.train) + len(split.val)
-        names = {
-            "baseline": "kernel ridge of the baseline",
-            "model": "Gaussian process of the model",
-        }
-        notes += [
-            f"The {names[part]} uses {most:,} of {rows:,} molecules, which are drawn at random."
-            for part, most in self.ridge_rows(rows).items()
-            if most < rows
-        ]
         parts = {"validation": split.val, "test": split.test}
         if estimator.task == "multiclass":
             parts = {"training": split.train, **parts}
@@ -260,10 +243,6 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         )
         return MoleculeData(source, molecules, estimator), split, [note]
 
-    def ridge_rows(self, rows: int) -> dict[str, int]:
-        """Return the number of molecules that the baseline and the Gaussian process read."""
-        return ridge_rows(rows, self.settings.model)
-
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
         """Train the model; if ``tune`` is above 0, search for the best settings first."""
         data, settings = parts.data, self.settings
@@ -300,7 +279,6 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             "test": measure_part(model, test.y, predicted.mean),
             "val": measure_part(model, y_val, validation.mean),
             "baselines": self.baselines(model, train, test, predicted),
-            "ridge_rows": self.ridge_rows(len(train)),
             "targets": measure_targets(model, test.y, predicted.mean),
             "undefined": undefined(model, {"test": test.y, "val": y_val}, intervals),
             "weights": model.predictor_.weights,

@@ -99,29 +99,10 @@ def _sentences(
     if explanation.degree:
         change = explanation.prediction - explanation.isolated
         yield f"without any edge: {explanation.isolated:.4g} (change {change:+.4g})"
-    shown = len(explanation.neighbours)
-    if shown < explanation.degree:
-        yield f"{shown:,} of {explanation.degree:,} neighbours are explained, by attention"
-    yield from _shares(explanation)
     for one in explanation.neighbours[:5]:
         yield f"without neighbour {one.name}: {one.without:.4g} (change {one.change:+.4g})"
     for one in explanation.attributes[:5]:
         yield f"without attribute {one.name}: {one.without:.4g} (change {one.change:+.4g})"
-
-
-def _shares(explanation: NodeExplanation) -> Iterable[str]:
-    """Yield a sentence on the attention to the listed neighbours, to the node itself and to the
-    other neighbours, which sum to 1, if the node has a self-loop.
-    """
-    to_itself, shown = explanation.own_attention, len(explanation.neighbours)
-    if math.isnan(to_itself):
-        return
-    listed = float(np.nansum([one.attention for one in explanation.neighbours]))
-    shares = [f"{listed:.3f} to the neighbours in neighbours.csv"] if shown else []
-    shares.append(f"{to_itself:.3f} to the node itself")
-    if shown < explanation.degree:
-        shares.append(f"{max(1 - to_itself - listed, 0.0):.3f} to other neighbours")
-    yield f"attention: {', '.join(shares)}"
 
 
 def _picture(

@@ -4,7 +4,7 @@ is undefined.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -22,7 +22,6 @@ __all__ = [
     "measure",
     "measure_intervals",
     "undefined",
-    "undefined_scores",
 ]
 
 SIGNIFICANT = 2.0
@@ -54,10 +53,8 @@ def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
         A reason for each such metric; empty if all are defined for all classes.
     """
     if isinstance(estimator, NodeClassifier):
-        lost = undefined_metrics(y, "multiclass", [str(kind) for kind in estimator.classes_])
-    else:
-        lost = undefined_metrics(y, "regression")
-    return {metric: one.reason for metric, one in lost.items()}
+        return undefined_metrics(y, "multiclass", [str(kind) for kind in estimator.classes_])
+    return undefined_metrics(y, "regression")
 
 
 def confusion(y: Tensor, predicted: Tensor) -> Tensor:
@@ -79,35 +76,18 @@ def class_scores(counts: Tensor) -> list[dict[str, float]]:
     >>> class_scores(torch.tensor([[3, 1], [0, 4]]))[0]
     {'precision': 1.0, 'recall': 0.75, 'f1': 0.8571428571428571, 'nodes': 4}
     """
-    correct, nodes, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
-    rows = zip(correct.tolist(), nodes.tolist(), predicted.tolist())
+    correct, nodes, predicted = (
+        each.double() for each in (counts.diagonal(), counts.sum(1), counts.sum(0))
+    )
+    scores = {
+        "precision": correct / predicted,
+        "recall": correct / nodes,
+        "f1": 2 * correct / (nodes + predicted),
+    }
     return [
-        {
-            "precision": right / predicted if predicted else float("nan"),
-            "recall": right / nodes if nodes else float("nan"),
-            "f1": 2 * right / (nodes + predicted) if nodes + predicted else float("nan"),
-            "nodes": nodes,
-        }
-        for right, nodes, predicted in rows
+        {name: float(values[i]) for name, values in scores.items()} | {"nodes": int(nodes[i])}
+        for i in range(len(counts))
     ]
-
-
-def undefined_scores(counts: Tensor, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the reasons why results of :func:`class_scores` are undefined, for each class and
-    score.
-
-    >>> undefined_scores(torch.tensor([[3, 0], [1, 0]]), ["a", "b"])
-    {'b': {'precision': 'undefined: no node is predicted to have this class'}}
-    """
-    reasons: dict[str, dict[str, str]] = {}
-    for name, nodes, predicted in zip(names, counts.sum(1).tolist(), counts.sum(0).tolist()):
-        missing = {} if predicted else {"precision": "no node is predicted to have this class"}
-        missing |= {} if nodes else {"recall": "no node of the test part has this class"}
-        if len(missing) == 2:
-            missing["f1"] = "no node has this class, and none is predicted to have it"
-        if missing:
-            reasons[name] = {score: f"undefined: {reason}" for score, reason in missing.items()}
-    return reasons
 
 
 def is_noise(

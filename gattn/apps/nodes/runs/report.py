@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,33 +123,20 @@ def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
 
 
 def _trials(run: NodeRun) -> Section:
-    """Return the section of the report on the mean and the variation of the metrics over the
-    trials.
-    """
+    """Return the section on the mean and the variation of the metrics over the trials."""
     if len(run.trials) < 2:
-        text = (
-            "One training run: use --runs 10 to estimate how much the numbers depend on the "
-            "random seed."
-        )
+        text = "One training run; --runs 10 estimates how much the metrics depend on the seed."
         return Section("Runs", (text,))
-    components = run.metrics["runs"]["test"]
     rows = tuple(
-        (METRICS[name], *(value if value == value else None for value in each.values()))
-        for name, each in components.items()
+        (METRICS[name], *map(_defined, each.values()))
+        for name, each in run.metrics["runs"]["test"].items()
     )
     columns = "metric", "mean", "standard deviation", "over initial weights", "over splits"
-    main, first = next(iter(components.items()))
     text = (
-        f"{len(run.trials)} trainings: {METRICS[main]} {number(first['mean'])} ± "
-        f"{number(first['std'])} on the test part. The standard deviation over initial "
-        "weights is computed within each split; the standard deviation over splits is the "
-        "additional variation of the splits' means.",
-        "The rest of this page describes the saved model, the one with the lowest "
-        "validation loss; the test part did not influence this choice.",
-    )
-    text += tuple(
-        f"{METRICS[name]}: {reason}."
-        for name, reason in run.metrics["undefined"].get("runs", {}).items()
+        f"{len(run.trials)} trainings. The standard deviation over initial weights is computed "
+        "within each split; the standard deviation over splits is the additional variation of the "
+        "splits' means. The rest of this page describes the saved model, the one with the lowest "
+        "validation loss.",
     )
     return Section("Runs", text, (Table(columns, rows, "On the test part"),))
 
@@ -184,15 +172,10 @@ def _components(run: NodeRun) -> Section:
     ]
     rows.append(("stack", None, *(_defined(run.metrics["test"][metric]) for metric in metrics)))
     text = (
-        "The prediction combines these models with weights that were fitted on the "
-        "validation part. For classes, the weights multiply the logarithms of the "
-        "probabilities and need not sum to 1.",
+        "The prediction combines these models with weights that were fitted on the validation "
+        "part. For classes, the weights multiply the logarithms of the probabilities and need not "
+        "sum to 1.",
     )
-    if run.metrics["noise"]:
-        text += (
-            "On the test part, it is not significantly better than a constant: the data may "
-            "not predict the labels.",
-        )
     factors = run.metrics.get("class_factors", {})
     if len(set(factors.values())) > 1:
         listed = ", ".join(f"{name} {number(factor)}" for name, factor in factors.items())
@@ -206,48 +189,52 @@ def _components(run: NodeRun) -> Section:
 
 def _edge_columns(run: NodeRun) -> Section:
     """Return the section of the report on the edge columns."""
-    columns, base = run.metrics["edge_columns"], run.metrics["test"]
-    main = next(iter(base))
+    title = "Columns of the edges"
+    columns = run.metrics["edge_columns"]
     notes = tuple(note for note in run.encoded.notes if " of the edges" in note)
-    permuted = columns["permuted"]
-    if not permuted:
+    if not columns["permuted"]:
         reason = "the graph is too large" if columns["read"] else "only times are read"
-        return Section("Columns of the edges", (*notes, f"No column was permuted: {reason}."))
-    rows = [
-        (name, _defined(metrics[main]), _defined(base[main] - metrics[main]))
-        for name, metrics in permuted.items()
-    ]
-    title = METRICS[main]
-    text = (
-        f"The {title} on the test part is {number(base[main])}. The table shows it after the "
-        "values of a column were exchanged among the edges at random. The difference shows how "
-        "much the trained model uses the column; it is near 0 if another column contains the same "
-        "information.",
-    )
-    table = Table(("column", f"{title}, permuted", "difference"), tuple(rows), "Test part")
-    return Section("Columns of the edges", (*text, *notes), (table,))
+        return Section(title, (*notes, f"No column was permuted: {reason}."))
+    rows = [(name, *_permuted(run, each)) for name, each in columns["permuted"].items()]
+    text = f"{_permuted_text(run, 'the values of a column', 'column')} The difference is near 0 if "
+    text += "another column contains the same information."
+    table = Table(("column", *_permuted_columns(run)), tuple(rows), "Test part")
+    return Section(title, (text, *notes), (table,))
 
 
 def _relations(run: NodeRun) -> Section:
     """Return the section of the report on the relations of a typed network."""
-    relations, base = run.metrics["relations"], run.metrics["test"]
-    main = next(iter(base))
-    title = METRICS[main]
-    rows = []
-    for name, each in relations.items():
-        after = each["permuted"].get(main)
-        after = None if after is None else _defined(after)
-        change = None if after is None else _defined(base[main] - after)
-        rows.append((name, each["edges"], each["attention"], after, change))
+    rows = tuple(
+        (name, each["edges"], each["attention"], *_permuted(run, each["permuted"]))
+        for name, each in run.metrics["relations"].items()
+    )
     text = (
         "Attention is the share of the relation in the attention of the predicted nodes, in the "
-        f"last layer of the attention network. The {title} on the test part is "
-        f"{number(base[main])}; the table shows it after the destinations of the edges of a "
-        "relation were exchanged at random. The difference shows how much the trained model "
-        "uses the relation.",
+        "last layer of the attention network. "
+        + _permuted_text(run, "the destinations of the edges of a relation", "relation")
     )
-    columns = "relation", "edges", "attention", f"{title}, permuted", "difference"
-    return Section("Relations", text, (Table(columns, tuple(rows), "Test part"),))
+    columns = "relation", "edges", "attention", *_permuted_columns(run)
+    return Section("Relations", (text,), (Table(columns, rows, "Test part"),))
+
+
+def _permuted_text(run: NodeRun, values: str, what: str) -> str:
+    main, base = next(iter(run.metrics["test"].items()))
+    return (
+        f"The {METRICS[main]} on the test part is {number(base)}. The table shows it after "
+        f"{values} were exchanged among the edges at random. The difference shows how much the "
+        f"trained model uses the {what}."
+    )
+
+
+def _permuted_columns(run: NodeRun) -> tuple[str, str]:
+    return f"{METRICS[next(iter(run.metrics['test']))]}, permuted", "difference"
+
+
+def _permuted(run: NodeRun, metrics: Mapping[str, float]) -> tuple[float | None, float | None]:
+    """Return the main metric after a permutation, and its difference from that of the model."""
+    main, base = next(iter(run.metrics["test"].items()))
+    after = metrics.get(main, float("nan"))
+    return _defined(after), _defined(base - after)
 
 
 def _defined(value: float) -> float | None:
@@ -256,17 +243,13 @@ def _defined(value: float) -> float | None:
 
 
 def _classes(run: NodeRun, figure: Figure) -> Section:
+    names = "nodes", "precision", "recall", "f1"
     rows = tuple(
-        (name, scores["nodes"], scores["precision"], scores["recall"], scores["f1"])
-        for name, scores in run.metrics["classes"].items()
+        (kind, *(_defined(scores[name]) for name in names))
+        for kind, scores in run.metrics["classes"].items()
     )
-    columns = "class", "nodes", "precision", "recall", "F1"
-    text = tuple(
-        f"{score} of {name}: {reason}."
-        for name, reasons in run.metrics["undefined"].get("classes", {}).items()
-        for score, reason in reasons.items()
-    )
-    return Section("Classes", text, (Table(columns, rows, "On the test part"),), (figure,))
+    table = Table(("class", *names[:3], "F1"), rows, "On the test part")
+    return Section("Classes", tables=(table,), figures=(figure,))
 
 
 def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:

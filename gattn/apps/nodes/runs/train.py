@@ -32,7 +32,6 @@ from gattn.apps.nodes.runs.measure import (
     measure,
     measure_intervals,
     undefined,
-    undefined_scores,
 )
 from gattn.apps.nodes.runs.predict import prediction_cells, prediction_columns
 from gattn.apps.nodes.runs.relations import relation_metrics
@@ -44,7 +43,6 @@ from gattn.apps.nodes.runs.trials import (
     best_trial,
     plan_trials,
     run_trials,
-    undefined_in_trials,
     variance_components,
 )
 from gattn.apps.nodes.size.baselines import sampled_baselines
@@ -277,7 +275,6 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         reasons: dict[str, Any] = {
             "test": undefined(estimator, y[test]),
             "val": undefined(estimator, y[split.val]),
-            "runs": undefined_in_trials(trials),
         }
         components = {name: variance_components(trials, name)._asdict() for name in best.test}
         metrics: dict[str, Any] = {
@@ -320,7 +317,6 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             names = [str(kind) for kind in estimator.classes_.tolist()]
             metrics["classes"] = dict(zip(names, class_scores(counts)))
             metrics["confusion"] = counts.tolist()
-            reasons["classes"] = undefined_scores(counts, names)
             if isinstance(predictor, StackedPredictor):
                 metrics["class_factors"] = dict(zip(names, predictor.combination.factors))
         metrics["undefined"] = {part: reason for part, reason in reasons.items() if reason}

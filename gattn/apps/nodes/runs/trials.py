@@ -36,7 +36,6 @@ __all__ = [
     "group_trials",
     "plan_trials",
     "run_trials",
-    "undefined_in_trials",
     "variance_components",
 ]
 
@@ -228,28 +227,6 @@ def run_trials(
 def best_trial(trials: Sequence[Trial]) -> Trial:
     """Return the trial with the lowest validation loss; the test part has no influence."""
     return min(trials, key=lambda one: one.validation_loss)
-
-
-def undefined_in_trials(trials: Sequence[Trial]) -> dict[str, str]:
-    """Return a note for each metric that is undefined in some trials, with the number of these
-    trials.
-
-    Args:
-        trials: one or more trials.
-
-    Returns:
-        A note by the name of the metric; empty if every trial has all metrics.
-    """
-    counts = {
-        metric: sum(math.isnan(trial.test[metric]) for trial in trials) for metric in trials[0].test
-    }
-    return {
-        metric: (
-            f"undefined in {count:,} of {len(trials):,} training runs, because of their test parts"
-        )
-        for metric, count in counts.items()
-        if count
-    }
 
 
 def variance_components(trials: Sequence[Trial], metric: str) -> VarianceComponents:

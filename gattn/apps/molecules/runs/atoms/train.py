@@ -63,10 +63,6 @@ class AtomProduct(MoleculeProduct):
                 )
         return data, split, []
 
-    def ridge_rows(self, rows: int) -> dict[str, int]:
-        """Return an empty dictionary: no component reads only some of the molecules."""
-        return {}
-
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> Any:
         """Train the networks, and compute the mean labels of environments."""
         molecules: Any = data.molecules
