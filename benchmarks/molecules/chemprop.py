@@ -153,13 +153,13 @@ def _run(*command: object) -> None:
 
 
 def table(entries: list[record.Record]) -> str:
-    """Return a table of the test errors and seconds for each data set, with means over the
+    """Return a table of the test errors and seconds for each data set, with means over all
     random splits. Seconds are listed only if one call of the benchmark measured both sides.
     """
     newest = {row["case"]: row for row in entries if row["test"] is not None}
     rows = []
     for dataset in parts.DATASETS.values():
-        for which in (*SPLITS[:-1], "mean", SPLITS[-1]):
+        for which in (SPLITS[0], "mean", SPLITS[-1]):
             splits = SPLITS[:-1] if which == "mean" else (which,)
             sides = [
                 [newest.get(f"{dataset.name}/{split}/{side}") for split in splits]

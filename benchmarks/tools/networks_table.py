@@ -11,10 +11,9 @@ from benchmarks.data.networks import NETWORKS
 from benchmarks.data.typed_networks import TYPED_NETWORKS
 
 HEAD = (
-    "network", "splits", "stacked", "best component", "best baseline", "LightGBM", "GCN", "GAT",
-    "majority",
+    "network", "splits", "stacked", "edges ignored", "best component", "best baseline", "LightGBM",
+    "GCN", "GAT", "majority",
 )  # fmt: skip
-EDGES_HEAD = ("network", "splits", "edges read", "edges ignored", "majority")
 START = "python -m benchmarks.networks "
 OTHERS = ("other lightgbm", "other gcn", "other gat")
 MAJORITY = "baseline majority"
@@ -25,8 +24,8 @@ def table(records: Iterable[Record]) -> str:
 
     Each cell contains the mean accuracy and its standard error over the splits. The models of other
     libraries depend only on the parts, so their cells can come from an earlier record of the same
-    network, kind of split and number of splits. A second table compares these records with records
-    whose edges were ignored.
+    network, kind of split and number of splits. The column "edges ignored" contains the accuracy
+    of the stacked model that does not read the columns, directions and types of the edges.
 
     Args:
         records: lines that ``python -m benchmarks.networks`` appended, oldest first. Records of
@@ -43,17 +42,12 @@ def table(records: Iterable[Record]) -> str:
             if newest is chosen and any(name in entry["accuracy"] for name in OTHERS):
                 others[_parts(entry)] = entry
     peers = [others.get(_parts(entry), entry) for entry in chosen.values()]
-    rows = [_row(entry, peer["accuracy"]) for entry, peer in zip(chosen.values(), peers)]
-    pairs = [(chosen[key], entry) for key, entry in ignored.items() if key in chosen]
-    measured = [*chosen.values(), *peers, *(entry for _, entry in pairs)]
-    parts = [markdown(HEAD, rows)]
-    if pairs:
-        parts.append(
-            "The accuracy of the stacked model if it reads the columns, directions and types of the"
-            " edges, and if it ignores them:"
-        )
-        parts.append(markdown(EDGES_HEAD, [_edges_row(*pair) for pair in pairs]))
-    return "\n\n".join([*parts, *_source([entry["environment"] for entry in measured])])
+    rows = [
+        _row(entry, ignored.get(key, {}).get("accuracy", {}), peer["accuracy"])
+        for (key, entry), peer in zip(chosen.items(), peers)
+    ]
+    measured = [*chosen.values(), *peers, *(ignored[key] for key in chosen if key in ignored)]
+    return "\n\n".join([markdown(HEAD, rows), *_source([e["environment"] for e in measured])])
 
 
 def _source(environments: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
@@ -86,7 +80,7 @@ def _parts(entry: Record) -> tuple[str, str, int]:
     return entry["case"], entry["split"], entry["splits"]
 
 
-def _row(entry: Record, others: Mapping[str, Any]) -> list[str]:
+def _row(entry: Record, ignored: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
     accuracy = entry["accuracy"]
     components = _named(accuracy, "component ")
     baselines = _named(accuracy, "baseline ")
@@ -95,18 +89,11 @@ def _row(entry: Record, others: Mapping[str, Any]) -> list[str]:
         title += f", {entry['split']}"
     title += "".join(f", `{option}`" for option in entry["options"])
     return [
-        title, str(entry["splits"]), f"**{_cell(accuracy[entry['model']])}**", _best(components),
+        title, str(entry["splits"]), f"**{_cell(accuracy[entry['model']])}**",
+        _cell(ignored["stacked"]) if ignored else "", _best(components),
         _best({name: each for name, each in baselines.items() if name != "majority"}),
         *(_cell(others[name]) if name in others else "" for name in OTHERS),
         _cell(accuracy[MAJORITY]) if MAJORITY in accuracy else "",
-    ]  # fmt: skip
-
-
-def _edges_row(read: Record, ignored: Record) -> list[str]:
-    return [
-        _name(read), str(read["splits"]),
-        f"**{_cell(read['accuracy']['stacked'])}**", _cell(ignored["accuracy"]["stacked"]),
-        _cell(read["accuracy"][MAJORITY]) if MAJORITY in read["accuracy"] else "",
     ]  # fmt: skip
 
 

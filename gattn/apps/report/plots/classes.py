@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -73,7 +73,7 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = 
         if not curves:
             return note(axes, f"none of the {several} has both classes", theme)
         diagonal(axes, theme)
-        style = {"linewidth": 0.8, "alpha": 0.45} if len(curves) > 1 else {}
+        style: dict[str, Any] = {"linewidth": 0.8, "alpha": 0.45} if len(curves) > 1 else {}
         for curve in curves:
             axes.plot(*curve, color=theme.first, **style)
         if len(curves) > 1:
