@@ -239,6 +239,7 @@ def test_other_outputs_are_not_overwritten(folder, inputs, tmp_path, gattn):
     assert (code, "manifest.json is damaged" in output) == (2, True)
 
 
+@pytest.mark.slow
 def test_after_kills_and_a_full_disk_the_files_are_the_same(folder, inputs, tmp_path):
     script = ROOT / "tests/apps/molecules/screening/killed.py"
     # Five shards of two formats are enough, because the script screens them about sixty times.
@@ -256,6 +257,7 @@ def test_after_kills_and_a_full_disk_the_files_are_the_same(folder, inputs, tmp_
     assert int(counts.split()[0]) >= 5, "most kills came too late"
 
 
+@pytest.mark.slow
 def test_the_engine_ray_writes_the_same_files(folder, inputs, whole, tmp_path, gattn):
     pytest.importorskip("ray")
     out = tmp_path / "out"

@@ -155,6 +155,7 @@ def test_a_score_at_its_maximum_does_not_continue_the_training():
     assert history.chosen == 5
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_same_models_as_one():
     edges, nodes = class_network(nodes=80)
     model = NodeClassifier(label="label", model="gat", epochs=3, width=8, heads=2)

@@ -152,6 +152,7 @@ def test_exported_program_reports_files_and_rows_that_it_cannot_read(tmp_path, c
     assert "No such file" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_exported_program_predicts_a_table_without_gattn_and_torch(tmp_path):
     y = numbers(len(SMILES))[:, 0]
     model = fitted(MoleculeRegressor, SMILES, y, ensemble=2)
