@@ -444,16 +444,6 @@ def test_presets_are_the_papers():
         override(None, None, {})
 
 
-@pytest.mark.slow
-def test_trainings_side_by_side_are_those_one_after_the_other(folder, gattn, tmp_path):
-    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group"]
-    for workers in (1, 2):
-        out = tmp_path / str(workers)
-        options = ["--runs", 4, "--workers", workers, "--features", "size", *NETWORK]
-        assert gattn("train", *tables, "--out", out, *options)[0] == 0
-    assert (tmp_path / "1" / "runs.csv").read_text() == (tmp_path / "2" / "runs.csv").read_text()
-
-
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory):
     """Options that read two tables of nodes, and the folder of a run on them."""
