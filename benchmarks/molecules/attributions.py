@@ -33,6 +33,7 @@ from benchmarks.data.datasets import root
 from gattn.apps.molecules.attributions import METHODS, attribute
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.inputs import MoleculeInputs, featurise
+from gattn.apps.molecules.masking import atoms_of
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.data import load_molecules, random_split
@@ -117,7 +118,8 @@ def _measure(
     predictor: MoleculePredictor, inputs: MoleculeInputs, method: str, truth: str
 ) -> dict[str, float]:
     begin = time.perf_counter()
-    weights = [one.weights for one in attribute(predictor, inputs, method)]
+    results = attribute(predictor, inputs, method, atoms=atoms_of(inputs))
+    weights = [one.weights for one in results]
     seconds = time.perf_counter() - begin
     return {**compare(inputs.molecules.smiles, weights, truth), "seconds": seconds}
 

@@ -13,7 +13,6 @@ from gattn.apps.molecules.attributions import DEFAULT_METHOD, Attribution, attri
 from gattn.apps.molecules.inputs import DescribedInputs
 from gattn.apps.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
-from gattn.apps.molecules.row_format import drawn_smiles
 from gattn.apps.molecules.target_transform import TargetTransform
 from gattn.apps.runtime.threads import limited_threads
 
@@ -90,7 +89,6 @@ class Explanation:
         faithfulness: effect of deleting the top atoms.
         descriptors: [f] float64, the contribution of each descriptor column of the user: the
             prediction minus the prediction with the column's mean over the training part.
-        molecules: [n], the molecule of each atom, from 0; empty for a row of one molecule.
         transform: name of the target transform; ``"none"`` if there is none. With a transform, the
             value, error, weights, parts, spread, faithfulness and descriptors are those of the
             transformed target.
@@ -113,14 +111,8 @@ class Explanation:
     spread: Tensor
     faithfulness: Faithfulness
     descriptors: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
-    molecules: tuple[int, ...] = ()
     transform: str = "none"
     baseline: float = math.nan
-
-    @property
-    def drawn(self) -> str:
-        """The SMILES to draw: all molecules of a row as one text."""
-        return drawn_smiles(self.smiles) if self.molecules else self.smiles
 
 
 def explain(
@@ -146,7 +138,7 @@ def explain(
     """
     elements = batch_elements(min(len(inputs), PREDICTION_BATCH), predictor.settings)
     with limited_threads(elements, predictor.threads):
-        atoms = atoms_of(inputs, predictor.settings)
+        atoms = atoms_of(inputs, add_h=predictor.settings.add_h)
         results = attribute(predictor, inputs, method, target=target, atoms=atoms)
         sign = 1.0
         if complement:
@@ -174,7 +166,6 @@ def explain(
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
             faithfulness=_faithfulness(top, sign * masked.mean[places]),
             descriptors=sign * contribution,
-            molecules=one.molecules,
         )
         for smiles, one, weighed, top, masked, (_, places), contribution, (mean, error),
         (prediction, std) in zip(
@@ -203,8 +194,14 @@ def explain_model(
         One explanation for each molecule.
 
     Raises:
-        ValueError: the method, the target or the class does not exist.
+        ValueError: the method, the target or the class does not exist, or the model reads reactions
+            or several molecules in a row.
     """
+    if model.row_format.joined:
+        raise ValueError(
+            "explain needs a model of one molecule in a row; this model reads "
+            f"{model.row_format.rows_noun}"
+        )
     if not 0 <= target < len(model.targets_):
         raise ValueError(f"target must be at least 0 and below {len(model.targets_)}; got {target}")
     if model.task == "regression":

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.molecules.inputs import in_pieces
-from gattn.apps.molecules.kernels.features import TreeNodes, tree_leaves, tree_steps
+from gattn.apps.molecules.kernels.features import TreeNodes, tree_leaves
 from gattn.apps.molecules.trees import TreeProblem, grow_forests
 
 if TYPE_CHECKING:
@@ -238,35 +238,6 @@ class Forest:
             begin += len(some)
         return (result * self._tensors["scale"] + self._tensors["mean"]).movedim(0, 2)
 
-    def contributions(self, inputs: MoleculeInputs, target: int) -> tuple[Tensor, Tensor, Tensor]:
-        r"""Divide predictions among the features, by the splits on the path to each leaf.
-
-        .. math:: f_t(x) = v_{\text{root}} + \sum_{n \in \text{path}} (v_{\text{child}(n)} - v_n)
-
-        Each difference is a contribution of the feature that node n compares.
-
-        Args:
-            inputs: k molecules.
-            target: index of the target.
-
-        Returns:
-            The contributions, in the target's unit, of the descriptors [k, d], of the user's
-            columns [k, f] and of the fingerprint [k, 2048]; they sum to the prediction minus the
-            mean of the roots.
-
-        Reference: Saabas, "Interpreting random forests" (2014).
-        """
-        columns, block = self._tensors["columns"], self._tensors["block"]
-        number = int(block[target])
-        output = int((block[:target] == number).sum())
-        x = torch.from_numpy(_features(inputs, columns))
-        shares = self._blocks[number].shares(x, output) * self._tensors["scale"][target]
-        sizes = [inputs.descriptors.shape[1], inputs.extra_descriptors.shape[1], len(columns)]
-        described, extra, counted = shares.split(sizes, 1)
-        counts = torch.zeros(len(inputs), inputs.counts.shape[1], dtype=torch.float64)
-        counts[:, columns] = counted
-        return described, extra, counts
-
     def state(self) -> dict[str, Tensor]:
         """Return the tensors from which the forest can be restored."""
         return dict(self._tensors)
@@ -295,18 +266,6 @@ class _Trees:
         d].
         """
         return tree_leaves(self._nodes, x)
-
-    def shares(self, x: Tensor, output: int) -> Tensor:
-        """Return for each feature the sum of the changes of an output at its splits: [k, d]."""
-        value, trees = self.value[:, output].double(), len(self.roots)
-        shares = torch.zeros(x.shape, dtype=torch.float64).flatten()
-        place = self.roots.repeat(len(x), 1).flatten()
-        for active, node in tree_steps(self._nodes, x):
-            before = place[active]
-            cell = active // trees * x.shape[1] + self.feature[before]
-            shares.index_add_(0, cell, value[node] - value[before])
-            place[active] = node
-        return shares.view(x.shape) / trees
 
     @property
     def _nodes(self) -> TreeNodes:

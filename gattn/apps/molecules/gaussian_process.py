@@ -327,60 +327,6 @@ class GaussianProcess:
         """Counts of the training molecules by column, which the predictions compare."""
         return [CountTable.of(counts) for counts in self._kinds]
 
-    def by_count(self, counts: Tensor, target: int, *, pairs: bool = False) -> Tensor:
-        r"""Divide the contribution of a fingerprint to a prediction among the fingerprint's
-        columns.
-
-        .. math::
-            s_1 \sum_j w_j \frac{\min(c_d, c_{jd})}{\sum_{d'} \max(c_{d'}, c_{jd'})}
-
-        For a fixed denominator, Tanimoto similarity is a sum over columns d. Therefore these
-        contributions are exact: those of both fingerprints, :meth:`smooth` and the mean of y sum to
-        the prediction.
-
-        Args:
-            counts: [2048] uint8, the counts of one molecule.
-            target: index of the target.
-            pairs: whether these are counts of atom pairs, not of Morgan environments.
-
-        Returns:
-            [2048] float64 in the target's unit; 0 for environments that do not occur.
-
-        Reference: Balfer and Bajorath, "Visualization and interpretation of support vector machine
-        activity predictions" (J. Chem. Inf. Model. 2015).
-        """
-        theta, factor, scale = self._of(target)
-        query, others = counts.int(), self._kinds[int(pairs)][factor.rows]
-        columns = query.nonzero().flatten()
-        least = torch.minimum(others[:, columns].int(), query[columns]).double()
-        most = others.sum(1, dtype=torch.float64) + query.sum() - least.sum(1)
-        shares = torch.zeros(len(counts), dtype=torch.float64)
-        shares[columns] = (
-            theta[1 + int(pairs)].exp() * scale * ((factor.weight / most.clamp(min=1)) @ least)
-        )
-        return shares
-
-    def smooth(self, descriptors: Tensor, target: int) -> Tensor:
-        """Return a differentiable function from the descriptors to their contribution to the
-        predictions.
-
-        Args:
-            descriptors: [k, d], the descriptors of k molecules, then their descriptor columns.
-            target: index of the target.
-
-        Returns:
-            [k] float64 in the target's unit.
-        """
-        theta, factor, scale = self._of(target)
-        center, width = self._tensors["center"], self._tensors["width"]
-        z = standardise(descriptors.double(), center, width)
-        similarity = torch.zeros(len(z), len(factor.rows), dtype=torch.float64)
-        parts = [
-            *[similarity] * len(self._kinds),
-            *compare_descriptors(z, self._z[factor.rows], self._blocks),
-        ]
-        return scale * (kernel_matrix(parts, theta) @ factor.weight)
-
     def solution(self) -> tuple[Tensor, Tensor]:
         r"""Return the solution of the kernel equation, with which a program can predict without
         this class.
@@ -410,9 +356,6 @@ class GaussianProcess:
         for some in descriptor_groups(self._z[:1], self._blocks):
             ends.append(ends[-1] + some.shape[1])
         return list(itertools.pairwise(ends))
-
-    def _of(self, target: int) -> tuple[Tensor, _Factor, Tensor]:
-        return self._theta[target], self._factors[target], self._tensors["scale"][target]
 
     def state(self) -> dict[str, Tensor]:
         """Return the tensors from which the model can be restored."""

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.inputs import DescribedInputs, ExpandedInputs, MoleculeInputs
-from gattn.apps.molecules.row_format import split_smiles
-from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.molecules.shares import descriptor_shares
 from gattn.data.molecules.building import MoleculeBuilder
 from gattn.data.molecules.counts import COUNTS, atom_codes, morgan_counter
@@ -48,18 +46,16 @@ class Environments:
     Attributes:
         places: [E] int64, the fingerprint column that counts each environment.
         members: [2, I] int64, pairs of an environment and an atom in it.
-        width: number of fingerprint columns.
     """
 
     places: Tensor
     members: Tensor
-    width: int = COUNTS
 
 
 @dataclass(frozen=True, eq=False)
 class MoleculeAtoms:
-    """Properties of the n atoms of a molecule or of the molecules in a row: symmetry, environments,
-    and shares of the descriptors.
+    """Properties of the n atoms of a molecule: symmetry, environments, and shares of the
+    descriptors.
 
     Attributes:
         symbols: the elements of its n atoms.
@@ -74,7 +70,6 @@ class MoleculeAtoms:
         shares: [n, d] float64, each atom's share of each descriptor.
         owners: [m] int64, the atom of each node of the graph, in which added hydrogens are nodes;
             None if the nodes are the atoms.
-        molecules: [n], the molecule of each atom, from 0; empty for a row of one molecule.
     """
 
     symbols: tuple[str, ...]
@@ -85,7 +80,6 @@ class MoleculeAtoms:
     pairs: Environments
     shares: Tensor
     owners: Tensor | None = None
-    molecules: tuple[int, ...] = ()
 
     def nodes(self, mask: Tensor) -> Tensor:
         """Convert masks of atoms [m, n] to masks of the graph's nodes [m, nodes], which include
@@ -125,31 +119,17 @@ class Masked:
     members: Tensor
 
 
-def atoms_of(
-    inputs: MoleculeInputs, settings: MoleculeSettings | None = None
-) -> list[MoleculeAtoms]:
-    """Return the properties of the atoms of each of k rows; see :class:`MoleculeAtoms`.
+def atoms_of(inputs: MoleculeInputs, *, add_h: bool = False) -> list[MoleculeAtoms]:
+    """Return the properties of the atoms of each of k molecules; see :class:`MoleculeAtoms`.
 
     Args:
-        inputs: k molecules, or rows of several molecules.
-        settings: settings of the model, of which ``order_free`` and ``add_h`` are read; None for
-            the defaults.
-
-    Raises:
-        ValueError: the rows are reactions.
+        inputs: k molecules.
+        add_h: whether hydrogens are nodes of the graphs.
     """
     from rdkit import rdBase
 
-    settings = MoleculeSettings() if settings is None else settings
-    if settings.reaction:
-        raise ValueError("the atoms of a reaction cannot be weighed: models of molecules can")
-    sizes = inputs.molecule_sizes
     with rdBase.BlockLogs():
-        if sizes is None:
-            return [_atoms(smiles, settings.add_h) for smiles in inputs.molecules.smiles]
-        rows = [split_smiles(text, sizes.shape[1]) for text in inputs.molecules.smiles]
-        described = {text: _atoms(text, settings.add_h) for row in rows for text in row}
-        return [_row([described[text] for text in row], settings.order_free) for row in rows]
+        return [_atoms(smiles, add_h) for smiles in inputs.molecules.smiles]
 
 
 def _atoms(smiles: str, add_h: bool) -> MoleculeAtoms:
@@ -172,65 +152,6 @@ def _owners(molecule: Mol) -> Tensor:
     count = molecule.GetNumAtoms()
     added = [atom.GetNeighbors()[0].GetIdx() for atom in list(AddHs(molecule).GetAtoms())[count:]]
     return torch.tensor([*range(count), *added])
-
-
-def _row(parts: Sequence[MoleculeAtoms], order_free: bool) -> MoleculeAtoms:
-    """Concatenate the atoms of the molecules in a row, in the order of the row."""
-    counts = [len(part.symbols) for part in parts]
-    first = [sum(counts[:i]) for i in range(len(parts))]
-    owners = None
-    if parts[0].owners is not None:
-        owners = torch.cat(
-            [offset + part.owners for part, offset in zip(parts, first) if part.owners is not None]
-        )
-    return MoleculeAtoms(
-        symbols=tuple(symbol for part in parts for symbol in part.symbols),
-        places=tuple(place for part in parts for place in part.places),
-        classes=torch.cat([part.classes + offset for part, offset in zip(parts, first)]),
-        order=torch.cat([part.order + offset for part, offset in zip(parts, first)]),
-        environments=_joined([part.environments for part in parts], first, order_free),
-        pairs=_joined([part.pairs for part in parts], first, order_free),
-        shares=_row_shares([part.shares for part in parts], order_free),
-        owners=owners,
-        molecules=tuple(i for i, count in enumerate(counts) for _ in range(count)),
-    )
-
-
-def _joined(parts: Sequence[Environments], first: Sequence[int], order_free: bool) -> Environments:
-    """Return the environments of a row, given those of its molecules and the first atom of each."""
-    places, members, seen = [], [], 0
-    for i, (some, offset) in enumerate(zip(parts, first)):
-        places.append(some.places if order_free else some.places + i * COUNTS)
-        members.append(some.members + torch.tensor([[seen], [offset]]))
-        seen += len(some.places)
-    width = COUNTS if order_free else len(parts) * COUNTS
-    return Environments(torch.cat(places), torch.cat(members, 1), width)
-
-
-def _row_shares(shares: Sequence[Tensor], order_free: bool) -> Tensor:
-    """Return the shares [n, d] that the n atoms of a row have in the row's descriptors.
-
-    If the order of the molecules has no meaning, the descriptors are the mean and the range over
-    the molecules. The range is the largest value minus the smallest value.
-    """
-    if not order_free:
-        width = sum(some.shape[1] for some in shares)
-        rows = torch.zeros(sum(map(len, shares)), width, dtype=torch.float64)
-        atom = column = 0
-        for some in shares:
-            rows[atom : atom + len(some), column : column + some.shape[1]] = some
-            atom, column = atom + len(some), column + some.shape[1]
-        return rows
-    totals = torch.stack([some.sum(0) for some in shares])
-    largest, smallest = totals.argmax(0), totals.argmin(0)
-    return torch.cat(
-        [
-            torch.cat(
-                [some / len(shares), some * ((largest == i).double() - (smallest == i).double())], 1
-            )
-            for i, some in enumerate(shares)
-        ]
-    )
 
 
 def _ranks(molecule: Mol) -> tuple[Tensor, Tensor]:
@@ -270,13 +191,12 @@ def masked_inputs(
     lost = [mask.double() @ atoms[place].shares for place, mask in masks]
     described = copies.descriptors
     width = described.shape[1]
-    columns = counts[0].shape[1] if counts else COUNTS
     masked_copies = ExpandedInputs(
         _without(copies.molecules, masked),
-        torch.cat([torch.zeros(0, columns, dtype=torch.uint8), *counts]),
+        torch.cat([torch.zeros(0, COUNTS, dtype=torch.uint8), *counts]),
         (described - torch.cat([torch.zeros(0, width).double(), *lost])).float(),
-        _sizes_without(copies.molecule_sizes, masked),
-        torch.cat([torch.zeros(0, columns, dtype=torch.uint8), *pairs]),
+        None,
+        torch.cat([torch.zeros(0, COUNTS, dtype=torch.uint8), *pairs]),
     )
     if not copies.extra_descriptors.shape[1]:
         return masked_copies
@@ -285,7 +205,7 @@ def masked_inputs(
 
 def predict_masked(
     predictor: MoleculePredictor, inputs: MoleculeInputs, masks: Sequence[Tensor], target: int,
-    atoms: Sequence[MoleculeAtoms] | None = None,
+    atoms: Sequence[MoleculeAtoms],
 ) -> list[Masked]:  # fmt: skip
     """Predict copies of molecules in which some atoms are masked, in batches of bounded memory.
 
@@ -296,12 +216,11 @@ def predict_masked(
         inputs: k molecules.
         masks: for each molecule [m, n] bool, for one or more copies; True masks an atom.
         target: index of the target.
-        atoms: the result of :func:`atoms_of` if already computed.
+        atoms: the result of :func:`atoms_of`.
 
     Returns:
         For each molecule the predictions of its copies.
     """
-    atoms = atoms_of(inputs, predictor.settings) if atoms is None else atoms
     predictions = [
         predictor.predict_transformed(masked_inputs(inputs, atoms, batch))
         for batch in _batches(masks)
@@ -361,22 +280,13 @@ def _without(molecules: Molecules, masked: Tensor) -> Molecules:
     return replace(molecules, arrays=left)
 
 
-def _sizes_without(sizes: Tensor | None, masked: Tensor) -> Tensor | None:
-    """Return the number of atoms of each molecule of each row, [k, c], without the masked nodes."""
-    if sizes is None:
-        return None
-    molecule = torch.arange(sizes.numel()).repeat_interleave(sizes.flatten())
-    left = torch.zeros(sizes.numel(), dtype=torch.int64)
-    return left.index_add_(0, molecule, (~masked).long()).reshape(sizes.shape)
-
-
 def counts_without(environments: Environments, mask: Tensor) -> Tensor:
     """Count the environments that contain no masked atom: [m, columns] for masks [m, n]."""
     which, atom = environments.members
     hit = torch.zeros(len(mask), len(environments.places)).index_add_(
         1, which, mask[:, atom].float()
     )
-    counts = torch.zeros(len(mask), environments.width)
+    counts = torch.zeros(len(mask), COUNTS)
     counts.index_add_(1, environments.places, (hit == 0).float())
     return counts.clamp(max=255).to(torch.uint8)
 

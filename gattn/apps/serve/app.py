@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from gattn import __version__
 from gattn.apps.molecules.row_format import BETWEEN
 from gattn.apps.run.model_io import coverage_of
-from gattn.apps.serve.answers import AnyRun, explain_answer
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.gate import Gate, error_response
-from gattn.apps.serve.links import ServedLinks
 from gattn.apps.serve.molecules import (
     InputRow,
     PredictedRow,
@@ -28,26 +24,16 @@ from gattn.apps.serve.molecules import (
     first_explanation,
     predict_rows,
 )
-from gattn.apps.serve.nodes import ServedNodes
 from gattn.apps.serve.pool import ModelPool
 from gattn.apps.serve.queue import BatchQueue
 from gattn.apps.serve.routes import add_api, add_page, invalid_request
 from gattn.apps.serve.schemas import ExplainAnswer, ExplainRequest
+from gattn.apps.serve.served import ServedRun
 from gattn.apps.serve.settings import ServeSettings
 
 __all__ = ["Server"]
 
-Run = TypeVar("Run", bound=AnyRun)
-KINDS: dict[type[AnyRun], str] = {
-    ServedMolecules: "molecules", ServedNodes: "nodes", ServedLinks: "links",
-}  # fmt: skip
-"""Objects that each type of run predicts, as words for messages."""
-REMEDIES: dict[type[AnyRun], str] = {
-    ServedMolecules: "start the server with the run of gattn molecules train, or with bbb",
-    ServedNodes: "start the server with the run of gattn nodes train",
-    ServedLinks: "start the server with the run of gattn links train",
-}
-"""Ways to serve a model of each type, as words for messages."""
+Run = TypeVar("Run", bound=ServedRun)
 
 
 class Server:
@@ -58,9 +44,9 @@ class Server:
         settings: settings of the server.
     """
 
-    def __init__(self, runs: Sequence[AnyRun], settings: ServeSettings) -> None:
+    def __init__(self, runs: Sequence[ServedRun], settings: ServeSettings) -> None:
         self.settings = settings
-        self.runs: dict[str, AnyRun] = {run.name: run for run in runs}
+        self.runs: dict[str, ServedRun] = {run.name: run for run in runs}
         molecules = [run for run in runs if isinstance(run, ServedMolecules)]
         self._position = {run.name: i for i, run in enumerate(molecules)}
         self.pool = ModelPool(
@@ -84,17 +70,18 @@ class Server:
             RequestError: there is no such run (404).
         """
         runs = [run for run in self.runs.values() if isinstance(run, kind)]
-        return _choose(runs, name, KINDS[kind], REMEDIES[kind])
-
-    def network(self, name: str | None) -> ServedNodes | ServedLinks:
-        """Return the run of nodes or links with a name; if the name is None, return the first one.
-
-        Raises:
-            RequestError: there is no such run (404).
-        """
-        networks = [run for run in self.runs.values() if not isinstance(run, ServedMolecules)]
-        remedy = "start the server with the run of gattn nodes train or gattn links train"
-        return _choose(networks, name, "nodes or links", remedy)
+        if not runs:
+            raise RequestError(
+                404, f"no model of {kind.kind} is served; start the server with a run of gattn "
+                f"{kind.kind} train",
+            )  # fmt: skip
+        chosen = next((run for run in runs if name in (None, run.name)), None)
+        if chosen is None:
+            names = ", ".join(repr(run.name) for run in runs)
+            raise RequestError(
+                404, f"there is no model of {kind.kind} {(name or '')[:200]!r}; there are: {names}"
+            )
+        return chosen
 
     def check_text(self, text: str, what: str) -> str:
         """Return the text; raise an error if it is longer than the limit.
@@ -154,18 +141,16 @@ class Server:
                 explain_molecule, self._position[run.name], input_row, request.method or "",
                 target, coverage_of(run.card, request.coverage),
             )  # fmt: skip
-        return explain_answer(run, input_row.text.strip(), explained, target)
+        return run.answer(input_row.text.strip(), explained, target)
 
     def application(self) -> Gate:
         """Return the ASGI application. It checks every request before the API reads it."""
 
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-            self.queue.start()
             try:
                 yield
             finally:
-                await self.queue.stop()
                 self.pool.close()
 
         app = FastAPI(
@@ -180,42 +165,16 @@ class Server:
         return Gate(app, self.settings)
 
 
-def _choose(runs: Sequence[Run], name: str | None, what: str, remedy: str) -> Run:
-    """Return the run with a name; if the name is None, return the first run.
-
-    Raises:
-        RequestError: there is no such run (404).
-    """
-    if not runs:
-        raise RequestError(404, f"no model of {what} is served; {remedy}")
-    chosen = next((run for run in runs if name in (None, run.name)), None)
-    if chosen is None:
-        names = ", ".join(repr(run.name) for run in runs)
-        raise RequestError(
-            404, f"there is no model of {what} {(name or '')[:200]!r}; there are: {names}"
-        )
-    return chosen
-
-
-def _on_request_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestError)
+def _on_request_error(request: Request, error: Any) -> Response:
     return error_response(error)
 
 
-def _on_invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
+def _on_invalid(request: Request, error: Any) -> Response:
     # FastAPI puts the source of a field, such as "body", before its name.
-    errors = [{**each, "loc": each["loc"][1:]} for each in error.errors()]
-    route = request.scope.get("route")
-    fields = []
-    if isinstance(route, APIRoute):
-        is_body = error.errors()[0]["loc"][:1] == ("body",)
-        fields = [route.body_field] if is_body else route.dependant.query_params
-    kinds = [field.field_info.annotation for field in fields if field is not None]
-    models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-    return error_response(invalid_request(errors, models[0] if models else None))
+    return error_response(
+        invalid_request([{**each, "loc": each["loc"][1:]} for each in error.errors()])
+    )
 
 
-def _on_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def _on_http_error(request: Request, error: Any) -> Response:
     return error_response(RequestError(error.status_code, str(error.detail), error.headers))

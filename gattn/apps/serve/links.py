@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,57 +13,39 @@ from gattn.apps.fitting.settings import read_toml
 from gattn.apps.links.estimator import LinkPredictor
 from gattn.apps.links.pairs import Links
 from gattn.apps.links.runs.config import LinkRunSettings
-from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.edges import merged_edges_note
 from gattn.apps.nodes.files import GraphReading
 from gattn.apps.run.model_io import check_files
 from gattn.apps.serve.errors import RequestError
-from gattn.apps.serve.names import NodeNames
-from gattn.apps.serve.nodes import check_data
+from gattn.apps.serve.nodes import ServedNetwork, check_data
 from gattn.apps.serve.paths import run_paths, without_paths
+from gattn.apps.serve.schemas import LinkAnswer, LinksAnswer, ProposedLink
 
-__all__ = ["Proposal", "ServedLinks", "open_links"]
+__all__ = ["ServedLinks", "open_links"]
 
 PROPOSED = 20
 """Number of links that are proposed for a node."""
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """Node to which a link is proposed, with the score and the probability of the link."""
-
-    name: str
-    score: float
-    probability: float
-
-
-@dataclass(frozen=True, eq=False)
-class ServedLinks:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ServedLinks(ServedNetwork):
     """Run of ``gattn links train`` with its graph.
 
     Attributes:
-        name: name of the run on this server.
-        folder: the folder of the run.
         estimator: the model.
-        graph: the graph that the model was trained on.
-        links: its links.
-        notes: sentences about the graph.
+        links: the links of the graph.
     """
 
-    name: str
-    folder: Path
+    kind = "links"
     estimator: LinkPredictor
-    graph: AttributedGraph
     links: Links
-    notes: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ("score", "probability", "linked")
+    columns: Sequence[str] = ("score", "probability", "linked")
 
-    @cached_property
-    def names(self) -> NodeNames:
-        """Names of the nodes."""
-        return NodeNames(self.name, self.graph.names)
+    def details(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of the description; see :meth:`.ServedRun.details`."""
+        return {"task": "classification", "targets": ["link"], "size": len(self.links)}
 
-    def pair(self, source: str, target: str) -> dict[str, Any]:
+    def pair(self, source: str, target: str) -> LinkAnswer:
         """Return the score and the probability of a link, and whether it is in the graph.
 
         Raises:
@@ -80,13 +62,13 @@ class ServedLinks:
                 f"{target[:200]!r}"
             )  # fmt: skip
         scores = self.estimator.predictor_.score(self.graph, sources, targets)
-        return {
-            "score": float(scores[0]),
-            "probability": float(self.estimator.predictor_.probability(scores)[0]),
-            "linked": bool(self.links.are_links(sources, targets)[0]),
-        }
+        return LinkAnswer(
+            model=self.name, source=source, target=target, score=float(scores[0]),
+            probability=float(self.estimator.predictor_.probability(scores)[0]),
+            linked=bool(self.links.are_links(sources, targets)[0]),
+        )  # fmt: skip
 
-    def propose(self, name: str) -> list[Proposal]:
+    def propose(self, name: str) -> LinksAnswer:
         """Return the links with the highest scores, among those that are not in the graph.
 
         Raises:
@@ -99,7 +81,11 @@ class ServedLinks:
         pairs, scores = model.propose(self.graph, source, PROPOSED, per_node=True)
         chances = model.probability(scores)
         rows = zip(pairs[1].tolist(), scores.tolist(), chances.tolist())
-        return [Proposal(str(self.graph.names[target]), s, p) for target, s, p in rows]
+        links = [
+            ProposedLink(name=str(self.graph.names[target]), score=score, probability=chance)
+            for target, score, chance in rows
+        ]
+        return LinksAnswer(model=self.name, name=name, links=links)
 
 
 def open_links(name: str, folder: Path, threads: int) -> ServedLinks:
@@ -124,5 +110,7 @@ def open_links(name: str, folder: Path, threads: int) -> ServedLinks:
     encoder = estimator.predictor_.encoder
     notes = (*graph.notes, *merged_edges_note(attached, encoder.edges), *encoder.unknown(graph))
     paths = run_paths(folder)
-    plain = tuple(without_paths(note, paths) for note in notes)
-    return ServedLinks(name, folder, estimator, attached, links, plain)
+    return ServedLinks(
+        name=name, folder=folder, notes=tuple(without_paths(note, paths) for note in notes),
+        graph=attached, estimator=estimator, links=links,
+    )  # fmt: skip

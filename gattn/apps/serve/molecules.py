@@ -21,7 +21,7 @@ from gattn.apps.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.pretrained import is_distributed
 from gattn.apps.molecules.row_format import BETWEEN, drawn_smiles, join_smiles
-from gattn.apps.molecules.runs.columns import prediction_columns, target_columns
+from gattn.apps.molecules.runs.columns import SIMILARITY, target_columns
 from gattn.apps.molecules.runs.predict import OUTSIDE, output_cells, output_columns
 from gattn.apps.molecules.runs.training_set import (
     Applicability,
@@ -29,15 +29,23 @@ from gattn.apps.molecules.runs.training_set import (
     read_applicability,
     read_training_set,
 )
+from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.paths import fault_of, run_paths
-from gattn.apps.serve.values import json_value
+from gattn.apps.serve.schemas import (
+    Atom,
+    Domain,
+    ExplainAnswer,
+    Faithfulness,
+    Neighbour,
+    Pictures,
+)
+from gattn.apps.serve.served import ServedRun, json_value
 from gattn.apps.tables.numbers import NumberFormat
 from gattn.draw import DRAWN_ATOMS, draw_molecule
 from gattn.draw.reactions import draw_reaction
 
 __all__ = [
-    "METHODS",
     "ExplainedMolecule",
     "InputRow",
     "PredictedRow",
@@ -48,7 +56,6 @@ __all__ = [
     "first_explanation",
     "open_molecules",
     "predict_rows",
-    "similarity_of",
 ]  # fmt: skip
 
 REACTION = re.compile(r"\s*[^\s>]*[^\s>-]>[^\s>]*>")
@@ -90,46 +97,47 @@ class ExplainedMolecule:
 
     Attributes:
         cells: the cells of its prediction.
-        explanation: the weights of its atoms; None for a reaction.
+        explanation: the weights of its atoms; None for a reaction or several molecules.
         nearest: pairs of a column of the model's fingerprints and its similarity, most similar
             first.
-        light: picture of the weights for a light page, an SVG; "" if the molecule is too large.
-        dark: the same picture for a dark page.
+        pictures: pictures of the weights; None if the molecule is too large.
     """
 
     cells: list[str]
     explanation: Explanation | None
     nearest: list[tuple[int, float]]
-    light: str
-    dark: str
+    pictures: Pictures | None
 
 
-@dataclass(frozen=True, eq=False)
-class ServedMolecules:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ServedMolecules(ServedRun):
     """Run of ``gattn molecules train`` with its model and its training molecules.
 
     Attributes:
-        name: name of the run on this server.
-        folder: the folder of the run.
         model: the model.
         card: the model card.
         training: the training molecules; None if they cannot be read.
         applicability: the applicability domain; None if it is not known.
-        notes: sentences about missing parts of the run.
     """
 
-    name: str
-    folder: Path
+    kind = "molecules"
     model: MoleculeEstimator
     card: dict[str, Any]
     training: TrainingSet | None
     applicability: Applicability | None
-    notes: tuple[str, ...]
 
-    @property
-    def columns(self) -> list[str]:
-        """Names of the prediction columns."""
-        return output_columns(self.model)
+    def details(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of the description; see :meth:`.ServedRun.details`."""
+        model = self.model
+        return {
+            "task": model.task, "targets": model.targets_,
+            "units": [self.unit] * len(model.targets_), "coverage": coverage_of(self.card),
+            "smiles_columns": list(self.smiles_columns), "reaction": model.reaction,
+            "descriptors": model.descriptors_columns_,
+            "methods": [] if model.row_format.joined else list(METHODS),
+            "size": metrics.get("molecules", {}).get("train", 0),
+            "domain_threshold": self.applicability.threshold if self.applicability else None,
+        }  # fmt: skip
 
     @property
     def smiles_columns(self) -> tuple[str, ...]:
@@ -199,29 +207,61 @@ class ServedMolecules:
             f"be {expected}; it is {got}",
         )
 
-    def target_columns(self, target: int) -> dict[str, int]:
-        """Return the names of the prediction columns of one target, without the target's name,
-        and their positions.
-        """
-        columns = target_columns(self.model)
-        first = sum(map(len, columns[:target]))
-        return {name: first + i for i, name in enumerate(columns[target])}
+    def answer(self, text: str, explained: ExplainedMolecule, target: int) -> ExplainAnswer:
+        """Return the answer of the API to a request for an explanation.
 
-    def neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[dict[str, Any]]:
+        Args:
+            text: the SMILES of the row.
+            explained: the prediction and the weights of the atoms.
+            target: index of the explained target.
+        """
+        explanation, values = explained.explanation, as_values(self.model, explained.cells)
+        columns, similarity = target_columns(self.model), float(values[SIMILARITY] or 0)
+        first = sum(map(len, columns[:target]))
+        shown = dict(zip(columns[target], list(values.values())[first:]))
+        percentile = None
+        if self.training is not None and isinstance(shown["prediction"], float):
+            percentile = self.training.percentile(target, shown["prediction"])
+        domain = self.applicability and Domain(
+            similarity=similarity, threshold=self.applicability.threshold,
+            inside=self.applicability.is_inside(similarity),
+        )  # fmt: skip
+        outside = {OUTSIDE: values[OUTSIDE]} if OUTSIDE in values else {}
+        common = {
+            "model": self.name, "target": self.model.targets_[target], "unit": self.unit,
+            "smiles": text, "values": {**shown, **outside, SIMILARITY: similarity},
+            "percentile": percentile, "domain": domain,
+            "nearest": self._neighbours(explained.nearest, target),
+        }  # fmt: skip
+        if explanation is None:
+            return ExplainAnswer(explained=self.model.scale_of(target), **common)
+        rows = zip(
+            explanation.atoms, explanation.symbols, explanation.weights.tolist(),
+            explanation.spread.tolist(),
+        )  # fmt: skip
+        drops, names = explanation.faithfulness, self.model.descriptors_columns_
+        return ExplainAnswer(
+            method=explanation.method, explained=explanation.explained,
+            atoms=[Atom(atom=a, symbol=s, weight=w, spread=json_value(d)) for a, s, w, d in rows],
+            contributions=dict(zip(names, explanation.descriptors.tolist())),
+            faithfulness=Faithfulness(
+                top=drops.top, random=drops.random, random_std=drops.random_std
+            ),
+            pictures=explained.pictures, **common,
+        )  # fmt: skip
+
+    def _neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[Neighbour]:
         """Return the nearest training molecules, with their measured values of one target."""
         if self.training is None:
             return []
-        rows = []
-        for column, similarity in nearest:
-            molecule = int(self.training.index[column])
-            rows.append(
-                {
-                    "smiles": self.training.smiles[molecule],
-                    "similarity": similarity,
-                    "value": self.training.value(molecule, target),
-                }
+        rows = [(int(self.training.index[column]), similarity) for column, similarity in nearest]
+        return [
+            Neighbour(
+                smiles=self.training.smiles[row], similarity=similarity,
+                value=self.training.value(row, target),
             )
-        return rows
+            for row, similarity in rows
+        ]  # fmt: skip
 
 
 def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> ServedMolecules:
@@ -239,32 +279,32 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
     model, card = load_model(folder)
     most = min(model.max_atoms, max_atoms)
     model.set_params(workers=1, threads=threads, max_atoms=most)
+    notes: list[str] = []
+    training = applicability = None
+    paths = run_paths(folder)
     if is_distributed(folder):
-        note = (
+        notes.append(
             f"{folder.name} is distributed without its training molecules, so the nearest measured "
             "molecules and percentiles are not available."
         )
-        return ServedMolecules(name, folder, model, card, None, read_applicability(folder), (note,))
-    notes = []
-    training = applicability = None
-    paths = run_paths(folder)
-    try:
-        training = read_training_set(folder)
-        if len(training.index) != 8 * model.predictor_.fingerprint_bytes:
-            training = None
-            notes.append("The training molecules are not those of the model's fingerprints.")
-    except ValueError as error:
-        notes.append(
-            "The nearest measured molecules and percentiles are not available, because "
-            f"{fault_of(error, paths)}."
-        )
+    else:
+        try:
+            training = read_training_set(folder, model)
+        except ValueError as error:
+            notes.append(
+                "The nearest measured molecules and percentiles are not available, because "
+                f"{fault_of(error, paths)}."
+            )
     try:
         applicability = read_applicability(folder)
     except ValueError as error:
         notes.append(
             f"The applicability domain is not available, because {fault_of(error, paths)}."
         )
-    return ServedMolecules(name, folder, model, card, training, applicability, tuple(notes))
+    return ServedMolecules(
+        name=name, folder=folder, notes=tuple(notes), columns=output_columns(model), model=model,
+        card=card, training=training, applicability=applicability,
+    )  # fmt: skip
 
 
 def predict_rows(
@@ -296,7 +336,8 @@ def predict_rows(
 def explain_molecule(
     model: MoleculeEstimator, input_row: InputRow, method: str, target: int, coverage: float
 ) -> ExplainedMolecule:
-    """Predict one row, and compute the weights of its atoms, unless it is a reaction.
+    """Predict one row, and compute the weights of its atoms, unless it is a reaction or has several
+    molecules.
 
     Args:
         model: the model.
@@ -320,24 +361,24 @@ def explain_molecule(
         inputs = DescribedInputs(inputs, values)
     best, similarities = model.predictor_.nearest(inputs, NEAREST)
     nearest = [(i, s) for i, s in zip(best[0].tolist(), similarities[0].tolist()) if s > 0]
-    if model.reaction:
-        return ExplainedMolecule(row.cells, None, nearest, "", "")
+    if model.row_format.joined:
+        return ExplainedMolecule(row.cells, None, nearest, None)
     method = method or DEFAULT_METHOD
     try:
         explanation = explain_model(model, inputs, method, target=target)[0]
     except ValueError as error:
         raise RequestError(422, str(error)) from error
-    light = dark = ""
+    pictures = None
     if len(explanation.symbols) <= DRAWN_ATOMS:
-        scale = colour_scale([explanation])
+        scale, label = colour_scale([explanation]), label_of(explanation)
         light, dark = (
             draw_molecule(
-                explanation.drawn, explanation.weights, label=label_of(explanation), scale=scale,
-                dark=is_dark,
+                explanation.smiles, explanation.weights, label=label, scale=scale, dark=is_dark
             ).decode()
             for is_dark in (False, True)
-        )  # fmt: skip
-    return ExplainedMolecule(row.cells, explanation, nearest, light, dark)
+        )
+        pictures = Pictures(light=light, dark=dark)
+    return ExplainedMolecule(row.cells, explanation, nearest, pictures)
 
 
 def first_explanation(model: MoleculeEstimator) -> None:
@@ -375,13 +416,6 @@ def as_values(model: MoleculeEstimator, cells: list[str]) -> dict[str, float | s
         is_text = bare == OUTSIDE or (classes and bare in ("prediction", "set"))
         values[name] = cell or None if is_text or not cell else json_value(float(cell))
     return values
-
-
-def similarity_of(model: MoleculeEstimator, cells: Sequence[str]) -> float:
-    """Return the similarity to the nearest training molecule, which is one of the cells of a
-    prediction.
-    """
-    return float(cells[len(prediction_columns(model)) - 1])
 
 
 def _number(value: float | None) -> float:

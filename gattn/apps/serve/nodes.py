@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -29,10 +29,11 @@ from gattn.apps.nodes.typed.report import node_titles
 from gattn.apps.run.model_io import RunError, check_files, coverage_of, read_card, read_json
 from gattn.apps.serve.names import NodeNames
 from gattn.apps.serve.paths import run_paths, without_paths
-from gattn.apps.serve.values import json_value
+from gattn.apps.serve.schemas import NodeAnswer, NodeNeighbour
+from gattn.apps.serve.served import ServedRun, json_value
 from gattn.draw import draw_network
 
-__all__ = ["NodePrediction", "ServedNodes", "check_data", "open_nodes"]
+__all__ = ["ServedNetwork", "ServedNodes", "check_data", "open_nodes"]
 
 SHOWN = 20
 """Maximum number of neighbours that are shown for a node."""
@@ -40,61 +41,54 @@ Layer: TypeAlias = tuple[np.ndarray, np.ndarray]
 """Edges [2, e] of a layer, sorted by destination, and their attention weights [e]."""
 
 
-@dataclass(frozen=True)
-class NodePrediction:
-    """Prediction for a node, and the nodes that it attends to.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ServedNetwork(ServedRun):
+    """Run on a network, whose nodes are looked up by name.
 
     Attributes:
-        values: the columns of the command ``gattn nodes predict``, by name.
-        neighbours: the nodes that it attends to, with their prediction and the attention weight of
-            each layer (the mean over heads), in descending order of the mean over layers. The node
-            itself is among them if a layer adds self-loops.
-        degree: number of nodes that it attends to.
-    """
-
-    values: dict[str, Any]
-    neighbours: list[dict[str, Any]]
-    degree: int
-
-
-@dataclass(frozen=True, eq=False)
-class ServedNodes:
-    """Run of ``gattn nodes train`` with its graph and the predictions of all nodes.
-
-    Attributes:
-        name: name of the run on this server.
-        folder: the folder of the run.
-        estimator: the model.
         graph: the graph that the model was trained on.
-        coverage: coverage of the label sets or intervals, which is that of the training.
-        columns: names of the columns of a prediction.
-        rows: n rows of cells.
-        attended: names of the nodes that others attend to: the predicted nodes, and after them the
-            nodes of other types.
-        attention: for each layer its edges [2, e] and weights [e], sorted by destination; empty for
-            a model that samples neighbours, whose attention is computed for each request.
-        notes: sentences about the graph.
     """
 
-    name: str
-    folder: Path
-    estimator: NodeEstimator
+    kind = "nodes or links"
     graph: AttributedGraph
-    coverage: float
-    columns: list[str]
-    rows: list[list[Any]]
-    attended: list[str]
-    attention: list[Layer]
-    notes: tuple[str, ...] = ()
-    _drawing: threading.Lock = field(default_factory=threading.Lock)
-    _sampling: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def names(self) -> NodeNames:
         """Names of the nodes."""
         return NodeNames(self.name, self.graph.names)
 
-    def predict(self, name: str) -> NodePrediction:
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ServedNodes(ServedNetwork):
+    """Run of ``gattn nodes train`` with its graph and the predictions of all nodes.
+
+    Attributes:
+        estimator: the model.
+        coverage: coverage of the label sets or intervals, which is that of the training.
+        rows: n rows of cells.
+        attended: names of the nodes that others attend to: the predicted nodes, and after them the
+            nodes of other types.
+        attention: for each layer its edges [2, e] and weights [e], sorted by destination; empty for
+            a model that samples neighbours, whose attention is computed for each request.
+    """
+
+    kind = "nodes"
+    estimator: NodeEstimator
+    coverage: float
+    rows: list[list[Any]]
+    attended: list[str]
+    attention: list[Layer]
+    _drawing: threading.Lock = field(default_factory=threading.Lock)
+    _sampling: threading.Lock = field(default_factory=threading.Lock)
+
+    def details(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of the description; see :meth:`.ServedRun.details`."""
+        return {
+            "task": self.estimator.task, "targets": [str(self.estimator.label or "label")],
+            "size": len(self.graph), "coverage": self.coverage,
+        }  # fmt: skip
+
+    def predict(self, name: str) -> NodeAnswer:
         """Return the prediction for a node, and the nodes that it attends to.
 
         Raises:
@@ -109,18 +103,19 @@ class ServedNodes:
                 row[number] += weight
         order = sorted(weights, key=lambda source: (-sum(weights[source]), source))
         neighbours = [
-            {
-                "name": self.attended[source],
-                "prediction": self._predicted(source),
-                "weights": weights[source],
-            }
+            NodeNeighbour(
+                name=self.attended[source], prediction=self._predicted(source),
+                weights=weights[source],
+            )
             for source in order[:SHOWN]
-        ]
+        ]  # fmt: skip
         values = dict(zip(self.columns, self.rows[place]))
         for column in values:
             if column.startswith("probability_"):
                 values[column] = float(values[column])
-        return NodePrediction(values, neighbours, len(order))
+        return NodeAnswer(
+            model=self.name, name=name, values=values, neighbours=neighbours, degree=len(order)
+        )
 
     def draw(self, name: str, dark: bool) -> bytes:
         """Draw a node and the nodes that it attends to, with the attention weights of the last
@@ -195,10 +190,11 @@ def open_nodes(name: str, folder: Path, threads: int) -> ServedNodes:
     if graph.network is not None:
         attended = node_titles(graph)[0]
     paths = run_paths(folder)
-    plain = tuple(without_paths(note, paths) for note in notes)
     return ServedNodes(
-        name, folder, estimator, graph, coverage, columns, rows, attended, attention, plain
-    )
+        name=name, folder=folder, notes=tuple(without_paths(note, paths) for note in notes),
+        columns=columns, graph=graph, estimator=estimator, coverage=coverage, rows=rows,
+        attended=attended, attention=attention,
+    )  # fmt: skip
 
 
 def check_data(folder: Path, data: str, *tables: str) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from gattn.apps.serve.errors import RequestError
@@ -36,7 +36,7 @@ class BatchQueue(Generic[Key, Row, Result]):
     """Queue that combines rows of several requests into one call, and limits the number of open
     requests.
 
-    A request is divided into jobs of at most ``batch`` rows. A free worker takes the oldest job and
+    A request is divided into jobs of at most ``batch`` rows. The next call takes the oldest job and
     further ones with the same key, as long as they fit into a batch. The queue does not wait for
     further requests: it combines the rows that arrive while the workers are busy.
 
@@ -57,23 +57,9 @@ class BatchQueue(Generic[Key, Row, Result]):
     ) -> None:
         self.work, self.workers, self.capacity, self.batch = work, workers, capacity, batch
         self.open = 0
-        self._jobs: deque[_Job[Key, Row]] = deque()
-        self._filled = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self) -> None:
-        """Start the workers in the running event loop."""
-        self._tasks = [asyncio.create_task(self._work_forever()) for _ in range(self.workers)]
-
-    async def stop(self) -> None:
-        """Stop the workers, and cancel the jobs that are still waiting."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for job in self._jobs:
-            job.result.cancel()
-        self._tasks.clear()
-        self._jobs.clear()
+        self._jobs: list[_Job[Key, Row]] = []
+        self._free = asyncio.Semaphore(workers)
+        self._calls: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
@@ -122,49 +108,41 @@ class BatchQueue(Generic[Key, Row, Result]):
     def _submit(self, key: Key, rows: Sequence[Row]) -> asyncio.Future[list[Result]]:
         result: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
         self._jobs.append(_Job(key, rows, result))
-        self._filled.set()
+        # The event loop has weak references to tasks only.
+        call = asyncio.create_task(self._call())
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
         return result
 
-    async def _work_forever(self) -> None:
-        while True:
-            await self._filled.wait()
+    async def _call(self) -> None:
+        """Wait for a free worker, and compute the next batch."""
+        async with self._free:
             jobs = self._take()
-            if not self._jobs:
-                self._filled.clear()
             if not jobs:
-                continue
-            rows = [row for job in jobs for row in job.rows]
+                return
             try:
-                results = await self.work(jobs[0].key, rows)
+                results = iter(await self.work(jobs[0].key, [r for job in jobs for r in job.rows]))
             except Exception as error:
-                # Each request of the batch raises this error. The worker continues with the next
-                # batch.
+                # Each request of the batch raises this error.
                 for job in jobs:
                     if not job.result.done():
                         job.result.set_exception(error)
-                continue
-            begin = 0
+                return
             for job in jobs:
-                end = begin + len(job.rows)
+                of_job = list(islice(results, len(job.rows)))
                 if not job.result.done():
-                    job.result.set_result(results[begin:end])
-                begin = end
+                    job.result.set_result(of_job)
 
     def _take(self) -> list[_Job[Key, Row]]:
         """Remove the jobs of the next batch from the queue, and discard jobs whose request was
         cancelled.
         """
+        waiting = [job for job in self._jobs if not job.result.done()]
         jobs: list[_Job[Key, Row]] = []
-        remaining: deque[_Job[Key, Row]] = deque()
         count = 0
-        for job in self._jobs:
-            if job.result.done():
-                continue
-            fits = count + len(job.rows) <= self.batch
-            if not jobs or (job.key == jobs[0].key and fits):
+        for job in waiting:
+            if not jobs or (job.key == jobs[0].key and count + len(job.rows) <= self.batch):
                 jobs.append(job)
                 count += len(job.rows)
-            else:
-                remaining.append(job)
-        self._jobs = remaining
+        self._jobs = [job for job in waiting if job not in jobs]
         return jobs

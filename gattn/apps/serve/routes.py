@@ -14,13 +14,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gattn import __version__
 from gattn.apps.run.model_io import coverage_of
-from gattn.apps.serve.answers import FILES, describe_run, files_of, report_of, visible
-from gattn.apps.serve.card import card_page, model_card
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.gate import EDITOR_POLICY, REPORT_POLICY
 from gattn.apps.serve.links import ServedLinks
 from gattn.apps.serve.molecules import ServedMolecules, as_values, draw_plain
-from gattn.apps.serve.nodes import ServedNodes
+from gattn.apps.serve.nodes import ServedNetwork, ServedNodes
 from gattn.apps.serve.schemas import (
     ErrorMessage,
     ExplainAnswer,
@@ -31,15 +29,13 @@ from gattn.apps.serve.schemas import (
     LinksAnswer,
     ModelDescription,
     NodeAnswer,
-    NodeNeighbour,
     NodeRequest,
     PredictAnswer,
     PredictRequest,
-    ProposedLink,
     TableAnswer,
 )
 from gattn.apps.serve.sentences import invalid_field
-from gattn.apps.serve.tables import read_csv_body
+from gattn.apps.serve.tables import read_csv_body, visible
 
 if TYPE_CHECKING:
     from gattn.apps.serve.app import Server
@@ -122,7 +118,7 @@ def add_api(app: FastAPI, server: Server) -> None:
     @app.get("/models", responses={s: ERRORS[s] for s in (401, 403)})
     async def models() -> list[ModelDescription]:
         """Return the loaded models."""
-        return [describe_run(run) for run in server.runs.values()]
+        return [run.describe() for run in server.runs.values()]
 
     @app.post(
         "/predict",
@@ -200,16 +196,12 @@ def add_api(app: FastAPI, server: Server) -> None:
         run = server.run(ServedNodes, request.model)
         name = server.check_text(request.name, "the name")
         with server.queue.admitted():
-            prediction = await asyncio.to_thread(run.predict, name)
-        return NodeAnswer(
-            model=run.name, name=request.name, values=prediction.values, degree=prediction.degree,
-            neighbours=[NodeNeighbour(**each) for each in prediction.neighbours],
-        )  # fmt: skip
+            return await asyncio.to_thread(run.predict, name)
 
     @app.get("/nodes", responses=ERRORS)
     async def nodes(query: Annotated[NodesQuery, Query()]) -> list[str]:
         """Return at most 20 names of nodes that contain a text, for a model of nodes or links."""
-        run = server.network(query.model)
+        run = server.run(ServedNetwork, query.model)
         return run.names.search(server.check_text(query.text, "the text"))
 
     @app.post("/link", responses=ERRORS)
@@ -219,10 +211,7 @@ def add_api(app: FastAPI, server: Server) -> None:
         source = server.check_text(request.source, "a name")
         target = server.check_text(request.target, "a name")
         with server.queue.admitted():
-            answer = await asyncio.to_thread(run.pair, source, target)
-        return LinkAnswer(
-            model=run.name, source=request.source, target=request.target, **answer
-        )  # fmt: skip
+            return await asyncio.to_thread(run.pair, source, target)
 
     @app.post("/links", responses=ERRORS)
     async def links(request: NodeRequest) -> LinksAnswer:
@@ -232,10 +221,7 @@ def add_api(app: FastAPI, server: Server) -> None:
         run = server.run(ServedLinks, request.model)
         name = server.check_text(request.name, "the name")
         with server.queue.admitted():
-            proposals = await asyncio.to_thread(run.propose, name)
-        return LinksAnswer(
-            model=run.name, name=name, links=[ProposedLink(**vars(each)) for each in proposals]
-        )
+            return await asyncio.to_thread(run.propose, name)
 
 
 def add_page(app: FastAPI, server: Server) -> None:
@@ -259,38 +245,17 @@ def add_page(app: FastAPI, server: Server) -> None:
             content = await asyncio.to_thread(run.draw, query.name, query.dark)
         return Response(content, media_type="image/png")
 
-    @app.get(
-        "/models/{name}/card",
-        responses={**ERRORS, 200: {"content": {"text/html": {}, "text/markdown": {}}}},
-        response_class=Response,
-    )
-    async def card(name: str, request: Request) -> Response:
-        """Return the model card of a run: a page for a browser, which accepts text/html, and
-        otherwise Markdown.
+    @app.get("/models/{name}/{file}", responses=ERRORS, response_class=Response)
+    async def run_file(name: str, file: str) -> Response:
+        """Return the report (``report``), the model card (``card``) or the picture of the network
+        (``network``) of a run.
         """
         run = server.runs.get(name)
-        if run is None:
+        if run is None or file not in run.files:
             raise RequestError(404, NO_FILE)
-        text = await asyncio.to_thread(model_card, run)
-        headers = {"content-security-policy": REPORT_POLICY, "vary": "accept"}
-        if "text/html" in request.headers.get("accept", ""):
-            page = card_page(f"Model card of {name}", text)
-            return Response(page, media_type="text/html; charset=utf-8", headers=headers)
-        return Response(text, media_type="text/markdown; charset=utf-8", headers=headers)
-
-    @app.get("/models/{name}/{file}", responses=ERRORS, response_class=FileResponse)
-    async def run_file(name: str, file: str) -> Response:
-        """Return the report (``report``) or the picture of the network (``network``) of a run."""
-        run = server.runs.get(name)
-        if run is None or file not in files_of(run):
-            raise RequestError(404, NO_FILE)
-        path, media = FILES[file]
-        if file == "report":
-            page = await asyncio.to_thread(report_of, run)
-            return Response(
-                page, media_type=media, headers={"content-security-policy": REPORT_POLICY}
-            )
-        return FileResponse(run.folder / path, media_type=media)
+        content, media = await asyncio.to_thread(run.read, file)
+        headers = {"content-security-policy": REPORT_POLICY}
+        return Response(content, media_type=media, headers=headers)
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
@@ -314,15 +279,12 @@ def parsed_body(kind: type[Body], body: bytes) -> Body:
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
-        raise invalid_request(error.errors(include_url=False), kind) from error
+        raise invalid_request(error.errors(include_url=False)) from error
 
 
-def invalid_request(errors: Sequence[Any], kind: type[BaseModel] | None) -> RequestError:
-    """Return the error for a request whose body is not JSON (400), or has a wrong field (422).
-
-    Args:
-        errors: the errors of pydantic.
-        kind: the type of the body or of the options; None if it is not known.
+def invalid_request(errors: Sequence[Any]) -> RequestError:
+    """Return the error for a request whose body is not JSON (400), or has a wrong field (422),
+    given the errors of pydantic.
     """
     status = 400 if errors[0]["type"] == "json_invalid" else 422
-    return RequestError(status, invalid_field(errors, list(kind.model_fields) if kind else ()))
+    return RequestError(status, invalid_field(errors))

@@ -73,11 +73,13 @@ class ModelDescription(BaseModel):
     kind: Literal["molecules", "nodes", "links"]
     task: Literal["regression", "classification", "multiclass"]
     targets: list[str]
-    units: Annotated[list[str], Field(description="Unit of each target; an empty text if unknown.")]
+    units: Annotated[
+        list[str], Field(description="Unit of each target; an empty text if unknown.")
+    ] = [""]
     coverage: Annotated[
         float | None,
         Field(description="Coverage of the intervals or sets by default; null for links."),
-    ]
+    ] = None
     columns: Annotated[list[str], Field(description="Columns of a prediction.")]
     smiles_columns: Annotated[
         list[str],
@@ -85,10 +87,10 @@ class ModelDescription(BaseModel):
             description="Columns of SMILES that a CSV file must have by default, one for each "
             "molecule of a row."
         ),
-    ]
-    reaction: Annotated[bool, Field(description="Whether a row is a reaction A>>B.")]
-    descriptors: Annotated[list[str], Field(description="Descriptor columns of the model.")]
-    methods: Annotated[list[str], Field(description="Methods of POST /explain, best first.")]
+    ] = []
+    reaction: Annotated[bool, Field(description="Whether a row is a reaction A>>B.")] = False
+    descriptors: Annotated[list[str], Field(description="Descriptor columns of the model.")] = []
+    methods: Annotated[list[str], Field(description="Methods of POST /explain, best first.")] = []
     size: Annotated[
         int,
         Field(
@@ -101,7 +103,7 @@ class ModelDescription(BaseModel):
         Field(
             description="Minimum similarity to the training molecules in the applicability domain."
         ),
-    ]
+    ] = None
     test: Annotated[dict[str, Value], Field(description="Metrics of the test part.")]
     files: Annotated[list[str], Field(description="Files of the run under /models/NAME/.")]
     notes: list[str]
@@ -182,7 +184,6 @@ class ExplainRequest(_Request):
 class Atom(BaseModel):
     """Atom of a molecule, with its weight."""
 
-    molecule: Annotated[int, Field(description="Number of the molecule in the row, from 0.")]
     atom: Annotated[int, Field(description="Number of the atom in the SMILES, from 0.")]
     symbol: str
     weight: Annotated[float, Field(description="Contribution to the prediction, in its unit.")]
@@ -236,7 +237,7 @@ class ExplainAnswer(BaseModel):
     target: str
     unit: str
     smiles: str
-    method: str
+    method: str = ""
     explained: Annotated[
         str,
         Field(
@@ -253,15 +254,19 @@ class ExplainAnswer(BaseModel):
     ]
     domain: Domain | None
     nearest: list[Neighbour]
-    atoms: Annotated[list[Atom], Field(description="Empty for a reaction.")]
+    atoms: Annotated[
+        list[Atom], Field(description="Empty for a reaction or several molecules.")
+    ] = []
     contributions: Annotated[
         dict[str, float],
         Field(description="Contribution of each descriptor column to the prediction."),
-    ]
-    faithfulness: Annotated[Faithfulness | None, Field(description="None for a reaction.")]
+    ] = {}
+    faithfulness: Annotated[
+        Faithfulness | None, Field(description="None if there are no atoms.")
+    ] = None
     pictures: Annotated[
-        Pictures | None, Field(description="None for a reaction or a very large molecule.")
-    ]
+        Pictures | None, Field(description="None if there are no atoms or very many.")
+    ] = None
 
 
 class NodeRequest(_Request):

@@ -13,11 +13,11 @@ from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.run.model_io import check_files, read_model
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.run_folder import training_folder
-from gattn.apps.serve.answers import PLAIN_FILES, AnyRun
 from gattn.apps.serve.app import Server
 from gattn.apps.serve.links import open_links
 from gattn.apps.serve.molecules import open_molecules
 from gattn.apps.serve.nodes import open_nodes
+from gattn.apps.serve.served import SEALED_FILES, ServedRun
 from gattn.apps.serve.settings import ServeSettings
 from gattn.files import reason
 
@@ -29,7 +29,9 @@ BACKLOG = 2048
 """Maximum number of connections that wait to be accepted by the server."""
 
 
-def open_runs(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -> list[AnyRun]:
+def open_runs(
+    folders: Sequence[Path], settings: ServeSettings, log: Log = no_log
+) -> list[ServedRun]:
     """Load runs of molecules, nodes and links. A run that cannot be loaded is left out, unless
     there is no other.
 
@@ -45,7 +47,7 @@ def open_runs(folders: Sequence[Path], settings: ServeSettings, log: Log = no_lo
         RunError: no folder holds a model that can be served.
         OSError: a file of the only run cannot be read.
     """
-    runs: list[AnyRun] = []
+    runs: list[ServedRun] = []
     faults: list[Exception] = []
     for folder in (resolve(folder).resolve() for folder in folders):
         base = name = folder.name
@@ -64,10 +66,10 @@ def open_runs(folders: Sequence[Path], settings: ServeSettings, log: Log = no_lo
     return runs
 
 
-def _open(name: str, folder: Path, settings: ServeSettings) -> AnyRun:
+def _open(name: str, folder: Path, settings: ServeSettings) -> ServedRun:
     """Load a run of any kind."""
     _, card = read_model(folder)
-    check_files(folder, *(file for file in PLAIN_FILES if (folder / file).is_file()))
+    check_files(folder, *(file for file in SEALED_FILES if (folder / file).is_file()))
     if card.get("estimator") in NODES:
         return open_nodes(name, folder, settings.threads)
     if card.get("estimator") in LINKS:
@@ -107,7 +109,7 @@ def serve(folders: Sequence[Path], settings: ServeSettings, log: Log = no_log) -
             log(f"Open {pages}{hint}; programs send Authorization: Bearer {token}")
         config = uvicorn.Config(
             server.application(), log_level="warning", access_log=False, server_header=False,
-            proxy_headers=False, ws="none", timeout_keep_alive=30, timeout_graceful_shutdown=2,
+            proxy_headers=False, ws="none", timeout_keep_alive=30, timeout_graceful_shutdown=1,
             backlog=BACKLOG,
         )  # fmt: skip
         uvicorn.Server(config).run(sockets=[listening])

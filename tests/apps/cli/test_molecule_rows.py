@@ -74,12 +74,8 @@ def test_two_molecules_from_training_to_explanation(gattn, tmp_path, data):
     assert code == 0
     assert "1 row (1 molecule) left out" in out
     why = tmp_path / "why"
-    assert gattn("explain", run, new, "--out", why, "--method", "masking")[0] == 0
-    atoms = read_rows(why / "atoms.csv")
-    assert [(a["molecule"], a["atom"], a["symbol"]) for a in atoms[:4]] == [
-        ("1", "0", "C"), ("1", "1", "C"), ("1", "2", "O"), ("2", "0", "O"),
-    ]  # fmt: skip
-    assert (why / "row1-masking.svg").exists()
+    code, out = gattn("explain", run, new, "--out", why)
+    assert (code, "explain needs a model of one molecule in a row" in out) == (2, True)
 
 
 def test_a_split_keeps_a_solvent_out(gattn, tmp_path, data):

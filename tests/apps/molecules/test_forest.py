@@ -102,20 +102,6 @@ def test_missing_labels_weights_and_columns() -> None:
     assert few.mean[:, 0].isfinite().double().mean() > 0.9
 
 
-def test_contributions_sum_to_the_prediction() -> None:
-    inputs, y = chains_and_targets()
-    described = DescribedInputs(inputs, y[:, 1:])
-    y[::3, 1] = torch.nan
-    forest, _ = grown(y, described)
-    change = forest.predict(described[:9]) - forest.predict(described[9:18])
-    for target in range(2):
-        one, other = (
-            [part.sum(1) for part in forest.contributions(some, target)]
-            for some in (described[:9], described[9:18])
-        )
-        torch.testing.assert_close(sum(one) - sum(other), change[:, target], atol=1e-6, rtol=1e-6)
-
-
 def test_what_a_forest_cannot_read() -> None:
     limits = torch.tensor([[[1.0, torch.inf]]])
     assert forest_obstacle(100, 1, None, None) == ""

@@ -144,7 +144,7 @@ def test_saved_models_predict_reactions(tmp_path):
     loaded = MoleculeRegressor.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(REACTIONS[:4]), model.predict(REACTIONS[:4]))
     assert model.embed(REACTIONS[:2]).shape == (2, 5 * 16)
-    with pytest.raises(ValueError, match="atoms of a reaction cannot be weighed"):
+    with pytest.raises(ValueError, match="this model reads reactions"):
         model.explain(REACTIONS[:1])
     gp = MoleculeRegressor(reaction=True, model="gp").fit(REACTIONS, y % 3)
     assert gp.score(REACTIONS, y % 3) > 0.95  # The label depends only on the nucleophile.

@@ -292,9 +292,9 @@ def test_a_run_is_served_with_the_nodes_of_other_types(run):
     folder, _, _ = run
     served = open_nodes("papers", folder / "run", threads=1)
     answer = served.predict("n3")
-    names = {one["name"]: one["prediction"] for one in answer.neighbours}
+    names = {one.name: one.prediction for one in answer.neighbours}
     authors = [name for name in names if name.endswith("(authors)")]
     assert authors
     assert all(names[name] is None for name in authors)
-    assert sum(one["weights"][-1] for one in answer.neighbours) == pytest.approx(1, abs=1e-5)
+    assert sum(one.weights[-1] for one in answer.neighbours) == pytest.approx(1, abs=1e-5)
     assert served.draw("n3", dark=False).startswith(b"\x89PNG")

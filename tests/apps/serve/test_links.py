@@ -80,10 +80,10 @@ def test_proposed_links_are_those_of_the_command(client, folder, tmp_path, monke
         ("/link", {"source": "Marius"}, 422, "target is missing"),
         ("/link", {"source": "a", "target": "b", "model": "x"}, 404,
          "there is no model of links 'x'; there are: 'novel'"),
-        ("/node", {"name": "Marius"}, 404, "no model of nodes is served; start the server with the "
+        ("/node", {"name": "Marius"}, 404, "no model of nodes is served; start the server with a "
          "run of gattn nodes train"),
         ("/predict", {"smiles": ["C"]}, 404, "no model of molecules is served; start the server "
-         "with the run of gattn molecules train, or with bbb"),
+         "with a run of gattn molecules train"),
     ],
 )  # fmt: skip
 def test_wrong_requests_are_refused_with_a_sentence(client, path, body, status, sentence):

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from gattn.apps.serve import answers
+from gattn.apps.serve import served
 from gattn.apps.serve.server import open_runs
 from gattn.apps.serve.settings import ServeSettings
 from tests.apps.cli.commands import run_command
@@ -78,12 +78,12 @@ def test_a_model_that_is_no_better_than_its_baselines_has_a_warning(folder, monk
     metrics = {
         "task": "regression", "test": {"rmse": 2.0}, "baselines": {"mean": {"rmse": 1.0}},
     }  # fmt: skip
-    monkeypatch.setattr(answers, "metrics_of", lambda run: metrics)
-    (warning,) = answers.describe_run(run).warnings
+    monkeypatch.setattr(served, "read_card", lambda folder: {"metrics": metrics})
+    (warning,) = run.describe().warnings
     assert "mean" in warning
     metrics |= {"task": "ranking", "noise": True}
-    assert answers.describe_run(links).warnings == [
+    assert links.describe().warnings == [
         "On the test part, the model is not significantly better than a random order."
     ]
     metrics |= {"noise": False, "test": {"rmse": 0.5}}
-    assert answers.describe_run(links).warnings == []
+    assert links.describe().warnings == []

@@ -21,11 +21,6 @@ pytestmark = pytest.mark.slow
 
 AXE = Path(__file__).parent / "assets" / "axe.min.js"
 REQUESTS = "return performance.getEntriesByType('resource').map(entry => entry.name)"
-DROP = """
-const dataTransfer = new DataTransfer();
-dataTransfer.items.add(new File([arguments[0]], "dropped.csv"));
-document.getElementById("drop").dispatchEvent(new DragEvent("drop", {dataTransfer}));
-"""
 CSV = "smiles,id\nCCCO,1\nbad(,2\nCCN,<b onclick=alert(1)>x</b>\nCC,4,5\n"
 
 
@@ -202,25 +197,12 @@ def test_a_class_whose_set_holds_both_classes_is_undecided(page, client):
     assert True in seen
 
 
-def test_a_file_is_dropped(page):
-    page.browser.execute_script(DROP, CSV)
-    page.wait("#predicted tbody tr", 4)
-    assert page.text_of("#file-status") == "dropped.csv: 4 rows, 2 of them with an error."
-
-
 def test_a_node_is_looked_up(page):
     page.find("#node").send_keys("n3", Keys.ENTER)
     page.wait("#nodes .card img")
     assert "graph predicts" in page.text_of("#node-status")
     assert "The node attends to 3 nodes" in page.text_of("#nodes .card")
     page.until(lambda: page.all("#names option"))
-
-
-def test_the_report_of_a_run(page):
-    links = [link.get_attribute("href") for link in page.all(".links a")]
-    assert f"{page.address}/models/numbers/report" in links
-    page.browser.get(f"{page.address}/models/numbers/report")
-    assert "molecules" in page.text_of("body")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -113,10 +113,7 @@ def test_json_of_pairs(client):
     assert bad["error"].startswith("molecule 2: not valid SMILES")
     answer = client.post("/explain", json={"model": "pairs", "smiles": ["CCO", "O"]}).json()
     assert answer["values"]["prediction"] == good["prediction"]
-    assert [(each["molecule"], each["symbol"]) for each in answer["atoms"]] == [
-        (0, "C"), (0, "C"), (0, "O"), (1, "O"),
-    ]  # fmt: skip
-    assert answer["pictures"]["light"].startswith("<?xml")
+    assert answer["atoms"] == []
     assert " + " in answer["nearest"][0]["smiles"]
     picture = client.get("/picture", params={"smiles": answer["nearest"][0]["smiles"]})
     assert picture.status_code == 200
@@ -175,11 +172,11 @@ WRONG = {
     ),
     "a text as value": (
         {"model": "columns", "smiles": ["C"], "columns": {"T": ["1"], "pH": [1]}},
-        "columns.T.0 must be a number; got '1'",
+        'columns.T.0: input should be a valid number; got "1"',
     ),
     "a number as SMILES": (
         {"model": "pairs", "smiles": [1]},
-        "smiles.0 must be a text or a list of texts; got 1",
+        "smiles.0: input should be a valid string or input should be a valid array; got 1",
     ),
 }
 

@@ -74,8 +74,6 @@ def explain_table(
         run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
         descriptors_path=descriptors_path,
     )  # fmt: skip
-    if estimator.reaction:
-        raise ValueError("explain needs a model of molecules; this model reads reactions")
     target_index = estimator.place_of(target)
     rows = list(descriptors.checked(table.rows()))
     texts = list(map(row_smiles(table, names), rows))
@@ -94,7 +92,7 @@ def explain_table(
     indices = parsed.row_index.tolist()
     titles = _titles(table, names, rows, indices)
     with new_folder(out) as folder:
-        written = write_explanations(
+        not_drawn = write_explanations(
             folder, indices, explained, titles=titles,
             pictures=pictures, columns=descriptors.names,
         )  # fmt: skip
@@ -102,8 +100,8 @@ def explain_table(
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])
     if len(indices) > pictures:
         log(f"{pictures:,} of {len(indices):,} molecules have pictures; the tables contain all")
-    if written.not_drawn:
-        log(f"{len(written.not_drawn)} molecules are too large for a picture")
+    if not_drawn:
+        log(f"{len(not_drawn)} molecules are too large for a picture")
     return Counts(len(rows), len(bad))
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.prediction import Prediction
@@ -17,23 +15,7 @@ from gattn.apps.molecules.runs.training_set import (
 )
 from gattn.apps.run.run_folder import training_folder
 
-__all__ = ["MeasuredMolecules", "Neighbor", "read_measured"]
-
-
-class Neighbor(NamedTuple):
-    """Measured molecule that is similar to a predicted one.
-
-    Attributes:
-        smiles: its SMILES in the training table.
-        similarity: Tanimoto similarity on Morgan bits.
-        values: the measured value of each target as text; "" where it was not measured.
-        column: its column of the model's fingerprints.
-    """
-
-    smiles: str
-    similarity: float
-    values: tuple[str, ...]
-    column: int
+__all__ = ["MeasuredMolecules", "read_measured"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,27 +56,24 @@ class MeasuredMolecules:
         index, similarity = predicted.nearest_index, predicted.nearest_similarity
         assert index is not None
         assert similarity is not None
-        rows = []
-        empty = [""] * (2 + len(self.model.targets_))
-        inside = map(self.applicability.is_inside, predicted.max_train_similarity.tolist())
-        for columns, values, is_inside in zip(index.tolist(), similarity.tolist(), inside):
-            neighbors = self.of(columns, values)
-            cells = [[one.smiles, f"{one.similarity:.6g}", *one.values] for one in neighbors]
-            cells += [empty] * (self.count - len(cells))
-            rows.append([cell for each in cells for cell in each] + [str(is_inside).lower()])
+        width, rows = 2 + len(self.model.targets_), []
+        nearest = predicted.max_train_similarity.tolist()
+        for columns, values, best in zip(index.tolist(), similarity.tolist(), nearest):
+            cells: list[str] = []
+            for column, value in zip(columns, values):
+                # A molecule without a common bit is no neighbour.
+                cells += self._neighbor(column, value) if value > 0 else [""] * width
+            cells += [""] * (width * self.count - len(cells))
+            is_inside = self.applicability.is_inside(best)
+            rows.append([*cells, str(is_inside).lower()])
         return rows
 
-    def of(self, columns: Sequence[int], similarities: Sequence[float]) -> list[Neighbor]:
-        """Return the measured molecules in some columns; molecules of similarity 0 are left out."""
-        neighbors = []
-        for column, similarity in zip(columns, similarities):
-            if not similarity > 0:
-                continue
-            molecule = int(self.training.index[column])
-            values = (self.training.value(molecule, i) for i in range(len(self.model.targets_)))
-            texts = tuple("" if value is None else _text(value) for value in values)
-            neighbors.append(Neighbor(self.training.smiles[molecule], similarity, texts, column))
-        return neighbors
+    def _neighbor(self, column: int, similarity: float) -> list[str]:
+        """Return the cells of the measured molecule in a column of the fingerprints."""
+        molecule = int(self.training.index[column])
+        values = (self.training.value(molecule, i) for i in range(len(self.model.targets_)))
+        texts = ("" if value is None else _text(value) for value in values)
+        return [self.training.smiles[molecule], f"{similarity:.6g}", *texts]
 
 
 def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> MeasuredMolecules:
@@ -119,12 +98,10 @@ def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> M
     folder = Path(folder).absolute()
     try:
         with training_folder(folder):
-            training = read_training_set(folder)
+            training = read_training_set(folder, model)
         applicability = read_applicability(folder)
     except ValueError as error:
         raise ValueError(f"the measured molecules of {folder} cannot be read: {error}") from error
-    if len(training.index) != 8 * model.predictor_.fingerprint_bytes:
-        raise ValueError(f"the model in {folder} was trained on other molecules than its table has")
     return MeasuredMolecules(model, training, applicability, count)
 
 

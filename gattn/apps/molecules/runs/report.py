@@ -192,7 +192,7 @@ def _worst_molecules(run: MoleculeRun) -> Section:
     and a molecule is shown for its target with the largest error.
     """
     model, test, predicted = run.estimator, run.part("test"), run.predictions["test"]
-    rows, targets = _worst_rows(model, test, predicted)
+    rows, targets = _largest_errors(model, test, predicted)
     smiles = [test.inputs[[row]].molecules.smiles[0] for row in rows]
     captions = [
         _caption(model, test, predicted, row, target, run.settings.unit)
@@ -235,7 +235,7 @@ def _errors(
     return (predicted.mean - y).abs() / torch.where(spread > 0, spread, 1.0)
 
 
-def _worst_rows(
+def _largest_errors(
     estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
 ) -> tuple[list[int], list[int]]:
     """Return the molecules with the largest errors that can be drawn, and the target on which

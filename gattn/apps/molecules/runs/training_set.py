@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gattn.apps.fitting.settings import SettingsError, read_toml
+from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.pretrained import is_distributed
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.train import read_run_source
@@ -60,15 +61,16 @@ class TrainingSet:
         return float(f"{label:.6g}") if self.numbers else str(label)
 
 
-def read_training_set(folder: Path) -> TrainingSet:
+def read_training_set(folder: Path, model: MoleculeEstimator) -> TrainingSet:
     """Read the training molecules of a run from its table, which must not have changed.
 
     Args:
         folder: the folder of the run.
+        model: its model.
 
     Raises:
-        ValueError: the folder holds no settings or parts of a run, or the table is missing, has
-            changed or cannot be read.
+        ValueError: the folder holds no settings or parts of a run, the table is missing, has
+            changed or cannot be read, or the model was trained on other molecules.
     """
     try:
         check_files(folder, "config.toml", "splits.json")
@@ -88,6 +90,8 @@ def read_training_set(folder: Path) -> TrainingSet:
     for part in parts:
         begin = len([i for i in index if i >= 0])
         index += [*range(begin, begin + len(part)), *[-1] * (-len(part) % 8)]
+    if len(index) != 8 * model.predictor_.fingerprint_bytes:
+        raise ValueError(f"the model was trained on other molecules than those of {source.name}")
     values = np.asarray(source.labels.y)[rows]
     numbers = []
     if source.labels.task == "regression":

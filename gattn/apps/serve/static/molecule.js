@@ -145,7 +145,7 @@ function predictionCard(model, answer) {
   if (answer.values.outside)
     card.append(make("p", {class: "flag outside"},
       `⚠ Far outside the range of the training values: ${answer.values.outside.split("|").join(", ")}.`));
-  card.append(answer.pictures ? weightsFigure(answer) : model.reaction ? reactionFigure(answer)
+  card.append(answer.pictures ? weightsFigure(answer) : !model.methods.length ? rowFigure(answer)
     : make("p", {class: "muted"}, "The molecule is too large for a picture."));
   const contributions = Object.entries(answer.contributions);
   if (contributions.length)
@@ -170,9 +170,9 @@ function weightsFigure(answer) {
       `Deleting the strongest atoms changes it by ${digits(-top)}, random atoms by ${digits(-random)}.`));
 }
 
-function reactionFigure(answer) {
-  return make("figure", {class: "weights"}, moleculePicture(answer.smiles, "The molecules of both sides of the reaction."),
-    make("figcaption", {}, "Contributions of atoms are not computed for reactions."));
+function rowFigure(answer) {
+  return make("figure", {class: "weights"}, moleculePicture(answer.smiles, "The molecules of the row."),
+    make("figcaption", {}, "Contributions of atoms are not computed for reactions and several molecules."));
 }
 
 function neighbour(each, unit) {
