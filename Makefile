@@ -80,13 +80,13 @@ $(TABLES): $(VENV)/torch.stamp examples/imports.py
 	@echo "Reading the imports between SymPy's modules (ten seconds)"
 	$(BESIDE_PIP) $(BIN)/python examples/imports.py --out $(@D)
 
-quick: $(VENV)/dev.stamp
+quick: $(VENV)/test.stamp
 	$(PYTEST) -m "not slow" $(QUICK)
 
-test: $(VENV)/dev.stamp
+test: $(VENV)/test.stamp
 	$(PYTEST) -m "not slow"
 
-slow: $(VENV)/dev.stamp
+slow: $(VENV)/test.stamp
 	$(PYTEST) -m slow
 
 # One run imports and collects only once, and short tests fill the time while slow tests finish.
@@ -96,10 +96,10 @@ check: $(VENV)/dev.stamp
 coverage: $(VENV)/dev.stamp
 	$(PYTEST) --cov --cov-report=term-missing:skip-covered
 
-bits: $(VENV)/dev.stamp
+bits: $(VENV)/test.stamp
 	ATEN_CPU_CAPABILITY=default $(PYTEST) -m "bits and not slow" $(BITS)
 
-threads: $(VENV)/dev.stamp
+threads: $(VENV)/test.stamp
 	OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(THREADS) $(SLEEP) $(BIN)/python -m pytest -q $(KERNEL_TESTS)
 	$(MAKE) sanitize
 
@@ -174,8 +174,13 @@ $(VENV)/packages.stamp: $(VENV)/torch.stamp $(VENV)/build.stamp
 	$(INSTALL) --only-deps --no-build-isolation ".[nodes]"
 	touch $@
 
-$(VENV)/dev.stamp: $(VENV)/gattn.stamp
-	$(INSTALL) --group test --group lint --group docs
+$(VENV)/test.stamp: $(VENV)/gattn.stamp
+	$(INSTALL) --group test
+	touch $@
+
+# The tools of `make lint` and `make docs`. Without them, the tests of the site are skipped.
+$(VENV)/dev.stamp: $(VENV)/test.stamp
+	$(INSTALL) --group lint --group docs
 	touch $@
 
 .venv-release/stamp: $(CONSTRAINTS) pyproject.toml
@@ -186,7 +191,7 @@ $(VENV)/dev.stamp: $(VENV)/gattn.stamp
 
 # Tests of the C++ kernels with AddressSanitizer and UBSan: make sanitize TESTS=tests/ops/attention/test_gatv2.py
 TESTS ?= tests/ops tests/kernels/test_molecule_features.py tests/sampling/test_hop.py tests/sampling/test_neighbors.py
-sanitize: $(VENV)/dev.stamp
+sanitize: $(VENV)/test.stamp
 	$(BIN)/python .ci/sanitize.py $(TESTS)
 
 clean:
