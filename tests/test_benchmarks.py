@@ -193,9 +193,9 @@ def test_report_fills_the_page_from_the_newest_full_run_of_each_case(tmp_path: P
     results.write_text(
         "\n".join(
             [
-                line("esol-64/GATConv", 1.0, 1.0, 2.0),
-                line("esol-64/GATConv", 1.0, 0.5, 6.0),
-                line("esol-64/GATv2Conv", 0.01, 1.0, 9.0),
+                line("esol-512/GATConv", 1.0, 1.0, 2.0),
+                line("esol-512/GATConv", 1.0, 0.5, 6.0),
+                line("esol-512/GATv2Conv", 0.01, 1.0, 9.0),
             ]
         )
     )

@@ -15,11 +15,9 @@ TITLES = {
     "2.5 million edges",
     "power-law/attention": "Custom scores on that graph, compared with PyG's MessagePassing; "
     "fused: the perceptron as a custom score, compared with gattn's kernel `gatv2_attention`",
-    "power-law/operator": "Operators on that graph, with projected inputs",
     "power-law/bf16": "Layers in bf16 compared with layers in fp32, on that graph",
-    "esol-64": "Layers from 128 to 8 x 16 channels, on a batch of 64 molecules (ESOL); "
+    "esol-512": "Layers from 128 to 8 x 16 channels, on a batch of 512 molecules (ESOL); "
     "+edges: 16 features per bond",
-    "esol-512": "The same layers, on a batch of 512 molecules",
     "cora": "The GAT paper's model on Cora, an epoch of training and evaluation, with the data set "
     "of each library: sparse features in gattn, dense features in PyG; +sparse: sparse features on "
     "both sides, with gattn's SparseDropout; +dense: dense features on both sides",
