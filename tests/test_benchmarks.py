@@ -1,13 +1,11 @@
 """The shared code of the benchmarks, at tiny sizes."""
 
 import ast
-import contextlib
 import dataclasses
 import importlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,14 +20,13 @@ from benchmarks.core.case import Contender, Topology
 from benchmarks.data import graphs
 from benchmarks.sides import layers
 from benchmarks.sides.families import FAMILIES, OPERATORS
-from benchmarks.suites import growth, turns
-from benchmarks.suites.cpu import cases, comparisons, power_law, with_one_side
+from benchmarks.suites import growth
+from benchmarks.suites.cpu import cases, comparisons, power_law
 from benchmarks.tools import report
 from gattn.ops.registration.operator import OPERATORS as DECLARED
 
 ROOT = Path(__file__).parents[1]
 SCALE = 0.001
-Compared = Callable[..., int]
 pytestmark = pytest.mark.usefixtures("own_threads")
 
 
@@ -236,10 +233,9 @@ def _copy_of_gattn(folder: Path) -> Path:
     return package
 
 
-@pytest.fixture(scope="module")
-def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy of gattn in which the results of additive attention are multiplied by 1.001."""
-    package = _copy_of_gattn(tmp_path_factory.mktemp("other"))
+@pytest.mark.slow
+def test_commit_with_other_results_is_not_timed(tmp_path: Path, capsys) -> None:
+    package = _copy_of_gattn(tmp_path)
     functional = package / "functional.py"
     functional.write_text(
         f"{functional.read_text()}\n"
@@ -247,54 +243,24 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "def gat_attention(*args, **options):\n"
         "    return _right(*args, **options) * 1.001\n"
     )
-    return package.parent
-
-
-@pytest.fixture(scope="module")
-def processes(other: Path) -> Iterator[turns.Turns]:
-    with turns.Turns(other, 1) as both:
-        yield both
-
-
-@pytest.fixture
-def compared(other: Path, processes: turns.Turns, monkeypatch: pytest.MonkeyPatch) -> Compared:
-    """Return the exit code of a comparison; all tests share two processes, whose start is slow."""
-
-    def turned(folder: Path, threads: int) -> contextlib.nullcontext[turns.Turns]:
-        assert (folder, threads) == (other, 1)
-        return contextlib.nullcontext(processes)
-
-    monkeypatch.setattr(turns, "Turns", turned)
-    options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1", "--other", str(other)]
-    return lambda *arguments: compare.main(["HEAD", *options, *arguments])
-
-
-def test_two_commits_with_equal_results_are_timed_in_turn(
-    compared: Compared, tmp_path: Path, capsys
-) -> None:
     out = tmp_path / "compared.jsonl"
-    chosen = ["power-law/operator/gatv2", "power-law/bf16/GATConv", "power-law/layout"]
-    assert compared(*chosen, "--out", str(out)) == 0
+    same = ["power-law/operator/gatv2", "power-law/layout"]
+    options = ["--scale", str(SCALE), "--seconds", "0.01", "--threads", "1"]
+    options += ["--other", str(tmp_path), "--out", str(out)]
+    assert compare.main(["HEAD", *options, "power-law/operator/gat", *same]) == 1
+    stdout = capsys.readouterr().out
+    assert "power-law/operator/gat: check failed, not timed: outputs differ by" in stdout
+    assert "this/other" in stdout
     results = record.newest(out)
-    assert list(results) == sorted(chosen, key=list(with_one_side()).index)
+    assert set(results) == set(same)
     for line in results.values():
         assert line["check"] == {"differing": [], "apart": 0.0}
         for times in line["seconds"].values():
             assert times["this"]["runs"] == times["other"]["runs"] == times["ratio"]["runs"] >= 5
             assert times["ratio"]["low"] <= times["ratio"]["median"] <= times["ratio"]["high"]
-    assert "this/other" in capsys.readouterr().out
 
 
-def test_commit_with_other_results_is_not_timed(compared: Compared, capsys) -> None:
-    assert compared("power-law/operator/gat", "power-law/operator/gatv2") == 1
-    stdout = capsys.readouterr().out
-    assert "power-law/operator/gat: check failed, not timed: outputs differ by" in stdout
-    assert "power-law/operator/gatv2  the same bits" in stdout
-
-
-ABOVE = (
-    "apps", "data", "models", "sampling", "distributed",
-)  # fmt: skip
+ABOVE = ("apps", "data", "models", "sampling", "distributed")
 
 
 def test_benchmarks_import_only_public_modules_of_the_library() -> None:
