@@ -50,7 +50,7 @@ def shop(tmp_path_factory):
     return SimpleNamespace(folder=folder, run=folder / "run", pairs=set(pairs), metrics=metrics)
 
 
-def test_chance_of_few_targets_is_that_of_their_true_number(shop):
+def test_chance_metrics_of_few_targets_use_their_number(shop):
     chance = shop.metrics["baselines"]["random order"]
     assert shop.metrics["negatives"] < 10
     assert 1 / 9 < chance["hits@1"] < 1 / 3
@@ -61,7 +61,9 @@ def test_chance_of_few_targets_is_that_of_their_true_number(shop):
     assert ranked["target"].str.startswith("i").all()
 
 
-def test_a_model_of_random_links_is_called_noise_everywhere(shop, monkeypatch, capsys, tmp_path):
+def test_model_of_random_links_is_reported_as_noise_by_run_report_and_predict(
+    shop, monkeypatch, capsys, tmp_path
+):
     word = "significantly better than a random order"
     assert shop.metrics["noise"]
     assert LinkPredictor.load(shop.run).predictor_.noise
@@ -79,7 +81,7 @@ def test_a_model_of_random_links_is_called_noise_everywhere(shop, monkeypatch, c
     assert not shop.pairs & set(zip(proposed["source"], proposed["target"]))
 
 
-def test_the_parts_of_a_run_are_rows_of_the_table(shop):
+def test_links_of_all_parts_are_the_rows_of_the_table(shop):
     record = json.loads((shop.run / "splits.json").read_text("utf-8"))
     parts = [{tuple(pair) for pair in record[part]} for part in ("train", "val", "test")]
     assert set().union(*parts) == shop.pairs
@@ -97,7 +99,7 @@ def test_parts_of_undirected_links_keep_the_order_of_their_rows():
 
 
 @pytest.mark.parametrize("file", ["model.json", "weights.safetensors"])
-def test_a_folder_with_a_changed_file_is_refused(shop, file, tmp_path):
+def test_run_with_a_changed_file_is_refused(shop, file, tmp_path):
     changed = tmp_path / "run"
     changed.mkdir()
     for path in shop.run.iterdir():
@@ -125,7 +127,7 @@ def test_negatives_are_distinct_and_complete_where_they_are_few(nodes, count):
         assert (row[len(targets) :] == -1).all()
 
 
-def test_metrics_of_random_scores_are_those_of_chance():
+def test_metrics_of_random_scores_equal_chance_metrics():
     draw = np.random.default_rng(0)
     scores = draw.normal(size=(20000, 60))
     scores[np.arange(60) >= draw.integers(2, 61, size=(20000, 1))] = -np.inf
@@ -152,7 +154,7 @@ def test_missing_candidates_change_neither_weights_nor_the_perceptron():
     torch.testing.assert_close(scores[:, :3], model(x[:, :3]))
 
 
-def test_direction_needs_evidence():
+def test_links_are_directed_only_if_the_graph_has_a_cycle_or_is_directed():
     rising = [(a, b) for a, b in networkx.gnm_random_graph(40, 120, seed=0).edges]
     cycle = [*rising, rising[0][::-1]]
     digraph = networkx.DiGraph(rising)

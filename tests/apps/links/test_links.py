@@ -68,7 +68,7 @@ def metrics_of(run):
     return json.loads((run / "metrics.json").read_text("utf-8"))
 
 
-def test_a_run_has_all_files_and_is_better_than_chance(folder):
+def test_run_has_all_files_and_is_better_than_chance(folder):
     run = folder / "run"
     assert {path.name for path in run.iterdir()} == FILES
     metrics = metrics_of(run)
@@ -85,7 +85,7 @@ def test_a_run_has_all_files_and_is_better_than_chance(folder):
     assert (1 / ranked["rank"]).mean() == pytest.approx(metrics["test"]["mrr"])
 
 
-def test_proposals_have_no_edge_and_join_communities(folder, gattn, tmp_path, monkeypatch):
+def test_proposed_links_are_new_and_within_communities(folder, gattn, tmp_path, monkeypatch):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
     code, text = gattn("predict", folder / "run", *tables, "--top", 40, "--out", tmp_path / "a.csv")
     assert code == 0, text
@@ -115,7 +115,9 @@ def test_proposals_have_no_edge_and_join_communities(folder, gattn, tmp_path, mo
     assert by_node["source"].nunique() == 90
 
 
-def test_the_commands_train_by_time_and_finish_once(folder, gattn, monkeypatch, tmp_path):
+def test_training_by_time_is_repeated_by_its_config_and_not_by_the_same_command(
+    folder, gattn, monkeypatch, tmp_path
+):
     leave_blank(monkeypatch)
     arguments = [folder / "edges.csv", "--time", "year", *OPTIONS, "--model", "transformer"]
     code, text = gattn("train", *arguments, "--out", tmp_path / "run")
@@ -130,6 +132,9 @@ def test_the_commands_train_by_time_and_finish_once(folder, gattn, monkeypatch, 
     code, text = gattn("train", *arguments, "--out", tmp_path / "run")
     assert code == 0
     assert "nothing to do" in text
+    code, text = gattn("train", "--config", tmp_path / "run/config.toml", "--out", tmp_path / "two")
+    assert code == 0, text
+    assert metrics_of(tmp_path / "two")["test"] == metrics["test"]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +171,7 @@ def test_bad_tables_give_one_clear_error(folder, gattn, tmp_path):
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_two_kinds_of_nodes_in_unusual_columns_are_chosen_by_options(folder, gattn, tmp_path):
+def test_options_choose_the_columns_of_a_bipartite_table(folder, gattn, tmp_path):
     table = tmp_path / "edges.csv"
     rows = [f"d{i},{i % 12},{j % 12}" for i in range(12) for j in (i, i + 1, i + 3)]
     table.write_text("\n".join(["when,user_id,item_id", *rows, ""]))
@@ -186,7 +191,7 @@ def test_two_kinds_of_nodes_in_unusual_columns_are_chosen_by_options(folder, gat
     assert proposed["target"].str.startswith("item_id ").all()
 
 
-def test_config_and_command_line_give_the_same_settings(folder):
+def test_command_line_changes_settings_of_the_config(folder):
     settings = override(folder / "run" / "config.toml", {"epochs": 3})
     assert settings.model.epochs == 3
     assert settings.edge_weight == "weight"
@@ -196,7 +201,7 @@ def test_config_and_command_line_give_the_same_settings(folder):
         LinkSettings(model="gps")
 
 
-def test_a_network_of_noise_gives_chance_level():
+def test_model_of_a_random_graph_has_the_mrr_of_chance():
     """In a random graph with random attributes, only the held-out edges themselves contain
     information about the links.
     """
@@ -254,3 +259,43 @@ def test_estimator_proposes_links_of_a_bipartite_network(tmp_path):
         loaded.predict_proba([("nobody", "i1")], table)
     with pytest.raises(GraphError, match="trained on a graph that is bipartite"):
         loaded.predict(networkx.cycle_graph(12))
+
+
+@pytest.mark.filterwarnings("ignore:The model does not rank links")
+def test_loaded_model_reads_the_weights_and_types_of_edges(tmp_path):
+    pairs = list(communities(45).edges)
+    table = pd.DataFrame(pairs, columns=["source", "target"])
+    table["strength"] = [1.0 + a % 3 for a, _ in pairs]
+    table["kind"] = ["near" if b - a < 5 else "far" for a, b in pairs]
+    settings = {"edge_weight": "strength", "edge_type": "kind", "model": "gatv2", "directed": False}
+    models = [
+        LinkPredictor(**settings, epochs=3, width=8, heads=2, negatives=10, seed=seed).fit(table)
+        for seed in (1, 1, 2)
+    ]
+    first, again, other = (model.predict(top=20) for model in models)
+    pd.testing.assert_frame_equal(first, again)
+    assert not first["score"].equals(other["score"])
+    models[0].save(tmp_path / "model")
+    loaded = LinkPredictor.load(tmp_path / "model")
+    pd.testing.assert_frame_equal(loaded.predict(table, top=20), first, rtol=1e-5)
+    weak = loaded.predict(table.assign(strength=1.0), top=20)
+    assert not weak["score"].equals(first["score"])
+    for column in ("strength", "kind"):
+        with pytest.raises(GraphError, match=column):
+            loaded.predict(table.drop(columns=column))
+
+
+def test_words_in_names_are_features_if_names_is_true():
+    colours = ("red", "green", "blue")
+    graph = networkx.relabel_nodes(
+        networkx.planted_partition_graph(3, 15, 0.4, 0.02, seed=0),
+        lambda node: f"{colours[node // 15]} {node}",
+    )
+    graph.graph.clear()
+    for attributes in graph.nodes.values():
+        attributes.clear()
+    model = LinkPredictor(epochs=2, width=8, heads=2, negatives=20, names=True).fit(graph)
+    columns = model.predictor_.encoder
+    assert columns.source != "structure"
+    words = model.validation_["propagated_features"]["mrr"]
+    assert words > 2 * sum(1 / rank for rank in range(1, 22)) / 21

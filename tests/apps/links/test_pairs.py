@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import random as random_matrix
 
-from gattn.apps.links.metrics import ranking_metrics, ranks
+from gattn.apps.links.metrics import mrr_error, ranking_metrics, ranks
 from gattn.apps.links.pairs import (
     draw_negatives,
     make_ranking,
@@ -32,7 +32,7 @@ def ring(nodes):
     return [(i, (i + 1) % nodes) for i in range(nodes)]
 
 
-def test_a_table_has_links_with_a_direction_and_an_undirected_graph_has_none():
+def test_links_of_a_table_with_a_cycle_are_directed_and_of_a_graph_undirected():
     table = graph_of([("a", "b"), ("b", "a"), ("b", "c"), ("c", "c"), ("a", "b")])
     links, notes = read_links(table, None)
     assert links.directed
@@ -45,7 +45,7 @@ def test_a_table_has_links_with_a_direction_and_an_undirected_graph_has_none():
     assert not read_links(path, None)[0].directed
 
 
-def test_ends_that_never_mix_make_a_bipartite_network():
+def test_disjoint_sources_and_targets_are_bipartite():
     graph = graph_of([("ann", "tea"), ("ben", "tea"), ("ben", "milk")])
     links, notes = read_links(graph, None)
     assert links.bipartite
@@ -67,7 +67,7 @@ def test_a_graph_without_edges_has_no_links():
 
 
 @pytest.mark.parametrize("directed", [False, True])
-def test_negatives_are_not_linked(directed):
+def test_negatives_have_no_link_with_the_source(directed):
     draw = np.random.default_rng(0)
     pairs = draw.integers(12, size=(70, 2)).tolist()
     links, _ = read_links(graph_of(pairs), directed)
@@ -93,13 +93,13 @@ def test_opposite_links_are_in_the_same_part():
     assert sum(len(getattr(split, name)) for name in ("train", "val", "test")) == len(links)
 
 
-def test_few_links_are_an_error():
+def test_fewer_than_ten_links_are_refused():
     links, _ = read_links(graph_of([("a", "b"), ("b", "c")]), None)
     with pytest.raises(GraphError, match=r"must have at least 10 links.*got 2"):
         random_parts(links, 0, 0.1, 0.1)
 
 
-def test_restrict_removes_both_directions_and_the_rows_of_the_table():
+def test_restricted_graph_has_neither_direction_of_removed_links():
     graph = graph_of([("a", "b"), ("b", "a"), ("b", "c")], kind=["x", "y", "z"])
     links, _ = read_links(graph, True)
     keys = np.unique(unordered_keys(np.array([[1], [2]]), 3))
@@ -171,7 +171,7 @@ def test_heuristics_of_a_bipartite_network_count_walks_of_three_steps():
     np.testing.assert_allclose(np.expm1(values[..., 0]), walks, rtol=1e-4, atol=1e-4)
 
 
-def test_directed_walks_return_against_an_edge():
+def test_walks_of_three_steps_go_along_against_and_along_edges():
     # 0 and 1 both lead to 2, and 1 leads to 3: so 0 probably leads to 3.
     arcs = np.array([[0, 1, 1], [2, 2, 3]])
     scores = Proximity(arcs, 4, None, directed=True, bipartite=False)
@@ -179,12 +179,17 @@ def test_directed_walks_return_against_an_edge():
     np.testing.assert_allclose(walks, [0, 0, 0.75, 0.25])
 
 
-def test_ranks_and_metrics():
+def test_metrics_of_three_ranked_links():
     scores = np.array([[3.0, 1, 2], [1, 3, 2], [1, 1, 0]])
     assert ranks(scores).tolist() == [1, 3, 1.5]
     metrics = ranking_metrics(scores)
     assert metrics["mrr"] == pytest.approx((1 + 1 / 3 + 2 / 3) / 3)
     assert metrics["hits@1"] == pytest.approx(1 / 3)
+    # Of 18 pairs of a true target (3, 1, 1) and a negative (1, 2, 3, 2, 1, 0), ties count half.
+    assert metrics["roc_auc"] == pytest.approx((5.5 + 2 + 2) / 18)
+    inverse = np.array([1, 1 / 3, 2 / 3])
+    assert mrr_error(scores) == pytest.approx(inverse.std(ddof=1) / 3**0.5)
+    assert mrr_error(scores[:1]) == 0
 
 
 def test_weights_prefer_the_best_score_and_use_a_second_one():
@@ -203,7 +208,7 @@ def test_weights_prefer_the_best_score_and_use_a_second_one():
     assert few.min() > 0.2 * few.max()
 
 
-def test_scale_minimises_the_listwise_loss():
+def test_fitted_scale_minimises_the_listwise_loss():
     scores = np.random.default_rng(0).normal(size=(500, 11))
     scores[:, 0] += 1
     best = fit_scale(scores)
