@@ -93,7 +93,7 @@ for spoilt in (work.wrong, work.endless, work.deadly):
 
 
 @pytest.mark.slow
-def test_results_come_in_order_and_failures_end_the_work(tmp_path):
+def test_results_are_in_order_and_an_error_ends_all_processes(tmp_path):
     (tmp_path / "work.py").write_text(WORK)
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(
@@ -154,7 +154,7 @@ def long(number):
     ("number", "case"),
     [(signal.SIGINT, "waiting"), (signal.SIGINT, "suspended"), (signal.SIGKILL, "waiting")],
 )
-def test_a_signal_to_this_process_alone_ends_all(tmp_path, case, number):
+def test_signal_to_the_parent_process_ends_its_children(tmp_path, case, number):
     (tmp_path / "work.py").write_text(WORK + LONG)
     (tmp_path / "script.py").write_text(INTERRUPTED)
     process = subprocess.Popen(

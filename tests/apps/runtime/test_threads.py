@@ -12,11 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from gattn.apps.fitting.settings import read_toml, write_toml
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
-from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.nodes import NodeClassifier, NodeRegressor
-from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.runtime import threads
 from gattn.apps.runtime.threads import (
     ELEMENTS,
@@ -39,47 +36,32 @@ def three_threads(own_threads: None) -> None:
     torch.set_num_threads(3)
 
 
-@pytest.mark.parametrize(
-    ("elements", "setting", "expected"),
-    [
-        (0, 0, 1),
-        (64 * 25 * 128, 0, 1),
-        (2 * ELEMENTS - 1, 0, 1),
-        (2 * ELEMENTS, 0, 2),
-        (100 * ELEMENTS, 0, 3),
-        (0, 2, 2),
-        (100 * ELEMENTS, 1, 1),
-        (0, 5, 5),
-    ],
-)
-def test_choose_threads(elements: int, setting: int, expected: int) -> None:
-    assert choose_threads(elements, setting) == expected
+def test_number_of_threads_follows_the_setting_or_the_number_of_elements() -> None:
+    for elements, setting, expected in (
+        (0, 0, 1), (64 * 25 * 128, 0, 1), (2 * ELEMENTS - 1, 0, 1), (2 * ELEMENTS, 0, 2),
+        (100 * ELEMENTS, 0, 3), (0, 2, 2), (100 * ELEMENTS, 1, 1), (0, 5, 5),
+    ):  # fmt: skip
+        assert choose_threads(elements, setting) == expected
+    for arguments in ((-1, 0), (1, -1)):
+        with pytest.raises(ValueError, match="must be at least 0; got -1"):
+            choose_threads(*arguments)
 
 
-@pytest.mark.parametrize("arguments", [(-1, 0), (1, -1)])
-def test_negative_numbers_are_errors(arguments: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="must be at least 0; got -1"):
-        choose_threads(*arguments)
-
-
-def test_threads_are_restored_after_a_block() -> None:
-    with limited_threads(0) as number:
-        assert number == torch.get_num_threads() == 1
-    assert torch.get_num_threads() == 3
-
-
-def test_threads_are_restored_after_an_error() -> None:
+def test_threads_are_restored_after_a_block_and_after_an_error() -> None:
     def fail() -> None:
         with limited_threads(0, 2) as number:
             assert number == torch.get_num_threads() == 2
             raise KeyError
 
+    with limited_threads(0) as number:
+        assert number == torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 3
     with pytest.raises(KeyError):
         fail()
     assert torch.get_num_threads() == 3
 
 
-def test_a_block_within_a_block_chooses_from_all_threads() -> None:
+def test_nested_block_chooses_from_all_threads() -> None:
     with limited_threads(0):
         with limited_threads(2 * ELEMENTS):
             assert torch.get_num_threads() == 2
@@ -87,7 +69,7 @@ def test_a_block_within_a_block_chooses_from_all_threads() -> None:
         assert available_threads() == 3
 
 
-def test_beside_other_processes_every_choice_is_one_thread() -> None:
+def test_one_thread_is_chosen_while_other_processes_work() -> None:
     with one_thread():
         assert choose_threads(100 * ELEMENTS, 2) == torch.get_num_threads() == 1
         assert available_threads() == 1
@@ -95,7 +77,7 @@ def test_beside_other_processes_every_choice_is_one_thread() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_background_returns_the_result_of_one_thread_without_a_limit_here() -> None:
+def test_background_work_has_one_thread_and_the_caller_no_limit() -> None:
     def work(check):
         check()
         return choose_threads(100 * ELEMENTS, 2), torch.get_num_threads()
@@ -106,7 +88,7 @@ def test_background_returns_the_result_of_one_thread_without_a_limit_here() -> N
     assert torch.get_num_threads() == 3
 
 
-def test_an_error_of_the_background_is_raised_at_its_result() -> None:
+def test_error_of_background_work_is_raised_with_its_result() -> None:
     def work(check):
         raise KeyError("kernel")
 
@@ -114,7 +96,7 @@ def test_an_error_of_the_background_is_raised_at_its_result() -> None:
         background.result()
 
 
-def test_an_error_in_the_block_ends_the_background() -> None:
+def test_error_in_the_block_stops_background_work() -> None:
     started, calls = threading.Event(), []
 
     def work(check):
@@ -136,13 +118,13 @@ def test_an_error_in_the_block_ends_the_background() -> None:
 
 
 @pytest.mark.parametrize("name", threads.WAITING)
-def test_a_users_choice_to_spin_is_kept(name: str) -> None:
+def test_waiting_policy_of_the_user_does_not_change(name: str) -> None:
     variables = {name: "1"}
     sleep_at_barriers(variables)
     assert variables == {name: "1"}
 
 
-def test_the_command_lets_idle_threads_sleep() -> None:
+def test_command_lets_idle_threads_sleep() -> None:
     code = (
         "import os, sys; sys.argv = ['gattn', 'nodes', '--help']\n"
         "from gattn.apps.cli import main\n"
@@ -157,8 +139,7 @@ def test_the_command_lets_idle_threads_sleep() -> None:
     assert done.stdout.splitlines()[-1] == "passive"
 
 
-@pytest.mark.parametrize("kind", [MoleculeRegressor, MoleculeClassifier])
-@pytest.mark.parametrize("setting", [0, 2])
+@pytest.mark.parametrize(("kind", "setting"), [(MoleculeRegressor, 0), (MoleculeClassifier, 2)])
 def test_estimators_of_molecules_restore_the_threads(kind: type, setting: int) -> None:
     numbers: list[int] = []
     y = np.arange(len(SMILES)) % 2 if kind is MoleculeClassifier else np.arange(len(SMILES)) / 10
@@ -176,8 +157,7 @@ def test_estimators_of_molecules_restore_the_threads(kind: type, setting: int) -
     assert numbers[-1] == 4
 
 
-@pytest.mark.parametrize("kind", [NodeClassifier, NodeRegressor])
-@pytest.mark.parametrize("setting", [0, 2])
+@pytest.mark.parametrize(("kind", "setting"), [(NodeClassifier, 0), (NodeRegressor, 2)])
 def test_estimators_of_nodes_restore_the_threads(kind: type, setting: int) -> None:
     import pandas as pd
 
@@ -219,7 +199,7 @@ def test_estimators_restore_the_threads_after_an_error() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_the_kernel_beside_the_network_gives_the_same_model() -> None:
+def test_number_of_threads_does_not_change_a_stacked_model() -> None:
     y = np.arange(len(SMILES)) / 10
     states = []
     for number in (1, 3):
@@ -232,14 +212,7 @@ def test_the_kernel_beside_the_network_gives_the_same_model() -> None:
         assert torch.equal(tensor, states[1][name]), name
 
 
-@pytest.mark.parametrize("settings", [RunSettings(threads=2), NodeRunSettings("cora", threads=2)])
-def test_the_setting_is_written_to_toml_and_read(tmp_path, settings) -> None:
-    write_toml(tmp_path / "config.toml", settings)
-    assert "threads = 2" in (tmp_path / "config.toml").read_text()
-    assert read_toml(type(settings), tmp_path / "config.toml").threads == 2
-
-
-def test_every_command_that_computes_has_the_option() -> None:
+def test_every_command_that_computes_has_the_option_threads() -> None:
     from typer.main import get_command
 
     from gattn.apps.cli.app import app
