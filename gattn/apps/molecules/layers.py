@@ -175,7 +175,8 @@ class QueryReadout(nn.Module):
         Returns:
             One row for each molecule.
         """
-        segments = _segments(ptr, len(x))
+        # len() would make the sizes constants of an exported model.
+        segments = _segments(ptr, x.shape[0])
         weight = self.lin_value.weight.unflatten(0, (self.heads, -1))
         out = self.lin_out(learned_query_pool(self._score(x), x, weight, segments, 0.0))
         empty = segments.layout.rowptr.diff() == 0
@@ -230,6 +231,6 @@ def _segments(ptr: Tensor, atoms: int) -> Graph:
     def build() -> Graph:
         molecule = owners(ptr, atoms)
         atom = torch.arange(atoms, dtype=molecule.dtype, device=molecule.device)
-        return Graph(torch.stack([atom, molecule]), (atoms, len(ptr) - 1))
+        return Graph(torch.stack([atom, molecule]), (atoms, ptr.shape[0] - 1))
 
     return cached(ptr, ("molecules", atoms), build)

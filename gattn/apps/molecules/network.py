@@ -163,7 +163,7 @@ class AtomLayers(nn.Module):
         x = self.atoms(batch.x).relu()
         # The self-loops are added once for all layers, because the number of operator calls limits
         # the speed of small batches.
-        graph, bonds = with_atom_loops(batch.edge_index, batch.edge_attr, len(x))
+        graph, bonds = with_atom_loops(batch.edge_index, batch.edge_attr, x.shape[0])
         for norm, conv in zip(self.norms, self.convs):
             x = x + self.dropout(F.elu(conv(norm(x), graph, bonds)))
         return x
@@ -187,7 +187,7 @@ def molecule_vectors(
     attended = attend(x, batch.ptr)
     # The sum of a molecule's atoms is projected, because this takes one product per molecule
     # instead of one per atom.
-    total, count = sum_atoms(x, batch.batch, len(batch.ptr) - 1), batch.ptr.diff()[:, None]
+    total, count = sum_atoms(x, batch.batch, batch.ptr.shape[0] - 1), batch.ptr.diff()[:, None]
     projected = F.linear(total, project.weight) + count * project.bias
     return torch.cat([attended, projected / ATOMS], 1)
 

@@ -8,16 +8,17 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gattn.apps.molecules.export.reference import PlainBatch, network_outputs
 from gattn.apps.molecules.inputs import MoleculeInputs
+from gattn.apps.molecules.layers import MoleculeBatch
 from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs
 
-__all__ = ["EnsembleOutputs", "plain_batch", "write_onnx"]
+__all__ = ["EnsembleOutputs", "PlainBatch", "plain_batch", "write_onnx"]
 
 OPSET = 18
 """Version of ONNX's operators. It is the first version with an operator for the maximum of the
@@ -27,8 +28,26 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 """Packages that the extra ``export`` installs."""
 
 
+class PlainBatch(NamedTuple):
+    """Batch of molecules as inputs of an exported network.
+
+    Attributes:
+        atoms: [n, d] float32, features of the atoms.
+        edges: [2, e] int64, the bonds in both directions.
+        bonds: [e, b] float32, features of the edges.
+        molecule: [n] int64, the molecule of each atom.
+        sizes: [m] int64, the number of atoms of each molecule, above 0.
+    """
+
+    atoms: Tensor
+    edges: Tensor
+    bonds: Tensor
+    molecule: Tensor
+    sizes: Tensor
+
+
 class EnsembleOutputs(nn.Module):
-    """Module that contains the networks of an ensemble, and uses only operators of PyTorch itself.
+    """Module that contains the networks of an ensemble.
 
     Args:
         networks: K trained networks.
@@ -46,9 +65,11 @@ class EnsembleOutputs(nn.Module):
         self, atoms: Tensor, edges: Tensor, bonds: Tensor, molecule: Tensor, sizes: Tensor
     ) -> Tensor:
         """Compute the outputs of each network; see Shapes."""
-        batch = PlainBatch(atoms, edges, bonds, molecule, sizes)
+        none = atoms.new_zeros(sizes.shape[0], 0)
+        ptr = F.pad(sizes.cumsum(0), (1, 0))
+        batch = MoleculeBatch(atoms, edges, bonds, molecule, ptr, none, none)
         networks = cast("Iterable[MoleculeNetwork]", self.networks)
-        return torch.stack([network_outputs(network, batch) for network in networks])
+        return torch.stack([network.by_layers(batch) for network in networks])
 
 
 def plain_batch(inputs: MoleculeInputs) -> PlainBatch:
