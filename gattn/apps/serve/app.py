@@ -12,17 +12,14 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from gattn import __version__
-from gattn.apps.molecules.row_format import BETWEEN
+from gattn.apps.molecules.runs.rows import InputRow, PredictedRow, predict_rows
 from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.gate import Gate, error_response
 from gattn.apps.serve.molecules import (
-    InputRow,
-    PredictedRow,
     ServedMolecules,
     explain_molecule,
-    first_explanation,
-    predict_rows,
+    first_call,
 )
 from gattn.apps.serve.pool import ModelPool
 from gattn.apps.serve.queue import BatchQueue
@@ -51,7 +48,7 @@ class Server:
         self._position = {run.name: i for i, run in enumerate(molecules)}
         self.pool = ModelPool(
             [run.model for run in molecules], [run.folder for run in molecules], settings.workers,
-            first_explanation,
+            first_call,
         )  # fmt: skip
         self.queue: BatchQueue[tuple[str, float], InputRow, PredictedRow] = BatchQueue(
             self._predict_batch, workers=self.pool.workers, capacity=settings.queue
@@ -110,17 +107,16 @@ class Server:
                 413, f"a request must have at most {self.settings.max_rows:,} rows; "
                 f"it has {len(rows):,}",
             )  # fmt: skip
-        faults = [self._length_fault(run, row.text) for row in rows]
+        faults = [self._length_fault(row.text) for row in rows]
         short = [row for row, fault in zip(rows, faults) if not fault]
         predicted = iter(await self.queue.compute((run.name, coverage), short))
         empty = [""] * len(run.columns)
         return [PredictedRow(empty, fault) if fault else next(predicted) for fault in faults]
 
-    def _length_fault(self, run: ServedMolecules, text: str) -> str:
+    def _length_fault(self, text: str) -> str:
         """Return the reason why a SMILES in the text of a row is too long, or ""."""
         try:
-            for part in text.split(BETWEEN) if run.model.molecules_per_row > 1 else [text]:
-                self.check_text(part, "the SMILES")
+            self.check_text(text, "the SMILES")
         except RequestError as error:
             return error.message
         return ""
@@ -128,10 +124,7 @@ class Server:
     async def explain(self, request: ExplainRequest) -> ExplainAnswer:
         """Compute the explanation of the molecule in a request."""
         run = self.run(ServedMolecules, request.model)
-        columns = {name: [value] for name, value in request.columns.items()}
-        (input_row,) = run.input_rows([request.smiles], columns)
-        if fault := self._length_fault(run, input_row.text):
-            raise RequestError(413, fault)
+        input_row = run.input_row(self.check_text(request.smiles, "the SMILES"))
         try:
             target = run.model.place_of(request.target)
         except ValueError as error:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
+from typing import Any
 
 from gattn.apps.molecules.attributions import METHODS
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.estimators import MoleculeRegressor
 from gattn.apps.molecules.explain import DEFAULT_METHOD, Explanation, explain_model
 from gattn.apps.molecules.explanations import colour_scale, label_of
-from gattn.apps.molecules.inputs import DescribedInputs, MoleculeInputs
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.pretrained import is_distributed
-from gattn.apps.molecules.row_format import BETWEEN, drawn_smiles, join_smiles
 from gattn.apps.molecules.runs.columns import SIMILARITY, target_columns
-from gattn.apps.molecules.runs.predict import OUTSIDE, output_cells, output_columns
+from gattn.apps.molecules.runs.predict import OUTSIDE, output_columns
+from gattn.apps.molecules.runs.rows import InputRow, predict_rows
 from gattn.apps.molecules.runs.training_set import (
     Applicability,
     TrainingSet,
@@ -43,52 +37,19 @@ from gattn.apps.serve.schemas import (
 from gattn.apps.serve.served import ServedRun, json_value
 from gattn.apps.tables.numbers import NumberFormat
 from gattn.draw import DRAWN_ATOMS, draw_molecule
-from gattn.draw.reactions import draw_reaction
 
 __all__ = [
     "ExplainedMolecule",
-    "InputRow",
-    "PredictedRow",
     "ServedMolecules",
     "as_values",
     "draw_plain",
     "explain_molecule",
-    "first_explanation",
+    "first_call",
     "open_molecules",
-    "predict_rows",
 ]  # fmt: skip
 
-REACTION = re.compile(r"\s*[^\s>]*[^\s>-]>[^\s>]*>")
-"""Pattern of the first sides of a reaction. The dative bond ``->`` of a molecule does not match."""
 NEAREST = 5
 """Number of similar training molecules that are shown beside a prediction."""
-
-
-class InputRow(NamedTuple):
-    """Row of a request, in the form that the model reads.
-
-    Attributes:
-        text: its SMILES, those of its molecules joined by
-            :func:`gattn.apps.molecules.row_format.join_smiles`, or its reaction; "" for a row that
-            cannot be read.
-        values: its descriptor columns, NaN for a missing value.
-    """
-
-    text: str
-    values: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class PredictedRow:
-    """Prediction of one row.
-
-    Attributes:
-        cells: the cells of the command ``gattn molecules predict``; empty texts for an error.
-        error: the reason why the row has no prediction, or "".
-    """
-
-    cells: list[str]
-    error: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,14 +58,14 @@ class ExplainedMolecule:
 
     Attributes:
         cells: the cells of its prediction.
-        explanation: the weights of its atoms; None for a reaction or several molecules.
+        explanation: the weights of its atoms.
         nearest: pairs of a column of the model's fingerprints and its similarity, most similar
             first.
         pictures: pictures of the weights; None if the molecule is too large.
     """
 
     cells: list[str]
-    explanation: Explanation | None
+    explanation: Explanation
     nearest: list[tuple[int, float]]
     pictures: Pictures | None
 
@@ -132,9 +93,8 @@ class ServedMolecules(ServedRun):
         return {
             "task": model.task, "targets": model.targets_,
             "units": [self.unit] * len(model.targets_), "coverage": coverage_of(self.card),
-            "smiles_columns": list(self.smiles_columns), "reaction": model.reaction,
-            "descriptors": model.descriptors_columns_,
-            "methods": [] if model.row_format.joined else list(METHODS),
+            "smiles_columns": list(self.smiles_columns),
+            "methods": list(METHODS) if self.reads_smiles else [],
             "size": metrics.get("molecules", {}).get("train", 0),
             "domain_threshold": self.applicability.threshold if self.applicability else None,
         }  # fmt: skip
@@ -156,56 +116,24 @@ class ServedMolecules(ServedRun):
         """Unit of the numbers in the columns of labels; "" if the training did not name one."""
         return self.card.get("unit", "") if self.model.task == "regression" else ""
 
-    def input_rows(
-        self, smiles: Sequence[str | list[str]], columns: Mapping[str, Sequence[float | None]]
-    ) -> list[InputRow]:
-        """Return the rows of a request.
+    @property
+    def reads_smiles(self) -> bool:
+        """Whether a row is one molecule without descriptor columns."""
+        return not (self.model.row_format.joined or self.model.descriptors_columns_)
 
-        Args:
-            smiles: n SMILES or reactions; for a model of several molecules in a row, n lists.
-            columns: n values of each descriptor column, by its name; None for a missing value.
+    def input_row(self, smiles: str) -> InputRow:
+        """Return the row of one SMILES.
 
         Raises:
-            RequestError: a row has another number of SMILES, or a column is missing, unknown or of
-                another length (422).
+            RequestError: the model reads other rows (422).
         """
-        names = self.model.descriptors_columns_
-        if list(columns) != names and sorted(columns) != sorted(names):
-            needs = f"the columns {', '.join(names)}" if names else "no columns"
+        if not self.reads_smiles:
+            names = [*self.smiles_columns, *self.model.descriptors_columns_]
             raise RequestError(
-                422,
-                f"the model {self.name!r} needs {needs}; got {', '.join(columns)[:200] or 'none'}",
-            )
-        for name in names:
-            if len(columns[name]) != len(smiles):
-                raise RequestError(
-                    422, f"columns.{name} must have {len(smiles)} values, one for each row; got "
-                    f"{len(columns[name])}"
-                )  # fmt: skip
-        values = zip(*(columns[name] for name in names)) if names else [()] * len(smiles)
-        return [
-            InputRow(self._text(number, row), tuple(_number(each) for each in some))
-            for number, (row, some) in enumerate(zip(smiles, values), 1)
-        ]
-
-    def _text(self, number: int, row: str | list[str]) -> str:
-        """Return the text of a row.
-
-        Raises:
-            RequestError: it has another number of SMILES (422).
-        """
-        count = self.model.molecules_per_row
-        if count == 1 and isinstance(row, str):
-            return row
-        if count > 1 and isinstance(row, list) and len(row) == count:
-            return join_smiles(row)
-        expected = "one SMILES" if count == 1 else f"a list of {count} SMILES"
-        got = "a text" if isinstance(row, str) else f"a list of {len(row)}"
-        raise RequestError(
-            422,
-            f"the model {self.name!r} reads {self.model.row_format.rows_noun}: row {number:,} must "
-            f"be {expected}; it is {got}",
-        )
+                422, f"the model {self.name!r} reads tables: send a CSV body with the columns "
+                f"{', '.join(names)} to POST /predict",
+            )  # fmt: skip
+        return InputRow(smiles)
 
     def answer(self, text: str, explained: ExplainedMolecule, target: int) -> ExplainAnswer:
         """Return the answer of the API to a request for an explanation.
@@ -226,28 +154,21 @@ class ServedMolecules(ServedRun):
             similarity=similarity, threshold=self.applicability.threshold,
             inside=self.applicability.is_inside(similarity),
         )  # fmt: skip
-        outside = {OUTSIDE: values[OUTSIDE]} if OUTSIDE in values else {}
-        common = {
-            "model": self.name, "target": self.model.targets_[target], "unit": self.unit,
-            "smiles": text, "values": {**shown, **outside, SIMILARITY: similarity},
-            "percentile": percentile, "domain": domain,
-            "nearest": self._neighbours(explained.nearest, target),
-        }  # fmt: skip
-        if explanation is None:
-            return ExplainAnswer(explained=self.model.scale_of(target), **common)
         rows = zip(
             explanation.atoms, explanation.symbols, explanation.weights.tolist(),
             explanation.spread.tolist(),
         )  # fmt: skip
-        drops, names = explanation.faithfulness, self.model.descriptors_columns_
+        drops = explanation.faithfulness
         return ExplainAnswer(
+            model=self.name, target=self.model.targets_[target], unit=self.unit, smiles=text,
             method=explanation.method, explained=explanation.explained,
+            values={**shown, SIMILARITY: similarity}, percentile=percentile, domain=domain,
+            nearest=self._neighbours(explained.nearest, target),
             atoms=[Atom(atom=a, symbol=s, weight=w, spread=json_value(d)) for a, s, w, d in rows],
-            contributions=dict(zip(names, explanation.descriptors.tolist())),
             faithfulness=Faithfulness(
                 top=drops.top, random=drops.random, random_std=drops.random_std
             ),
-            pictures=explained.pictures, **common,
+            pictures=explained.pictures,
         )  # fmt: skip
 
     def _neighbours(self, nearest: list[tuple[int, float]], target: int) -> list[Neighbour]:
@@ -307,37 +228,10 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
     )  # fmt: skip
 
 
-def predict_rows(
-    model: MoleculeEstimator, rows: list[InputRow], coverage: float
-) -> list[PredictedRow]:
-    """Predict rows in the same way as the command ``gattn molecules predict``.
-
-    Args:
-        model: the model.
-        rows: n rows.
-        coverage: coverage of the intervals or label sets.
-
-    Returns:
-        n rows.
-    """
-    empty = [""] * len(output_columns(model))
-    descriptors: Callable[[InputRow], Sequence[float]] | None = None
-    if model.descriptors_columns_:
-        descriptors = attrgetter("values")
-    predicted: list[PredictedRow] = []
-    for piece in model.predictions(rows, smiles=attrgetter("text"), descriptors=descriptors):
-        index = piece.row_index.tolist()
-        values = [piece.items[i].values for i in index]
-        cells = dict(zip(index, output_cells(model, piece.result, coverage, values)))
-        predicted += [PredictedRow(cells.get(i, empty), e) for i, e in enumerate(piece.errors)]
-    return predicted
-
-
 def explain_molecule(
     model: MoleculeEstimator, input_row: InputRow, method: str, target: int, coverage: float
 ) -> ExplainedMolecule:
-    """Predict one row, and compute the weights of its atoms, unless it is a reaction or has several
-    molecules.
+    """Predict one row, and compute the weights of its atoms.
 
     Args:
         model: the model.
@@ -351,18 +245,10 @@ def explain_molecule(
     """
     row = predict_rows(model, [input_row], coverage)[0]
     if row.error:
-        what = {1: "the reaction" if model.reaction else "the molecule"}
-        raise RequestError(
-            422, f"{what.get(model.molecules_per_row, 'the row')} cannot be read: {row.error}"
-        )
-    inputs: MoleculeInputs = model.featurise([input_row.text]).inputs
-    if model.descriptors_columns_:
-        values = torch.tensor([input_row.values], dtype=torch.float64)
-        inputs = DescribedInputs(inputs, values)
+        raise RequestError(422, f"the molecule cannot be read: {row.error}")
+    inputs = model.featurise([input_row.text]).inputs
     best, similarities = model.predictor_.nearest(inputs, NEAREST)
     nearest = [(i, s) for i, s in zip(best[0].tolist(), similarities[0].tolist()) if s > 0]
-    if model.row_format.joined:
-        return ExplainedMolecule(row.cells, None, nearest, None)
     method = method or DEFAULT_METHOD
     try:
         explanation = explain_model(model, inputs, method, target=target)[0]
@@ -381,25 +267,25 @@ def explain_molecule(
     return ExplainedMolecule(row.cells, explanation, nearest, pictures)
 
 
-def first_explanation(model: MoleculeEstimator) -> None:
-    """Explain one small molecule at the start of the server, so that the first request does not
-    wait for imports.
+def first_call(model: MoleculeEstimator) -> None:
+    """Predict or explain one small row at the start of the server, so that the first request does
+    not wait for imports.
     """
-    values = (0.0,) * len(model.descriptors_columns_)
-    explain_molecule(model, InputRow(model.row_format.example, values), "", 0, 0.9)
+    row = InputRow(model.row_format.example, (0.0,) * len(model.descriptors_columns_))
+    if model.row_format.joined or row.values:
+        predict_rows(model, [row], 0.9)
+    else:
+        explain_molecule(model, row, "", 0, 0.9)
 
 
 def draw_plain(smiles: str, dark: bool) -> bytes:
-    """Draw a molecule without weights, or a reaction, as an SVG. The molecules of a row are drawn
-    side by side.
+    """Draw a molecule without weights as an SVG.
 
     Raises:
         RequestError: the SMILES cannot be read, or the molecule is too large (422).
     """
     try:
-        if REACTION.match(smiles):
-            return draw_reaction(smiles, dark=dark)
-        return draw_molecule(drawn_smiles(smiles) if BETWEEN in smiles else smiles, dark=dark)
+        return draw_molecule(smiles, dark=dark)
     except ValueError as error:
         raise RequestError(422, f"the molecule cannot be drawn: {error}") from error
 
@@ -416,7 +302,3 @@ def as_values(model: MoleculeEstimator, cells: list[str]) -> dict[str, float | s
         is_text = bare == OUTSIDE or (classes and bare in ("prediction", "set"))
         values[name] = cell or None if is_text or not cell else json_value(float(cell))
     return values
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)

@@ -156,7 +156,7 @@ def add_api(app: FastAPI, server: Server) -> None:
                 )  # fmt: skip
             body = parsed_body(PredictRequest, await request.body())
             run = server.run(ServedMolecules, body.model)
-            input_rows = run.input_rows(body.smiles, body.columns)
+            input_rows = list(map(run.input_row, body.smiles))
             rows = await server.predict(run, input_rows, coverage_of(run.card, body.coverage))
             answer = [as_values(run.model, row.cells) | {"error": row.error} for row in rows]
             return JSONResponse(PredictAnswer(model=run.name, rows=answer).model_dump())
@@ -230,7 +230,7 @@ def add_page(app: FastAPI, server: Server) -> None:
 
     @app.get("/picture", responses={**ERRORS, 200: {"content": svg}}, response_class=Response)
     async def picture(query: Annotated[PictureQuery, Query()]) -> Response:
-        """Return the picture of a molecule, or of the molecules of a row or of a reaction."""
+        """Return the picture of a molecule."""
         server.check_text(query.smiles, "the SMILES")
         with server.queue.admitted():
             content = await asyncio.to_thread(draw_plain, query.smiles, query.dark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
     "Atom",
@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 Value = int | float | str | None
-Row = str | list[str]
 Coverage = Annotated[
     Annotated[float, Field(gt=0, lt=1)] | None,
     Field(
@@ -88,9 +87,10 @@ class ModelDescription(BaseModel):
             "molecule of a row."
         ),
     ] = []
-    reaction: Annotated[bool, Field(description="Whether a row is a reaction A>>B.")] = False
-    descriptors: Annotated[list[str], Field(description="Descriptor columns of the model.")] = []
-    methods: Annotated[list[str], Field(description="Methods of POST /explain, best first.")] = []
+    methods: Annotated[
+        list[str],
+        Field(description="Methods of POST /explain, best first; empty if it reads only tables."),
+    ] = []
     size: Annotated[
         int,
         Field(
@@ -118,21 +118,7 @@ class ModelDescription(BaseModel):
 class PredictRequest(_Request):
     """Request for predictions of molecules."""
 
-    smiles: Annotated[
-        list[Row],
-        Field(
-            min_length=1,
-            description="For each row its SMILES or its reaction A>>B; for a model of several "
-            "molecules in a row, a list of their SMILES.",
-        ),
-    ]
-    columns: Annotated[
-        dict[str, list[FiniteFloat | None]],
-        Field(
-            default_factory=dict,
-            description="Values of each descriptor column, one for each row; null if missing.",
-        ),
-    ]
+    smiles: Annotated[list[str], Field(min_length=1, description="The SMILES of each row.")]
     model: ModelName = None
     coverage: Coverage = None
 
@@ -162,15 +148,7 @@ class TableAnswer(BaseModel):
 class ExplainRequest(_Request):
     """Request for the explanation of one molecule."""
 
-    smiles: Annotated[
-        Row, Field(description="SMILES, reaction A>>B, or the list of the SMILES of a row.")
-    ]
-    columns: Annotated[
-        dict[str, FiniteFloat | None],
-        Field(
-            default_factory=dict, description="Value of each descriptor column; null if missing."
-        ),
-    ]
+    smiles: str
     model: ModelName = None
     target: Annotated[
         str | None, Field(description="Name of the target; required if there are several.")
@@ -237,11 +215,11 @@ class ExplainAnswer(BaseModel):
     target: str
     unit: str
     smiles: str
-    method: str = ""
+    method: str
     explained: Annotated[
         str,
         Field(
-            description="Quantity to which the weights of the atoms and the columns add: the "
+            description="Quantity to which the weights of the atoms add: the "
             "target with its transform, or the probability of a class."
         ),
     ]
@@ -254,19 +232,9 @@ class ExplainAnswer(BaseModel):
     ]
     domain: Domain | None
     nearest: list[Neighbour]
-    atoms: Annotated[
-        list[Atom], Field(description="Empty for a reaction or several molecules.")
-    ] = []
-    contributions: Annotated[
-        dict[str, float],
-        Field(description="Contribution of each descriptor column to the prediction."),
-    ] = {}
-    faithfulness: Annotated[
-        Faithfulness | None, Field(description="None if there are no atoms.")
-    ] = None
-    pictures: Annotated[
-        Pictures | None, Field(description="None if there are no atoms or very many.")
-    ] = None
+    atoms: list[Atom]
+    faithfulness: Faithfulness
+    pictures: Annotated[Pictures | None, Field(description="None if there are very many atoms.")]
 
 
 class NodeRequest(_Request):

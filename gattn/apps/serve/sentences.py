@@ -8,8 +8,6 @@ from typing import Any
 
 __all__ = ["invalid_field"]
 
-UNIONS = ("str", "list[str]", "float", "none")
-"""Types in a union, by the names that pydantic adds to the place of a field."""
 LONGEST = 80
 """Maximum number of characters of a value in a sentence."""
 
@@ -24,16 +22,12 @@ def invalid_field(errors: Sequence[Mapping[str, Any]]) -> str:
     'a.1: input should be a text; got 3'
     """
     first = errors[0]
-    names = [str(part) for part in first["loc"] if part not in UNIONS]
-    field = ".".join(names)[:200] or "the body"
+    field = ".".join(map(str, first["loc"]))[:200] or "the body"
     if first["type"] == "json_invalid":
         return f"the body must be JSON: {first['ctx']['error']}"
     if first["type"] == "missing":
         return f"{field} is missing"
     if first["type"] == "extra_forbidden":
-        field = ".".join(map(str, first["loc"]))[:200]
         return f"there is no field or option {field!r}; GET /openapi.json describes them"
-    # A value of a union has one error for each of its types.
-    messages = dict.fromkeys(each["msg"][:1].lower() + each["msg"][1:] for each in errors)
-    expected = " or ".join(messages) if len(names) < len(first["loc"]) else next(iter(messages))
+    expected = first["msg"][:1].lower() + first["msg"][1:]
     return f"{field}: {expected}; got {json.dumps(first.get('input'), default=str)[:LONGEST]}"

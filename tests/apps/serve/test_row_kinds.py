@@ -41,7 +41,6 @@ NEW = {
     "reactions": b"id,reaction\n1,[CH3:1]C[Br:2].[OH-:3]>>[CH3:1]C[OH:3].[Br-:2]\n2,CCO\n",
     "columns": b"smiles,pH,T\nCCO,7,300\nCCN,,9999\nCCC,x,300\nbad(,7,300\n",
 }
-REACTION = "[CH3:1]CC[Br:2].[OH-:3]>>[CH3:1]CC[OH:3].[Br-:2]"
 
 
 @pytest.fixture(scope="module")
@@ -88,169 +87,25 @@ def test_a_csv_file_gets_the_bytes_of_the_command(client, folders, name, tmp_pat
     assert [table["columns"][i] for i in table["smiles_columns"]] == names[name]
 
 
-def test_the_description_of_the_models(client):
+def test_rows_of_other_kinds_are_read_from_tables_only(client):
     models = {model["name"]: model for model in client.get("/models").json()}
     assert models["pairs"]["smiles_columns"] == ["solute", "solvent"]
-    assert models["reactions"]["reaction"]
-    assert models["reactions"]["methods"] == []
-    assert models["columns"]["descriptors"] == ["T", "pH"]
-    assert models["columns"]["columns"][-1] == "outside"
+    assert {tuple(model["methods"]) for model in models.values()} == {()}
+    for name, columns in (("pairs", "solute, solvent"), ("columns", "smiles, T, pH")):
+        for path, smiles in (("/predict", ["CCO"]), ("/explain", "CCO")):
+            answer = client.post(path, json={"model": name, "smiles": smiles})
+            sentence = (
+                f"the model '{name}' reads tables: send a CSV body with the columns {columns}"
+            )
+            assert (answer.status_code, sentence in answer.json()["error"]) == (422, True)
 
 
-def predicted(client, name, row):
-    """Return the row of a CSV body with the prediction of one row."""
-    content = "\n".join([",".join(row), ",".join(row.values()), ""]).encode()
-    headers = {"content-type": "text/csv"}
-    text = client.post(f"/predict?model={name}", content=content, headers=headers).text
-    return next(csv.DictReader(io.StringIO(text)))
-
-
-def test_json_of_pairs(client):
-    body = {"model": "pairs", "smiles": [["CCO", "O"], ["CCO", "bad("]]}
-    good, bad = client.post("/predict", json=body).json()["rows"]
-    expected = predicted(client, "pairs", {"solute": "CCO", "solvent": "O"})
-    assert good["prediction"] == float(expected["prediction"])
-    assert bad["error"].startswith("molecule 2: not valid SMILES")
-    answer = client.post("/explain", json={"model": "pairs", "smiles": ["CCO", "O"]}).json()
-    assert answer["values"]["prediction"] == good["prediction"]
-    assert answer["atoms"] == []
-    assert " + " in answer["nearest"][0]["smiles"]
-    picture = client.get("/picture", params={"smiles": answer["nearest"][0]["smiles"]})
-    assert picture.status_code == 200
-
-
-def test_json_of_reactions(client):
-    rows = client.post("/predict", json={"model": "reactions", "smiles": [REACTION]}).json()["rows"]
-    answer = client.post("/explain", json={"model": "reactions", "smiles": REACTION}).json()
-    assert answer["values"]["prediction"] == rows[0]["prediction"]
-    assert answer["atoms"] == []
-    assert answer["faithfulness"] is answer["pictures"] is None
-    assert answer["nearest"][0]["similarity"] > 0.5
-    picture = client.get("/picture", params={"smiles": REACTION})
-    assert picture.content.startswith(b"<?xml")
-    assert client.get("/picture", params={"smiles": "bad(>>C"}).status_code == 422
-    assert client.get("/picture", params={"smiles": "[NH3]->[Cu]"}).status_code == 200
-
-
-def test_json_of_descriptor_columns(client):
-    columns = {"pH": [7.0, None], "T": [300, 9999.0]}
-    body = {"model": "columns", "smiles": ["CCO", "CCN"], "columns": columns}
-    first, second = client.post("/predict", json=body).json()["rows"]
-    expected = predicted(client, "columns", {"smiles": "CCO", "T": "300", "pH": "7"})
-    assert first["prediction"] == float(expected["prediction"])
-    assert (first["outside"], second["outside"]) == (None, "T")
-    body = {"model": "columns", "smiles": "CCO", "columns": {"T": 320, "pH": 5.0}}
-    answer = client.post("/explain", json=body).json()
-    assert set(answer["contributions"]) == {"T", "pH"}
-    assert answer["contributions"]["T"] != 0
-    missing = client.post("/explain", json=body | {"columns": {"T": None, "pH": 5.0}}).json()
-    changed = answer["values"]["prediction"] - missing["values"]["prediction"]
-    assert changed == pytest.approx(answer["contributions"]["T"], abs=1e-4)
-
-
-WRONG = {
-    "one SMILES for a pair": (
-        {"model": "pairs", "smiles": ["CCO"]},
-        "the model 'pairs' reads rows of 2 molecules: row 1 must be a list of 2 SMILES; it is a "
-        "text",
-    ),
-    "a list for a molecule": (
-        {"model": "columns", "smiles": [["C", "O"]], "columns": {"T": [1], "pH": [1]}},
-        "the model 'columns' reads molecules: row 1 must be one SMILES; it is a list of 2",
-    ),
-    "no columns": (
-        {"model": "columns", "smiles": ["C"]},
-        "the model 'columns' needs the columns T, pH; got none",
-    ),
-    "columns of another model": (
-        {"model": "pairs", "smiles": [["C", "O"]], "columns": {"T": [1]}},
-        "the model 'pairs' needs no columns; got T",
-    ),
-    "too few values": (
-        {"model": "columns", "smiles": ["C", "O"], "columns": {"T": [1], "pH": [1, 2]}},
-        "columns.T must have 2 values, one for each row; got 1",
-    ),
-    "a text as value": (
-        {"model": "columns", "smiles": ["C"], "columns": {"T": ["1"], "pH": [1]}},
-        'columns.T.0: input should be a valid number; got "1"',
-    ),
-    "a number as SMILES": (
-        {"model": "pairs", "smiles": [1]},
-        "smiles.0: input should be a valid string or input should be a valid array; got 1",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_rows_are_refused_with_a_sentence(client, name):
-    body, sentence = WRONG[name]
-    answer = client.post("/predict", json=body)
-    assert (answer.status_code, answer.json()["error"]) == (422, sentence)
-
-
-@pytest.fixture
-def page(browser, runs):
-    """Page of the server; see :func:`open_page`."""
-    server = Server(runs, ServeSettings(workers=1))
+@pytest.mark.slow
+def test_the_page_predicts_tables_of_other_kinds(browser, runs, tmp_path):
+    (tmp_path / "pairs.csv").write_bytes(NEW["pairs"])
+    server = Server(runs[:1], ServeSettings(workers=1))
     with listening(server) as address, open_page(browser, address) as page:
-        yield page
-
-
-def fill(page, name, text):
-    field = page.find(f'[name="{name}"]')
-    field.clear()
-    field.send_keys(text)
-
-
-@pytest.mark.slow
-def test_the_page_has_fields_for_molecules_and_columns(page, client):
-    names = [field.get_attribute("name") for field in page.all("#more-fields input")]
-    assert names == ["molecule 2", "column T", "column pH"]
-    page.find("[data-model=reactions]").click()
-    fill(page, "molecule 2", "O")
-    fill(page, "column T", "9999")
-    fill(page, "column pH", "6.5")
-    page.predict("CCO")
-    page.wait("#predictions .card figure img", 2)
-    pair, columns = page.all("#predictions .card")
-    body = {"model": "pairs", "smiles": [["CCO", "O"]]}
-    expected = client.post("/predict", json=body).json()["rows"][0]["prediction"]
-    shown = float(pair.find_element("css selector", ".number").text)
-    assert shown == pytest.approx(expected, rel=1e-3)
-    assert "Far outside the range of the training values: T." in columns.text
-    assert "Contribution of each column" in columns.text
-    page.find("[data-model=pairs]").click()
-    page.find("[data-model=columns]").click()
-    page.until(lambda: not page.all("#more-fields input"))
-    # A selected model predicts the text of the field at once, and CCO is no reaction.
-    field = page.find("#smiles")
-    field.clear()
-    field.send_keys(REACTION)
-    page.find("[data-model=reactions]").click()
-    page.until(lambda: "Reaction A>>B" in page.text_of("label[for=smiles]"))
-    page.predict(REACTION)
-    page.until(lambda: "are not computed for reactions" in page.text_of("#predictions"))
-
-
-@pytest.mark.slow
-def test_a_reaction_is_drawn_with_its_map_numbers(page, client):
-    for name in ("pairs", "columns"):
-        page.find(f"[data-model={name}]").click()
-    page.find("#drawing summary").click()
-    page.wait("iframe[src='/editor#reaction']")
-    browser = page.browser
-    browser.switch_to.frame(page.find("iframe"))
-    page.until(lambda: browser.execute_script("return Boolean(window.structureEditor)"))
-    browser.execute_script("structureEditor.readGenericMolecularInput(arguments[0])", REACTION)
-    browser.switch_to.default_content()
-    page.wait("#predictions .card .number")
-    drawn = page.find("#smiles").get_attribute("value")
-    assert drawn.count(":1]") == 2
-    rows = client.post("/predict", json={"model": "reactions", "smiles": [REACTION]}).json()["rows"]
-    shown = float(page.text_of("#predictions .number"))
-    assert shown == pytest.approx(rows[0]["prediction"], rel=1e-3)
-    # A selected model predicts the text of the field at once, and no molecule is a reaction.
-    page.find("#smiles").clear()
-    page.find("[data-model=columns]").click()
-    page.find("[data-model=reactions]").click()
-    page.wait("iframe[src='/editor']")
+        assert not page.find("#molecule-section").is_displayed()
+        page.find("#file").send_keys(str(tmp_path / "pairs.csv"))
+        page.wait("#predicted tbody tr", 4)
+        page.wait("#predicted tbody img", 2)

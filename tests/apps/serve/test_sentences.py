@@ -20,7 +20,7 @@ WRONG = [
     ("/predict", JSON, '{"smiles": []}', "smiles: list should have at least 1 item"),
     ("/predict", JSON, '{"smiles": {"C": 1}}', 'smiles: input should be a valid array; got {"C": '),
     ("/predict", JSON, '{"smiles": ["C", null]}',
-     "smiles.1: input should be a valid string or input should be a valid array; got null"),
+     "smiles.1: input should be a valid string; got null"),
     ("/predict", JSON, '{"smiles": ["C"], "coverage": "0.9"}', 'a valid number; got "0.9"'),
     ("/predict", JSON, '{"smiles": ["C"], "coverage": 0}', "coverage: input should be greater"),
     ("/predict?bogus=1", JSON, '{"smiles": ["C"]}', "no field or option 'bogus'"),

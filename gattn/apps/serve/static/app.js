@@ -1,7 +1,7 @@
 // The page of gattn serve: models, one molecule, a file, and a node.
 
 import {ask, byId, digits, make} from "./dom.js";
-import {drawnField, predictMolecule, showFields} from "./molecule.js";
+import {predictMolecule} from "./molecule.js";
 import {predictLinks} from "./link.js";
 import {lookUp, suggest} from "./node.js";
 import {predictFile} from "./table.js";
@@ -15,19 +15,15 @@ const targetOf = (model) => {
   const field = byId("models").querySelector(`[data-target="${CSS.escape(model.name)}"]`);
   return field ? field.value : model.targets[0];
 };
-const predict = () => predictMolecule(chosen("molecules"), targetOf);
-const choose = () => {
-  showFields(chosen("molecules"));
-  openEditor();
-  predict();
-};
+const single = () => chosen("molecules").filter((model) => model.methods.length);  // others read tables only
+const predict = () => predictMolecule(single(), targetOf);
 const later = (run) => {
   clearTimeout(timer);
   timer = setTimeout(run, PAUSE);
 };
 
 function describe(model) {
-  const rows = model.reaction ? "reactions" : model.smiles_columns.length > 1 ? "rows of molecules" : "molecules";
+  const rows = model.methods.length ? "molecules" : "rows";
   const what = model.kind === "molecules" ? `training ${rows}` : model.kind;
   const scores = Object.entries(model.test).slice(0, 2).map(([name, value]) => `${name} ${digits(value)}`);
   const size = model.size ? `${model.size.toLocaleString("en")} ${what}. ` : "";
@@ -42,7 +38,7 @@ function modelItem(model) {
   const target = model.kind === "molecules" && model.targets.length > 1 ? make("label", {class: "targets"},
     "Target ", make("select", {"data-target": model.name, on: {change: predict}},
       ...model.targets.map((name) => make("option", {value: name}, name)))) : null;
-  const rerun = {molecules: choose, nodes: () => lookUp(chosen("nodes")), links: () => predictLinks(chosen("links"))}[model.kind];
+  const rerun = {molecules: predict, nodes: () => lookUp(chosen("nodes")), links: () => predictLinks(chosen("links"))}[model.kind];
   return make("li", {},
     make("label", {}, make("input", {type: "checkbox", checked: true, "data-model": model.name, on: {change: rerun}}),
       make("span", {}, model.name)),
@@ -51,23 +47,18 @@ function modelItem(model) {
     make("div", {class: "links"}, ...links));
 }
 
-/** Load the structure editor when it is opened for the first time, and again if it must draw reactions. */
+/** Load the structure editor when it is opened for the first time. */
 function openEditor() {
-  if (!byId("drawing").open) return;
-  const address = chosen("molecules").some((model) => model.reaction) ? "/editor#reaction" : "/editor";
-  if (frame && frame.getAttribute("src") === address) return;
-  frame = make("iframe", {src: address, title: "Structure editor"});
+  if (!byId("drawing").open || frame) return;
+  frame = make("iframe", {src: "/editor", title: "Structure editor"});
   byId("editor-place").replaceChildren(frame);
 }
 
 function onEditorMessage(event) {
   if (!frame || event.source !== frame.contentWindow || event.origin !== origin) return;
   const type = event.data?.type;
-  const value = String(event.data?.value || "").replace(/>>$/, "");  // a molecule without products is no reaction
-  const field = drawnField();
-  // The editor of molecules shows an alert for a reaction.
-  const isReaction = field.value.includes(">") && !frame.getAttribute("src").endsWith("#reaction");
-  if (type === "ready" && field.value.trim() && !isReaction)
+  const value = String(event.data?.value || ""), field = byId("smiles");
+  if (type === "ready" && field.value.trim())
     frame.contentWindow.postMessage({type: "set", value: field.value.trim()}, origin);
   if (type === "smiles" && value && value !== field.value) {
     field.value = value;
@@ -117,12 +108,12 @@ async function start() {
   }
   byId("models").replaceChildren(...models.map(modelItem));
   const molecules = models.filter((model) => model.kind === "molecules");
-  byId("molecule-section").hidden = byId("file-section").hidden = !molecules.length;
+  byId("file-section").hidden = !molecules.length;
+  byId("molecule-section").hidden = !molecules.some((model) => model.methods.length);
   byId("node-section").hidden = !models.some((model) => model.kind === "nodes");
   byId("link-section").hidden = !models.some((model) => model.kind === "links");
   if (molecules.length) {
     byId("column").placeholder = molecules[0].smiles_columns.join(", ");
-    showFields(chosen("molecules"));
   }
   document.body.dataset.ready = "true";
 }

@@ -1,14 +1,12 @@
 "use strict";
 
 // The structure editor JSME in a frame of its own, which exchanges messages with the page: it sends
-// {type: "smiles", value} after each change, and reads {type: "set", value} to show a molecule. The
-// address /editor#reaction opens it with an arrow and with atom map numbers.
+// {type: "smiles", value} after each change, and reads {type: "set", value} to show a molecule.
 
 function jsmeOnLoad() {
   const place = document.getElementById("jsme");
   const size = [`${place.clientWidth}px`, `${place.clientHeight}px`];
-  const options = location.hash === "#reaction" ? "query,hydrogens,reaction,number" : "query,hydrogens";
-  const editor = new JSApplet.JSME("jsme", ...size, {options});
+  const editor = new JSApplet.JSME("jsme", ...size, {options: "query,hydrogens"});
   const send = (type) => window.parent.postMessage({type, value: editor.smiles()}, origin);
   window.structureEditor = editor;
   editor.setCallBack("AfterStructureModified", () => send("smiles"));

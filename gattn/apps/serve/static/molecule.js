@@ -2,70 +2,22 @@
 
 import {byId, classText, digits, make, moleculePicture, percent, post, setText, svgAddress, themed, warningsOf} from "./dom.js";
 
-let latest = 0, drawn = null;
+let latest = 0;
 
-const smilesFields = () => [byId("smiles"), ...byId("more-fields").querySelectorAll("[data-molecule]")];
-
-/** Return the field that the structure editor changes: the field of SMILES that was used last. */
-export const drawnField = () => (drawn && drawn.isConnected ? drawn : byId("smiles"));
-
-/** Show a field for each molecule of a row and for each descriptor column of the chosen models. */
-export function showFields(models) {
-  const count = Math.max(1, ...models.map((model) => model.smiles_columns.length));
-  const names = [...new Set(models.flatMap((model) => model.descriptors))];
-  const values = new Map([...byId("more-fields").querySelectorAll("input")].map((field) => [field.name, field.value]));
-  const field = (id, name, label, attributes) => make("span", {class: "field"},
-    make("label", {for: id}, label),
-    make("input", {id, name, type: "text", autocomplete: "off", spellcheck: "false",
-      value: values.get(name) || null, ...attributes}));
-  byId("more-fields").replaceChildren(
-    ...Array.from({length: count - 1}, (_, i) =>
-      field(`smiles-${i + 2}`, `molecule ${i + 2}`, `SMILES of molecule ${i + 2}`, {"data-molecule": i + 2, autocapitalize: "off"})),
-    ...names.map((name, i) => field(`value-${i}`, `column ${name}`, name, {"data-column": name, inputmode: "decimal"})));
-  const reactions = models.filter((model) => model.reaction).length;
-  const reads = !reactions ? "SMILES of the molecule"
-    : reactions === models.length ? "Reaction A>>B with atom map numbers" : "SMILES of the molecule, or reaction A>>B";
-  const pair = models.find((model) => model.smiles_columns.length > 1);
-  const named = (i) => pair && models.length === 1 ? `SMILES of molecule ${i + 1} (${pair.smiles_columns[i]})` : `SMILES of molecule ${i + 1}`;
-  byId("smiles").labels[0].textContent = count > 1 ? named(0) + (reactions ? ", or reaction A>>B" : "") : reads;
-  for (const each of byId("more-fields").querySelectorAll("[data-molecule]"))
-    each.labels[0].textContent = named(Number(each.dataset.molecule) - 1);
-  byId("molecule-title").textContent = reactions && reactions === models.length ? "One reaction" : "One molecule";
-  byId("drawing").querySelector("summary").textContent = reactions ? "Draw the reaction" : "Draw the molecule";
-  byId("smiles-hint").textContent = reactions
-    ? "Paste a reaction such as [CH3:1][Br:2].[OH-:3]>>[CH3:1][OH:3].[Br-:2] and press Enter. Equal numbers mark the same atom on both sides. In the drawing, → separates the sides, and 123 numbers the atoms."
-    : "Paste a SMILES and press Enter, or draw the molecule.";
-  for (const each of smilesFields()) each.onfocus = () => { drawn = each; };
-}
-
-/** Return the body of a request to a model, from the fields. */
-function requestOf(model, target) {
-  const texts = smilesFields().map((field) => field.value.trim());
-  const count = model.smiles_columns.length;
-  const columns = {};
-  for (const name of model.descriptors) {
-    const field = byId("more-fields").querySelector(`[data-column="${CSS.escape(name)}"]`);
-    const text = field.value.trim().replace(",", ".");
-    if (text && !isFinite(text)) throw new Error(`${name} must be a number or empty; it is ${field.value}`);
-    columns[name] = text ? Number(text) : null;
-  }
-  return {smiles: count > 1 ? texts.slice(0, count) : texts[0], columns, model: model.name, target};
-}
-
-/** Predict the molecule in the fields with the chosen models. */
+/** Predict the molecule in the field with the chosen models. */
 export async function predictMolecule(models, targets) {
   const smiles = byId("smiles").value.trim();
   const status = byId("molecule-status"), cards = byId("predictions");
   const number = ++latest;
   if (!smiles) return;
   if (!models.length) {
-    status.textContent = "Choose a model of molecules above.";
+    status.textContent = "Choose a model of single molecules above.";
     return;
   }
   status.textContent = "Predicting …";
   cards.setAttribute("aria-busy", "true");
   const answers = await Promise.allSettled(models.map(async (model) =>
-    post("/explain", requestOf(model, targets(model)))));
+    post("/explain", {smiles, model: model.name, target: targets(model)})));
   if (number !== latest) return;  // a newer request replaces this one
   cards.replaceChildren(...answers.map((answer, i) => answer.status === "fulfilled"
     ? predictionCard(models[i], answer.value) : errorCard(models[i], answer.reason)));
@@ -142,19 +94,11 @@ function predictionCard(model, answer) {
     card.append(make("p", {class: `flag ${answer.domain.inside ? "inside" : "outside"}`}, domainText(answer.domain)));
   if (answer.percentile !== null)
     card.append(make("p", {}, `At least as high as ${answer.percentile.toFixed(0)} % of the measured training values.`));
-  if (answer.values.outside)
-    card.append(make("p", {class: "flag outside"},
-      `⚠ Far outside the range of the training values: ${answer.values.outside.split("|").join(", ")}.`));
-  card.append(answer.pictures ? weightsFigure(answer) : !model.methods.length ? rowFigure(answer)
+  card.append(answer.pictures ? weightsFigure(answer)
     : make("p", {class: "muted"}, "The molecule is too large for a picture."));
-  const contributions = Object.entries(answer.contributions);
-  if (contributions.length)
-    card.append(make("h4", {}, `Contribution of each column to ${answer.explained}, compared with the mean of the column`),
-      make("ul", {class: "contributions"}, ...contributions.map(([name, value]) => make("li", {}, `${name}: ${digits(value)}`))));
   if (answer.nearest.length) {
-    const what = model.reaction ? "reactions" : model.smiles_columns.length > 1 ? "rows of molecules" : "molecules";
-    card.append(make("h4", {}, `Nearest measured ${what}, with their ${answer.target}`),
-      make("ul", {class: model.reaction ? "nearest wide" : "nearest"}, ...answer.nearest.map((each) => neighbour(each, answer.unit))));
+    card.append(make("h4", {}, `Nearest measured molecules, with their ${answer.target}`),
+      make("ul", {class: "nearest"}, ...answer.nearest.map((each) => neighbour(each, answer.unit))));
   }
   return card;
 }
@@ -168,11 +112,6 @@ function weightsFigure(answer) {
   return make("figure", {class: "weights"}, themed(...pictures, alt),
     make("figcaption", {}, `Contribution of each atom to ${answer.explained} (${answer.method.replaceAll("_", " ")}). ` +
       `Deleting the strongest atoms changes it by ${digits(-top)}, random atoms by ${digits(-random)}.`));
-}
-
-function rowFigure(answer) {
-  return make("figure", {class: "weights"}, moleculePicture(answer.smiles, "The molecules of the row."),
-    make("figcaption", {}, "Contributions of atoms are not computed for reactions and several molecules."));
 }
 
 function neighbour(each, unit) {

@@ -126,8 +126,9 @@ function show(table, place) {
 }
 
 function line(table, row, numeric) {
-  const smiles = table.smiles.map((column) => row[column]).join(" + ");
-  const picture = row[table.error] ? "" : moleculePicture(smiles, `Structure of ${smiles}`);
+  const smiles = table.smiles.map((column) => row[column].trim().split(/\s/)[0]).join(".");
+  const isReaction = /[^-]>/.test(smiles);
+  const picture = row[table.error] || isReaction ? "" : moleculePicture(smiles, `Structure of ${smiles}`);
   return make("tr", {}, make("td", {}, picture),
     ...row.map((cell, c) => make("td", {class: kindOf(table, numeric, c)}, cell)));
 }
