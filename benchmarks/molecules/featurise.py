@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.core import record
-from gattn.apps.molecules.inputs import stream
+from gattn.apps.molecules.inputs import MoleculeInputs, make_pieces
 from gattn.apps.tables.csv_table import open_table
 from gattn.data import atom_features, bond_features, data_root, get_dataset
 from gattn.data.molecules.counts import COUNTS, morgan_counter
@@ -64,9 +64,6 @@ def main(arguments: Sequence[str]) -> None:
         help="number of processes that parse SMILES (default: %(default)s)",
     )
     parser.add_argument(
-        "--canonical", action="store_true", help="also compute the canonical SMILES"
-    )
-    parser.add_argument(
         "--out",
         type=Path,
         default=record.RESULTS / "featurise.jsonl",
@@ -98,11 +95,15 @@ def with_gattn(texts: Iterator[str], options: argparse.Namespace) -> Totals:
     once.
     """
     rows = bad = atoms = 0
-    for piece in stream(texts, workers=options.workers, canonical=options.canonical):
+    for piece in make_pieces(_count_atoms, texts, workers=options.workers):
         rows += len(piece.errors)
         bad += sum(map(bool, piece.errors))
-        atoms += len(piece.inputs.molecules.arrays.x)
+        atoms += piece.result
     return rows, bad, atoms
+
+
+def _count_atoms(inputs: MoleculeInputs) -> int:
+    return len(inputs.molecules.arrays.x)
 
 
 def with_rdkit(texts: Iterator[str], options: argparse.Namespace) -> Totals:

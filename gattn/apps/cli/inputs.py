@@ -33,7 +33,7 @@ def check_training_inputs(run: RunSettings, out: Path) -> None:
     """
     if not run.files or (out / "metrics.json").exists():
         return
-    for path in (*run.files, *filter(None, [run.descriptors_path])):
+    for path in run.files:
         Path(path).stat()
     columns = dict.fromkeys(run.target, TARGET)
     columns |= dict.fromkeys(run.atom_target, "name the column of labels with --atom-target")

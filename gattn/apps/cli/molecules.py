@@ -135,7 +135,6 @@ def train(
         "coverage",
         "workers",
         "threads",
-        "descriptors_path",
         *SCREENING,
     ),
     as_trained=("smiles", "coverage"),
@@ -179,8 +178,6 @@ def predict(
     if is_screening(inputs, out, settings):
         if neighbors:
             raise SettingsError("--neighbors needs one input and a file as --out")
-        if "descriptors_path" in settings:
-            raise SettingsError("--descriptors-path needs one input and a file as --out")
         check_run_inputs(run, None, settings)
         _screen(run, inputs, out, settings)
         return
@@ -220,7 +217,7 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
 @app.command()
 @with_settings(
     RunSettings,
-    only=("smiles", "encoding", "workers", "threads", "descriptors_path"),
+    only=("smiles", "encoding", "workers", "threads"),
     as_trained=("smiles",),
 )
 def explain(
@@ -306,7 +303,6 @@ def embed(
         "coverage",
         "workers",
         "threads",
-        "descriptors_path",
     ),
     as_trained=("smiles", "target", "coverage", *NUMBERS),
 )

@@ -117,23 +117,46 @@ def as_table(y: Any, rows: int) -> np.ndarray:
     return table
 
 
-def as_numbers(table: np.ndarray) -> np.ndarray:
-    """Convert labels [n, t] to float64, with NaN for missing labels.
+def as_numbers(table: np.ndarray, title: str = "y") -> np.ndarray:
+    """Convert numbers [n, t] to float64, with NaN for missing ones. Strings are parsed like cells
+    of a CSV file.
+
+    Args:
+        table: the numbers, as objects.
+        title: name of the argument for errors.
 
     Raises:
-        ValueError: a label is not a number, or is too large for float32.
+        ValueError: a value is not a number, or is too large for float32.
     """
     numbers = np.full(table.shape, np.nan)
-    for column in range(table.shape[1]):
-        _fill_numbers(numbers[:, column], table[:, column], column)
+    for column, values in enumerate(table.T):
+        if set(map(type, values)) <= SIMPLE:
+            numbers[:, column] = np.where(is_missing(values), np.nan, values).astype(np.float64)
+            continue
+        is_text = np.array([isinstance(value, str) for value in values], bool)
+        for row in np.flatnonzero(~is_missing(values) & ~is_text).tolist():
+            if isinstance(values[row], NO_NUMBERS) or not hasattr(values[row], "__float__"):
+                _refuse(title, row, column, repr(values[row]))
+            numbers[row, column] = float(values[row])
+        texts = np.flatnonzero(is_text)
+        read = read_numbers(values[texts].tolist())
+        numbers[texts, column] = read.values
+        for pattern in read.patterns:
+            row = int(texts[pattern.place])
+            words = pattern.sentence(f"in row {row}".format, "value")
+            _refuse(title, row, column, f"{pattern.example!r}: {words}")
     beyond = np.abs(numbers) > LARGEST
     if beyond.any():
-        row, column = np.argwhere(beyond)[0]
-        raise ValueError(
-            f"y must be NaN or a number in the range of float32; row {row}, column {column} "
-            f"is {numbers[row, column]:g}"
-        )
+        row, column = np.argwhere(beyond)[0].tolist()
+        _refuse(title, row, column, f"{numbers[row, column]:g}")
     return numbers
+
+
+def _refuse(title: str, row: int, column: int, value: str) -> None:
+    raise ValueError(
+        f"{title} must contain numbers in the range of float32, and NaN for missing ones; row "
+        f"{row}, column {column} is {value}"
+    )
 
 
 def find_bounds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -158,42 +181,6 @@ def find_bounds(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     measured = np.isfinite(numbers)
     bounds[measured] = numbers[measured, None]
     return exact, bounds
-
-
-def _fill_numbers(numbers: np.ndarray, values: np.ndarray, column: int) -> None:
-    """Write the labels of one column to an array of numbers; strings are parsed like CSV cells."""
-    if set(map(type, values)) <= SIMPLE:
-        numbers[:] = np.where(is_missing(values), np.nan, values).astype(np.float64)
-        return
-    texts: list[int] = []
-    for row, (value, missing) in enumerate(zip(values, is_missing(values))):
-        if isinstance(value, str):
-            texts.append(row)
-        elif not missing:
-            if isinstance(value, NO_NUMBERS) or not hasattr(value, "__float__"):
-                _refuse(row, column, value)
-            numbers[row] = float(value)  # pyright: ignore[reportArgumentType]
-    read = read_numbers([values[row] for row in texts])
-    numbers[texts] = read.values
-    patterns = [pattern for pattern in read.patterns if pattern.kind != "infinite"]
-    if patterns:
-        problems = "; ".join(
-            pattern.sentence(lambda i: f"in row {texts[i]}, column {column}", None, "value")
-            for pattern in patterns
-        )
-        raise ValueError(
-            f"y must contain numbers, and NaN for missing labels: {problems}. Convert them to "
-            "numbers (for a file, gattn molecules train has options for them)"
-        )
-    if read.unread:
-        _refuse(texts[read.unread[0]], column, values[texts[read.unread[0]]])
-
-
-def _refuse(row: int, column: int, value: object) -> None:
-    raise ValueError(
-        f"y must be NaN or a number in the range of float32; row {row}, column {column} "
-        f"is {value!r}"
-    )
 
 
 def find_classes(table: np.ndarray, names: Sequence[str]) -> list[np.ndarray]:

@@ -8,18 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gattn.apps.molecules.joined import join_rows
-from gattn.apps.molecules.packed_view import PackedView, decode_texts, join_pieces
+from gattn.apps.molecules.packed_view import PackedView, join_pieces
 from gattn.apps.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.apps.runtime.processes import in_order
 from gattn.data.molecules.dataset import Molecules, Positions, indices_of
-from gattn.data.molecules.packing import PackedInputs, read_packed
+from gattn.data.molecules.packing import read_packed
 from gattn.data.molecules.pairs import count_pairs
 from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit
 
@@ -35,7 +34,6 @@ __all__ = [
     "featurise",
     "in_pieces",
     "make_pieces",
-    "stream",
 ]
 
 T = TypeVar("T")
@@ -43,9 +41,6 @@ Item = TypeVar("Item")
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 Inputs = TypeVar("Inputs", bound="MoleculeInputs")
-Read: TypeAlias = Callable[[list[str]], PackedInputs]
-"""Type of a function that computes packed inputs from SMILES."""
-
 PIECE = 1024
 """Number of SMILES that are sent to a process in one message. Parsing them takes about a second."""
 
@@ -321,53 +316,16 @@ def featurise(
         read_packed, max_atoms=max_atoms, canonical=True, add_h=row_format.add_h,
         standardize=row_format.standardize,
     )  # fmt: skip
-    arrays = join_pieces(_read_pieces(smiles, PIECE, max_atoms, workers, packed))
-    rows = arrays["row_index"]
-    return FeaturizedSmiles(
-        torch.tensor(rows),
-        decode_texts(arrays, "errors"),
-        PackedView(arrays, np.arange(len(rows))),
-        decode_texts(arrays, "canonical"),
-    )
+    pieces = _process_in_chunks(packed, smiles, lambda text: text, PIECE, max_atoms, workers)
+    joined = join_pieces([piece for _, piece in pieces])
+    rows = torch.tensor(joined.molecules.rows, dtype=torch.int64)
+    return FeaturizedSmiles(rows, joined.errors, PackedView.of(joined), joined.canonical)
 
 
 def check_is_list(smiles: object) -> None:
     """Raise a ValueError if one text was passed instead of a list of SMILES."""
     if isinstance(smiles, str):
         raise ValueError(f"smiles must be a list of strings; got a single string {smiles!r}")
-
-
-def stream(
-    smiles: Iterable[str],
-    *,
-    chunk: int = PIECE,
-    max_atoms: int = MAX_ATOMS,
-    workers: int = 2,
-    canonical: bool = True,
-) -> Iterator[FeaturizedSmiles]:
-    """Compute the inputs of a model chunk by chunk, in order, for any number of SMILES.
-
-    Args:
-        smiles: texts, also from a generator.
-        chunk: number of SMILES in a piece.
-        max_atoms: larger molecules are errors.
-        workers: number of processes that share the work; see :func:`featurise`. They parse at most
-            ``8 * workers`` pieces ahead.
-        canonical: whether to compute ``canonical``, which takes a tenth of the time.
-
-    Yields:
-        The inputs of every ``chunk`` SMILES; ``row_index`` counts within the piece.
-
-    Raises:
-        ValueError: ``chunk``, ``max_atoms`` or ``workers`` below 1.
-        ImportError: RDKit is not installed.
-
-    >>> [len(piece.inputs) for piece in stream(["C", "CC", "CCC"], chunk=2)]
-    [2, 1]
-    """
-    read = partial(read_packed, max_atoms=max_atoms, canonical=canonical)
-    pieces = _read_pieces(smiles, chunk, max_atoms, workers, read)
-    return (_expand(piece) for piece in pieces)
 
 
 def make_pieces(
@@ -410,38 +368,26 @@ def make_pieces(
     [(['C', 'CC'], 2), (['('], 0)]
     """
     get = cast("Callable[[Item], str]", smiles or (lambda item: item))
-    if descriptors is None:
-        work = partial(_make, make=make, max_atoms=max_atoms, row_format=row_format)
-        pieces = _process_in_chunks(work, items, get, chunk, max_atoms, workers)
-    else:
-        described = partial(
-            _make_described, make=make, max_atoms=max_atoms, columns=columns, row_format=row_format
-        )
-        pieces = _process_in_chunks(
-            described, items, lambda item: (get(item), descriptors(item)), chunk, max_atoms, workers
-        )
+    values = descriptors or (lambda item: ())
+    work = partial(_make, make=make, max_atoms=max_atoms, columns=columns, row_format=row_format)
+    pieces = _process_in_chunks(
+        work, items, lambda item: (get(item), values(item)), chunk, max_atoms, workers
+    )
     return (
         Piece(parsed.row_index, parsed.errors, some, result) for some, (parsed, result) in pieces
     )
 
 
 def _make(
-    smiles: list[str], *, make: Callable[[MoleculeInputs], T], max_atoms: int,
-    row_format: RowFormat,
-) -> tuple[ParsedSmiles, T]:  # fmt: skip
-    piece = _read_piece(smiles, max_atoms, row_format)
-    return ParsedSmiles(piece.row_index, piece.errors), make(piece.inputs)
-
-
-def _make_described(
     rows: list[tuple[str, Sequence[float]]], *, make: Callable[[MoleculeInputs], T],
     max_atoms: int, columns: int, row_format: RowFormat,
 ) -> tuple[ParsedSmiles, T]:  # fmt: skip
     piece = _read_piece([text for text, _ in rows], max_atoms, row_format)
-    values = torch.tensor([list(numbers) for _, numbers in rows], dtype=torch.float64)
-    selected = values.reshape(len(rows), columns)[piece.row_index]
-    result = make(DescribedInputs(piece.inputs, selected))
-    return ParsedSmiles(piece.row_index, piece.errors), result
+    inputs = piece.inputs
+    if columns:
+        values = torch.tensor([list(numbers) for _, numbers in rows], dtype=torch.float64)
+        inputs = DescribedInputs(inputs, values.reshape(len(rows), columns)[piece.row_index])
+    return ParsedSmiles(piece.row_index, piece.errors), make(inputs)
 
 
 def _read_piece(smiles: list[str], max_atoms: int, row_format: RowFormat) -> FeaturizedSmiles:
@@ -454,15 +400,10 @@ def _read_piece(smiles: list[str], max_atoms: int, row_format: RowFormat) -> Fea
         texts, max_atoms=max_atoms, canonical=False, add_h=row_format.add_h,
         standardize=row_format.standardize,
     )  # fmt: skip
-    return _expand(packed)
-
-
-def _read_pieces(
-    smiles: Iterable[str], chunk: int, max_atoms: int, workers: int, read: Read
-) -> Iterator[PackedInputs]:
-    """Yield the packed inputs in order, for ``chunk`` SMILES at a time."""
-    pieces = _process_in_chunks(read, smiles, lambda text: text, chunk, max_atoms, workers)
-    return (packed for _, packed in pieces)
+    arrays = map(torch.from_numpy, (packed.counts.unpack(), packed.descriptors))
+    inputs = ExpandedInputs(packed.molecules.unpack(), *arrays)
+    rows = torch.tensor(packed.molecules.rows, dtype=torch.int64)
+    return FeaturizedSmiles(rows, packed.errors, inputs, packed.canonical)
 
 
 def _process_in_chunks(
@@ -490,11 +431,3 @@ def _process_in_chunks(
     if several:
         return in_order(work, tasks, workers)
     return ((piece, work(texts)) for piece, texts in tasks)
-
-
-def _expand(packed: PackedInputs) -> FeaturizedSmiles:
-    """Convert a chunk of packed model inputs to tensors."""
-    arrays = map(torch.from_numpy, (packed.counts.unpack(), packed.descriptors))
-    inputs = ExpandedInputs(packed.molecules.unpack(), *arrays)
-    rows = torch.tensor(packed.molecules.rows, dtype=torch.int64)
-    return FeaturizedSmiles(rows, packed.errors, inputs, packed.canonical)

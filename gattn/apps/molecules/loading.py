@@ -8,22 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.descriptor_columns import (
-    DescriptorArray,
-    DescriptorColumns,
-    array_columns,
-    read_array,
-)
+from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.run.model_io import CARD, Json, RunError, coverage_of, read_json, read_model
-from gattn.apps.run.text import plural
 from gattn.apps.tables.csv_table import OnBadBytes, Table
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat
 
 __all__ = [
-    "OpenedRun", "descriptor_source", "load_model",
+    "OpenedRun", "load_model",
     "open_run", "predicts_atoms", "smiles_columns",
 ]  # fmt: skip
 
@@ -119,7 +113,6 @@ def open_run(
     threads: int = 0,
     on_bad_bytes: OnBadBytes = "strict",
     molecule_alone: bool = False,
-    descriptors_path: str = "",
     coverage: float | None = None,
 ) -> OpenedRun:
     """Load the model in a folder and open a CSV file of molecules.
@@ -135,59 +128,19 @@ def open_run(
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         on_bad_bytes: see :class:`gattn.data.Table`.
         molecule_alone: read no descriptor columns, even if the model was trained with some.
-        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
-            with such a file.
         coverage: coverage of the intervals; None for that of the training.
 
     Raises:
         RunError: the folder does not contain a readable model.
         FileNotFoundError: the file ``path`` does not exist.
         ValueError: the file cannot be read, or the column of SMILES or of a descriptor is
-            missing or appears twice, or ``descriptors_path`` is missing or does not fit.
+            missing or appears twice.
     """
     model, card = load_model(folder)
     model.set_params(workers=workers, threads=threads)
     columns = smiles_columns(card, smiles, model.molecules_per_row)
     names = [] if molecule_alone else model.descriptors_columns_
-    plain, array = descriptor_source(names, descriptors_path, path, encoding)
-    table = open_molecules(path, columns, plain, encoding=encoding, on_bad_bytes=on_bad_bytes)
+    table = open_molecules(path, columns, names, encoding=encoding, on_bad_bytes=on_bad_bytes)
     style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
-    descriptors = DescriptorColumns.of(table, plain, style, array)
+    descriptors = DescriptorColumns.of(table, names, style)
     return OpenedRun(model, table, table.smiles, descriptors, coverage_of(card, coverage))
-
-
-def descriptor_source(
-    names: Sequence[str], descriptors_path: str, table: str | Path, encoding: str | None
-) -> tuple[list[str], DescriptorArray | None]:
-    """Return the descriptor columns that a model reads from a table, and the array that contains
-    the others.
-
-    Args:
-        names: the descriptor columns of the model.
-        descriptors_path: file of NumPy with descriptors of every row; "" if the table contains
-            all of them as columns.
-        table: the table.
-        encoding: its encoding.
-
-    Raises:
-        ValueError: the model needs such a file, needs none, or needs another number of columns.
-    """
-    plain, of_array = array_columns(names)
-    if not descriptors_path:
-        if of_array:
-            columns = open_molecules(
-                table, (), encoding=encoding, on_bad_bytes="surrogateescape"
-            ).columns
-            if not set(of_array) & set(columns):
-                raise ValueError(
-                    f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "
-                    "name the file for this table with --descriptors-path"
-                )
-        return list(names), None
-    array = read_array(descriptors_path)
-    if list(array.names) != of_array:
-        raise ValueError(
-            f"this model was trained with {plural(len(of_array), 'descriptor')} of a file; "
-            f"{descriptors_path} has {len(array.names)}"
-        )
-    return plain, array

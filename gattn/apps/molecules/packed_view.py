@@ -5,93 +5,48 @@ A molecule takes about one kilobyte in this form, and ten kilobytes as tensors.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.data import ATOM_FEATURES, BOND_FEATURES, DESCRIPTORS, Molecules
+from gattn.data import Molecules
 from gattn.data.molecules.building import PackedMolecules, PackedRows
 from gattn.data.molecules.counts import PackedCounts
 from gattn.data.molecules.dataset import Positions, indices_of
 from gattn.data.molecules.packing import PackedInputs
 from gattn.data.molecules.pairs import count_pairs
 
-__all__ = ["LAYOUT", "PackedView", "decode_texts", "join_pieces"]
-
-UTF8 = ("utf-8", "surrogatepass")
-"""Encoding of strings; invalid bytes of a table are stored as lone surrogates."""
-
-POINTERS = ("atom_ptr", "bond_ptr", "count_ptr", "smiles_ptr", "canonical_ptr", "errors_ptr")
-"""Names of the arrays of offsets. They have k + 1 entries for k molecules; the offsets of the
-errors have n + 1 entries for n SMILES.
-"""
-LAYOUT: Mapping[str, tuple[type[np.generic], tuple[int, ...]]] = {
-    "row_index": (np.int64, ()),  # [k]: index of each valid molecule among the n SMILES
-    **dict.fromkeys(POINTERS, (np.int64, ())),
-    "atoms": (np.int32, ()),  # for each atom, its row in atom_table
-    "bonds": (np.int32, ()),  # for each bond, its row in bond_table
-    "ends": (np.int32, (2,)),  # the two atoms of each bond, numbered within the molecule
-    "atom_table": (np.float32, (len(ATOM_FEATURES),)),
-    "bond_table": (np.float32, (len(BOND_FEATURES),)),
-    "descriptors": (np.float32, (len(DESCRIPTORS),)),  # one row per molecule
-    "columns": (np.int16, ()),  # fingerprint column of each nonzero count
-    "counts": (np.uint8, ()),  # nonzero counts, in the order of ``columns``
-    "smiles": (np.uint8, ()),
-    "canonical": (np.uint8, ()),  # canonical SMILES of each molecule, as bytes
-    "errors": (np.uint8, ()),  # error of each SMILES; empty if the SMILES is valid
-}
-Arrays = Mapping[str, np.ndarray]
+__all__ = ["PackedView", "join_pieces"]
 
 
-def _increments(pieces: Iterable[PackedInputs]) -> Iterator[Arrays]:
-    """Yield the rows to append to each array: first the initial rows, then the rows of each
-    chunk.
-    """
-    yield {
-        name: np.zeros((int(name in POINTERS), *shape), dtype)
-        for name, (dtype, shape) in LAYOUT.items()
-    }
-    ends: dict[str, int] = dict.fromkeys((*POINTERS, "texts", "atom_table", "bond_table"), 0)
-    for piece in pieces:
-        molecules, counts = piece.molecules, piece.counts
-        texts = {"smiles": molecules.smiles, "canonical": piece.canonical, "errors": piece.errors}
-        encoded = {name: [text.encode(*UTF8) for text in lines] for name, lines in texts.items()}
-        lengths = {
-            "atom_ptr": molecules.sizes[0],
-            "bond_ptr": molecules.sizes[1],
-            "count_ptr": counts.lengths,
-            **{f"{name}_ptr": np.array([*map(len, lines)]) for name, lines in encoded.items()},
-        }
-        increment = {
-            "row_index": ends["texts"] + np.array(molecules.rows, np.int64),
-            "atoms": molecules.atoms.order + np.int32(ends["atom_table"]),
-            "bonds": molecules.bonds.order + np.int32(ends["bond_table"]),
-            "ends": molecules.ends,
-            "atom_table": molecules.atoms.table,
-            "bond_table": molecules.bonds.table,
-            "descriptors": piece.descriptors,
-            "columns": counts.columns,
-            "counts": counts.counts,
-            **{name: np.frombuffer(b"".join(lines), np.uint8) for name, lines in encoded.items()},
-        }
-        for name, length in lengths.items():
-            increment[name] = ends[name] + length.cumsum(dtype=np.int64)
-            ends[name] += int(length.sum())
-        ends["texts"] += len(piece.errors)
-        for name in ("atom_table", "bond_table"):
-            ends[name] += len(increment[name])
-        yield increment
+def join_pieces(pieces: Sequence[PackedInputs]) -> PackedInputs:
+    """Concatenate chunks of packed molecules; there must be at least one."""
+    parts = [piece.molecules for piece in pieces]
+    starts = np.cumsum([0, *(len(piece.errors) for piece in pieces)]).tolist()
+    molecules = PackedMolecules(
+        [text for part in parts for text in part.smiles],
+        [start + row for start, part in zip(starts, parts) for row in part.rows],
+        _join_rows([part.atoms for part in parts]),
+        _join_rows([part.bonds for part in parts]),
+        np.concatenate([part.ends for part in parts]),
+        np.concatenate([part.sizes for part in parts], 1),
+    )
+    return PackedInputs(
+        molecules,
+        PackedCounts(*map(np.concatenate, zip(*(piece.counts for piece in pieces)))),
+        np.concatenate([piece.descriptors for piece in pieces]),
+        [error for piece in pieces for error in piece.errors],
+        [text for piece in pieces for text in piece.canonical],
+    )
 
 
-def join_pieces(pieces: Iterable[PackedInputs]) -> Arrays:
-    """Concatenate chunks of packed molecules that have canonical SMILES; return one array for
-    each name.
-    """
-    increments = list(_increments(pieces))
-    return {name: np.concatenate([each[name] for each in increments]) for name in LAYOUT}
+def _join_rows(parts: Sequence[PackedRows]) -> PackedRows:
+    starts = np.cumsum([0, *(len(part.table) for part in parts)])
+    order = [part.order + np.int32(start) for part, start in zip(parts, starts)]
+    return PackedRows(np.concatenate(order), np.concatenate([part.table for part in parts]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,12 +58,21 @@ class PackedView:
     a time.
 
     Attributes:
-        arrays: all molecules, as :data:`LAYOUT` describes.
+        packed: all molecules.
+        pointers: three arrays [k + 1] int64, the first atom, bond and count of each molecule.
         index: [k] int64, the molecules of this view.
     """
 
-    arrays: Arrays
+    packed: PackedInputs
+    pointers: tuple[np.ndarray, ...]
     index: np.ndarray
+
+    @classmethod
+    def of(cls, packed: PackedInputs) -> PackedView:
+        """Return a view of all molecules."""
+        lengths = (*packed.molecules.sizes, packed.counts.lengths)
+        pointers = (np.append(0, each.cumsum(dtype=np.int64)) for each in lengths)
+        return cls(packed, tuple(pointers), np.arange(len(packed.molecules.smiles)))
 
     def __len__(self) -> int:
         return len(self.index)
@@ -118,29 +82,30 @@ class PackedView:
         a mask.
         """
         index = np.atleast_1d(indices_of(positions, len(self)).numpy())
-        return PackedView(self.arrays, self.index[index])
+        return replace(self, index=self.index[index])
 
     @property
     def molecules(self) -> Molecules:
         """Graphs of the k molecules, which are unpacked at each access."""
-        arrays = self.arrays
-        atoms, atom_counts = _ranges(arrays["atom_ptr"], self.index)
-        bonds, bond_counts = _ranges(arrays["bond_ptr"], self.index)
+        stored, index = self.packed.molecules, self.index.tolist()
+        atoms, atom_counts = _ranges(self.pointers[0], self.index)
+        bonds, bond_counts = _ranges(self.pointers[1], self.index)
         return PackedMolecules(
-            decode_texts(arrays, "smiles", self.index),
-            arrays["row_index"][self.index].tolist(),
-            PackedRows(arrays["atoms"][atoms], arrays["atom_table"]),
-            PackedRows(arrays["bonds"][bonds], arrays["bond_table"]),
-            arrays["ends"][bonds],
+            [stored.smiles[i] for i in index],
+            [stored.rows[i] for i in index],
+            PackedRows(stored.atoms.order[atoms], stored.atoms.table),
+            PackedRows(stored.bonds.order[bonds], stored.bonds.table),
+            stored.ends[bonds],
             np.stack([atom_counts, bond_counts]),
         ).unpack()
 
     @property
     def counts(self) -> Tensor:
         """Counts of Morgan environments, [k, 2048] uint8, which are unpacked at each access."""
-        entries, lengths = _ranges(self.arrays["count_ptr"], self.index)
-        columns, counts = self.arrays["columns"][entries], self.arrays["counts"][entries]
-        return torch.from_numpy(PackedCounts(lengths, columns, counts).unpack())
+        stored = self.packed.counts
+        entries, lengths = _ranges(self.pointers[2], self.index)
+        counts = PackedCounts(lengths, stored.columns[entries], stored.counts[entries])
+        return torch.from_numpy(counts.unpack())
 
     @property
     def pairs(self) -> Tensor:
@@ -150,7 +115,7 @@ class PackedView:
     @property
     def descriptors(self) -> Tensor:
         """Descriptors, [k, len(DESCRIPTORS)] float32, which are copied at each access."""
-        return torch.from_numpy(self.arrays["descriptors"][self.index])
+        return torch.from_numpy(self.packed.descriptors[self.index])
 
     @property
     def extra_descriptors(self) -> Tensor:
@@ -161,16 +126,6 @@ class PackedView:
     def molecule_sizes(self) -> None:
         """None, because the graph of each row is one molecule."""
         return
-
-
-def decode_texts(arrays: Arrays, name: str, index: np.ndarray | None = None) -> list[str]:
-    """Return the strings in a packed array: all of them, or those at ``index``."""
-    data, ptr = arrays[name], arrays[f"{name}_ptr"]
-    starts, ends = (ptr[:-1], ptr[1:]) if index is None else (ptr[index], ptr[index + 1])
-    return [
-        data[start:end].tobytes().decode(*UTF8)
-        for start, end in zip(starts.tolist(), ends.tolist())
-    ]
 
 
 def _ranges(ptr: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,19 +1,15 @@
-"""Tables that consist of several files, and columns of times."""
+"""Tables that consist of several files."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from gattn.apps.tables.csv_table import Table, TableRow, as_number
-from gattn.apps.tables.dates import read_days
+from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.apps.tables.formats import open_molecules
 
-__all__ = ["FileLine", "JoinedTables", "open_tables", "read_times"]
+__all__ = ["FileLine", "JoinedTables", "open_tables"]
 
 
 class FileLine(int):
@@ -117,21 +113,3 @@ def open_tables(
     if len(tables) == 1:
         return tables[0]
     return JoinedTables(tables, (*tables[0].smiles, *names), tuple(parts) or ("",) * len(tables))
-
-
-def read_times(cells: Sequence[str]) -> np.ndarray:
-    """Convert the cells of a time column to numbers, [n] float64; NaN for cells that contain no
-    date or number.
-
-    If most cells are numbers, such as years, they are read as numbers, otherwise as dates of ISO
-    8601, in days since 1970.
-
-    >>> read_times(["1970-01-02", "1970-02", "soon"]).tolist()
-    [1.0, 31.0, nan]
-    >>> read_times(["2019", "2020.5", "2020-01-01"]).tolist()
-    [2019.0, 2020.5, nan]
-    """
-    values = [as_number(cell) for cell in cells]
-    numbers = np.array([math.nan if value is None else value for value in values])
-    days = read_days(cells)
-    return numbers if np.isfinite(numbers).sum() >= np.isfinite(days).sum() else days

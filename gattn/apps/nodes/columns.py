@@ -24,7 +24,6 @@ from gattn.apps.nodes.values import (
     gap_words,
     is_empty,
     is_missing,
-    time_words,
 )
 from gattn.apps.tables.numbers import read_numbers
 
@@ -107,20 +106,13 @@ class Column:
             values: the column of a graph that was not used for training.
             items: noun for the rows in the note.
         """
-        if (
-            self.kind == "number"
-            and not self.gaps
-            and (gone := int(is_missing(values, numbers=True).sum()))
-        ):
+        is_number = self.kind == "number"
+        gone = int((is_missing(values, numbers=True) if is_number else is_empty(values)).sum())
+        if gone and not self.gaps:
+            effect = "the mean is used" if is_number else "there is no feature"
             return (
-                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} {items}, but "
-                f"was not empty in training: the mean is used for these {items}."
-            )
-        gone = int(is_empty(values).sum())
-        if self.kind != "number" and not self.gaps and gone:
-            return (
-                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} {items}, but "
-                f"was not empty in training: these {items} have no feature for this column."
+                f"Column {self.name!r} is empty for {gone:,} of {len(values):,} {items}, but was "
+                f"not empty in training: {effect} for these {items}."
             )
         if self.kind != "category":
             return ""
@@ -150,7 +142,7 @@ def learn_columns(
 ) -> tuple[list[Column], list[str]]:
     """Fit an encoder to each column of a table.
 
-    Numbers are standardised, also if each has a percent sign. Texts are categories if there are few
+    Numbers are standardised. Texts are categories if there are few
     different texts that repeat, or if they are single words that occur ten times on average. All
     other texts are encoded by TF-IDF. A column of numbers and texts is read as texts, and a note
     describes the cells that are not numbers. A constant or empty column has no features.
@@ -245,13 +237,7 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
     total, notes = counts.total(), []
     written = read_numbers(texts if looks_numeric(texts) else ())
     recognised = sum(pattern.count for pattern in written.recognised())
-    if times := time_words(values):
-        notes.append(
-            f"Column {name!r} is read as texts, not as numbers: {times}. To use it as a "
-            "number, convert it, for example to days since a date or to total_seconds() of a "
-            "duration."
-        )
-    elif 2 * (total - len(words) + recognised) >= total and recognised:
+    if 2 * (total - len(words) + recognised) >= total and recognised:
         patterns = describe_patterns(written.patterns, where, LEAVE_OUT)
         notes.append(f"Column {name!r} is read as texts, not as numbers: {patterns}.")
     elif len(words) < total:

@@ -16,7 +16,7 @@ from gattn.apps.nodes.notation import with_numbers
 from gattn.apps.nodes.reading import from_data, from_networkx
 from gattn.apps.nodes.size.edge_file import read_ends
 from gattn.apps.nodes.sources import CITATION, check_graph_file
-from gattn.apps.nodes.table_file import read_table
+from gattn.apps.nodes.table_file import TABLES, read_table
 from gattn.apps.nodes.tables import graph_of_ends
 from gattn.apps.nodes.typed.files import converted, read_typed_files
 from gattn.apps.tables.numbers import NumberFormat
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_READING", "GraphReading", "read_graph_file"]
 
 MARKUP = (".graphml", ".gml", ".gexf")
-TABLES = (".csv", ".tsv", ".parquet")
 LISTS = (".edgelist", ".edges", ".txt")
 
 

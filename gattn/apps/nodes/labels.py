@@ -133,29 +133,20 @@ def _missing_notes(values: pd.Series) -> list[str]:
 
 
 def _negative_notes(values: pd.Series) -> list[str]:
-    """Return a note if exactly one negative number occurs among the labels, because it may mark
-    missing labels.
-
-    There is no note if different numbers are negative, or if there are fewer than two other labels.
+    """Return a note if a single negative number occurs repeatedly beside at least two other labels,
+    because it may mark missing labels.
     """
     if any(isinstance(value, LISTS) for value in values):
         return []
-    numbers = as_numbers(values)
-    negative = numbers < 0
-    others = _stripped(values).loc[~is_missing(values) & ~negative]
-    count = int(negative.sum())
-    if len(np.unique(numbers[negative])) != 1 or others.nunique() < 2:
+    labels = _stripped(values).loc[~is_missing(values)]
+    negative = labels[as_numbers(labels) < 0]
+    if len(negative) < 2 or negative.nunique() != 1 or labels.nunique() < 3:
         return []
-    is_class = others.nunique() <= MANY and not (numbers[np.isfinite(numbers)] % 1 != 0).any()
-    if count < 2 and not is_class:
-        return []
-    first = values.tolist()[int(negative.argmax())]
-    sign = first.strip() if isinstance(first, str) else f"{numbers[negative][0]:g}"
     title = "The label" if values.name is None else f"Label {values.name!r}"
+    sign = negative.iloc[0]
     return [
-        f"{title} has the {'class' if is_class else 'number'} {sign} ({count:,} "
-        f"node{'s' * (count > 1)}). If it stands for a missing label, use --missing {sign}; "
-        "in Python, replace it by None or NaN."
+        f"{title} is {sign} for {len(negative):,} nodes. If it stands for a missing label, use "
+        f"--missing {sign}; in Python, replace it by None or NaN."
     ]
 
 

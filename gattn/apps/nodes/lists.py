@@ -112,12 +112,6 @@ def read_list(
     if not header and not numbered:
         note += f"; the first edge is {rows[0][0]!r} - {rows[0][1]!r}"
     notes.append(f"{note}.")
-    marked = next((name for words in rows for name in words[:2] if " #" in name), None)
-    if marked is not None:
-        notes.append(
-            f"Some names contain '#', for example {marked!r}: it marks a comment only at "
-            "the start of a line."
-        )
     width = max(map(len, rows)) if numbered else len(header) or 2
     if not numbered and (rest := next((row[width] for row in rows if len(row) > width), None)):
         notes.append(f"Not used: the text after the fields of an edge, for example {rest!r}.")
@@ -186,17 +180,12 @@ def _separator(lines: Sequence[_Line]) -> str:
             if all(len(row) > 1 for row in rows) and not _stands_in_names(lines, separator):
                 return separator
     for separator in "\t;,":
-        some = [line for line in lines if separator in line.text and not _is_decimal(line)]
-        for line in some:
+        for line in lines:
             cells = _cells(line, separator)
-            if len(cells) > 1 and cells[:2] != _words(line)[:2]:
-                other = next(
-                    one for one in lines if one not in some or len(_cells(one, separator)) < 2
-                )
+            if len(cells) > 1 and cells[:2] != _words(line)[:2] and not _is_decimal(line):
                 raise GraphError(
                     f"all lines must have the same separator; line {line.number} has "
-                    f"{SEPARATORS[separator]}, {line.text!r}, and line {other.number} does "
-                    f"not, {other.text!r}"
+                    f"{SEPARATORS[separator]}, {line.text!r}, and others do not"
                 )
     return ""
 

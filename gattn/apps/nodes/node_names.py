@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -59,28 +58,15 @@ def named_nodes(
     return list(names), table, [*notes_on_names, *notes], unreadable
 
 
-@dataclass(frozen=True)
-class _NameColumn:
-    """Column that may contain the names of the nodes.
+def _count_ends(values: pd.Series, ends: NDArray) -> int:
+    """Count the names in ``ends`` that occur among the values of a column.
 
-    Attributes:
-        title: description of the column for messages.
-        place: position of the column in the table; None for the index of a data frame.
-        values: the n values of the column, as names.
+    The result is 0 if the column has missing or repeated values, because names must be unique.
     """
-
-    title: str
-    place: int | None
-    values: pd.Series
-
-    def share(self, ends: NDArray) -> int:
-        """Count the names in ``ends`` that occur in this column.
-
-        The result is 0 if the column has missing or repeated values, because names must be unique.
-        """
-        if self.values.isna().any() or self.values.duplicated().any():
-            return 0
-        return int(np.isin(ends.astype(str), self.values.to_numpy(str)).sum())
+    names = as_names(values)
+    if names.isna().any() or names.duplicated().any():
+        return 0
+    return int(np.isin(ends.astype(str), names.to_numpy(str)).sum())
 
 
 def _check_names(
@@ -110,20 +96,20 @@ def _choose_names(
     columns = list(nodes.columns)
     if not others:
         return numbering[0], [f"The names of the nodes are in column {columns[numbering[0]]!r}."]
-    usual = _NameColumn(
-        f"column {columns[others[0]]!r}", others[0], as_names(nodes.iloc[:, others[0]])
-    )
-    rows = [
-        _NameColumn(f"column {columns[i]!r}", i, as_names(nodes.iloc[:, i])) for i in numbering
-    ] or [_NameColumn("the index of the table", None, as_names(nodes.index.to_series()))]
-    count = usual.share(ends)
-    best = max(rows, key=lambda row: row.share(ends))
+    usual = others[0]
+    counts: dict[int | None, int] = {
+        place: _count_ends(nodes.iloc[:, place], ends) for place in (usual, *numbering)
+    }
+    if not numbering:
+        counts[None] = _count_ends(nodes.index.to_series(), ends)
+    best = max(numbering or [None], key=lambda place: counts[place])
     # The index of a table that was read from a file only numbers the rows. Therefore an index is
     # used as the nodes' names only if it contains all names that occur in the edges.
-    least = len(ends) if best.place is None else count + 1
-    if best.share(ends) < max(least, count + 1):
-        return usual.place, [f"The names of the nodes are in {usual.title}."]
-    return best.place, [
-        f"The names of the nodes are in {best.title}: it has {best.share(ends):,} of the "
-        f"{len(ends):,} names in the edges, and {usual.title} has {count:,}."
+    least = len(ends) if best is None else 0
+    if counts[best] < max(least, counts[usual] + 1):
+        return usual, [f"The names of the nodes are in column {columns[usual]!r}."]
+    title = "the index of the table" if best is None else f"column {columns[best]!r}"
+    return best, [
+        f"The names of the nodes are in {title}: it has {counts[best]:,} of the "
+        f"{len(ends):,} names in the edges, and column {columns[usual]!r} has {counts[usual]:,}."
     ]

@@ -106,29 +106,18 @@ def split_column_notes(graph: AttributedGraph) -> dict[Hashable, str]:
             continue
         words = {text.strip().lower() for text in as_texts(values, gaps=True)} - {""}
         named = {NAMES[word] for word in words if word in NAMES}
-        parts = [part for part in PARTS if part in named]
-        advice = f"use --features {name} to use it as a feature"
+        use = ""
         if mask is not None and words and words <= set(TRUTH):
-            part = NAMES.get(mask["part"].lower(), "val")
+            title = PARTS[NAMES.get(mask["part"].lower(), "val")][0]
+            use = f"rename it to {title!r}, and use --split public"
+        elif (words <= set(NAMES) and len(named) > 1) or (
+            named and str(name).strip().lower() in PART_TITLES
+        ):
+            use = f"use --split column:{name}, with train, val, test or an empty cell in each row"
+        if use:
             notes[name] = (
-                f"Column {name!r} looks like a mask of the {part} part: it is not used as a "
-                f"feature. Rename it to {PARTS[part][0]!r} to use it as the mask (--split "
-                f"public), or {advice}."
-            )
-        elif words <= set(NAMES) and len(parts) > 1:
-            notes[name] = (
-                f"Column {name!r} names the parts "
-                f"{', '.join(filter(parts.__contains__, PARTS))}: it is not used as a "
-                f"feature. To train on its parts, use --split column:{name}; in Python, "
-                f"convert it to the masks train_mask, val_mask and test_mask; or {advice}."
-            )
-        elif parts and str(name).strip().lower() in PART_TITLES:
-            other = next(iter(sorted(words - set(NAMES))), None)
-            beside = "" if other is None else f" beside {other!r}"
-            notes[name] = (
-                f"Column {name!r} names the part {parts[0]}{beside}: it is not used as a "
-                "feature. To train on its parts, which must be train, val, test or empty, "
-                f"use --split column:{name}; or {advice}."
+                f"Column {name!r} looks like a part of a split: it is not used as a feature. To "
+                f"train on its parts, {use}; --features {name} uses it as a feature."
             )
     return notes
 

@@ -10,7 +10,10 @@ from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.tables.csv_table import open_table
 from gattn.apps.tables.formats import open_parquet
 
-__all__ = ["read_table"]
+__all__ = ["TABLES", "read_table"]
+
+TABLES = (".csv", ".tsv", ".parquet")
+"""Suffixes of the files of tables."""
 
 
 def read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], str]:
@@ -19,7 +22,16 @@ def read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int
     Returns:
         The table, with None for an empty CSV cell; the line of each row in the file; and the
         separator, empty for Parquet.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        GraphError: the file has another ending, is empty, or a row has another number of cells
+            than the header.
     """
+    if path.suffix.lower() not in TABLES:
+        raise GraphError(f"{path} must end in {', '.join(TABLES)}")
+    if not path.stat().st_size:
+        raise GraphError(f"{path} is empty; expected a table")
     if path.suffix.lower() == ".parquet":
         with open_parquet(path) as file:
             table = file.read(use_pandas_metadata=True).to_pandas()

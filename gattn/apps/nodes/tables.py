@@ -11,15 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gattn.apps.nodes.attributed import AttributedGraph, GraphError, LeftOut, attributed_graph
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError, attributed_graph
 from gattn.apps.nodes.edge_ends import NamedEnds, check_header
 from gattn.apps.nodes.edge_table import EdgeTable
 from gattn.apps.nodes.node_names import named_nodes
 from gattn.apps.nodes.values import flat_table
 
-__all__ = ["graph_of_ends"]
-
-EXAMPLES = 3
+__all__ = ["edge_table", "graph_of_ends"]
 
 
 def graph_of_ends(
@@ -86,32 +84,34 @@ def graph_of_ends(
         check_header(first, second, names)
     pairs, rows, left_out = edges.join(names, names, lines)
     if left_out:
-        absent = "" if nodes is None else _absent(named, names)
         if nodes is not None and not pairs.shape[1]:
             raise GraphError(
                 "no edge connects two nodes of the table: the first edge, "
                 f"{left_out[0].text}, does not, because {left_out[0].reason}; the table's "
-                f"first node is {names[0] if names else None!r}{absent and f'. {absent}'}"
-                f"{_alike(named, names)}"
+                f"first node is {names[0] if names else None!r}.{_alike(named, names)}"
             )
-        notes.append(_left_out_note(left_out, len(edges), absent) + _alike(named, names))
+        notes.append(
+            f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out of {len(edges):,}; the "
+            f"first: {left_out[0].text} ({left_out[0].reason}).{_alike(named, names)}"
+        )
     ends = torch.from_numpy(pairs if compact else pairs.astype(np.int64))
-    table_of_edges = _edge_table(edges.attributes, ends, rows, lines, (first, second))
+    table_of_edges = None
+    if len(edges.attributes.columns):
+        table_of_edges = edge_table(edges.attributes, ends, rows, lines, (first, second))
     return attributed_graph(
         names, ends, table, directed=directed, notes=notes, left_out=left_out,
         unreadable=unreadable, lines=node_lines, edge_table=table_of_edges, compact=compact,
     )  # fmt: skip
 
 
-def _edge_table(
+def edge_table(
     attributes: pd.DataFrame,
     pairs: Tensor,
     rows: NDArray,
     lines: Sequence[int] | None,
     ends: Sequence[Hashable],
-) -> EdgeTable | None:
-    """Return the attributes of those edges that connect two known nodes; None if there are no
-    attribute columns.
+) -> EdgeTable:
+    """Return the attributes of those edges that connect two known nodes.
 
     Args:
         attributes: one row for each edge of the data.
@@ -120,8 +120,6 @@ def _edge_table(
         lines: lines of the edges of the data in their file.
         ends: names of the columns that hold the names of nodes.
     """
-    if attributes.columns.empty:
-        return None
     if len(rows) < len(attributes):
         attributes = attributes.iloc[rows]
     table, _, unreadable = flat_table(attributes.reset_index(drop=True))
@@ -134,16 +132,6 @@ def _selected(lines: Sequence[int], rows: NDArray) -> Sequence[int]:
     if len(rows) == len(lines):
         return lines
     return np.asarray(lines)[rows].tolist()
-
-
-def _left_out_note(left_out: Sequence[LeftOut], edges: int, absent: str) -> str:
-    """Return a note with the number of edges that were left out, and an example."""
-    why = "whose ends are not in the table of nodes" if absent else "which do not name two nodes"
-    note = (
-        f"{len(left_out):,} edge{'s' * (len(left_out) > 1)} left out of {edges:,}, {why}; the "
-        f"first: {left_out[0].text} ({left_out[0].reason})."
-    )
-    return f"{note} {absent}" if absent else note
 
 
 def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
@@ -179,17 +167,3 @@ def _number_form(name: str) -> str:
         return ""
     # Longer numbers are rounded, which could make two names equal.
     return repr(number) if math.isfinite(number) and len(name) < 16 and "_" not in name else ""
-
-
-def _absent(ends: NDArray, names: Sequence[Hashable]) -> str:
-    """Return a sentence on names that occur in the edges but not in the table of nodes."""
-    node_names = set(names)
-    strange = [name for name in ends.tolist() if name not in node_names]
-    if not strange:
-        return ""
-    shown = ", ".join(map(repr, strange[:EXAMPLES])) + ", ..." * (len(strange) > EXAMPLES)
-    are = "are" if len(strange) > 1 else "is"
-    return (
-        f"Of the {len(ends):,} names in the edges, {len(strange):,} {are} not in the table of "
-        f"nodes: {shown}."
-    )

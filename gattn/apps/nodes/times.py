@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, attribute_names
-from gattn.apps.nodes.values import as_numbers, as_texts, is_missing
-from gattn.apps.tables.dates import read_days
+from gattn.apps.nodes.values import NUMERIC, as_numbers, as_texts, is_missing
+from gattn.apps.tables.dates import read_days, read_times
 from gattn.data import Split
 
 __all__ = [
@@ -58,9 +58,9 @@ def as_times(values: pd.Series, title: str, where: Where) -> NDArray[np.float64]
     missing = is_missing(values, numbers=True)
     if missing.all():
         raise GraphError(f"{title} must hold times; it is empty")
-    numbers, days = as_numbers(values), read_days(as_texts(values))
     # If a column contains both dates and numbers, the error names a value of the rarer kind.
-    times = max(numbers, days, key=lambda one: int(np.isfinite(one).sum()))
+    is_numeric = values.dtype.kind in NUMERIC
+    times = as_numbers(values) if is_numeric else read_times(as_texts(values))
     bad = ~np.isfinite(times) & ~missing
     if bad.any():
         row = int(bad.argmax())

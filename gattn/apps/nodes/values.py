@@ -34,11 +34,11 @@ __all__ = [
     "is_empty",
     "is_missing",
     "shape_fault",
-    "time_words",
 ]
 
-DATES = (date, time, np.datetime64, pd.Period)
-DURATIONS = (timedelta, np.timedelta64, pd.tseries.offsets.BaseOffset)
+TIMES = (
+    date, time, np.datetime64, pd.Period, timedelta, np.timedelta64, pd.tseries.offsets.BaseOffset,
+)  # fmt: skip
 NUMERIC = "iufb"
 """Kinds of dtypes whose columns cannot contain texts."""
 LISTS = (list, tuple, set, np.ndarray)
@@ -125,7 +125,7 @@ def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.flo
                 parsed[value]
                 if isinstance(value, str)
                 else math.nan
-                if isinstance(value, DATES + DURATIONS)
+                if isinstance(value, TIMES)
                 else value
                 for value in values.tolist()
             ],
@@ -145,27 +145,6 @@ def is_complex(values: pd.Series) -> bool:
         return True
     is_mixed = values.dtype == object or isinstance(values.dtype, pd.CategoricalDtype)
     return is_mixed and any(isinstance(value, complex | np.complexfloating) for value in values)
-
-
-def time_words(values: pd.Series) -> str:
-    """Describe the dates, times and durations in a column; return "" if there are none.
-
-    Texts that look like dates are not counted.
-
-    >>> time_words(pd.Series(pd.to_datetime(["2020-01-31", None])))
-    "1 cell is a date or a time, for example '2020-01-31'"
-    """
-    cells = [value for value, gone in zip(values.tolist(), is_empty(values)) if not gone]
-    descriptions = []
-    for kinds, one, several in (
-        (DATES, "is a date or a time", "are dates or times"),
-        (DURATIONS, "is a duration", "are durations"),
-    ):
-        some = [cell for cell in cells if isinstance(cell, kinds)]
-        if some:
-            shape = f"cell {one}" if len(some) == 1 else f"cells {several}"
-            descriptions.append(f"{len(some):,} {shape}, for example {_as_text(some[0])!r}")
-    return "; ".join(descriptions)
 
 
 def _as_text(value: object) -> str:

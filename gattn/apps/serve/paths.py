@@ -13,7 +13,7 @@ from gattn.files import reason
 
 __all__ = ["data_files", "fault_of", "run_paths", "without_paths"]
 
-FILES = ("data", "more_data", "validation", "test", "descriptors_path", "nodes", "edges")
+FILES = ("data", "more_data", "validation", "test", "nodes", "edges")
 """Settings of a training run that are files or lists of files, possibly after ``NAME=``."""
 
 

@@ -50,13 +50,11 @@ class TableRow(NamedTuple):
             cells, the missing ones are empty. If it has too many, they are joined with the last
             one; empty cells after the header's last column are ignored.
         problem: a sentence that describes a wrong number of cells; empty if the number is right.
-        numbers: further numbers of the row, which come from another file.
     """
 
     line: int
     cells: list[str]
     problem: str = ""
-    numbers: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -226,8 +224,8 @@ def open_table(
     >>> _ = path.write_text("smiles;logS\\nCCO;1.1\\n\\nCCC\\n")
     >>> for row in open_table(path, ["smiles", "logS"]).rows():
     ...     print(row)
-    TableRow(line=2, cells=['CCO', '1.1'], problem='', numbers=())
-    TableRow(line=4, cells=['CCC', ''], problem='1 cell but the header has 2', numbers=())
+    TableRow(line=2, cells=['CCO', '1.1'], problem='')
+    TableRow(line=4, cells=['CCC', ''], problem='1 cell but the header has 2')
     """
     path = Path(path)
     if path.is_dir():

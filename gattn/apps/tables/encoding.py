@@ -44,24 +44,10 @@ NO_TEXT = {
 """First bytes of binary file formats, each with the format's name and advice to export a CSV file.
 """
 NO_TABLE = {
-    ".sdf": ("a file of molecular structures", ""),
-    ".sd": ("a file of molecular structures", ""),
-    ".mol": ("a structure", ""),
-    ".mol2": ("a structure", ""),
-    ".pdb": ("a structure", ""),
-    ".parquet": ("a Parquet file", PARQUET),
-    ".feather": ("a Feather file", FEATHER),
-    ".arrow": ("an Arrow file", FEATHER),
-    ".pkl": ("a pickle, which can run code when it is read", CSV_ELSE),
-    ".pickle": ("a pickle, which can run code when it is read", CSV_ELSE),
-    ".xlsx": ("an Excel workbook", EXCEL),
-    ".xlsm": ("an Excel workbook", EXCEL),
-    ".xls": ("an old Excel workbook", EXCEL),
-    ".ods": ("a LibreOffice workbook", EXCEL),
-    ".json": ("a JSON file", CSV_ELSE),
-    ".jsonl": ("a file of JSON lines", CSV_ELSE),
+    **dict.fromkeys((".sdf", ".sd", ".mol", ".mol2", ".pdb"), "a file of molecular structures"),
+    **dict.fromkeys((".json", ".jsonl"), "a JSON file"),
 }
-"""File suffixes of formats other than CSV, each with the format's name and advice to export CSV."""
+"""File suffixes of formats other than CSV, which are texts, too."""
 
 
 def marked_encoding(path: Path, *, compressed: bool = False) -> str:
@@ -77,10 +63,10 @@ def marked_encoding(path: Path, *, compressed: bool = False) -> str:
     """
     with gzip.open(path) if compressed else path.open("rb") as file:
         start = file.read(16)
-    if format := NO_TABLE.get(path.suffix.lower()):
-        kind, way = format
-        message = f"{path} is {kind}; expected a CSV file, with SMILES if it contains molecules"
-        raise ValueError(f"{message}: {way}" if way else message)
+    if kind := NO_TABLE.get(path.suffix.lower()):
+        raise ValueError(
+            f"{path} is {kind}; expected a CSV file, with SMILES if it contains molecules"
+        )
     for mark, (kind, way) in NO_TEXT.items():
         if start.startswith(mark):
             raise ValueError(f"{path} is {kind}; {way}")

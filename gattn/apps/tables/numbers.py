@@ -1,9 +1,8 @@
 """Parser of numbers in table cells, which names the option for numbers in another format.
 
 A number has ASCII digits, an ASCII sign, one decimal sign and at most one separator of thousands.
-``1,008`` is 1008 in one country and 1.008 in another. The whole column is therefore inspected, and
-if it can be parsed in two ways, the user has to choose one by a setting. All other formats, such as
-``3.2 nM`` and ``3-Dec-20``, are errors that show the cell.
+``1,008`` is 1008 in one country and 1.008 in another, so the user has to choose by a setting. All
+other formats, such as ``3.2 nM`` and ``3-Dec-20``, are errors that show the cell.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, NamedTuple
@@ -19,24 +18,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Cell", "NumberColumn", "NumberFormat", "Pattern", "classify", "command_option", "is_missing",
-    "python_argument", "read_numbers",
-]  # fmt: skip
+__all__ = ["Cell", "NumberColumn", "NumberFormat", "Pattern", "classify", "is_missing",
+           "read_numbers"]  # fmt: skip
 
-Kind = Literal[
-    "plain", "missing", "infinite", "censored", "thousands", "decimal", "comma", "point", "odd",
-    "text",
-]  # fmt: skip
-Separators = tuple[str, str]
-"""Type of a pair of a decimal sign and a thousands separator."""
-Settings = tuple[tuple[str, str], ...]
-"""Type of the settings of a :class:`NumberFormat`, as pairs of a name and a value."""
-
-READINGS: tuple[Separators, ...] = (
-    *((".", ""), (",", ""), (".", ","), (",", ".")),
+Kind = Literal["plain", "missing", "infinite", "censored", "separated", "odd", "text"]
+PLAIN = (".", "")
+"""Decimal sign and thousands separator of a plain number."""
+FORMATS = (
+    *(PLAIN, (",", ""), (".", ","), (",", ".")),
     *((".", " "), (",", " "), (".", "'"), (",", "'")),
 )
+"""Decimal signs and thousands separators that can be chosen."""
 MISSING = frozenset(
     ("", "na", "n/a", "#n/a", "#na", "<na>", "n.a.", "nan", "-nan", "nat", "none", "null")
 )
@@ -45,8 +37,6 @@ SIGNS = {
     **{ord("’"): "'", ord("≤"): "<=", ord("≥"): ">=", ord("≈"): "~"},
 }
 """Characters that are replaced by an ASCII character of the same meaning."""
-PLAIN = (".", "")
-"""Separators of a plain number."""
 RELATION = re.compile(r"(>>|<<|[<>~]=?|=[<>])\s*(.*)")
 INFINITE = re.compile(r"[+-]?(?:inf|infinity|∞)", re.IGNORECASE)
 WORD = re.compile(r"[^\W\d_]+")
@@ -54,27 +44,12 @@ LONGEST_UNIT = 6
 """Maximum number of letters of a word in a cell of an unsupported number format, for example of
 a unit or a month. With longer words, a cell is a text.
 """
-WORDS: dict[str, tuple[str, str]] = {
-    "censored": ("is a censored value", "are censored values"),
-    "thousands": (
-        "looks like a number with a thousands separator",
-        "look like numbers with a thousands separator",
-    ),
-    "decimal": (
-        "looks like a number with a decimal comma",
-        "look like numbers with decimal commas",
-    ),
-    "comma": (
-        "may have a thousands separator or a decimal comma",
-        "may have thousands separators or decimal commas",
-    ),
-    "point": (
-        "has a point that may separate thousands",
-        "have a point that may separate thousands",
-    ),
-    "odd": ("has an unsupported number format", "have an unsupported number format"),
-    "infinite": ("is not a finite number", "are not finite numbers"),
-    "text": ("is a text and not a number", "are texts and not numbers"),
+PHRASES: dict[str, str] = {
+    "censored": "with a relation, which marks a censored value",
+    "separated": "with a decimal comma or a thousands separator",
+    "odd": "in an unsupported number format",
+    "infinite": "with an infinite number",
+    "text": "with a text instead of a number",
 }
 
 
@@ -83,8 +58,8 @@ class Cell(NamedTuple):
 
     Attributes:
         kind: the pattern of the cell. The default :class:`NumberFormat` parses ``"plain"`` cells.
-            The comma of a ``"comma"`` cell may separate thousands or decimals; the other cells of
-            the column determine which. An ``"odd"`` cell is a number in an unsupported format.
+            A ``"separated"`` cell is a number in another of the :data:`FORMATS`, and an ``"odd"``
+            cell is a number in an unsupported format.
         body: the number with its sign and separators; empty if the cell is not a single number.
         relation: the sign before the number, for example ``>``, ``<`` or ``~``.
     """
@@ -95,55 +70,40 @@ class Cell(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """Kind of cell that could not be parsed, with an example and the settings that can parse it.
+    """Kind of cell that could not be parsed, with an example and the options that parse it.
 
     Attributes:
         kind: the kind of the cells, see :class:`Cell`.
         count: the number of cells with this pattern.
         place: the index of the first such cell in the column.
         example: the text of the first such cell.
-        settings: the settings of :class:`NumberFormat` that parse these cells; several if the
-            column is ambiguous, empty if no setting parses them.
-        detail: a further sentence of advice.
+        options: the options of the commands that parse these cells; several if the column is
+            ambiguous, empty if no option parses them.
     """
 
     kind: Kind
     count: int
     place: int
     example: str
-    settings: tuple[Settings, ...] = ()
-    detail: str = ""
+    options: tuple[str, ...] = ()
 
-    def sentence(
-        self,
-        where: Callable[[int], str],
-        option: Callable[[str, str], str] | None = None,
-        noun: str = "cell",
-    ) -> str:
-        """Describe the cells in one sentence, with their number, an example and the helpful
-        settings.
+    def sentence(self, where: Callable[[int], str], noun: str = "cell") -> str:
+        """Describe the cells with their number, an example and the options that help.
 
         Args:
             where: converts an index in the column to words, for example ``"in line 22"``.
-            option: writes a setting, for example :func:`command_option`; None to omit the advice
-                about settings.
             noun: the noun for such a cell, for example ``"label"``.
 
-        >>> Pattern("comma", 40, 0, "1,008", ((("thousands", ","),),)).sentence(
-        ...     "in line {}".format, command_option, "label")
-        "40 labels may have thousands separators or decimal commas, for example '1,008' in line 0 \
-(--thousands , reads them)"
+        >>> read_numbers(["1,008", "2"]).patterns[0].sentence("in line {}".format, "label")
+        "1 label with a decimal comma or a thousands separator, for example '1,008' in line 0 \
+(use --decimal , or --thousands ,)"
         """
-        several = self.count != 1
-        ways = [" ".join(option(*one) for one in way) for way in self.settings] if option else []
-        hints = [self.detail] if self.detail else []
-        if len(ways) == 1:
-            hints.append(f"{ways[0]} reads {'them' if several else 'it'}")
-        elif ways:
-            hints.append(f"use {' or '.join(ways)}")
+        advice = f"use {' or '.join(self.options)}" if self.options else ""
+        if self.kind == "odd":
+            advice = "write a plain number without unit, ± or range"
         return (
-            f"{self.count:,} {noun}{'s' * several} {WORDS[self.kind][several]}, for example "
-            f"{self.example!r} {where(self.place)}" + f" ({'; '.join(hints)})" * bool(hints)
+            f"{self.count:,} {noun}{'s' * (self.count != 1)} {PHRASES[self.kind]}, for example "
+            f"{self.example!r} {where(self.place)}" + f" ({advice})" * bool(advice)
         )
 
 
@@ -156,7 +116,6 @@ class NumberColumn(NamedTuple):
         missing: the number of empty cells and of cells such as ``NA``.
         dropped: the number of censored values that were dropped, because ``censored="drop"``.
         patterns: the patterns of the cells in ``unread``, the most frequent first and texts last.
-            A cell that has two patterns (``>1,008``) counts for both.
     """
 
     values: NDArray[np.float64]
@@ -217,10 +176,8 @@ class NumberFormat:
                 allowed = ", ".join(map(repr, values))
                 raise ValueError(f"{name} must be one of {allowed}; got {value!r}")
         if self.decimal == self.thousands:
-            other = "," if self.decimal == "." else "."
             raise ValueError(
-                f"decimal and thousands must be different signs; both are {self.decimal!r} "
-                f"(numbers such as 1{self.thousands}008{other}5 have the decimal sign {other!r})"
+                f"decimal and thousands must be different signs; both are {self.decimal!r}"
             )
 
     def parse(self, cell: str) -> float | None:
@@ -294,42 +251,23 @@ def classify(cell: str) -> Cell:
 
     >>> classify("> 1,008")
     Cell(kind='censored', body='1,008', relation='>')
-    >>> classify("3,25").kind, classify("1,008").kind, classify("3.2 nM").kind
-    ('decimal', 'comma', 'odd')
+    >>> classify("3,25").kind, classify("3.2 nM").kind
+    ('separated', 'odd')
     """
     text = cell.strip().translate(SIGNS)
-    if _digits(PLAIN).fullmatch(text):
-        return Cell("plain" if math.isfinite(float(text)) else "infinite", text)
+    if (value := _number(text, PLAIN)) is not None:
+        return Cell("plain" if math.isfinite(value) else "infinite", text)
     if is_missing(text):
         return Cell("missing")
     if INFINITE.fullmatch(text):
         return Cell("infinite", text.replace("∞", "inf"))
     match = RELATION.fullmatch(text)
     relation, body = match.groups() if match else ("", text)
-    if ways := _ways([body]):
-        return Cell("censored" if relation else _kind(ways), body, relation)
+    if any(_number(body, signs) is not None for signs in FORMATS):
+        return Cell("censored" if relation else "separated", body, relation)
     words = WORD.findall(text)
     is_odd = any(map(str.isdigit, text)) and not text[0].isalpha()
     return Cell("odd" if is_odd and max(map(len, words), default=0) <= LONGEST_UNIT else "text")
-
-
-def command_option(name: str, value: str) -> str:
-    """Format a setting as an option of a command.
-
-    >>> command_option("thousands", " ")
-    "--thousands ' '"
-    """
-    quoted = '"\'"' if value == "'" else shlex.quote(value)
-    return f"--{name} {quoted}"
-
-
-def python_argument(name: str, value: str) -> str:
-    """Format a setting as an argument of a Python function.
-
-    >>> python_argument("decimal", ",")
-    "decimal=','"
-    """
-    return f"{name}={value!r}"
 
 
 def read_numbers(cells: Sequence[str], style: NumberFormat | None = None) -> NumberColumn:
@@ -342,12 +280,11 @@ def read_numbers(cells: Sequence[str], style: NumberFormat | None = None) -> Num
     Returns:
         The numbers and the patterns; both are empty if there are no cells.
 
-    >>> column = read_numbers(["48", "960", "1,008", "NA"])
+    >>> column = read_numbers(["48", "960", "1,008.5", "NA"])
     >>> column.values.tolist()[:2], column.missing, column.unread
     ([48.0, 960.0], 1, (2,))
     >>> column.patterns
-    (Pattern(kind='thousands', count=1, place=2, example='1,008', \
-settings=((('thousands', ','),),), detail=''),)
+    (Pattern(kind='separated', count=1, place=2, example='1,008.5', options=('--thousands ,',)),)
     """
     style = style or NumberFormat()
     # The result of classify is cached, because the same text often occurs in many cells.
@@ -358,108 +295,54 @@ settings=((('thousands', ','),),), detail=''),)
     values[list(unread)] = math.nan
     missing = sum(cell.kind == "missing" for cell in parts)
     dropped = int(np.isnan(values).sum()) - missing - len(unread)
-    return NumberColumn(values, unread, missing, dropped, _patterns(cells, parts, unread, style))
+    places: dict[Kind, list[int]] = {}
+    for place in unread:
+        kind = parts[place].kind
+        if kind == "plain" or (kind == "censored" and style.censored != "refuse"):
+            kind = "separated"
+        places.setdefault(kind, []).append(place)
+    options = _options(cell.body for cell in parts) if "separated" in places else ()
+    patterns = [
+        Pattern(kind, len(some), some[0], cells[some[0]].strip(), options * (kind == "separated"))
+        for kind, some in places.items()
+    ]
+    patterns.sort(key=lambda one: (one.kind == "text", -one.count))
+    return NumberColumn(values, unread, missing, dropped, tuple(patterns))
 
 
 @cache
-def _digits(reading: Separators) -> re.Pattern[str]:
+def _digits(signs: tuple[str, str]) -> re.Pattern[str]:
     """Return a regular expression for numbers with these decimal and thousands separators."""
-    decimal, thousands = map(re.escape, reading)
+    decimal, thousands = map(re.escape, signs)
     grouped = rf"[1-9][0-9]{{0,2}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
     return re.compile(
         rf"[+-]?(?:(?:{grouped}[0-9]+)(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?"
     )
 
 
-def _number(body: str, reading: Separators) -> float | None:
+def _number(body: str, signs: tuple[str, str]) -> float | None:
     """Parse a number with these separators; return None if it does not have them."""
-    decimal, thousands = reading
-    if _digits(reading).fullmatch(body) is None:
+    decimal, thousands = signs
+    if _digits(signs).fullmatch(body) is None:
         return None
     return float(body.replace(thousands, "").replace(decimal, "."))
 
 
-def _ways(bodies: Sequence[str]) -> list[Separators]:
-    """Return the pairs of decimal and thousands separators with which all numbers can be parsed.
-
-    Pairs with a sign that does not occur are omitted. If ``1,008`` is ambiguous, its comma counts
-    as a thousands separator if no integer without a separator has more than three digits, as in
-    ``48, 960, 1,008``.
-    """
-    every = "".join(bodies)
-    fitting = [
-        (decimal, thousands)
-        for decimal, thousands in READINGS
-        if thousands in every
-        and (decimal == "." or thousands == "." or "," in every)
-        and all(_digits((decimal, thousands)).fullmatch(body) for body in bodies)
-    ]
-    lengths = {len(body.lstrip("+-")) for body in bodies if body.lstrip("+-").isdigit()}
-    if set(fitting) == {(",", ""), (".", ",")} and max(lengths, default=0) == 3:
-        return [(".", ",")]
-    return fitting
-
-
-def _kind(ways: Sequence[Separators]) -> Kind:
-    """Return the kind of a number, given the pairs of separators that can parse it."""
-    if PLAIN in ways:
-        return "plain"
-    if (",", "") in ways:
-        return "comma" if (".", ",") in ways else "decimal"
-    return "thousands"
-
-
-def _patterns(
-    cells: Sequence[str], parts: Sequence[Cell], unread: Sequence[int], style: NumberFormat
-) -> tuple[Pattern, ...]:
-    if not unread:
-        return ()
-    bodies = {cell.body for cell in parts if cell.body and cell.kind != "infinite"}
-    ways = _ways(list(bodies))
-    places: dict[Kind, list[int]] = {}
-    for place in unread:
-        for kind in _obstacles(parts[place], style, ways):
-            places.setdefault(kind, []).append(place)
-    patterns = []
-    for kind, where in places.items():
-        settings, detail = _advice(kind, ways)
-        first = where[0]
-        patterns.append(Pattern(kind, len(where), first, cells[first].strip(), settings, detail))
-    return tuple(sorted(patterns, key=lambda one: (one.kind == "text", -one.count)))
-
-
-def _obstacles(cell: Cell, style: NumberFormat, ways: Sequence[Separators]) -> list[Kind]:
-    """Return the reasons why a cell cannot be parsed, given the separators of its column."""
-    if not cell.body or cell.kind == "infinite":
-        return [cell.kind]
-    kinds: list[Kind] = ["censored"] if cell.relation and style.censored == "refuse" else []
-    if _number(cell.body, (style.decimal, style.thousands)) is None:
-        fitting = _ways([cell.body])
-        kind = _kind(fitting)
-        if kind in ("comma", "plain") and len(ways) == 1:
-            # If a single number format fits the whole column, it decides whether 1,008 means 1008
-            # or 1.008.
-            kind = "thousands" if ways[0] in fitting and ways[0][1] else "decimal"
-        kinds.append("point" if kind == "plain" else kind)
-    return kinds
-
-
-def _advice(kind: Kind, ways: Sequence[Separators]) -> tuple[tuple[Settings, ...], str]:
-    """Return the settings that parse cells of some kind, and an additional sentence of advice."""
-    if kind == "censored":
-        return ((("censored", "drop"),), (("censored", "bound"),)), ""
-    if kind == "odd":
-        return (), "write a plain number without unit, ± or range"
-    if kind in ("infinite", "text"):
-        return (), ""
-    if not ways:
-        return (), "no combination of decimal sign and thousands separator fits all cells"
-    return tuple(map(_settings, ways)), ""
-
-
-def _settings(way: Separators) -> Settings:
-    decimal, thousands = way
-    settings = {"decimal": decimal if decimal != "." else "", "thousands": thousands}
-    # If the suggested format is the default, the user has set another decimal sign. The suggestion
-    # is then the decimal point.
-    return tuple((name, value) for name, value in settings.items() if value) or (("decimal", "."),)
+def _options(bodies: Iterable[str]) -> tuple[str, ...]:
+    """Return the options with which all numbers of a column can be parsed."""
+    distinct = {body for body in bodies if body and not INFINITE.fullmatch(body)}
+    every, options = "".join(distinct), []
+    for decimal, thousands in FORMATS:
+        # Signs that do not occur in the column are not proposed.
+        if thousands not in every or (decimal == "," and thousands != "." and "," not in every):
+            continue
+        if any(_number(body, (decimal, thousands)) is None for body in distinct):
+            continue
+        sign = f"--decimal {decimal}" if decimal == "," or not thousands else ""
+        mark = f"--thousands {shlex.quote(thousands)}" if thousands else ""
+        options.append(" ".join(filter(None, (sign, mark))))
+    digits = max((len(body) for body in distinct if body.isdigit()), default=0)
+    if options == ["--decimal ,", "--thousands ,"] and digits == 3:
+        # The column has 960 but no 1008 without a separator, so the comma separates thousands.
+        return ("--thousands ,",)
+    return tuple(options)

@@ -11,9 +11,9 @@ from torch import Tensor
 from gattn.data.molecules.dataset import Molecules, smiles_of
 from gattn.data.molecules.fingerprints import morgan_fingerprints, tanimoto
 from gattn.data.molecules.smiles import need_rdkit
-from gattn.data.splits import EIGHT_ONE_ONE, Split, cuts, ratio, split_by_groups
+from gattn.data.splits import EIGHT_ONE_ONE, Split, ratio, split_by_groups
 
-__all__ = ["MOST_COMPARED", "butina_clusters", "butina_split", "kennard_stone_split"]
+__all__ = ["MOST_COMPARED", "butina_clusters", "butina_split"]
 
 MOST_COMPARED = 20_000
 """Maximum number of molecules. All pairs are compared, so the time grows with its square."""
@@ -95,74 +95,6 @@ def butina_split(
     split = split_by_groups(numbers[order].tolist(), fractions, protocol, largest_trains=True)
     train, val, test = (order[part].sort().values for part in (split.train, split.val, split.test))
     return Split(train, val, test, protocol)
-
-
-def kennard_stone_split(
-    molecules: Sequence[str] | Molecules, *, fractions: tuple[float, float, float] = EIGHT_ONE_ONE
-) -> Split:
-    """Split molecules by the algorithm of Kennard and Stone, which selects training molecules of
-    all kinds.
-
-    The training part begins with the two most distant molecules (1 - Tanimoto similarity of Morgan
-    bits). The molecule with the largest distance to its nearest selected molecule is added next,
-    and so on; the validation part continues in the same way, and the test part contains the
-    remaining molecules, which are near selected ones. Ties are broken by the alphabetical order of
-    the SMILES.
-
-    Args:
-        molecules: ``Molecules`` or a list of n SMILES.
-        fractions: fractions of train, val and test, which add up to 1.
-
-    Returns:
-        The split, train and val in the order of the selection, with the protocol
-        "Kennard-Stone 8:1:1".
-
-    Raises:
-        ValueError: RDKit cannot read a SMILES, or there are more than :data:`MOST_COMPARED`.
-        ImportError: RDKit is not installed.
-
-    Reference: Kennard and Stone, "Computer Aided Design of Experiments" (Technometrics 1969).
-
-    >>> smiles = ["CCCCO", "CCCCCO", "c1ccccc1", "Cc1ccccc1"]
-    >>> sorted(kennard_stone_split(smiles, fractions=(0.5, 0.25, 0.25)).train.tolist())
-    [0, 2]
-    """
-    smiles = list(smiles_of(molecules))
-    places = torch.tensor(sorted(range(len(smiles)), key=smiles.__getitem__), dtype=torch.int64)
-    bits = _bits([smiles[i] for i in places.tolist()])
-    train, val = cuts(len(bits), fractions)
-    order = places[_most_distant_first(bits, train + val)]
-    rest = torch.ones(len(bits), dtype=torch.bool)
-    rest[order] = False
-    test = rest.nonzero().flatten()
-    return Split(order[:train], order[train:], test, f"Kennard-Stone {ratio(fractions)}")
-
-
-def _most_distant_first(bits: Tensor, count: int) -> Tensor:
-    """Return the indices of the ``count`` rows of bits, [n, d], that are selected first."""
-    if count < 2 or len(bits) < 2:
-        return torch.arange(min(count, len(bits)))
-    farthest, pair = -1.0, (0, 1)
-    for first in range(0, len(bits), BLOCK):
-        distance = 1 - tanimoto(bits[first : first + BLOCK], bits)
-        largest = float(distance.max())
-        if largest > farthest:
-            place = int(distance.argmax())
-            farthest, pair = largest, (first + place // len(bits), place % len(bits))
-    chosen = [*pair]
-    nearest = torch.full((len(bits),), torch.inf)
-    for i in chosen:
-        nearest = nearest.minimum(_distances(bits, i))
-    nearest[chosen] = -1.0
-    while len(chosen) < count:
-        chosen.append(int(nearest.argmax()))
-        nearest = nearest.minimum(_distances(bits, chosen[-1]))
-        nearest[chosen[-1]] = -1.0
-    return torch.tensor(chosen[:count])
-
-
-def _distances(bits: Tensor, i: int) -> Tensor:
-    return 1 - tanimoto(bits[i : i + 1], bits)[0]
 
 
 def _bits(smiles: Sequence[str]) -> Tensor:

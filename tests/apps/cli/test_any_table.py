@@ -32,7 +32,7 @@ def run(tmp_path_factory):
     return folder
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     rows=st.lists(st.tuples(CELLS, CHEMISTRY, CELLS), max_size=8),
     separator=st.sampled_from(",;\t|"),
@@ -59,7 +59,7 @@ def test_written_tables_stay_aligned(run, rows, separator, end, encoding):
             assert bool(other.cells[3]) != bool(other.cells[-1])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 def test_any_bytes(run, content):
     with tempfile.TemporaryDirectory() as folder:

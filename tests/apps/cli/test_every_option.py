@@ -5,7 +5,6 @@ import shlex
 from typing import Any, Literal, get_args, get_origin
 
 import networkx
-import numpy as np
 import pytest
 import typer
 import uvicorn
@@ -21,7 +20,7 @@ CALLS: dict[str, list[str]] = {
     "molecules train": [
         "table.csv --target y --target z --unit nM --smiles smiles --split random --workers 1 "
         "--task regression --weight-column weight "
-        "--descriptors-columns size --descriptors-path array.npy --encoding utf-8 "
+        "--descriptors-columns size --encoding utf-8 "
         "--epochs 1 --batch-size 16 --width 8 --layers 1 --coverage 0.5 --dropout 0.1 "
         "--learning-rate 0.01 --standardize neutral --config table.toml --tune 0 "
         "--folds 0 --replicates 1 --seed 3 --ensemble 1 --relation-column relation --out m",
@@ -40,13 +39,13 @@ CALLS: dict[str, list[str]] = {
         "--out tuned",
     ],
     "molecules predict": [
-        "m table.csv --out predicted.csv --smiles smiles --descriptors-path array.npy "
+        "m table.csv --out predicted.csv --smiles smiles "
         "--encoding utf-8 --coverage 0.5 --workers 1 --neighbors 1",
         "classes table.csv test.csv --out shards --workers 1 --where 'y > 3' --top 3 --by=-y "
         "--keep y --rows-per-shard 16 --shard 0/1 --engine local",
     ],
     "molecules explain": [
-        "m table.csv --out explained --smiles smiles --descriptors-path array.npy --workers 1 "
+        "m table.csv --out explained --smiles smiles --workers 1 "
         "--method masking --target y --pictures 1 --encoding utf-8",
         "classes test.csv --out why --workers 1 --method masking --class c --pictures 1",
     ],
@@ -55,7 +54,7 @@ CALLS: dict[str, list[str]] = {
     ],
     "molecules evaluate": [
         "m new.csv --out evaluated --target y --target z --smiles smiles --workers 1 "
-        "--descriptors-path new.npy --encoding utf-8 --coverage 0.5",
+        "--encoding utf-8 --coverage 0.5",
     ],
     "molecules export": ["classes --out exported"],
     "molecules check": [
@@ -173,8 +172,6 @@ def inputs(tmp_path_factory):
     write("table.csv", header, rows)
     write("test.csv", header, [(f"{'C' * (i + 1)}Br", *row[1:]) for i, row in enumerate(rows[:9])])
     write("new.csv", header, [(f"{'C' * (i + 1)}I", *row[1:]) for i, row in enumerate(rows)])
-    for name, count in (("array.npy", len(rows)), ("new.npy", len(rows))):
-        np.save(folder / name, np.arange(2.0 * count).reshape(count, 2) % 7)
     write(
         "reactions.csv",
         "smiles y",

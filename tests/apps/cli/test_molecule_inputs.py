@@ -46,33 +46,21 @@ def test_descriptor_columns_from_training_to_explanation(gattn, tmp_path):
     assert float(effects[2]["contribution"]) > float(effects[0]["contribution"])
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("smiles\nCCO\n", "no column 'T'"),
-        ("smiles,T\nCCO,300\n", "no column 'pH'"),
-    ],
-)
-def test_prediction_needs_the_columns(gattn, tmp_path, text, message):
-    data, run, new = tmp_path / "data.csv", tmp_path / "run", tmp_path / "new.csv"
-    data.write_text(TABLE)
-    assert gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *GP)[0] == 0
-    new.write_text(text)
-    code, err = gattn("predict", run, new, "--out", tmp_path / "p.csv")
-    assert code == 2
-    assert message in err
-
-
-@pytest.mark.parametrize(("cell", "reason"), [("", "is empty"), ("5", "has a single value")])
-def test_a_column_without_effect_is_noted(gattn, tmp_path, cell, reason):
+def test_columns_without_effect_are_noted_and_prediction_needs_them(gattn, tmp_path):
     header, *lines = TABLE.splitlines()
-    data = tmp_path / "data.csv"
-    data.write_text("\n".join([f"{header},D", *(f"{line},{cell}" for line in lines)]))
-    options = ["--target", "y", "--descriptors-columns", "D", "--out", tmp_path / "run", *GP]
-    code, output = gattn("train", data, *options)
+    data, run, new = tmp_path / "data.csv", tmp_path / "run", tmp_path / "new.csv"
+    data.write_text("\n".join([f"{header},D,E", *(f"{line},,5" for line in lines)]))
+    columns = ["--descriptors-columns", "D", "--descriptors-columns", "E"]
+    code, output = gattn("train", data, "--target", "y", *columns, "--out", run, *GP)
     assert code == 0, output
     words = " ".join(output.split())
-    assert f"Descriptor column 'D' {reason} in the training part: it has no effect." in words
+    assert "Descriptor column 'D' is empty in the training part: it has no effect." in words
+    assert "Descriptor column 'E' has a single value in the training part" in words
+    for text, missing in (("smiles\nCCO\n", "D"), ("smiles,D\nCCO,300\n", "E")):
+        new.write_text(text)
+        code, err = gattn("predict", run, new, "--out", tmp_path / "p.csv")
+        assert code == 2
+        assert f"no column {missing!r}" in err
 
 
 @pytest.mark.parametrize(

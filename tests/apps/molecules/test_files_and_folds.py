@@ -14,8 +14,9 @@ from gattn.apps.molecules.runs.repeats import fold_splits, train_repeats
 from gattn.apps.molecules.runs.source import read_source
 from gattn.apps.molecules.runs.splits import stratified_split
 from gattn.apps.molecules.runs.train import read_run_source, train_run
-from gattn.apps.molecules.tables import FileLine, read_times
+from gattn.apps.molecules.tables import FileLine
 from gattn.apps.run.notes import baseline_note
+from gattn.apps.tables.dates import read_times
 from gattn.data import load_molecules
 
 GP: dict[str, Any] = {"model": "gp", "workers": 1, "target": ("y",)}
@@ -78,7 +79,7 @@ def test_files_of_both_parts(files, tmp_path):
     assert source.fixed.count("val") == 16
 
 
-@pytest.mark.parametrize("rule", ["butina", "kennard-stone", "time"])
+@pytest.mark.parametrize("rule", ["butina", "time"])
 def test_rules_of_the_command(rule, files, tmp_path):
     smiles = load_molecules("chembl2321810").smiles[:48] if rule == "butina" else SMILES
     table = write(tmp_path / "all.csv", smiles)
@@ -100,7 +101,7 @@ def test_rules_of_the_command(rule, files, tmp_path):
         ({"time": "day"}, "needs the column --time, which no other split reads"),
         ({"split": "column:part", "test": "t.csv"}, "column:part does too: leave out one"),
         ({"split": "scaffold", "test": "t.csv", "validation": "v.csv"}, "leave nothing to split"),
-        ({"split": "kmeans"}, "split must be random, scaffold, butina, kennard-stone, time"),
+        ({"split": "kmeans"}, "split must be random, scaffold, butina, time"),
     ],
 )
 def test_settings_that_contradict_each_other(changes, message):
@@ -193,7 +194,7 @@ def test_replicates_have_other_seeds(tmp_path, monkeypatch):
     assert rows[0][:3] == ["run", "model", "rmse"]
     assert [row[0] for row in rows[1:]].count("mean") == 3
     assert not any("All runs are equal" in note for note in summary["notes"])
-    fixed = override(None, {**GP, "data": table, "split": "kennard-stone"})
+    fixed = override(None, {**GP, "data": table, "split": "time", "time": "day"})
     notes = train_repeats(fixed, tmp_path / "equal", replicates=2)["notes"]
     assert "All runs are equal" in notes[-1]
 

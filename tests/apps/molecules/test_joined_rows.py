@@ -1,5 +1,6 @@
 """Models of rows with several molecules, with and without an order."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ Y = np.array([len(a) + 3.0 * SOLVENTS.index(b) for a, b in ROWS])
 TEXTS = [f"{a} + {b}" for a, b in ROWS]
 
 
+@cache
 def fitted(**settings) -> MoleculeRegressor:
     return MoleculeRegressor(molecules_per_row=2, **{**TINY, **settings}).fit(ROWS, Y)
 

@@ -28,10 +28,10 @@ def test_inputs_do_not_depend_on_the_size_of_the_pieces(monkeypatch, texts):
         assert torch.equal(*(getattr(each.molecules.arrays, name) for each in (ours, theirs)))
 
 
-def test_selection_shares_the_arrays():
+def test_a_selection_shares_the_stored_molecules():
     packed = featurise(SMILES).inputs
     some = packed[torch.tensor([4, 0])]
-    assert some.arrays is packed.arrays
+    assert some.packed is packed.packed
     assert some[[1]].molecules.smiles == ["CCO"]
 
 

@@ -53,9 +53,14 @@ def test_one_separator_holds_for_the_whole_file(tmp_path, text, pairs):
     assert _pairs(_read(tmp_path, text)) == pairs
 
 
-@pytest.mark.parametrize("delimiter", [" ", "\t", ",", ";"])
-@pytest.mark.parametrize("data", [True, False, ["weight"]])
-@pytest.mark.parametrize("kind", ["Graph", "DiGraph", "MultiGraph"])
+@pytest.mark.parametrize(
+    ("delimiter", "data", "kind"),
+    [
+        (" ", True, "Graph"), ("\t", True, "DiGraph"), (",", True, "MultiGraph"),
+        (";", True, "Graph"), (" ", ["weight"], "MultiGraph"), (",", ["weight"], "Graph"),
+        ("\t", False, "Graph"),
+    ],
+)  # fmt: skip
 def test_what_networkx_writes_is_read(tmp_path, delimiter, data, kind):
     source = getattr(networkx, kind)()
     source.add_edge("ann", "bob", weight=1.0, kind="friend", tags=["a", "b"], note="x {y}, z")
@@ -133,7 +138,7 @@ def test_encodings_are_those_of_the_mark_or_the_option(tmp_path, text, encoding,
 @pytest.mark.parametrize(
     ("text", "nodes", "message"),
     [
-        ("1 2\n2,3\n", None, "same separator; line 2 has commas, '2,3', and line 1 does not"),
+        ("1 2\n2,3\n", None, "same separator; line 2 has commas, '2,3'"),
         ("Ann Lee,Bob\nCem Dan\n", None, "line 1 has commas"),
         ("Ann Lee\tBob\nCem Dan\n", None, "line 1 has tabs"),
         ("a; b\nb c\n", None, "same separator; line 1 has semicolons, 'a; b'"),
@@ -143,7 +148,7 @@ def test_encodings_are_those_of_the_mark_or_the_option(tmp_path, text, encoding,
         ("# a\n% b\n", None, "it has no edges; 2 lines are comments"),
         ("# a\n% b\n", "id\na\n", "it has no edges; 2 lines are comments"),
         ("a a\nb b\n", "id\na\nb\n", "no edge remains: each of 2 joins a node to itself"),
-        ("x y\n", "id\na\nb\n", "no edge connects two nodes .* 2 are not in the table .* 'x', 'y'"),
+        ("x y\n", "id\na\nb\n", "no edge connects two nodes .* 'x'"),
         ("a b\n".encode("utf-16-le"), None, "NUL bytes; set its encoding"),
         (b"PK\x03\x04", None, "is a zip archive"),
     ],
@@ -156,7 +161,6 @@ def test_lists_that_cannot_be_read_say_why(tmp_path, text, nodes, message):
 def test_what_is_not_read_and_the_first_edge_are_said(tmp_path):
     graph = _read(tmp_path, "a,b # note,3\n")
     assert "Names are separated by commas; the first edge is 'a' - 'b # note'." in graph.notes
-    assert any("Some names contain '#', for example 'b # note'" in note for note in graph.notes)
     assert any(
         "the text after the fields of an edge, for example '3'" in note for note in graph.notes
     )

@@ -15,8 +15,10 @@ from gattn.apps.nodes.splits import (
     column_split,
     has_drawn_validation,
     masked_split,
+    missing_classes,
     per_class_split,
     random_node_split,
+    split_column_notes,
 )
 from gattn.apps.nodes.times import time_split
 from gattn.data import Split
@@ -49,7 +51,11 @@ REST = [*range(55, 60)]
 AS_GIVEN = {"train": _positions(TRAIN), "val": _positions(VAL), "test": _positions(TEST)}
 
 
-@pytest.mark.parametrize("kind", ["tensor", "numpy", "list", "column", "int", "words"])
+def _masked(graph, y=Y, seed=0, **options):
+    """Return the split by masks, without training a model."""
+    return masked_split(read_graph(graph), y.double().reshape(-1), seed, by_class=True, **options)
+
+
 @pytest.mark.parametrize(
     ("parts", "drawn_from", "test", "note"),
     [
@@ -57,67 +63,45 @@ AS_GIVEN = {"train": _positions(TRAIN), "val": _positions(VAL), "test": _positio
         ("train test", AS_GIVEN["train"], AS_GIVEN["test"], "is drawn from train_mask, 6 of 30"),
         ("train val", None, AS_GIVEN["test"] + REST, "the 20 labelled nodes in no mask"),
         ("train", AS_GIVEN["train"], [*range(30, 60)], "is drawn from train_mask, 6 of 30"),
-        ("val test", [*range(30), *REST], AS_GIVEN["test"], "the 35 labelled nodes in no mask"),
-        (
-            "test",
-            [*range(40), *REST],
-            AS_GIVEN["test"],
-            "is drawn from the labelled nodes in no mask, 9 of 45",
-        ),
+        ("val test", None, AS_GIVEN["test"], "the 35 labelled nodes in no mask"),
+        ("val", None, [], "the 50 labelled nodes in no mask"),
+        ("test", [*range(40), *REST], AS_GIVEN["test"], "is drawn from the labelled nodes in no "),
     ],
 )
-def test_any_masks_are_parts_and_what_they_leave_open_is_said(kind, parts, drawn_from, test, note):
+def test_parts_without_a_mask_are_chosen_with_a_note(parts, drawn_from, test, note):
     masks = {f"{part}_mask": MASKS[f"{part}_mask"] for part in parts.split()}
-    if kind == "numpy":
-        masks = {name: mask.numpy() for name, mask in masks.items()}
-    elif kind == "list":
-        masks = {name: mask.tolist() for name, mask in masks.items()}
-    elif kind == "int":
-        masks = {name: mask.to(torch.uint8)[:, None] for name, mask in masks.items()}
-    elif kind == "words":
-        masks = {name: np.where(mask, "True", "False") for name, mask in masks.items()}
-    graph = _table(**masks) if kind in ("column", "words") else _data(**masks)
-    # The default model uses the parts for each of its components.
-    settings = SMALL | {"model": "stacked"} if kind in ("tensor", "words") else SMALL
-    model = NodeClassifier(label="y", **settings).fit(graph)
-    train, val = model.split_.train.tolist(), model.split_.val.tolist()
-    if "val" in parts.split():
-        assert val == AS_GIVEN["val"]
-    if drawn_from is not None:
-        assert sorted(train + val) == drawn_from or parts == "val test"
-    assert not {*train, *val} & {*test}
-    assert not {*train} & {*val}
-    assert model.split_.test.tolist() == test
-    if note is not None:
-        assert any(note in line for line in model.notes_), model.notes_
+    types = (
+        _data(**masks),
+        _data(**{name: mask.tolist() for name, mask in masks.items()}),
+        _data(**{name: mask.to(torch.uint8)[:, None].numpy() for name, mask in masks.items()}),
+        _table(**masks),
+        _table(**{name: np.where(mask, "True", "False") for name, mask in masks.items()}),
+    )
+    for graph in types:
+        split, notes = _masked(graph)
+        train, val = split.train.tolist(), split.val.tolist()
+        if "val" in parts.split():
+            assert val == AS_GIVEN["val"]
+        if drawn_from is not None:
+            assert sorted(train + val) == drawn_from
+        assert len({*train, *val, *test}) == len(train) + len(val) + len(test)
+        assert split.test.tolist() == test
+        assert note is None or any(note in line for line in notes), notes
 
 
-def test_validation_alone_leaves_the_others_for_training():
-    model = NodeClassifier(**SMALL).fit(_data(val_mask=VAL))
-    assert model.split_.train.tolist() == [*range(30), *range(40, 60)]
-    assert model.split_.val.tolist() == AS_GIVEN["val"]
-    assert not len(model.split_.test)
-
-
-def test_other_names_of_the_validation_mask_are_read():
-    for name in ("valid_mask", "validation_mask"):
-        for graph in (
-            _data(train_mask=TRAIN, test_mask=TEST, **{name: VAL}),
-            _table(train_mask=TRAIN, test_mask=TEST, **{name: VAL}),
-        ):
-            model = NodeClassifier(label="y", **SMALL).fit(graph)
-            assert model.split_.val.tolist() == AS_GIVEN["val"]
-            assert [c.name for c in model.predictor_.encoder.columns] in ([], ["size"])
+def test_a_model_is_trained_on_the_nodes_of_the_masks():
+    model = NodeClassifier(label="y", **SMALL).fit(
+        _table(train_mask=TRAIN, test_mask=TEST, valid_mask=VAL)
+    )
+    for part in ("train", "val", "test"):
+        assert getattr(model.split_, part).tolist() == AS_GIVEN[part]
+    assert [column.name for column in model.predictor_.encoder.columns] == ["size"]
 
 
 def test_drawn_validation_depends_on_the_seed_alone():
-    parts = [
-        NodeClassifier(seed=seed, **SMALL).fit(_data(train_mask=TRAIN)).split_.val.tolist()
-        for seed in (0, 0, 1)
-    ]
+    parts = [_masked(_data(train_mask=TRAIN), seed=seed)[0].val.tolist() for seed in (0, 0, 1)]
     assert parts[0] == parts[1] != parts[2]
-    half = NodeClassifier(validation_fraction=0.5, **SMALL).fit(_data(train_mask=TRAIN))
-    assert len(half.split_.val) == 15
+    assert len(_masked(_data(train_mask=TRAIN), fraction=0.5)[0].val) == 15
 
 
 def test_drawn_validation_is_a_field_of_the_split():
@@ -144,18 +128,12 @@ def test_drawn_validation_is_a_field_of_the_split():
 
 def test_masks_that_mark_no_node_are_absent_or_an_error():
     none = torch.zeros(NODES, dtype=torch.bool)
-    model = NodeClassifier(**SMALL).fit(_data(train_mask=TRAIN, val_mask=none, test_mask=TEST))
-    assert len(model.split_.val) == 6
-    assert any(
-        note.startswith("val_mask contains no node: the validation part is")
-        for note in model.notes_
-    )
-    with pytest.raises(
-        GraphError, match="train_mask contains no node: no node is left for training"
-    ):
-        NodeClassifier(**SMALL).fit(_data(train_mask=none, val_mask=VAL, test_mask=TEST))
-    with pytest.raises(GraphError, match="train_mask contains no node"):
-        NodeClassifier(**SMALL).fit(_data(**dict.fromkeys(MASKS, none)))
+    split, notes = _masked(_data(train_mask=TRAIN, val_mask=none, test_mask=TEST))
+    assert len(split.val) == 6
+    assert notes[-1].startswith("val_mask contains no node: the validation part is")
+    for masks in ({"val_mask": VAL, "test_mask": TEST}, {"val_mask": none, "test_mask": none}):
+        with pytest.raises(GraphError, match="train_mask contains no node: no node is left"):
+            _masked(_data(train_mask=none, **masks))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +163,7 @@ def test_masks_that_mark_no_node_are_absent_or_an_error():
 )
 def test_masks_that_contradict_are_errors(masks, message):
     with pytest.raises(GraphError, match=message):
-        NodeClassifier(**SMALL).fit(_data(**masks))
+        _masked(_data(**masks))
 
 
 def test_overlaps_of_masks_in_a_file_name_the_node_and_its_line(tmp_path):
@@ -201,9 +179,9 @@ def test_overlaps_of_masks_in_a_file_name_the_node_and_its_line(tmp_path):
 
 
 def test_a_second_mask_of_validation_is_not_read_and_a_note_says_so():
-    model = NodeClassifier(**SMALL).fit(_data(**MASKS, valid_mask=TEST))
-    assert model.split_.val.tolist() == AS_GIVEN["val"]
-    assert "valid_mask is not used: val_mask marks the validation part." in model.notes_
+    split, notes = _masked(_data(**MASKS, valid_mask=TEST))
+    assert split.val.tolist() == AS_GIVEN["val"]
+    assert "valid_mask is not used: val_mask marks the validation part." in notes
 
 
 @pytest.mark.parametrize("kind", [_data, _table])
@@ -233,10 +211,9 @@ def test_numbers_that_are_equal_in_the_training_part_are_an_error():
 
 
 def test_classes_that_parts_lack_are_named_with_their_counts():
-    model = NodeClassifier(**SMALL).fit(
-        _data(train_mask=TRAIN & (Y != 2), val_mask=VAL & (Y == 0), test_mask=TEST & (Y != 1))
-    )
-    assert [note for note in model.notes_ if "part has no node" in note] == [
+    parts = TRAIN & (Y != 2), VAL & (Y == 0), TEST & (Y != 1)
+    split = Split(*(part.nonzero().flatten() for part in parts), "public")
+    assert missing_classes(Y.double(), split, [0, 1, 2]) == [
         "The training part has no node of class 2 (20 labelled nodes in the data): the model "
         "does not learn to predict it.",
         "The validation part has no node of the 2 classes 1 (20), 2 (20) (labelled nodes in "
@@ -244,8 +221,7 @@ def test_classes_that_parts_lack_are_named_with_their_counts():
         "The test part has no node of class 1 (20 labelled nodes in the data): the scores on "
         "the test part do not include it.",
     ]
-    whole = NodeClassifier(**SMALL).fit(_data(**MASKS))
-    assert not [note for note in whole.notes_ if "part has no node" in note]
+    assert not missing_classes(Y.double(), _masked(_data(**MASKS))[0], [0, 1, 2])
 
 
 def test_masks_over_nodes_without_a_label_are_counted():
@@ -253,13 +229,12 @@ def test_masks_over_nodes_without_a_label_are_counted():
     y[25:32] = -1
     model = NodeClassifier(**SMALL).fit(_data(y, **MASKS))
     assert model.split_.train.tolist() == [*range(25)]
-    assert model.split_.val.tolist() == [*range(32, 40)]
     notes = " ".join(model.notes_)
     assert "5 of the 30 nodes of train_mask have no label" in notes
     assert "2 of the 10 nodes of val_mask have no label" in notes
-    y[30:40] = -1
+    unlabelled = torch.where(VAL, torch.nan, Y.double())
     with pytest.raises(GraphError, match="val_mask marks 10 nodes, but none of them has a label"):
-        NodeClassifier(**SMALL).fit(_data(y, **MASKS))
+        _masked(_data(**MASKS), unlabelled)
 
 
 def test_a_column_may_name_some_parts():
@@ -389,49 +364,34 @@ def _features(graph, **options):
 @pytest.mark.parametrize(
     ("name", "cells", "message"),
     [
-        ("split", WORDS, "names the parts train, val, test: it is not used as a feature."),
+        ("split", WORDS, "use --split column:split"),
         ("stage", [word.title() for word in WORDS], "use --split column:stage"),
-        (
-            "fold",
-            ["train"] * 50 + [None] * 10,
-            "names the part train: it is not used as a feature.",
-        ),
-        ("set", ["train"] * 50 + ["holdout"] * 10, "the part train beside 'holdout'"),
-        ("train", [1, 0] * 30, "Rename it to 'train_mask' to use it as the mask (--split public)"),
-        ("val", ["true", "false"] * 30, "Rename it to 'val_mask' to use it as the mask"),
-        ("test", [True, False] * 30, "Rename it to 'test_mask' to use it as the mask"),
-        ("is_train", [1.0, None] * 30, "Rename it to 'train_mask' to use it as the mask"),
-        ("Dev_Mask", ["0", "1"] * 30, "Rename it to 'val_mask' to use it as the mask"),
+        ("fold", ["train"] * 50 + [None] * 10, "use --split column:fold"),
+        ("set", ["train"] * 50 + ["holdout"] * 10, "use --split column:set"),
+        ("train", [1, 0] * 30, "rename it to 'train_mask', and use --split public"),
+        ("val", ["true", "false"] * 30, "rename it to 'val_mask'"),
+        ("test", [True, False] * 30, "rename it to 'test_mask'"),
+        ("is_train", [1.0, None] * 30, "rename it to 'train_mask'"),
+        ("Dev_Mask", ["0", "1"] * 30, "rename it to 'val_mask'"),
+        ("test", range(60), None),
+        ("train", ["bus", "tram"] * 30, None),
+        ("set", ["red", "blue"] * 30, None),
+        ("place", ["train", "bus"] * 30, None),
     ],
 )
-def test_columns_of_parts_are_no_features_and_that_is_said(name, cells, message):
-    graph = _table(**{name: cells})
-    columns, notes = _features(graph)
-    assert columns == ["size"]
-    (note,) = (note for note in notes if f"Column {name!r}" in note)
-    assert message in note
-    assert f"--features {name}" in note
-    # A column with a single value is not a feature.
-    several = len({cell for cell in cells if cell is not None}) > 1
-    expected = ["size", name] if several else ["size"]
-    assert _features(graph, features=["size", name])[0] == expected
+def test_columns_of_parts_get_a_note_and_are_no_features(name, cells, message):
+    notes = split_column_notes(read_graph(_table(**{name: cells})))
+    assert list(notes) == ([name] if message else [])
+    assert all(message in note and f"--features {name}" in note for note in notes.values())
 
 
-@pytest.mark.parametrize(
-    ("name", "cells"),
-    [
-        ("test", range(60)),
-        ("train", ["bus", "tram"] * 30),
-        ("set", ["red", "blue"] * 30),
-        ("place", ["train", "bus"] * 30),
-    ],
-)
-def test_columns_that_only_sound_like_parts_are_features(name, cells):
-    assert _features(_table(**{name: cells}))[0] == ["size", name]
+def test_a_column_of_parts_is_a_feature_if_it_is_named():
+    graph = _table(split=WORDS)
+    assert _features(graph)[0] == ["size"]
+    assert _features(graph, features=["size", "split"])[0] == ["size", "split"]
 
 
-@pytest.mark.parametrize("offset", [0, 1, 100])
-@pytest.mark.parametrize("name", ["index", "level_0"])
+@pytest.mark.parametrize(("name", "offset"), [("index", 0), ("level_0", 100)])
 def test_row_numbers_in_another_order_are_no_feature(name, offset):
     moved = [offset + node * 7 % NODES for node in range(NODES)]
     columns, notes = _features(_table(**{name: moved}))

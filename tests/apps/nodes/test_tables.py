@@ -102,7 +102,6 @@ def test_names_that_the_table_does_not_have_are_counted(tmp_path):
     graph = _read(tmp_path, "source,target\n0,1\n1,2\n7,8\n9,\n", "id,x\n0,1\n1,2\n")
     (message,) = (note for note in graph.notes if "left out" in note)
     assert "3 edges left out of 4" in message
-    assert "Of the 6 names in the edges, 4 are not in the table of nodes: '7', '9', '2'" in message
     assert graph.left_out[-1].text == "9 - (empty)"
 
 
@@ -150,7 +149,7 @@ def test_columns_of_one_name_are_an_error_where_they_are_needed(tmp_path):
 # Tests of missing values.
 
 
-@pytest.mark.parametrize("word", ["NA", "none", "null", "nan", "None", "N/A", "NULL"])
+@pytest.mark.parametrize("word", ["NA", "none", "N/A"])
 def test_words_for_gaps_are_names_and_classes_and_categories(tmp_path, word):
     edges = f"source,target\n{word},b\nb,c\n"
     nodes = f"id,group,kind,age\n{word},{word},{word},1\nb,mild,x,{word}\nc,{word},,3\n"
@@ -207,15 +206,16 @@ COMMAS = [f"{i / 7:.2f}".replace(".", ",") for i in range(40)]
 @pytest.mark.parametrize(
     ("cells", "pattern"),
     [
-        (
-            COMMAS,
-            r"look like numbers with decimal commas, for example '0,00' .*--decimal , / decim",
-        ),
-        ([f"{i},{i:03}" for i in range(1, 41)], "thousands separators or decimal commas"),
-        ([f"{i} nM" for i in range(40)], "40 cells have an unsupported .* example '0 nM'"),
-        ([f">{i}" for i in range(40)], "40 cells are censored values, for example '>0'"),
+        (COMMAS, r"with a decimal comma .*, for example '0,00' .*--decimal ,"),
+        ([f"{i},{i:03}" for i in range(1, 41)], "use --decimal , or --thousands ,"),
+        ([f"{i} nM" for i in range(40)], "40 cells in an unsupported .* example '0 nM'"),
+        ([f"{i} %" for i in range(40)], "40 cells in an unsupported .* example '0 %'"),
+        ([f">{i}" for i in range(40)], "40 cells with a relation.*, for example '>0'"),
         ([f"2020-01-{i % 28 + 1:02}" for i in range(40)], "unsupported number format"),
-        ([*map(str, range(38)), "1,5", "old"], "1 cell looks like .*; 1 cell is a text .* 'old'"),
+        (
+            [*map(str, range(38)), "1,5", "old"],
+            "1 cell with a decimal.*; 1 cell with a text .* 'old'",
+        ),
     ],
 )
 def test_what_keeps_a_column_from_being_numbers_is_said(cells, pattern):
@@ -258,7 +258,6 @@ def test_cells_that_an_option_reads_have_the_option_alone():
         (";", {}, ["1.008,5", "7,25", "NA"], [1008.5, 7.25, np.nan]),
         (";", {}, ["1,008", "2,345", "3,5"], [1.008, 2.345, 3.5]),
         (";", {}, ["-0,5", "1", "2,5"], [-0.5, 1, 2.5]),
-        (",", {}, ["5 %", "7%", ""], [5, 7, np.nan]),
         (",", {"decimal": ","}, ["0,5", "1,25", "3"], [0.5, 1.25, 3]),
         (",", {"decimal": ",", "thousands": "."}, ["1.500", "2.700", "3,5"], [1500, 2700, 3.5]),
         (",", {"thousands": ","}, ["1,500", "2,700", "3.5"], [1500, 2700, 3.5]),
@@ -283,7 +282,7 @@ def test_commas_without_an_option_stay_and_points_beside_commas_are_said(tmp_pat
     graph = _read(tmp_path, edges, "id;s;pop\n0;0,5;1.500\n1;1,5;2.700\n")
     assert any("Column 'pop' has points, for example '1.500'" in note for note in graph.notes)
     graph = _read(tmp_path, edges, "id,s\n0,1.5\n1,2.5\n", decimal=",")
-    assert any("'s' has numbers with a decimal point" in note for note in graph.notes)
+    assert learn_columns(graph.table, ["s"])[0][0].mean == 2
     with pytest.raises(ValueError, match="decimal and thousands must be different"):
         _read(tmp_path, edges, decimal=",", thousands=",")
 

@@ -99,15 +99,6 @@ def test_lines_are_those_that_rows_begin_on(tmp_path):
     assert rows[3].cells == ["N", "1,2,3"]
 
 
-def test_structures_are_no_table(tmp_path):
-    path = tmp_path / "some.sdf"
-    path.write_text("ethanol\n  RDKit\n")
-    with pytest.raises(
-        ValueError, match="is a file of molecular structures; expected a CSV file, with SMILES"
-    ):
-        open_table(path)
-
-
 def test_a_nul_byte_is_an_error_with_its_line(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes(b"smiles,y\nCC,2\nC\0C,1\n")
@@ -159,14 +150,6 @@ def test_what_cannot_be_a_table_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is a folder; expected a CSV file"):
         open_table(tmp_path)
     path = tmp_path / "table.csv"
-    for content, message in {
-        b"PK\x03\x04\x14\0": "a zip archive, for example an Excel workbook; save it as a CSV file",
-        b"\xd0\xcf\x11\xe0\xa1": "an old Excel workbook",
-        b"\x1f\x8b\x08": "compressed by gzip",
-    }.items():
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=message):
-            open_table(path, ["smiles"])
     path.write_text("smiles,error\nC,1\n")
     with pytest.raises(ValueError, match="unknown encoding 'base64'"):
         # Base64 is a codec of bytes, not a text encoding.
@@ -186,12 +169,16 @@ def test_empty_cells_beyond_the_header_are_ignored_and_filled_ones_are_counted(t
     ]
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize(
-    ("declared", "separator"),
-    [("sep=;", ";"), ("SEP=,", ","), ('"sep=;"', ";"), ("sep=\t", "\t"), ("sep=|", "|")],
+    ("declared", "separator", "newline", "encoding"),
+    [
+        ("sep=;", ";", "\n", "utf-8"),
+        ("SEP=,", ",", "\r\n", "utf-8-sig"),
+        ('"sep=;"', ";", "\r\n", "utf-16"),
+        ("sep=\t", "\t", "\n", "utf-16"),
+        ("sep=|", "|", "\n", "utf-8-sig"),
+    ],
 )
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_a_first_line_names_the_separator(tmp_path, declared, separator, newline, encoding):
     path = tmp_path / "table.csv"
     lines = [declared, f"smiles{separator}y", f"CO{separator}1", "", f"CN{separator}2", ""]
@@ -199,10 +186,8 @@ def test_a_first_line_names_the_separator(tmp_path, declared, separator, newline
     for columns in ([], ["smiles", "y"]):
         table = open_table(path, columns)
         assert (table.columns, table.separator) == (("smiles", "y"), separator)
-        assert [(row.line, row.cells) for row in table.rows()] == [
-            (3, ["CO", "1"]),
-            (5, ["CN", "2"]),
-        ]
+        rows = [(row.line, row.cells) for row in table.rows()]
+        assert rows == [(3, ["CO", "1"]), (5, ["CN", "2"])]
 
 
 def test_a_separator_that_is_declared_is_not_guessed(tmp_path):
@@ -231,27 +216,28 @@ def test_lines_of_spaces_are_no_rows(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.feather", b"ARROW1\0\0", r"a Feather file; .*CSV.*read_feather\(FILE\).to_csv"),
         ("a.csv", b"ARROW1\0\0", r"is a Feather file; write pandas.read_feather"),
         ("a.csv", b"FEA1\0\0\0\0", "is a Feather file"),
-        ("a.pkl", b"\x80\x04\x95", "is a pickle, which can run code when it is read; .*CSV file"),
+        ("a.pkl", b"\x80\x04\x95", "is a pickle, which can run code when it is read; .*CSV"),
         ("a.csv", b"\x80\x05\x95", "is a pickle"),
         ("a.parquet", b"PAR1\x15", r"is a Parquet file; .*read_parquet"),
         ("a.csv", b"PAR1\x15\x04", r"is a Parquet file; write pandas.read_parquet"),
-        ("a.xlsx", b"PK\x03\x04", "is an Excel workbook; .*save it as a CSV file"),
+        ("a.xlsx", b"PK\x03\x04", "for example an Excel workbook; save it as a CSV file"),
         ("a.xls", b"\xd0\xcf\x11\xe0", "is an old Excel workbook"),
         ("a.csv", b"\x93NUMPY\x01", "is a NumPy array"),
         ("a.csv", b"\x89HDF\r\n", "is an HDF5 file"),
         ("a.csv", b"%PDF-1.7", "is a PDF file"),
         ("a.json", b"{}", "is a JSON file"),
         ("a.csv.bz2", b"BZh91AY&SY", "compressed by bzip2"),
+        ("a.csv", b"\x1f\x8b\x08", "compressed by gzip"),
+        ("some.sdf", b"ethanol", "file of molecular structures; expected a CSV file, with SMILES"),
     ],
 )
-@pytest.mark.parametrize("encoding", [None, "latin-1"])
-def test_files_of_other_kinds_are_named(tmp_path, name, content, message, encoding):
+def test_files_of_other_kinds_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        open_table(tmp_path / name, ["smiles"], encoding=encoding)
+    for encoding in (None, "latin-1"):
+        with pytest.raises(ValueError, match=message):
+            open_table(tmp_path / name, ["smiles"], encoding=encoding)
 
 
 def test_a_column_may_have_the_name_of_a_kind_of_file(tmp_path):

@@ -5,21 +5,17 @@ import subprocess
 import sys
 
 import pytest
-import torch
-from rdkit import Chem, rdBase
+from rdkit import Chem
 
-from gattn.apps.tables.csv_table import open_table
 from gattn.data import (
     ATOM_FEATURES,
     BOND_FEATURES,
     atom_features,
     bond_features,
-    get_dataset,
     smiles_to_data,
 )
 from gattn.data.molecules import features
 from gattn.data.molecules.features import FEATURISER
-from gattn.data.molecules.plain import plain
 
 
 def _hot(values, names):
@@ -62,59 +58,6 @@ def test_bonds_are_described_by_name():
         "conjugated",
         "ring",
     }
-
-
-def _naive(smiles):
-    """Compute atom features, edges and bond features one by one."""
-    molecule = plain(Chem.MolFromSmiles(smiles), smiles)
-    atoms = [atom_features(atom) for atom in molecule.GetAtoms()]
-    edges, bonds = [], []
-    for bond in molecule.GetBonds():
-        i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        edges += [(i, j), (j, i)]
-        bonds += [bond_features(bond)] * 2
-    return (
-        torch.tensor(atoms),
-        torch.tensor(edges, dtype=torch.int64).reshape(-1, 2).t(),
-        torch.tensor(bonds).reshape(-1, len(BOND_FEATURES)),
-    )
-
-
-def _same(smiles):
-    graph, (x, edge_index, edge_attr) = smiles_to_data(smiles), _naive(smiles)
-    return (
-        torch.equal(graph.x, x)
-        and torch.equal(graph.edge_index, edge_index)
-        and torch.equal(graph.edge_attr, edge_attr)
-    )
-
-
-ODD = [
-    *("C", "*", "**", "[2H]O[2H]", "[13CH4]", "[235U+6]", "[Na+].[Cl-]", "[H][H]", "[H+]"),
-    *("C[C@H](N)O", "C[C@@H](N)O", "F/C=C/F", "F/C=C\\F", "C=C", "FC=CF", "C[S@](=O)N"),
-    *("N->[Cu]", "[Fe]<-O", "CN(C)(C)[Cu]", "B<-N", "C$C", "[Cr]$[Cr]"),
-    *("c1cc[nH]c1", "O=c1cc[nH]cc1", "FS(F)(F)(F)(F)F", "FP(F)(F)(F)F", "[O-][N+](=O)C"),
-    *("C[Pt@SP1](F)(Cl)Br", "S[As@TB1](F)(Cl)(Br)N", "[Xe](F)F", "[cH-]1cccc1", "C1=CC=CC=CC=C1"),
-]
-
-
-@pytest.mark.parametrize("smiles", ODD)
-def test_looking_a_kind_up_gives_the_same_numbers(smiles):
-    assert _same(smiles)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "least"), [("esol", 1128), ("freesolv", 642), ("bbbp", 1000), ("hiv", 1000)]
-)
-def test_looking_kinds_up_gives_the_same_numbers_for_real_data_sets(real_data, name, least):
-    record = get_dataset(name)
-    table = open_table(real_data / record.folder / record.files[0].name, [record.smiles])
-    rows = [row.cells[table.place(record.smiles)] for row in table.rows()]
-    with rdBase.BlockLogs():
-        texts = [text for text in rows[:: max(1, len(rows) // 1150)] if Chem.MolFromSmiles(text)]
-    assert len(texts) >= least
-    assert [text for text in texts if not _same(text)] == []
 
 
 def test_features_that_change_get_a_new_version():

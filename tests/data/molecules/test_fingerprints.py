@@ -7,9 +7,7 @@ from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
 from gattn.data import (
-    load_molecules,
     morgan_fingerprints,
-    random_split,
     tanimoto,
     tanimoto_neighbours,
     tanimoto_ridge,
@@ -40,19 +38,6 @@ def test_ridge_is_scikit_learn_s():
     expected = model.predict(kernel[4:, :4]) + y[:4].mean().item()
     got = tanimoto_ridge(prints[:4], y[:4], prints[4:])
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-10)
-
-
-def test_ridge_beats_the_mean_on_measured_activity():
-    molecules = load_molecules("chembl2321810")
-    split, prints, y = (
-        random_split(len(molecules), seed=0),
-        morgan_fingerprints(molecules.smiles),
-        molecules.y[:, 0],
-    )
-    got = tanimoto_ridge(prints[split.train], y[split.train], prints[split.test])
-    error = (got - y[split.test]).square().mean().sqrt().item()
-    spread = (y[split.train].mean() - y[split.test]).square().mean().sqrt().item()
-    assert error < 0.5 < 1.0 < spread
 
 
 def test_neighbours():

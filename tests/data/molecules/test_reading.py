@@ -21,13 +21,9 @@ def test_all_bad_rows_are_reported_at_once():
     assert [bad.row for bad in caught.value.bad] == [1, 2, 4]
     assert "3 bad row(s)" in str(caught.value)
     assert "row 1: 'C1CC': not valid SMILES" in str(caught.value)
-
-
-def test_a_long_report_is_cut_but_not_lost():
     with pytest.raises(MoleculeError, match="and 15 more") as caught:
         read_smiles(["("] * 25)
     assert len(caught.value.bad) == 25
-    assert str(caught.value).count("\n") == 11
 
 
 def test_skipped_rows_leave_targets_in_step():

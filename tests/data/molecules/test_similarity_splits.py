@@ -1,15 +1,11 @@
-"""Splits by Butina cluster and by Kennard and Stone, compared with plain implementations."""
+"""Splits by Butina cluster, compared with a plain implementation."""
 
 import pytest
 import torch
 
 from gattn.data import load_molecules, morgan_fingerprints
 from gattn.data.molecules import similarity_splits
-from gattn.data.molecules.similarity_splits import (
-    butina_clusters,
-    butina_split,
-    kennard_stone_split,
-)
+from gattn.data.molecules.similarity_splits import butina_clusters, butina_split
 from gattn.data.splits import split_by_order
 
 SMILES = sorted(load_molecules("chembl2321810").smiles[:80])
@@ -58,28 +54,13 @@ def test_splits_by_similarity_do_not_depend_on_the_order_of_the_molecules():
     order = torch.randperm(len(smiles), generator=torch.Generator().manual_seed(0)).tolist()
     shuffled = [smiles[i] for i in order]
     assert butina_clusters(shuffled) == [butina_clusters(smiles)[i] for i in order]
-    for split in (butina_split, kennard_stone_split):
-        first, second = split(smiles), split(shuffled)
-        for part in ("train", "val", "test"):
-            members = [smiles[i] for i in getattr(first, part).tolist()]
-            assert sorted(members) == sorted(shuffled[i] for i in getattr(second, part).tolist())
-
-
-def test_order_of_kennard_and_stone(distances):
-    split = kennard_stone_split(SMILES, fractions=(0.5, 0.2, 0.3))
-    order = [*split.train.tolist(), *split.val.tolist()]
-    assert (len(split.train), len(split.val), len(split.test)) == (40, 16, 24)
-    largest = max(max(row) for row in distances)
-    assert distances[order[0]][order[1]] == pytest.approx(largest)
-    for count in range(2, len(order)):
-        nearest = [min(row[j] for j in order[:count]) for row in distances]
-        rest = [nearest[i] for i in range(80) if i not in order[:count]]
-        assert nearest[order[count]] == pytest.approx(max(rest), abs=1e-6)
-    assert sorted([*order, *split.test.tolist()]) == list(range(80))
+    first, second = butina_split(smiles), butina_split(shuffled)
+    for part in ("train", "val", "test"):
+        members = [smiles[i] for i in getattr(first, part).tolist()]
+        assert sorted(members) == sorted(shuffled[i] for i in getattr(second, part).tolist())
 
 
 def test_few_and_many_molecules(monkeypatch):
-    assert len(kennard_stone_split(["CCO"]).train) == 1
     assert butina_clusters([]) == []
     monkeypatch.setattr(similarity_splits, "MOST_COMPARED", 3)
     with pytest.raises(ValueError, match="at most 3 molecules; got 80: use scaffold or random"):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from rdkit import Chem
 
-from gattn.data import ATOM_FEATURES, BOND_FEATURES, smiles_to_data
+from gattn.data import smiles_to_data
 from gattn.data.molecules import stereo
 from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.stereo import configurations
@@ -177,14 +177,3 @@ def test_a_molecule_without_marks_is_not_copied():
     for text in ("CCO", "C[C@H](N)C(=O)O", "[Hg]C", "[H]OC", "[NH4+]"):
         molecule = Chem.MolFromSmiles(text)
         assert plain(molecule, text) is molecule
-
-
-def test_features_are_named_by_labels():
-    assert [name for name in ATOM_FEATURES if name.startswith("chirality")] == [
-        *("chirality=none", "chirality=R", "chirality=S", "chirality=r", "chirality=s"),
-        "chirality=other",
-    ]
-    assert [name for name in BOND_FEATURES if name.startswith("stereo")] == [
-        *("stereo=none", "stereo=any", "stereo=Z", "stereo=E", "stereo=z", "stereo=e"),
-        "stereo=other",
-    ]

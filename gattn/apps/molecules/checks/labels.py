@@ -14,7 +14,6 @@ from gattn.apps.molecules.checks.similarity import similar_pairs
 from gattn.apps.molecules.checks.structures import groups_of
 from gattn.apps.molecules.checks.table import CheckedTable, Target
 from gattn.apps.run.text import plural
-from gattn.apps.tables.numbers import command_option
 
 __all__ = [
     "CLIFF", "FEW", "OUTLIER", "SIMILAR", "TOLERANCE", "check_labels", "robust_scores", "two_groups"
@@ -110,8 +109,7 @@ def _notation(table: CheckedTable, target: Target) -> Iterator[Finding]:
     if other:
         patterns = [one for one in target.numbers.recognised() if one.kind != "censored"]
         words = "; ".join(
-            one.sentence(lambda row: f"in line {table.lines[row]}", command_option, "label")
-            for one in patterns
+            one.sentence(lambda row: f"in line {table.lines[row]}", "label") for one in patterns
         )
         yield _finding("readability", target, words or f"{plural(len(other), 'label')}", other)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RULES", "SEARCH", "NumberSettings", "RunSettings", "override"]
 
-RULES = ("random", "scaffold", "butina", "kennard-stone", "time")
+RULES = ("random", "scaffold", "butina", "time")
 """Values of ``--split`` that divide the molecules of one table."""
 
 SEARCH: dict[str, tuple[float, ...]] = {
@@ -175,17 +175,6 @@ class RunSettings(NumberSettings):
             "for prediction must contain the same columns."
         ),
     ] = ()
-    descriptors_path: Annotated[
-        str,
-        Meta(
-            description="NumPy file (.npz or .npy) of an array with a row of numbers for each row "
-            "of DATA, in the same order, which the model reads in addition to the SMILES. If DATA "
-            "consists of several files, the array contains the rows of all files one after "
-            "another. Use it for descriptors that another program computed. Every prediction then "
-            "needs such a file with the same columns.",
-            extra={"default": "none"},
-        ),
-    ] = ""
     unit: Annotated[
         str,
         Meta(
@@ -229,11 +218,9 @@ class RunSettings(NumberSettings):
             "harder. With molecule:NAME, all rows with the same molecule in the SMILES column "
             "NAME are in the same part, which tests the prediction for a new solvent, for "
             "example. With butina, all molecules of a cluster of similar fingerprints are in the "
-            "same part. With kennard-stone, the training part contains the molecules that are "
-            "farthest from one another. With time, the test part contains the latest times of the "
-            "column --time. With column:NAME, the parts (train, val or test) are read from the "
-            "column NAME. With FILE.json, the parts are read from the file splits.json of "
-            "another run."
+            "same part. With time, the test part contains the latest times of the column --time. "
+            "With column:NAME, the parts (train, val or test) are read from the column NAME. With "
+            "FILE.json, the parts are read from the file splits.json of another run."
         ),
     ] = "random"
     time: Annotated[
@@ -320,7 +307,6 @@ class RunSettings(NumberSettings):
             "--atom-target": self.atom_target,
             "--bond-target": self.bond_target,
             "--descriptors-columns": self.descriptors_columns,
-            "--descriptors-path": self.descriptors_path,
             "relation_column": self.relation_column,
             "--weight-column": self.weight_column,
             "--time": self.time,
@@ -355,7 +341,6 @@ class RunSettings(NumberSettings):
         changed = {
             "several --smiles": len(self.smiles_columns) > 1,
             "--descriptors-columns": bool(self.descriptors_columns),
-            "--descriptors-path": bool(self.descriptors_path),
             "--tune": bool(self.tune),
             "--decimal": self.decimal != ".",
             "--thousands": bool(self.thousands),

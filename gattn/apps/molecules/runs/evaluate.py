@@ -10,7 +10,6 @@ from typing import Any, cast
 import torch
 
 from gattn.apps.molecules.loading import (
-    descriptor_source,
     load_model,
     predicts_atoms,
     smiles_columns,
@@ -53,7 +52,6 @@ def evaluate_table(
     coverage: float | None = None,
     workers: int = 2,
     threads: int = 0,
-    descriptors_path: str = "",
     log: Log = no_log,
 ) -> dict[str, Any]:
     """Measure a model on the labelled molecules in a CSV file. Molecules that were used for
@@ -79,8 +77,6 @@ def evaluate_table(
         coverage: coverage of the intervals, above 0 and below 1; None for that of the training.
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
-        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
-            with such a file.
         log: called with each line that the user should read.
 
     Returns:
@@ -100,14 +96,11 @@ def evaluate_table(
 
         if numbers:
             raise ValueError(f"{', '.join(numbers)} cannot be used with a model of atoms and bonds")
-        if descriptors_path:
-            raise ValueError("a model of atoms and bonds reads no descriptors_path")
     else:
         Kind = Evaluation
     read = Kind.read(
         run, path, smiles=smiles, targets=targets, encoding=encoding, numbers=numbers,
         skip_bad=skip_bad, coverage=coverage, workers=workers, threads=threads,
-        descriptors_path=descriptors_path,
     )  # fmt: skip
     estimator, source, molecules = read.estimator, read.source, read.molecules
     new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)
@@ -179,7 +172,7 @@ class Evaluation:
     def read(
         cls, run: str | Path, path: str | Path, *, smiles: str | Sequence[str] | None,
         targets: Sequence[str] | None, encoding: str | None, numbers: Mapping[str, str] | None,
-        skip_bad: bool, coverage: float | None, workers: int, threads: int, descriptors_path: str,
+        skip_bad: bool, coverage: float | None, workers: int, threads: int,
     ) -> Evaluation:  # fmt: skip
         """Load the model and read the table; see :func:`evaluate_table`."""
         estimator, card = load_model(run)
@@ -188,13 +181,10 @@ class Evaluation:
         columns = smiles_columns(card, smiles, estimator.molecules_per_row)
         style = NumberFormat(**{**cast(Any, card.get("numbers", {})), **(numbers or {})})
         names = check_targets(targets, estimator.targets_)
-        plain, _ = descriptor_source(
-            estimator.descriptors_columns_, descriptors_path, path, encoding
-        )
         source = read_source(
             str(path), columns, names, estimator.task,
             encoding=encoding, learnable=False, style=style, skip_bad=skip_bad,
-            descriptors=plain, descriptors_path=descriptors_path,
+            descriptors=estimator.descriptors_columns_,
         )  # fmt: skip
         molecules = estimator.labelled(source.rows, source.labels.y)
         return cls(estimator, card, coverage_of(card, coverage), source, molecules)

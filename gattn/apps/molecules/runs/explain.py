@@ -34,7 +34,6 @@ def explain_table(
     workers: int = 2,
     threads: int = 0,
     pictures: int = PICTURES,
-    descriptors_path: str = "",
     log: Log = no_log,
 ) -> Counts:
     """Compute the atom weights of every molecule in a CSV file.
@@ -55,8 +54,6 @@ def explain_table(
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         pictures: number of molecules to draw, from the first; the tables contain all.
-        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
-            with such a file.
         log: called with each line that the user should read.
 
     Returns:
@@ -71,9 +68,8 @@ def explain_table(
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
     estimator, table, names, descriptors, _ = open_run(
-        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads,
-        descriptors_path=descriptors_path,
-    )  # fmt: skip
+        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads
+    )
     target_index = estimator.place_of(target)
     rows = list(descriptors.checked(table.rows()))
     texts = list(map(row_smiles(table, names), rows))

@@ -15,7 +15,6 @@ from gattn.apps.tables.numbers import (
     NumberFormat,
     Pattern,
     classify,
-    command_option,
     is_missing,
     read_numbers,
 )
@@ -57,10 +56,8 @@ def number_labels(
     large = np.flatnonzero(np.abs(np.nan_to_num(values)) > LARGEST)
     patterns = [pattern for pattern in read.recognised() if pattern.kind != "infinite"]
     if patterns and not skip_bad:
-        # The options for censored labels have different effects, which the advice describes.
-        options = {p.kind: None if p.kind == "censored" else command_option for p in patterns}
-        shown = "; ".join(p.sentence(_at(lines), options[p.kind], "label") for p in patterns)
-        advice = _advice(patterns, read, learnable=learnable)
+        shown = "; ".join(p.sentence(_at(lines), "label") for p in patterns)
+        advice = _advice(patterns, learnable=learnable)
         raise ValueError(f"column {target!r}: {shown}. {advice}")
     infinite = [row for row in unread if classify(column[row]).kind == "infinite"]
     if (beyond := sorted({*infinite, *large.tolist()})) and not skip_bad:
@@ -78,41 +75,21 @@ def number_labels(
     return LabelColumn(values.tolist(), sorted(unread), read.missing, read.dropped, notes)
 
 
-def _advice(patterns: Sequence[Pattern], read: NumberColumn, *, learnable: bool) -> str:
+def _advice(patterns: Sequence[Pattern], *, learnable: bool) -> str:
     """Return advice for labels such as ``>10`` that cannot be parsed with the current options."""
-    others = [pattern for pattern in patterns if pattern.kind != "censored"]
-    is_measured = bool(np.isfinite(read.values).any())
     advice = []
-    if others:
-        readable = all(pattern.settings for pattern in others)
-        way = "use the option that reads them" if readable else "write plain numbers"
+    if any(pattern.kind != "censored" for pattern in patterns):
         advice.append(
-            f"Leaving out labels because of their format would bias the model: {way}, or use "
-            f"{SKIP} to leave them out"
-            if is_measured
-            else f"No label is a plain number: {way}"
+            "Use the option that reads these labels, or write plain numbers: leaving out labels "
+            f"because of their format would bias the model ({SKIP} does so)"
         )
-    if len(others) < len(patterns):
-        is_measured = is_measured or bool(others)
-        advice.append(_censored_advice(is_measured=is_measured, learnable=learnable))
+    if any(pattern.kind == "censored" for pattern in patterns):
+        limits = "--loss-function bounded-mse trains on censored labels as limits; "
+        advice.append(
+            f"{limits if learnable else ''}--censored bound uses the bound as the value, although "
+            "the real value is beyond it; --censored drop leaves these labels out"
+        )
     return ". ".join(advice)
-
-
-def _censored_advice(*, is_measured: bool, learnable: bool) -> str:
-    """Return the recommended option for censored labels, and the effects of the other options."""
-    bound = "--censored bound uses the bound as the value"
-    if not is_measured:
-        return f"No label is a measured value; {bound}"
-    if not learnable:
-        return (
-            "Use --censored drop, which computes the metrics from the other labels; "
-            f"{bound}, so that the errors of these labels are only estimates"
-        )
-    return (
-        "Use --loss-function bounded-mse, which trains on them as limits. Alternatives: "
-        f"{bound}, although the real value is beyond it; --censored drop (or {SKIP}) leaves them "
-        "out, so that the model does not learn from these extreme values"
-    )
 
 
 def _notes(
@@ -145,16 +122,6 @@ def _notes(
             f"its labels {different[0]:g} and {different[1]:g} are read as numbers; "
             "--task classification reads them as two classes."
         )
-    if whole and len(different) == len(read.values) > FEW and (np.diff(read.values) == 1).all():
-        yield "its labels count the rows, like row numbers or compound numbers."
-    if whole and read.labelled > FEW and all(map(_is_day, different)):
-        yield "its labels look like dates written as numbers, and are read as numbers."
-
-
-def _is_day(value: float) -> bool:
-    """Return True if a number is a date in the form YYYYMMDD."""
-    year, rest = divmod(int(value), 10_000)
-    return 1900 <= year <= 2100 and 1 <= rest // 100 <= 12 and 1 <= rest % 100 <= 31
 
 
 def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:

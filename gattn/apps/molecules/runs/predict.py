@@ -61,7 +61,6 @@ def predict_table(
     workers: int = 2,
     threads: int = 0,
     neighbors: int = 0,
-    descriptors_path: str = "",
     on_progress: Callable[[int], None] = lambda rows: None,
     log: Log = no_log,
 ) -> Counts:
@@ -91,8 +90,6 @@ def predict_table(
             similarities and measured values, and whether the prediction is inside the
             applicability domain (:class:`gattn.apps.molecules.runs.neighbors.MeasuredMolecules`).
             They are read from the table of the training, which must not have changed.
-        descriptors_path: file of NumPy with descriptors of every row, for a model that was trained
-            with such a file.
         on_progress: called with the number of rows in each piece that was written.
         log: called with each line that the user should read.
 
@@ -109,7 +106,7 @@ def predict_table(
     reader = _open_lists if predicts_atoms(run) else _open
     table, columns, pieces, cells_of = reader(
         run, path, smiles=smiles, encoding=encoding, coverage=coverage, workers=workers,
-        threads=threads, neighbors=neighbors, descriptors_path=descriptors_path,
+        threads=threads, neighbors=neighbors,
     )  # fmt: skip
     empty = [""] * len(columns)
     rows = bad = 0
@@ -161,7 +158,7 @@ def _open(run: str | Path, path: str | Path, *, neighbors: int, **options: Any) 
 
 
 def _open_lists(
-    run: str | Path, path: str | Path, *, neighbors: int, descriptors_path: str,
+    run: str | Path, path: str | Path, *, neighbors: int,
     smiles: str | Sequence[str] | None, encoding: str | None, coverage: float | None,
     **options: int,
 ) -> _Reader:  # fmt: skip
@@ -171,8 +168,6 @@ def _open_lists(
 
     if neighbors:
         raise ValueError("neighbors are not available for a model of atoms and bonds")
-    if descriptors_path:
-        raise ValueError("a model of atoms and bonds reads no descriptors_path")
     model, card, column = load_atoms(run, smiles, **options)
     level = coverage_of(card, coverage)
     table = open_molecules(path, [column], encoding=encoding, on_bad_bytes="surrogateescape")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from array import array
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -12,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from gattn.apps.molecules.descriptor_columns import DescriptorColumns, read_array
+from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.relations import relation_columns, with_relation
 from gattn.apps.molecules.row_format import row_text, split_smiles
 from gattn.apps.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.apps.molecules.settings import Task
-from gattn.apps.molecules.tables import JoinedTables, open_tables, read_times
+from gattn.apps.molecules.tables import JoinedTables, open_tables
 from gattn.apps.run.run_folder import file_hash
 from gattn.apps.run.text import plural
 from gattn.apps.tables.csv_table import SEPARATORS, Table, TableRow, as_number, is_missing
+from gattn.apps.tables.dates import read_times
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat, classify
 from gattn.data import BadRow, get_dataset, load_molecules
@@ -29,11 +31,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Source", "built_in", "read_source"]
-
-SPLIT = ("comma", "thousands", "decimal")
-"""Kinds of numbers that contain a comma. In a table whose separator is a comma, such a number is
-read as two cells.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +136,6 @@ def read_source(
     weight: str | None = None,
     time: str | None = None,
     file_parts: Sequence[str] = (),
-    descriptors_path: str = "",
     relation: str = "",
 ) -> Source:
     """Read one or several CSV files of SMILES and labels.
@@ -163,7 +159,6 @@ def read_source(
         time: its column of times, which are numbers or dates of ISO 8601. Invalid cells are treated
             like those of ``descriptors``.
         file_parts: for each file "val" or "test" if all its rows are in that part, or "".
-        descriptors_path: a file of NumPy with further descriptors of every row, in order.
         relation: its column of relations, such as ">"; "" for the only column of relations, if
             there is a target and such a column.
 
@@ -181,16 +176,15 @@ def read_source(
     if targets:
         relation = relation or _relation_column(paths[0], molecules, names, targets, encoding)
         names += [relation] * bool(relation)
-    further = read_array(descriptors_path) if descriptors_path else None
-    every = [*molecules, *names, *(() if further is None else further.names)]
+    every = [*molecules, *names]
     if len(set(every)) < len(every):
         raise ValueError(f"a column can be used only once; got {', '.join(every)}")
     table = open_tables(paths, molecules, names, parts=file_parts, encoding=encoding)
     molecules = table.smiles
     places = [table.place(target) for target in targets]
-    columns = DescriptorColumns.of(table, descriptors, style or NumberFormat(), further)
-    weighing = DescriptorColumns.of(table, [weight] if weight else [], style or NumberFormat())
-    values, weights, unread = array("d"), array("d"), array("q")
+    numeric = [*descriptors, *([weight] if weight else [])]
+    columns = DescriptorColumns.of(table, numeric, style or NumberFormat())
+    values, unread = array("d"), array("q")
     text_places = list(map(table.place, molecules))
     part_place = table.place(part_column or molecules[0])
     texts: list[str] = []
@@ -201,7 +195,7 @@ def read_source(
     moments: list[str] = []
     first: TableRow | None = None
     # To save memory, only the cells of the columns that the run needs are stored.
-    for row in columns.joined(table.rows()):
+    for row in table.rows():
         # If a row has more or fewer cells than the header, its cells may be in wrong columns.
         fits = not row.problem
         texts.append(row_text(row.cells, text_places))
@@ -218,13 +212,11 @@ def read_source(
             _check_split_number(table, row, places)
             first = first or row
         numbers, problem = columns.read(row)
+        if weight and not problem and not numbers[-1] > 0:
+            cell = row.cells[columns.places[-1]]
+            problem = f"{weight} must be a number above 0; it is {cell!r}"
+            numbers[-1] = math.nan
         values.extend(numbers)
-        if weight:
-            (factor,), wrong = weighing.read(row)
-            if not problem and not factor > 0:
-                cell = row.cells[weighing.places[0]]
-                problem = wrong or f"{weight} must be a number above 0; it is {cell!r}"
-            weights.append(1.0 if problem else factor)
         if time:
             moments.append(row.cells[table.place(time)] if fits else "")
         if fits and problem:
@@ -270,9 +262,10 @@ def read_source(
         note = f"Column {relation!r} is read as the relations of the labels."
         labels = replace(labels, notes=(note, *labels.notes))
     problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
+    numbers_of_rows = np.array(values).reshape(len(texts), len(numeric))
     return Source(
         name=path,
-        sha256=file_hash(*map(Path, filter(None, (*paths, descriptors_path)))),
+        sha256=file_hash(*map(Path, paths)),
         smiles=["" if problem else text for text, problem in zip(texts, problems)],
         targets=tuple(read),
         labels=labels,
@@ -281,12 +274,10 @@ def read_source(
         bad=tuple(
             BadRow(i, texts[i], problem, lines[i]) for i, problem in enumerate(problems) if problem
         ),
-        descriptors=columns.names,
-        descriptor_values=(
-            np.array(values).reshape(len(texts), len(columns.names)) if columns.names else None
-        ),
+        descriptors=tuple(descriptors),
+        descriptor_values=numbers_of_rows[:, : len(descriptors)] if descriptors else None,
         columns=molecules,
-        weights=np.array(weights) if weight else None,
+        weights=np.nan_to_num(numbers_of_rows[:, -1], nan=1.0) if weight else None,
         fixed=[line.part for line in lines] if any(file_parts) else None,
         times=times,
     )
@@ -348,7 +339,9 @@ def _check_split_number(table: Table | JoinedTables, row: TableRow, places: Sequ
         whole = table.separator.join(parts[place : place + 2])
         cells = [*parts[:place], whole, *parts[place + 2 :]]
         others = [cells[other] for other in places if other != place]
-        if classify(whole).kind in SPLIT and all(as_number(cell) is not None for cell in others):
+        if classify(whole).kind == "separated" and all(
+            as_number(cell) is not None for cell in others
+        ):
             raise ValueError(
                 f"{table.path}: line {row.line} has {row.problem}, and {whole!r} in column "
                 f"{table.columns[place]!r} looks like one number: put such cells in quotes or "

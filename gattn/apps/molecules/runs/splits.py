@@ -21,11 +21,7 @@ from gattn.apps.run.split_rule import read_rule
 from gattn.apps.run.text import plural
 from gattn.data import Split, molecule_identities, random_split, scaffold_split, split_by_names
 from gattn.data.molecules.scaffolds import murcko_scaffold
-from gattn.data.molecules.similarity_splits import (
-    butina_clusters,
-    butina_split,
-    kennard_stone_split,
-)
+from gattn.data.molecules.similarity_splits import butina_clusters, butina_split
 from gattn.data.splits import (
     EIGHT_ONE_ONE,
     number_groups,
@@ -270,7 +266,7 @@ def _ruled_split(
         split = split_by_order(times, fractions, f"time {ratio(fractions)}")
     else:
         first = [first_part(text, row_format) for text in canonical]
-        split = _similarity_split(spec, first, fractions)
+        split = butina_split(first, fractions=fractions)
     protocol = split.protocol
     if source.fixed is not None:
         named = {"val": "validation", "test": "test"}
@@ -282,21 +278,6 @@ def _ruled_split(
         free[split.train], torch.cat([free[split.val], val]), torch.cat([free[split.test], test]),
         protocol,
     )  # fmt: skip
-
-
-def _similarity_split(
-    spec: str, canonical: Sequence[str], fractions: tuple[float, float, float]
-) -> Split:
-    """Split by Butina clusters or by the method of Kennard and Stone; all rows of a molecule are
-    in one part.
-    """
-    if spec == "butina":
-        return butina_split(canonical, fractions=fractions)
-    different = list(dict.fromkeys(canonical))
-    split = kennard_stone_split(different, fractions=fractions)
-    part_of = {different[i]: part for part in PARTS for i in getattr(split, part).tolist()}
-    names = [part_of[text] for text in canonical]
-    return split_by_names(names, protocol=split.protocol)
 
 
 def validation_groups(

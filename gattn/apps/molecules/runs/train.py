@@ -162,7 +162,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         self, settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
     ) -> None:
         super().__init__(settings, out, log)
-        self.inputs = [*settings.files, *filter(None, [settings.descriptors_path])]
+        self.inputs = [*settings.files]
         self.progress = progress
 
     def load(self) -> MoleculeData:
@@ -370,7 +370,7 @@ def read_run_source(settings: RunSettings) -> Source:
         settings.split_rule.column, encoding=settings.encoding, style=settings.style,
         skip_bad=settings.skip_bad_labels, descriptors=settings.descriptors_columns,
         weight=settings.weight_column or None, time=settings.time or None,
-        file_parts=settings.file_parts, descriptors_path=settings.descriptors_path,
+        file_parts=settings.file_parts,
         relation=settings.relation_column,
     )  # fmt: skip
 

@@ -17,8 +17,6 @@ from gattn.apps.tables.numbers import NumberFormat
 
 __all__ = ["converted", "read_typed_files"]
 
-ENDINGS = (".csv", ".tsv", ".parquet")
-
 
 def read_typed_files(
     nodes: Sequence[str],
@@ -55,11 +53,13 @@ def read_typed_files(
         raise GraphError("--edges RELATION=FILE needs tables of nodes: --nodes TYPE=FILE")
     node_tables, node_lines, separators = {}, {}, {}
     for kind, path in node_files.items():
-        node_tables[kind], lines, separators[kind] = _table(path, encoding)
+        node_tables[kind], lines, separators[kind] = read_table(Path(path), encoding)
         node_lines[kind] = lines if separators[kind] else ()
     edge_tables, edge_lines = {}, {}
     for relation, path in edge_files.items():
-        edge_tables[relation], edge_lines[relation], separators[relation] = _table(path, encoding)
+        (
+            edge_tables[relation], edge_lines[relation], separators[relation]
+        ) = read_table(Path(path), encoding)  # fmt: skip
     tables = TypedTables(node_tables, edge_tables, node_lines, edge_lines)
     graph = typed_graph(tables, label=label, label_type=label_type, directed=directed)
     return graph, separators
@@ -99,14 +99,3 @@ def converted(
         edges[relation] = read(holder, relation, f"Relation {relation}").edge_table or table
     network = replace(network, others=others, edges=edges)
     return replace(target, notes=(*graph.notes, *notes), network=network)
-
-
-def _table(path: str, encoding: str | None) -> tuple[pd.DataFrame, list[int], str]:
-    file = Path(path)
-    if file.suffix.lower() not in ENDINGS:
-        raise GraphError(f"{path} must end in {', '.join(ENDINGS)}")
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    if not file.stat().st_size:
-        raise GraphError(f"{path} is empty; expected a table")
-    return read_table(file, encoding)

@@ -98,41 +98,24 @@ def _relation_of(name: str | tuple[str, ...], types: Collection[str]) -> Relatio
     Raises:
         ValueError: the name has another form, or contains a type that has no table.
     """
-    if not isinstance(name, str):
-        if len(name) != 3:
-            raise ValueError(f"a relation must be (source, name, destination); got {name!r}")
-        return _checked(Relation(*name), types)
     splits = [
         Relation(source, name[len(source) + 1 : -len(destination) - 1], destination)
         for source in types
         for destination in types
-        if name.startswith(f"{source}-")
+        if isinstance(name, str)
+        and name.startswith(f"{source}-")
         and name.endswith(f"-{destination}")
         and len(name) > len(source) + len(destination) + 2
     ]
-    if len(splits) == 1:
-        return splits[0]
-    if splits:
-        readings = " or ".join(
-            f"{one.name!r} from {one.source!r} to {one.destination!r}" for one in splits
-        )
+    if not isinstance(name, str) and len(name) == 3 and {name[0], name[2]} <= set(types):
+        splits = [Relation(*name)]
+    if len(splits) != 1:
         raise ValueError(
-            f"{name!r} can be read as the relation {readings}: give the types other names"
+            "a relation must be SOURCE-NAME-DESTINATION, or three texts in Python, with two types "
+            f"of the tables of nodes (--nodes TYPE=FILE), {', '.join(map(repr, types)) or 'none'}; "
+            f"got {name!r}, which is {'ambiguous' if splits else 'no such relation'}"
         )
-    parts = name.split("-")
-    if len(parts) != 3 or not all(parts):
-        raise ValueError(f"a relation must be written as SOURCE-RELATION-DESTINATION; got {name!r}")
-    return _checked(Relation(*parts), types)
-
-
-def _checked(relation: Relation, types: Collection[str]) -> Relation:
-    for name in (relation.source, relation.destination):
-        if name not in types:
-            raise ValueError(
-                f"relation {relation} needs a table of nodes of type {name!r} "
-                f"(--nodes {name}=FILE); the types are {', '.join(map(repr, types)) or 'none'}"
-            )
-    return relation
+    return splits[0]
 
 
 def by_relation(edges: Mapping[object, object], types: Collection[str]) -> dict[Relation, object]:

@@ -16,9 +16,9 @@ from gattn.apps.nodes.attributed import AttributedGraph, GraphError, LeftOut
 from gattn.apps.nodes.edge_ends import EndColumns, NamedEnds, check_header, named_ends
 from gattn.apps.nodes.edge_table import EdgeTable
 from gattn.apps.nodes.node_names import named_nodes
+from gattn.apps.nodes.tables import edge_table
 from gattn.apps.nodes.typed.network import Messages, TypedNetwork, projected_edges, projection
 from gattn.apps.nodes.typed.relations import Relation
-from gattn.apps.nodes.values import flat_table
 
 __all__ = ["TypedTables", "choose_target", "typed_graph", "with_projection"]
 
@@ -262,9 +262,7 @@ def _edges(
             f"{len(gone):,} edge{plural} left out of {len(named):,}, because a node is missing in "
             f"its table; the first: {gone[0].text} ({gone[0].reason})."
         )
-    table, more, unreadable = flat_table(named.attributes.iloc[rows].reset_index(drop=True))
     pairs = ends.astype(np.int64)
-    numbers = () if lines is None else np.asarray(lines)[rows].tolist()
     if relation.source == relation.destination:
         loop = pairs[0] == pairs[1]
         if loop.any():
@@ -272,8 +270,8 @@ def _edges(
             notes.append(f"{int(loop.sum()):,} self-loop{plural} removed.")
     else:
         loop = np.zeros(pairs.shape[1], bool)
-    edges = EdgeTable(torch.from_numpy(pairs), table, False, numbers, unreadable, (first, second))
-    return edges.select(~loop), gone, [*notes, *more]
+    edges = edge_table(named.attributes, torch.from_numpy(pairs), rows, lines, (first, second))
+    return edges.select(~loop), gone, notes
 
 
 def _isolated(graph: AttributedGraph, network: TypedNetwork) -> list[str]:
