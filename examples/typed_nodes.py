@@ -20,7 +20,7 @@ import torch
 
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.baselines import propagate_labels
-from gattn.apps.nodes.models import typed_network
+from gattn.apps.nodes.models import attention_network
 from gattn.apps.nodes.typed.report import attention_shares
 
 WRITES, REVIEWS = ("authors", "writes", "papers"), ("authors", "reviews", "papers")
@@ -101,7 +101,7 @@ def main() -> None:
     }
     for name, value in accuracy.items():
         print(f"{name}: accuracy {value:.3f} on {hidden.sum():,} papers without a label")
-    shares = attention_shares(typed_network(model.predictor_), model.graph_)
+    shares = attention_shares(attention_network(model.predictor_), model.graph_)
     attention = {relation.name: share for relation, share in shares.items()}
     for name, share in attention.items():
         print(f"relation {name}: {share:.2f} of the attention of the papers")

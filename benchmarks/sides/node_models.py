@@ -49,7 +49,7 @@ from gattn.apps.fitting.settings import read_toml
 from gattn.apps.nodes.fields import csr_tensor
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.train import NodeProduct
-from gattn.apps.nodes.stack.blocks import Blocks, Reduction, as_matrix
+from gattn.apps.nodes.stack.blocks import Reduction, as_matrix
 from gattn.apps.nodes.stack.propagation import Neighbours
 
 MODELS = ("lightgbm", "gcn", "gat")
@@ -173,9 +173,14 @@ class Problem:
 
 def trees(problem: Problem) -> NDArray[np.int64]:
     """Predict the classes [n] by boosted trees on features and means over neighbours."""
-    reduction = Reduction.fit(problem.x, problem.seed)
-    blocks = Blocks(problem.x, problem.neighbours, reduction)
-    features = blocks.tree_features()
+    z = Reduction.fit(problem.x, problem.seed).apply(problem.x)
+    neighbours = problem.neighbours
+    hops = [
+        z,
+        *(one @ z for one in neighbours.one_hop()),
+        neighbours.means @ (neighbours.means @ z),
+    ]
+    features = np.hstack([*hops, neighbours.means @ hops[-1], neighbours.degrees])
     train, val, y = problem.parts["train"], problem.parts["val"], problem.y
     if importlib.util.find_spec("lightgbm") is None:
         from sklearn.ensemble import HistGradientBoostingClassifier

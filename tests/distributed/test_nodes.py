@@ -12,13 +12,15 @@ import torch
 
 from tests.apps.cli.commands import run_command
 from tests.apps.cli.test_processes import ENVIRONMENT, TORCHRUN
-from tests.apps.nodes.test_size_edges import repeating_network, write
+from tests.apps.nodes.networks import repeating_network, write_parquet
 from tests.distributed import node_ranks
 
 
 def test_two_processes_train_the_network_of_one(run, monkeypatch):
     # A step in this process has the same number of nodes as a step in the other processes.
-    monkeypatch.setattr(node_ranks.network, "BATCH", node_ranks.STEP_NODES)
+    for name in ("BATCH", "FANOUT", "LATER_FANOUT"):
+        monkeypatch.setattr(node_ranks.training, name, getattr(node_ranks.training, name))
+    monkeypatch.setattr(node_ranks.residual, "ATTENTION_DROPOUT", 0.1)
     whole = node_ranks.train_sampled()
     assert whole["losses"][-1] < whole["losses"][0]
     results = run(2, node_ranks.train_sampled)
@@ -34,7 +36,7 @@ def test_two_processes_train_the_network_of_one(run, monkeypatch):
 @pytest.fixture
 def train(tmp_path):
     """Write a network, and return the arguments that train on it."""
-    edges, table = write(tmp_path, *repeating_network(150))
+    edges, table = write_parquet(tmp_path, *repeating_network(150))
     return [
         *("nodes", "train", str(edges), "--nodes", str(table), "--label", "label"),
         *("--edge-weight", "strength", "--epochs", "3", "--width", "8", "--heads", "2"),

@@ -138,7 +138,6 @@ def fit_full_batches(
     group: Callable[[Sequence[Network]], NetworkGroup] = SeparateNetworks,
     score: Loss | None = None,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
-    stop: Callable[[Sequence[EpochRecord]], bool] = lambda records: False,
 ) -> list[History]:
     """Train networks in place with Adam; at the end, each network has the weights of its best
     epoch.
@@ -161,8 +160,6 @@ def fit_full_batches(
             is called again when the training of some networks has ended.
         score: element-wise function like ``loss``, for the validation part; higher is better.
         on_epoch: called with the record of each network's epoch.
-        stop: function of the records of a network's past epochs; if it returns True, the training
-            of the network ends.
 
     Returns:
         For each network its history: a record of every epoch, whose duration is the network's share
@@ -213,7 +210,7 @@ def fit_full_batches(
                 run = going[place]
                 if run.judge(epoch, values):
                     run.weights = {k: v.clone() for k, v in active.state(place).items()}
-                run.stopped = stop(run.records) or run.waited >= settings.patience
+                run.stopped = run.waited >= settings.patience
             places = [place for place, run in enumerate(going) if not run.stopped]
             if not places:
                 break

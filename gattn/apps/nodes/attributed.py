@@ -29,8 +29,6 @@ __all__ = [
     "attribute_names",
     "attributed_graph",
     "check_names",
-    "compact_edges",
-    "compacted",
     "doubled_note",
     "left_out_edge",
     "with_gaps",
@@ -93,8 +91,6 @@ class AttributedGraph:
             ``arcs``; None if no attribute of the edges is read. Without ``edge_inputs``, the graph
             contains each edge once; with them, it contains an edge once for each combination of
             attributes.
-        compact: True if ``edge_index`` and ``arcs`` are int32, as
-            :class:`gattn.apps.nodes.size.predictor.SampledPredictor` expects.
         has_direction: True if the data declare that their edges have a direction, as a directed
             networkx graph or PyG's ``Data`` do and a table of edges does not.
         network: nodes of other types and the edges between all types; None for a graph of one
@@ -115,12 +111,18 @@ class AttributedGraph:
     arcs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
     edge_table: EdgeTable | None = None
     edge_inputs: EdgeInputs | None = None
-    compact: bool = False
     has_direction: bool = False
     network: TypedNetwork | None = None
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def compact(self) -> bool:
+        """True if the edges are int32, to limit the memory of a graph whose neighbours are
+        sampled.
+        """
+        return self.edge_index.dtype == torch.int32
 
     def node(self, place: int) -> str:
         """Return the name of a node, given its index; add its line in the file if this is known."""
@@ -152,19 +154,22 @@ class AttributedGraph:
         """Return the graph without the inputs of its edges that an encoder added."""
         if self.network is not None:
             return replace(self, network=self.network.without_inputs())
-        if self.edge_inputs is None:
-            return self
-        pairs, nodes = self.arcs, len(self)
-        if self.edge_table is not None:
-            pairs = self.edge_table.pairs
-            if self.edge_table.two_way:
-                pairs = torch.cat([pairs, pairs.flip(0)], 1)
-        if self.compact:
-            arcs, edges = compact_edges(pairs.numpy(), nodes, directed=self.directed)
-            return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
-        arcs = _unique(pairs, nodes)
-        edges = arcs if self.directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
-        return replace(self, arcs=arcs, edge_index=edges, edge_inputs=None)
+        return self if self.edge_inputs is None else self._with_edges_of_data(self.compact)
+
+    def compacted(self) -> AttributedGraph:
+        """Return the graph with edges of int32, without the inputs of its edges."""
+        return self if self.compact else self._with_edges_of_data(True)
+
+    def _with_edges_of_data(self, compact: bool) -> AttributedGraph:
+        """Return the graph with each edge of the data once."""
+        pairs, table = self.arcs, self.edge_table
+        if table is not None:
+            pairs = (
+                torch.cat([table.pairs, table.pairs.flip(0)], 1) if table.two_way else table.pairs
+            )
+            table = replace(table, pairs=table.pairs.int() if compact else table.pairs)
+        arcs, edges = _unique_edges(pairs, len(self), directed=self.directed, compact=compact)
+        return replace(self, arcs=arcs, edge_index=edges, edge_table=table, edge_inputs=None)
 
     def in_name_order(self) -> tuple[AttributedGraph, Tensor]:
         """Return the graph with its nodes and rows of edges in the order of the nodes' names, and
@@ -185,11 +190,12 @@ class AttributedGraph:
         if edges is not None:
             pairs = position[edges.pairs]
             edges = replace(edges, pairs=pairs).select(np.lexsort(pairs.numpy()))
+        arcs, both = _unique_edges(position[self.arcs], len(self), directed=self.directed)
         ordered = replace(
             self,
             names=[self.names[i] for i in order.tolist()],
-            edge_index=_unique(position[self.edge_index], len(self)),
-            arcs=_unique(position[self.arcs], len(self)),
+            edge_index=both,
+            arcs=arcs,
             table=self.table.iloc[order.numpy()].reset_index(drop=True),
             lines=tuple(self.lines[i] for i in order.tolist()) if self.lines else (),
             edge_table=edges,
@@ -308,11 +314,7 @@ def attributed_graph(
     if loops := int((~no_loop).sum()):
         notes.append(f"{_many(loops, 'self-loop')} removed: layers that need self-loops add them.")
     pairs = edge_index[:, no_loop] if loops else edge_index
-    if compact:
-        arcs, edges = compact_edges(pairs.numpy(), nodes, directed=directed)
-    else:
-        arcs = _unique(pairs, nodes)
-        edges = arcs if directed else _unique(torch.cat([arcs, arcs.flip(0)], 1), nodes)
+    arcs, edges = _unique_edges(pairs, nodes, directed=directed, compact=compact)
     if edge_table is None:
         notes += doubled_note(pairs.shape[1] - arcs.shape[1])
     elif loops:
@@ -327,7 +329,6 @@ def attributed_graph(
     return AttributedGraph(
         list(names), edges, table.reset_index(drop=True), x, directed, tuple(notes),
         tuple(left_out), unreadable or {}, tensor_labels, tuple(lines), arcs, edge_table,
-        compact=compact,
     )  # fmt: skip
 
 
@@ -390,8 +391,24 @@ def check_names(names: Sequence[Hashable], where: str = "", *, lines: Sequence[i
     raise GraphError(f"names of nodes{where} must differ; {title} are all {first!r}{more}")
 
 
-def _unique(pairs: Tensor, nodes: int) -> Tensor:
-    """Remove duplicate edges, and sort the edges by destination and then by source."""
+def _unique_edges(
+    pairs: Tensor, nodes: int, *, directed: bool, compact: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return ``arcs`` and ``edge_index`` of a graph, in which repeated edges are removed.
+
+    Args:
+        pairs: [2, k] edges without self-loops.
+        nodes: number of nodes.
+        directed: False to add the opposite of every edge.
+        compact: True for edges of int32, False for int64.
+
+    Returns:
+        Two tensors, sorted by destination and then by source. If ``directed`` is True, both results
+        are the same tensor.
+
+    Raises:
+        GraphError: an edge leads to a node that does not exist.
+    """
     outside = ((pairs < 0) | (pairs >= nodes)).any(0).nonzero().flatten()
     if len(outside):
         edge = int(outside[0])
@@ -399,30 +416,14 @@ def _unique(pairs: Tensor, nodes: int) -> Tensor:
         raise GraphError(
             f"edges must connect nodes 0 to {nodes - 1}; edge {edge} is {source} -> {destination}"
         )
-    key = torch.unique(pairs[1] * nodes + pairs[0])
-    return torch.stack([key % nodes, key // nodes])
+    kind = np.int32 if compact else np.int64
+    arcs = _sorted_pairs([pairs.numpy()], nodes, kind)
+    both = [arcs.numpy(), arcs.numpy()[::-1]]
+    return arcs, arcs if directed else _sorted_pairs(both, nodes, kind)
 
 
-def compact_edges(pairs: NDArray, nodes: int, *, directed: bool) -> tuple[Tensor, Tensor]:
-    """Return ``arcs`` and ``edge_index`` of a compact graph, in which repeated edges are removed.
-
-    Args:
-        pairs: [2, k] int32 or int64 edges without self-loops, whose nodes exist.
-        nodes: number of nodes.
-        directed: False to add the opposite of every edge.
-
-    Returns:
-        Two tensors of int32, sorted by destination and then by source. If ``directed`` is True,
-        both results are the same tensor.
-    """
-    arcs = _sorted_pairs([pairs], nodes)
-    return arcs, arcs if directed else _sorted_pairs([arcs.numpy(), arcs.numpy()[::-1]], nodes)
-
-
-def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
-    """Concatenate edges, sort them by destination and source, and remove repetitions: [2, e]
-    int32.
-    """
+def _sorted_pairs(parts: Sequence[NDArray], nodes: int, kind: type) -> Tensor:
+    """Concatenate edges, sort them by destination and source, and remove repetitions: [2, e]."""
     key = np.empty(sum(part.shape[1] for part in parts), np.int64)
     start = 0
     for source, destination in parts:
@@ -436,29 +437,12 @@ def _sorted_pairs(parts: Sequence[NDArray], nodes: int) -> Tensor:
     np.not_equal(key[1:], key[:-1], out=is_new[1:])
     if not is_new.all():
         key = key[is_new]
-    edges = np.empty((2, len(key)), np.int32)
+    edges = np.empty((2, len(key)), kind)
     for start in range(0, len(key), PIECE):
         place = slice(start, start + PIECE)
         edges[1, place] = key[place] // nodes
         edges[0, place] = key[place] - edges[1, place].astype(np.int64) * nodes
     return torch.from_numpy(edges)
-
-
-def compacted(graph: AttributedGraph) -> AttributedGraph:
-    """Convert the edges of a graph to int32, sorted by destination and without repetitions.
-
-    The inputs of the edges are left out; see ``AttributedGraph.compact``.
-    """
-    if graph.compact:
-        return graph
-    pairs, edges = graph.arcs, graph.edge_table
-    if edges is not None:
-        pairs = torch.cat([edges.pairs, edges.pairs.flip(0)], 1) if edges.two_way else edges.pairs
-        edges = replace(edges, pairs=edges.pairs.int())
-    arcs, both = compact_edges(pairs.numpy(), len(graph), directed=graph.directed)
-    return replace(
-        graph, edge_index=both, arcs=arcs, edge_table=edges, edge_inputs=None, compact=True
-    )
 
 
 def _many(count: int, what: str) -> str:

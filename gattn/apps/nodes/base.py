@@ -22,7 +22,6 @@ from gattn.apps.nodes.edge_columns import EdgeColumns
 from gattn.apps.nodes.features import EncodedGraph, encode_graph
 from gattn.apps.nodes.labels import Labels, read_labels, usual_labels
 from gattn.apps.nodes.models import (
-    COMBINED,
     AnyPredictor,
     fit_predictors,
     predictor_from_state,
@@ -30,8 +29,8 @@ from gattn.apps.nodes.models import (
 )
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.reading import GraphLike, read_graph
+from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.nodes.settings import NodeParameters, NodeSettings, NodeTask
-from gattn.apps.nodes.size.network import ONE
 from gattn.apps.nodes.splits import (
     MASKS,
     has_drawn_validation,
@@ -393,6 +392,4 @@ def fit_together(
         one.predictor_ = predictor
         one.graph_, one.y_, one.notes_ = graph, y, encoded.notes
         one.split_ = replace(split, train=train, val=val, test=test)
-        is_combined = isinstance(predictor, COMBINED)
-        validation = predictor.validation if is_combined else predictor.predict(graph)[val]
-        one._calibrate(y[val, None], validation)
+        one._calibrate(y[val, None], predictor.validation)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -17,7 +19,12 @@ STEPS = 50  # number of steps of label propagation
 
 
 def baseline_predictions(
-    encoded: EncodedGraph, y: Tensor, train: Tensor, task: NodeTask, classes: int
+    encoded: EncodedGraph,
+    y: Tensor,
+    train: Tensor,
+    task: NodeTask,
+    classes: int,
+    components: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     """Train simple models, and return their predictions for every node.
 
@@ -27,6 +34,8 @@ def baseline_predictions(
         train: [k] int64 nodes to train on.
         task: type of the labels.
         classes: number of classes; 1 for numbers.
+        components: predictions of the components of a stack, by name. For a compact graph, the
+            baselines are the components ``columns`` and ``propagation``.
 
     Returns:
         Probabilities [n, classes] or numbers [n, 1] by name of the model: ``logistic_regression``
@@ -40,6 +49,10 @@ def baseline_predictions(
     else:
         one_hot, first, last = labels[:, None], "ridge", "mean"
     constant = one_hot.mean(0, keepdim=True).expand(len(y), -1)
+    if encoded.graph.compact:
+        names = {first: "columns", "label_propagation": "propagation"}
+        some = {name: components[part] for name, part in names.items() if part in components}
+        return {**some, last: constant}
     return {
         first: _features_only(encoded.x, labels, train, task, classes),
         "label_propagation": propagate_labels(encoded.graph.edge_index, one_hot, train, len(y)),

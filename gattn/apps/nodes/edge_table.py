@@ -58,10 +58,6 @@ class EdgeTable:
         pairs = self.pairs[:, torch.from_numpy(places)]
         return EdgeTable(pairs, table, self.two_way, lines, self.unreadable, self.ends)
 
-    def at_line(self, row: int) -> str:
-        """Describe the position of an edge by its line in the file, or by its row."""
-        return f"in line {self.lines[row]:,}" if len(self.lines) else at_row(row)
-
     def where(self, names: Sequence[Hashable], row: int) -> str:
         """Describe the position of an edge in words: ``"at edge 'a' - 'b' (line 2)"``."""
         source, destination = (names[int(end)] for end in self.pairs[:, row])
@@ -119,13 +115,6 @@ class EdgeInputs:
     weights: NDArray[np.float32] | None
     groups: Sequence[tuple[NDArray[np.int8], int]]
     row_features: Any
-
-    @property
-    def arc_features(self) -> Any:
-        """[k, d] sparse float32, the features of the graph's ``arcs`` for means over the edges of
-        a node; None if there are none.
-        """
-        return None if self.row_features is None else self.row_features[self.structure.arc_rows]
 
     def select(self, edges: NDArray[np.bool_], arcs: NDArray[np.bool_]) -> EdgeInputs:
         """Return the inputs for some of the edges.

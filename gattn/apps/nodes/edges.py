@@ -41,7 +41,7 @@ from gattn.apps.nodes.edge_columns import (
     learn_weights,
 )
 from gattn.apps.nodes.edge_table import EdgeInputs, EdgeStructure, EdgeTable
-from gattn.apps.nodes.size.scratch import Scratch, pieces
+from gattn.apps.nodes.scratch import Scratch, pieces
 from gattn.apps.nodes.times import as_times, edge_times, prediction_times
 from gattn.apps.nodes.values import as_texts, is_empty
 
@@ -121,16 +121,6 @@ class EdgeEncoder:
         one = sum(min(c.width, PROJECTED) if c.width > NARROW else c.width for c in self.columns)
         further = self.weight is not None, self.time is not None, self.has_direction
         return one + len(self.types) + sum(further)
-
-    @property
-    def weight_feature(self) -> tuple[int, float] | None:
-        """Position of the weights among the features of an edge, and the factor by which this
-        feature must be multiplied to get the logarithm of the weight; None if there are no weights.
-        """
-        if self.weight is None:
-            return None
-        widths = (min(c.width, PROJECTED) if c.width > NARROW else c.width for c in self.columns)
-        return sum(widths), self.spread
 
     def attach(self, graph: AttributedGraph) -> AttributedGraph:
         """Return a copy of the graph with the inputs of its edges.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import torch
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.models import AnyPredictor, typed_network
-from gattn.apps.nodes.typed.neighbourhood import TypedNeighbourhood
+from gattn.apps.nodes.models import AnyPredictor, attention_network
+from gattn.apps.nodes.typed.neighbourhood import Neighbourhood, typed_neighbourhood
 
 __all__ = ["Influence", "NodeExplanation", "explain_node"]
 
@@ -91,18 +92,22 @@ def explain_node(
         The explanation. It has no neighbours if the node has no edges.
 
     Raises:
-        GraphError: the graph has no node of this name.
+        GraphError: the graph has no node of this name, or is compact.
     """
+    if graph.compact:
+        raise GraphError(
+            "nodes explain needs a model that was trained on the whole graph; this one was trained "
+            "on samples, because the graph was above the memory budget (--memory)"
+        )
     place = _place(graph, node)
     predicted = predictor.predict(graph)
     output = int(predicted[place].argmax())
     prediction = float(predicted[place, output])
-    # Each neighbourhood has its own type of neighbours.
-    around: Any
     if graph.network is None:
-        around = _Neighbourhood(predictor, graph, place)
+        around = _neighbourhood(predictor, graph, place)
     else:
-        around = TypedNeighbourhood(predictor.encoder, typed_network(predictor), graph, place)
+        network: Any = attention_network(predictor)
+        around = typed_neighbourhood(network, graph, place)
 
     def influence(
         name: Hashable, weight: float, edited: AttributedGraph, kind: str = ""
@@ -111,10 +116,10 @@ def explain_node(
         return Influence(name, weight, without, prediction - without, kind)
 
     neighbours = [
-        influence(around.name(other), around.attention(other), around.without([other]),
-                  around.kind(other))
+        influence(name, around.weights.get(other, float("nan")), around.without([other]), kind)
         for other in around.others[:most]
-    ]  # fmt: skip
+        for name, kind in [around.titles[other]]
+    ]
     attributes = [
         influence(name, float("nan"), _without_value(graph, place, name))
         for name in _attributes(predictor, graph)
@@ -126,45 +131,15 @@ def explain_node(
     )  # fmt: skip
 
 
-class _Neighbourhood:
-    """Neighbours of a node in a graph of one type.
-
-    Args:
-        predictor: the fitted model.
-        graph: the graph to predict.
-        place: index of the node.
-
-    Attributes:
-        others: indices of the neighbours, in descending order of attention.
-        own_attention: attention of the node to itself; NaN without a self-loop.
-    """
-
-    def __init__(self, predictor: AnyPredictor, graph: AttributedGraph, place: int) -> None:
-        self._graph, self._place = graph, place
-        self._weights = _attention(predictor, graph, place)
-        ends = graph.edge_index
-        adjacent = torch.cat([ends[0, ends[1] == place], ends[1, ends[0] == place]]).unique()
-        self.others = sorted(
-            (int(other) for other in adjacent if other != place),
-            key=lambda other: (-self._weights.get(other, 0.0), other),
-        )
-        self.own_attention = self._weights.get(place, float("nan"))
-
-    def name(self, other: int) -> Hashable:
-        """Return the name of a neighbour."""
-        return self._graph.names[other]
-
-    def kind(self, other: int) -> str:
-        """Return an empty text, because all nodes have the same type."""
-        return ""
-
-    def attention(self, other: int) -> float:
-        """Return the attention of the node to a neighbour; NaN without an edge from it."""
-        return self._weights.get(other, float("nan"))
-
-    def without(self, others: Sequence[int]) -> AttributedGraph:
-        """Return the graph without the edges between the node and some neighbours."""
-        return _without_edges(self._graph, self._place, others)
+def _neighbourhood(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> Neighbourhood:
+    """Return the neighbours of a node in a graph of one type."""
+    weights = _attention(predictor, graph, place)
+    ends = graph.edge_index
+    adjacent = torch.cat([ends[0, ends[1] == place], ends[1, ends[0] == place]]).unique()
+    titles = {other: (graph.names[other], "") for other in adjacent.tolist() if other != place}
+    return Neighbourhood(
+        titles, weights, partial(_without_edges, graph, place), weights.get(place, float("nan"))
+    )
 
 
 def _place(graph: AttributedGraph, node: Hashable) -> int:

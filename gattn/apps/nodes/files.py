@@ -8,13 +8,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gattn.apps.nodes.attributed import AttributedGraph, GraphError, compacted
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.edge_ends import named_ends
 from gattn.apps.nodes.lists import read_list
 from gattn.apps.nodes.matrix import matrix_edges, matrix_note
 from gattn.apps.nodes.notation import with_numbers
 from gattn.apps.nodes.reading import from_data, from_networkx
-from gattn.apps.nodes.size.edge_file import read_ends
+from gattn.apps.nodes.sampled.edge_file import read_ends
 from gattn.apps.nodes.sources import CITATION, check_graph_file
 from gattn.apps.nodes.table_file import TABLES, read_table
 from gattn.apps.nodes.tables import graph_of_ends
@@ -126,7 +126,7 @@ class GraphReading:
         if str(path).lower() in CITATION:
             data = load_citation(str(path), normalize_features=True)
             graph = from_data(data, directed=bool(directed))
-            return compacted(graph) if compact else graph
+            return graph.compacted() if compact else graph
         path = Path(path)
         check_graph_file(path)
         if not path.stat().st_size:
@@ -135,7 +135,7 @@ class GraphReading:
             graph, separators = _read(path, self, directed, compact)
         except GraphError as error:
             raise GraphError(f"{path}: {error}") from None
-        graph = compacted(graph) if compact else graph
+        graph = graph.compacted() if compact else graph
         commas, edge_commas = (separator == ";" for separator in separators)
         graph = graph.with_gaps(self.missing)
         return with_numbers(graph, style, commas=commas, edge_commas=edge_commas)

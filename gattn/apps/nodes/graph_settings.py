@@ -25,7 +25,6 @@ __all__ = [
     "GraphSource",
     "MissingTexts",
     "NodeNames",
-    "NodeNamesParameter",
     "NodeTable",
     "NodeTables",
     "SourceColumn",
@@ -175,13 +174,6 @@ FeatureNames: TypeAlias = Annotated[
         "standardised, categories are one-hot encoded, and texts become TF-IDF vectors. "
         "If there are no attributes, degrees and random-walk probabilities are used.",
         extra={"default": "all other attributes, or the ``x`` of PyG's ``Data``"},
-    ),
-]
-NodeNamesParameter: TypeAlias = Annotated[
-    bool,
-    Meta(
-        description="Use the words in the names of the nodes as features, for example in a "
-        "network of software packages. Leave it off if the names contain the label."
     ),
 ]
 EdgeFeatureNames: TypeAlias = Annotated[

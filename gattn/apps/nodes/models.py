@@ -11,25 +11,20 @@ from gattn.apps.fitting.types import EpochRecord
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
+from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.nodes.settings import TYPED_MODELS, NodeSettings, NodeTask
-from gattn.apps.nodes.size.network import ONE
-from gattn.apps.nodes.size.predictor import SampledPredictor
-from gattn.apps.nodes.stack.predictor import StackedPredictor
-from gattn.apps.nodes.typed.predictor import TypedPredictor, network_kind
+from gattn.apps.nodes.stack.predictor import StackedPredictor, network_from_state, network_kind
 from gattn.distributed import Processes
 
 __all__ = [
-    "COMBINED",
     "AnyPredictor",
+    "attention_network",
     "fit_predictors",
     "predictor_from_state",
     "training_notes",
-    "typed_network",
 ]
 
-AnyPredictor: TypeAlias = NodePredictor | StackedPredictor | SampledPredictor
-COMBINED = (StackedPredictor, SampledPredictor)
-"""Types of models that combine several components."""
+AnyPredictor: TypeAlias = NodePredictor | StackedPredictor
 
 
 def fit_predictors(
@@ -43,25 +38,26 @@ def fit_predictors(
 ) -> Sequence[AnyPredictor]:
     """Train several models whose settings differ only in the seed; see
     :meth:`NodePredictor.fit`.
-
-    For a compact graph, the models are trained on sampled neighbourhoods, in one or several
-    processes.
     """
-    model = settings[0].model
-    if problem.graph.network is not None and model not in TYPED_MODELS:
+    model, graph = settings[0].model, problem.graph
+    if graph.network is not None and model not in TYPED_MODELS:
         raise ValueError(
             f"a network with several tables of nodes needs the model {' or '.join(TYPED_MODELS)}; "
             f"got {model}"
         )
-    if problem.graph.network is None and model == "hgt":
+    if graph.network is None and model == "hgt":
         raise ValueError(
             "the model hgt needs several tables of nodes (--nodes TYPE=FILE and --edges); for one "
             "table, use gat"
         )
-    if problem.graph.compact:
-        return SampledPredictor.fit(problem, encoder, task, settings, on_epoch, threads, processes)
-    kind = StackedPredictor if model == "stacked" else network_kind(encoder)
-    return kind.fit(problem, encoder, task, settings, on_epoch, threads)
+    arguments = problem, encoder, task, settings, on_epoch, threads, processes
+    if model == "stacked":
+        return StackedPredictor.fit(*arguments)
+    predictors = network_kind(graph).fit(*arguments)
+    if not processes.rank:
+        for one in predictors:
+            one.validation = one.predict(graph)[problem.val]
+    return predictors
 
 
 def predictor_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -> AnyPredictor:
@@ -71,18 +67,14 @@ def predictor_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -
         KeyError: an entry of the state is missing.
         ValueError: a tensor is missing or has another shape.
     """
-    if state.get("sampled"):
-        return SampledPredictor.from_state(tensors, state)
-    models = {"stacked": StackedPredictor, "hgt": TypedPredictor}
-    kind = models.get(state["settings"]["model"], NodePredictor)
-    return kind.from_state(tensors, state)
+    if "components" in state:
+        return StackedPredictor.from_state(tensors, state)
+    return network_from_state(tensors, state)
 
 
 def training_notes(predictor: AnyPredictor, graph: AttributedGraph) -> list[str]:
     """Return a sentence if a graph lacks nodes of the training, whose labels are then not used."""
-    if not isinstance(predictor, COMBINED) or set(predictor.weights) == set(
-        predictor.other_weights
-    ):
+    if not isinstance(predictor, StackedPredictor):
         return []
     places = predictor.training_places(graph)
     if places is None:
@@ -100,13 +92,6 @@ def training_notes(predictor: AnyPredictor, graph: AttributedGraph) -> list[str]
     ]
 
 
-def typed_network(predictor: AnyPredictor) -> TypedPredictor:
-    """Return the attention network of a model of several types of nodes.
-
-    Raises:
-        TypeError: the model was trained on one table of nodes.
-    """
-    network = predictor.network if isinstance(predictor, StackedPredictor) else predictor
-    if not isinstance(network, TypedPredictor):
-        raise TypeError(f"expected a model of several types of nodes; got {type(network).__name__}")
-    return network
+def attention_network(predictor: AnyPredictor) -> NodePredictor:
+    """Return the attention network of a model."""
+    return predictor.network if isinstance(predictor, StackedPredictor) else predictor

@@ -10,10 +10,17 @@ from torch import Tensor, nn
 
 from gattn.apps.nodes.fields import FieldInput
 from gattn.apps.nodes.settings import NetworkSettings
-from gattn.nn import GATConv, GATv2Conv, GPSConv, SparseDropout, TransformerConv
+from gattn.nn import (
+    GATConv,
+    GATv2Conv,
+    GPSConv,
+    SparseDropout,
+    TransformerConv,
+    record_attention,
+)
 from gattn.ops.dropout import dropout
 
-__all__ = ["AttentionNetwork", "GPSNetwork", "make_network"]
+__all__ = ["AttentionNetwork", "GPSNetwork", "attention_weights", "make_network"]
 
 
 class NodeGATConv(GATConv):
@@ -104,19 +111,6 @@ class AttentionNetwork(nn.Module):
             x = F.elu(layer(self.dropout(x), graph, **inputs.layer_terms(place))[:rows])
         return x
 
-    @torch.no_grad()
-    def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
-        """Return the edges [2, e], including added self-loops, and the attention weights [e, h]
-        of each layer.
-        """
-        x, attention = inputs.x, []
-        for place, (layer, (graph, rows)) in enumerate(zip(self.layers, inputs.field.layers)):
-            terms = inputs.layer_terms(place)
-            x, weights = layer(x, graph, return_attention_weights=True, **terms)
-            x = F.elu(x[:rows])
-            attention.append(weights)
-        return attention
-
 
 class GPSNetwork(nn.Module):
     """Network of GPS layers, with attention along the edges and among all nodes.
@@ -158,19 +152,15 @@ class GPSNetwork(nn.Module):
             x = layer(x, graph, **inputs.layer_terms(place))
         return x
 
-    @torch.no_grad()
-    def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
-        """Return the edges [2, e] and the attention weights [e, h] of each layer; global
-        attention is not included.
-        """
-        x, attention = self.read(inputs.x), []
-        for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
-            assert isinstance(layer, GPSConv)
-            assert layer.conv is not None
-            terms: Any = inputs.layer_terms(place)
-            attention.append(layer.conv(x, graph, return_attention_weights=True, **terms)[1])
-            x = layer(x, graph, **terms)
-        return attention
+
+@torch.no_grad()
+def attention_weights(network: nn.Module, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
+    """Return the edges [2, e], including added self-loops, and the attention weights [e, h] of each
+    layer of a network; global attention is not included.
+    """
+    with record_attention(network) as records:
+        network(inputs)
+    return [(one.edge_index, one.weights) for one in records if "attn" not in one.module]
 
 
 def make_network(

@@ -30,9 +30,11 @@ from gattn.apps.nodes.fields import (
     receptive_field,
     whole_graph,
 )
-from gattn.apps.nodes.network import make_network
+from gattn.apps.nodes.network import attention_weights, make_network
+from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.nodes.settings import NodeSettings, NodeTask
 from gattn.apps.runtime.threads import limited_threads
+from gattn.distributed import Processes
 
 __all__ = ["NodePredictor", "NodeProblem", "graph_elements", "label_moments"]
 
@@ -76,6 +78,8 @@ class NodePredictor:
         network: the network.
         mean: mean of the training labels; 0 for classes.
         std: standard deviation of the training labels; 1 for classes.
+        validation: [m, outputs] predictions of the validation part; empty after
+            :meth:`from_state`.
         history: records of the training; empty after :meth:`from_state`.
         threads: number of threads inside an operator of a prediction; 0 to choose it from the size
             of the graph.
@@ -90,10 +94,14 @@ class NodePredictor:
         self.task: NodeTask = task
         self.settings, self.encoder = settings, encoder
         self.outputs = outputs
-        self.network = self._make_network().eval()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            self.network = self._make_network().eval()
         self.mean, self.std = 0.0, 1.0
+        self.validation = torch.zeros(0, outputs, dtype=torch.float64)
         self.history: list[History] = []
         self._read: tuple[AttributedGraph, Tensor] | None = None
+        self._inputs: tuple[AttributedGraph, Any] | None = None
 
     @property
     def _edge_dim(self) -> int | None:
@@ -114,7 +122,7 @@ class NodePredictor:
         settings: Sequence[NodeSettings],
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
-        stop: Callable[[Sequence[EpochRecord]], bool] = lambda records: False,
+        processes: Processes = ONE,
     ) -> list[Self]:
         """Train one model, or several models together, on the labelled nodes of a graph.
 
@@ -126,8 +134,8 @@ class NodePredictor:
             on_epoch: called after every epoch.
             threads: number of threads inside an operator; 0 to choose it by the size of the
                 network. The previous number of threads is restored at the end.
-            stop: function of the records of a network's past epochs; if it returns True, the
-                training of the network ends.
+            processes: the processes that train together. Only a network that samples
+                neighbours is trained in several processes; all have the same arguments.
 
         Returns:
             The trained models.
@@ -151,7 +159,7 @@ class NodePredictor:
                 cls.training_settings(first),
                 group=BatchedGAT if can_batch(networks) else SeparateNetworks,
                 score=_is_right if task == "classification" else None,
-                on_epoch=on_epoch, stop=stop,
+                on_epoch=on_epoch,
             )  # fmt: skip
         for one, history in zip(predictors, histories):
             one._read, one.mean, one.std = (problem.graph, problem.x), mean, std
@@ -214,26 +222,32 @@ class NodePredictor:
         of each layer.
         """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
-            return self.network.attention(self._whole(graph))
+            return attention_weights(self.network, self._whole(graph))
 
     def _whole(self, graph: AttributedGraph) -> Any:
         """Return the input of the network for all nodes of a graph."""
         _check_size(self.settings, len(graph))
-        # The features of the last graph are cached, because encoding texts is slow.
+        field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
+        return FieldInput(self._features(graph), field, edge_terms(graph.edge_inputs, field))
+
+    def _features(self, graph: AttributedGraph) -> Tensor:
+        """Return the features of a graph. Those of the last graph are cached, because encoding
+        texts is slow.
+        """
         if self._read is None or self._read[0] is not graph:
             self._read = graph, self.encoder.features(graph)
-        field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
-        return FieldInput(self._read[1], field, edge_terms(graph.edge_inputs, field))
+        return self._read[1]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling. It does not contain the last graph, because the
         receiving process has it.
         """
-        return {**self.__dict__, "_read": None}
+        return {**self.__dict__, "_read": None, "_inputs": None}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
         return dict(self.network.state_dict()), {
+            "kind": type(self).__name__,
             "settings": to_table(self.settings), "task": self.task, "outputs": self.outputs,
             "encoder": self.encoder.state(), "mean": self.mean, "std": self.std,
         }  # fmt: skip

@@ -13,7 +13,7 @@ from gattn.apps.nodes.graph_settings import (
     EdgeTypeName,
     EdgeWeightName,
     FeatureNames,
-    NodeNamesParameter,
+    NodeNames,
 )
 
 __all__ = [
@@ -203,7 +203,7 @@ class NodeParameters(NodeSettings):
             extra={"default": "the type with the attribute of labels"},
         ),
     ] = None
-    names: NodeNamesParameter = False
+    names: NodeNames = False
     directed: Annotated[
         bool | None,
         Meta(

@@ -16,6 +16,7 @@ from gattn.apps.fitting.settings import read_toml
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.base import NodeEstimator
 from gattn.apps.nodes.estimators import NodeClassifier
+from gattn.apps.nodes.models import attention_network
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.predict import (
     load_estimator,
@@ -24,7 +25,7 @@ from gattn.apps.nodes.runs.predict import (
     read_graph,
 )
 from gattn.apps.nodes.runs.splits import data_hash
-from gattn.apps.nodes.size.predictor import SampledPredictor
+from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.nodes.typed.report import node_titles
 from gattn.apps.run.model_io import RunError, check_files, coverage_of, read_card, read_json
 from gattn.apps.serve.names import NodeNames
@@ -153,11 +154,11 @@ class ServedNodes(ServedNetwork):
 
     def _attention_of(self, place: int) -> list[Layer]:
         """Return for each layer edges and weights, among them those of the edges into a node."""
-        predictor = self.estimator.predictor_
-        if not isinstance(predictor, SampledPredictor):
+        network = attention_network(self.estimator.predictor_)
+        if not isinstance(network, SampledPredictor):
             return self.attention
         with self._sampling:
-            return [_sorted(*layer) for layer in predictor.attention_of(self.graph, place)]
+            return [_sorted(*layer) for layer in network.attention_of(self.graph, place)]
 
 
 def open_nodes(name: str, folder: Path, threads: int) -> ServedNodes:
@@ -183,7 +184,7 @@ def open_nodes(name: str, folder: Path, threads: int) -> ServedNodes:
     coverage = coverage_of(read_card(folder))
     rows = [list(map(json_value, row)) for row in prediction_cells(estimator, predicted, coverage)]
     attention: list[Layer] = []
-    if not isinstance(estimator.predictor_, SampledPredictor):
+    if not graph.compact:
         attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
     columns = prediction_columns(estimator)
     attended = [str(one) for one in graph.names]

@@ -57,6 +57,28 @@ def attributed_network(nodes=90, seed=0, classes=3, *, near, strong, weak, day):
     return pd.DataFrame(edges, columns=columns), table
 
 
+def repeating_network(nodes=90):
+    """Return the tables of an attributed network in which some edges are repeated, with the same
+    columns and with other columns.
+    """
+    frame, table = attributed_network(
+        nodes, near=1, strong=5.0, weak=0.2, day=lambda node, place: float(node // 5)
+    )
+    again = pd.concat([frame[:3], frame[3:6].assign(strength=9.0)])
+    return pd.concat([frame, again], ignore_index=True), table
+
+
+def write_parquet(folder, edges, nodes=None):
+    """Write tables to Parquet, and return their paths."""
+    folder.mkdir(exist_ok=True)
+    paths = [folder / "edges.parquet"]
+    edges.to_parquet(paths[0], index=False)
+    if nodes is not None:
+        paths.append(folder / "nodes.parquet")
+        nodes.to_parquet(paths[1], index=False)
+    return paths
+
+
 def probabilities(y, strength, draw):
     """Return probabilities [m, 4] whose most probable class is correct more often if ``strength``
     is larger.

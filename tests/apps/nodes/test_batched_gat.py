@@ -92,17 +92,6 @@ def test_training_together_gives_the_weights_of_training_alone(group):
     assert len({len(history.records) for history in histories}) > 1
 
 
-def test_each_network_drops_other_features_and_edges():
-    x, edges = _graph()
-    inputs = FieldInput(x.to_sparse_csr(), whole_graph(edges, NODES, 2))
-    twins = [make_network(NodeSettings(width=8, heads=2), FEATURES, OUTPUTS) for _ in range(2)]
-    group = BatchedGAT(twins)
-    first, second = group(inputs, training=True)
-    assert not torch.allclose(first, second)
-    first, second = group(inputs, training=False)
-    assert torch.equal(first, second)
-
-
 def test_only_small_graphs_and_layers_of_one_kind_are_batched():
     assert not can_batch(_networks(model="gatv2"))
     assert not can_batch(_networks(model="gps"))
@@ -128,19 +117,3 @@ def test_training_drops_the_same_entries_as_a_single_network():
     batched = BatchedGAT([network])(inputs, training=True)[0]
     assert torch.allclose(batched, alone, atol=1e-6)
     assert not torch.allclose(alone, network(inputs))  # the next forward draws another dropout mask
-
-
-@pytest.mark.parametrize("edge_dim", [None, 3])
-def test_a_group_has_the_weights_of_its_networks(edge_dim):
-    settings = NodeSettings(width=8, heads=2, layers=3)
-    networks = [make_network(settings, FEATURES, OUTPUTS, edge_dim) for _ in range(3)]
-    group = BatchedGAT(networks)
-    for place, network in enumerate(networks):
-        weights, expected = group.state(place), network.state_dict()
-        assert weights.keys() == expected.keys()
-        assert all(torch.equal(weights[name], expected[name]) for name in expected)
-    # The group has its own copy, so that its training does not change the networks.
-    with torch.no_grad():
-        for weight in group.parameters:
-            weight.zero_()
-    assert all(weight.any() for name, weight in network.named_parameters() if "bias" not in name)

@@ -9,18 +9,15 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.nodes import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.batched_gat import BatchedGAT
 from gattn.apps.nodes.edge_columns import EdgeColumns
 from gattn.apps.nodes.edges import EdgeEncoder, read_edge_columns
-from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.fields import FieldInput, edge_terms, receptive_field, whole_graph
 from gattn.apps.nodes.files import GraphReading, read_graph_file
 from gattn.apps.nodes.network import make_network
 from gattn.apps.nodes.reading import read_graph
-from gattn.apps.nodes.runs.at_once import predict_at_once
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.predict import predict_graph
 from gattn.apps.nodes.runs.train import train_run
@@ -92,14 +89,6 @@ def test_features_of_an_edge_hold_for_both_directions():
     assert sorted(by_edge["a", "b"]) == sorted([(standard[0], 1.0), (standard[2], 1.0)])
     assert sorted(by_edge["b", "a"]) == sorted([(standard[0], -1.0), (standard[2], -1.0)])
     assert by_edge["c", "b"] == [(standard[3], -1.0)]
-
-
-def test_attributes_of_a_symmetric_table_have_no_direction():
-    rows = "a,b,1,x\nb,a,1,x\nb,c,2,y\nc,b,2,y\n"
-    graph, encoder, _ = read_edge_columns(_graph(rows), EdgeColumns())
-    assert encoder is not None
-    assert not encoder.has_direction
-    assert _pairs(graph) == [("b", "a"), ("a", "b"), ("c", "b"), ("b", "c")]
 
 
 def test_means_are_weighted_and_separate_for_each_type():
@@ -194,13 +183,6 @@ def test_a_prediction_does_not_depend_on_what_is_newer(model):
     ]
     for name in ("columns", "neighbours", "gat"):
         np.testing.assert_allclose(parts[0][name][old], parts[1][name][old], rtol=1e-4, atol=1e-6)
-
-
-def test_the_label_is_no_time():
-    edges = pd.DataFrame({"source": [0, 1, 2], "target": [1, 2, 3]})
-    nodes = pd.DataFrame({"id": range(4), "year": [1.0, 2.0, 3.0, 4.0]})
-    with pytest.raises(ValueError, match="must be different columns; got 'year' for both"):
-        NodeRegressor(label="year", time="year").fit((edges, nodes))
 
 
 def test_a_model_does_not_ignore_the_columns_of_edges():
@@ -367,54 +349,3 @@ def test_a_model_of_a_symmetric_table_predicts_other_directions():
     directed = NodeClassifier(label="label", epochs=2, width=8, heads=2, **OPTIONS)
     directed.fit((edges, nodes))
     assert np.isfinite(directed.predict_proba((both, nodes))).all()
-
-
-def test_estimators_read_columns_of_edges_and_are_restored(tmp_path):
-    edges, nodes = _network()
-    model = NodeClassifier(label="label", epochs=3, width=8, heads=2, **OPTIONS)
-    model.fit((edges, nodes)).save(tmp_path / "model")
-    loaded = NodeClassifier.load(tmp_path / "model")
-    np.testing.assert_allclose(
-        loaded.predict_proba((edges, nodes)), model.predict_proba(), atol=1e-6
-    )
-    assert model.attention()[0][0].shape[0] == 2
-    assert model.embed().shape == (len(nodes), 8)
-    unread = NodeClassifier(label="label", epochs=2, width=8, heads=2, edge_features=[])
-    unread.fit((edges, nodes))
-    plain = NodeClassifier(label="label", epochs=2, width=8, heads=2)
-    plain.fit((edges[["source", "target"]], nodes))
-    np.testing.assert_array_equal(unread.predict_proba(), plain.predict_proba())
-
-
-def test_weights_and_types_carry_the_label():
-    edges, nodes = _network(400, seed=1)
-
-    def accuracy(**options):
-        model = NodeClassifier(label="label", epochs=1, width=8, heads=1, **options)
-        labels = nodes["label"].where(nodes.index % 2 == 0)
-        model.fit((edges, nodes.assign(label=labels)))
-        hidden = np.asarray(nodes.index % 2 == 1)
-        return (model.predict() == nodes["label"])[hidden].mean()
-
-    unread = accuracy(edge_features=[])
-    assert accuracy(edge_features=[], edge_type="kind") > unread + 0.1
-    assert accuracy(edge_features=[], edge_weight="strength") > unread + 0.1
-
-
-def test_predictions_without_training_read_columns_of_edges(tmp_path):
-    edges, nodes = _network()
-    data, table = _write(tmp_path, edges, nodes)
-    lines = []
-    settings = NodeRunSettings(data, nodes=table, label="label", time="year", **OPTIONS)
-    assert predict_at_once(settings, tmp_path / "out.csv", lines.append) == len(nodes)
-    assert any("Split by column 'year'" in line for line in lines)
-    assert any("Messages never come from the future" in line for line in lines)
-    with pytest.raises(SettingsError, match="split time needs the column of times"):
-        NodeRunSettings(data, split="time")
-
-
-def test_older_runs_have_no_columns_of_edges():
-    encoder = FeatureEncoder((), 3, 0, "structure")
-    state = encoder.state()
-    del state["edges"]
-    assert FeatureEncoder.from_state(state).edges is None

@@ -7,9 +7,8 @@ import networkx
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
-from gattn.apps.nodes import NodeClassifier, NodeRegressor
+from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.explanation import explain_node
 
@@ -81,19 +80,6 @@ def test_a_node_without_edges_has_no_neighbours(classifier):
 def test_an_unknown_node_is_an_error(classifier):
     with pytest.raises(GraphError, match=r"no node 'nobody'; its nodes are '0', '1', '2', \.\.\."):
         explain_node(classifier.predictor_, classifier.graph_, "nobody")
-
-
-def test_a_number_is_explained_in_its_unit():
-    graph = networkx.path_graph(12)
-    table = pd.DataFrame({"size": np.arange(12.0), "score": 100 + 10 * np.arange(12.0)})
-    for name in table:
-        networkx.set_node_attributes(graph, dict(enumerate(table[name])), name)
-    model = NodeRegressor(label="score", features=["size"], **NETWORK).fit(graph)
-    explanation = explain_node(model.predictor_, model.graph_, 5)
-    assert explanation.output == 0
-    assert explanation.prediction == float(model.predictor_.predict(model.graph_)[5, 0])
-    assert {one.name for one in explanation.neighbours} == {4, 6}
-    assert torch.isfinite(torch.tensor([one.without for one in explanation.neighbours])).all()
 
 
 @pytest.mark.parametrize("model", ["stacked", "gat"])

@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from torch_geometric.data import Data
 
 from gattn.apps.nodes.attributed import GraphError
-from gattn.apps.nodes.columns import Column, learn_columns, write_features
+from gattn.apps.nodes.columns import learn_columns, write_features
 from gattn.apps.nodes.features import EncodedGraph, FeatureEncoder
 from gattn.apps.nodes.fields import (
     FieldInput,
@@ -94,18 +94,11 @@ def test_sparse_features_are_sent_to_other_processes():
     graph = read_graph(pd.DataFrame({"a": [0, 1], "b": [1, 2]}))
     pointers, columns = torch.tensor([0, 1, 1, 2]), torch.tensor([1, 0])
     x = csr_tensor(pointers, columns, torch.tensor([2.0, 3.0]), (3, 2))
-    encoded = EncodedGraph(graph, FeatureEncoder((), 2, 0, "x"), x, ("a note",))
+    encoded = EncodedGraph(graph, FeatureEncoder((), 2, "x"), x, ("a note",))
     again = pickle.loads(pickle.dumps(encoded))
     assert again.x.layout == torch.sparse_csr
     assert torch.equal(again.x.to_dense(), x.to_dense())
     assert again.notes == encoded.notes
-
-
-def test_columns_come_back_from_their_state():
-    table = pd.DataFrame({"n": [1.0, 2.0] * 30, "t": WORDS})
-    columns, _ = learn_columns(table, list(table))
-    again = [Column.from_state(column.state()) for column in columns]
-    assert again == columns
 
 
 def test_without_features_the_place_in_the_graph_is_read():

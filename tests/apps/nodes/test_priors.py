@@ -3,7 +3,6 @@
 import warnings
 
 import numpy as np
-import pytest
 
 from gattn.apps.nodes.stack.priors import class_factors, scale_classes
 
@@ -83,22 +82,6 @@ def test_a_correction_of_a_node_does_not_depend_on_its_class():
     changed[7] = (y[7] + 1) % 3
     _, after = class_factors(validation, changed, np.zeros((0, 3)), EQUAL, 0)
     np.testing.assert_allclose(after[7], before[7])
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_without_validation_nodes_the_factors_are_one(count):
-    y, validation = _draw(np.full(3, 1 / 3), count, 0)
-    factors, corrected = class_factors(validation, y, np.full((4, 3), 1 / 3), EQUAL, 0)
-    assert factors.tolist() == [1, 1, 1]
-    np.testing.assert_array_equal(corrected, validation)
-
-
-def test_an_absent_class_gives_finite_factors():
-    y, validation = _draw(np.array([0.5, 0.5, 0.0]), 200, 0)
-    _, others = _draw(np.full(3, 1 / 3), 500, 1)
-    factors, corrected = class_factors(validation, y, others, EQUAL, 0)
-    assert np.isfinite(factors).all()
-    assert np.isfinite(corrected).all()
 
 
 def test_a_class_without_predicted_mass_raises_no_warning():

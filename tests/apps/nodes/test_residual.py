@@ -11,6 +11,7 @@ from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full
 from gattn.apps.fitting.losses import squared_error
 from gattn.apps.nodes import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.fields import FieldInput, receptive_field, whole_graph
+from gattn.apps.nodes.network import attention_weights
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack import residual
 from gattn.apps.nodes.stack.predictor import StackedPredictor
@@ -52,7 +53,7 @@ def test_outputs_are_those_of_layers_of_pyg():
     torch.testing.assert_close(network.embed(inputs), hidden, atol=1e-5, rtol=1e-4)
     expected = network.out(hidden)
     torch.testing.assert_close(network(inputs), expected, atol=1e-5, rtol=1e-4)
-    for pairs, weights in network.attention(inputs):
+    for pairs, weights in attention_weights(network, inputs):
         sums = torch.zeros(NODES, 2).index_add_(0, pairs[1], weights)
         reached = torch.zeros(NODES, dtype=torch.bool)
         reached[edges[1]] = True

@@ -38,14 +38,6 @@ def test_parts_share_no_node_and_leave_out_the_unlabelled():
     assert torch.bincount(y[split.val].long()).tolist() == [30, 30, 30]
 
 
-def test_small_classes_are_in_every_part():
-    y = torch.tensor([0.0] * 10 + [1.0] * 100)
-    split = per_class_split(y, 3)
-    assert [(y[part] == 0).sum().item() for part in (split.train, split.val, split.test)] == [
-        4, 3, 3,
-    ]  # fmt: skip
-
-
 def _trials(table):
     """Return trials with the given accuracies, one row per random split."""
     return [
@@ -65,16 +57,6 @@ def test_the_spread_over_weights_is_told_from_that_over_parts():
     assert components.mean == pytest.approx(table.mean().item())
     alone = variance_components(_trials([[1.0, 3.0]]), "accuracy")
     assert (alone.of_weights, alone.of_parts != alone.of_parts) == (pytest.approx(2**0.5), True)
-
-
-def test_the_mean_over_trainings_is_that_of_float64():
-    components = variance_components(_trials([[0.9, 0.9]]), "accuracy")
-    assert (components.mean, components.of_weights) == (0.9, 0.0)
-
-
-def test_a_public_split_is_trained_on_from_many_weights():
-    assert plan_trials(3, 7, drawn=False) == [(0, 7), (0, 8), (0, 9)]
-    assert {one.split for one in plan_trials(100, 0, drawn=True)} == set(range(10))
 
 
 def test_label_propagation_solves_the_harmonic_equations():
@@ -98,21 +80,6 @@ def test_entropy_is_one_for_a_mean_and_counts_each_head():
     weights = torch.tensor([[1 / 3, 1.0], [1 / 3, 0.0], [1 / 3, 0.0], [0.5, 0.5], [0.5, 0.5]])
     assert torch.allclose(attention_entropy(edges, weights, 3), torch.tensor([1.0, 0.5]).double())
     assert attention_entropy(edges[:, :1], weights[:1], 3).isnan().all()
-
-
-def test_full_batches_find_the_least_squares_and_leave_gaps_out():
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(50, 3, generator=generator)
-    y = x @ torch.tensor([[1.0], [-2.0], [0.5]])
-    y[::5] = torch.nan
-    network = torch.nn.Linear(3, 1)
-    settings = FullBatchSettings(600, 50, 0.05, 0.0, seed=0)
-    part = FullBatch(x, y)
-    (history,) = fit_full_batches([network], squared_error, part, part, settings)
-    assert torch.allclose(network.weight, torch.tensor([[1.0, -2.0, 0.5]]), atol=1e-2)
-    assert history.records[history.chosen].validation_loss == min(
-        record.validation_loss for record in history.records
-    )
 
 
 def test_patience_ends_a_training_and_a_part_without_labels_is_an_error():

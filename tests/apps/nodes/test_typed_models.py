@@ -6,7 +6,6 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -21,11 +20,8 @@ from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.predict import predict_graph
 from gattn.apps.nodes.runs.train import train_run
 from gattn.apps.nodes.settings import NodeSettings
-from gattn.apps.nodes.stack.components import Components
 from gattn.apps.nodes.typed import network
-from gattn.apps.nodes.typed.neighbours import TypedNeighbours
 from gattn.apps.nodes.typed.predictor import TypedPredictor, offsets
-from gattn.apps.nodes.typed.relations import Relation
 from gattn.apps.serve.nodes import open_nodes
 from gattn.graph import Graph
 from tests.apps.nodes.typed_networks import CITES, WRITES, typed_tables, write_tables
@@ -73,34 +69,6 @@ def test_the_graphs_of_relations_are_created_once(monkeypatch):
     assert len(created) == 8
 
 
-def test_the_network_depends_on_neighbours_within_its_layers_only():
-    encoded = _encoded(directed=True)
-    graph = encoded.graph
-    predictor = _network(encoded, layers=1)
-    x = graph.network.inputs.x["authors"].to_dense().requires_grad_()
-    inputs = predictor._whole(graph)
-    inputs.x["authors"] = x
-    out = predictor.network(inputs)
-    writers = graph.network.edges[Relation(*WRITES)].pairs
-    for node in range(5):
-        (gradient,) = torch.autograd.grad(out[node].sum(), x, retain_graph=True)
-        used = set(gradient.abs().sum(1).nonzero().flatten().tolist())
-        assert used == set(writers[0, writers[1] == node].tolist())
-
-
-def test_the_network_does_not_depend_on_the_order_of_nodes_and_edges():
-    edges, nodes = typed_tables(papers=30, authors=12)
-    encoded = encode_graph(read_graph((edges, nodes), label="topic"), None, ["topic"])
-    predictor = _network(encoded)
-    shuffled = {name: table.sample(frac=1, random_state=0) for name, table in nodes.items()}
-    mixed = {name: table.sample(frac=1, random_state=1) for name, table in edges.items()}
-    other = encoded.encoder.attach_edges(read_graph((mixed, shuffled), label="topic"))
-    place = [other.names.index(name) for name in encoded.graph.names]
-    torch.testing.assert_close(
-        predictor.predict(other)[place], predictor.predict(encoded.graph), atol=1e-5, rtol=1e-4
-    )
-
-
 def test_attention_sums_to_one_over_all_relations_of_a_node():
     encoded = _encoded()
     predictor = _network(encoded)
@@ -124,18 +92,6 @@ def test_columns_of_edges_change_attention():
     more = writes.assign(share=writes["share"].iloc[::-1].to_numpy())
     other = encoded.encoder.attach_edges(read_graph((edges | {WRITES: more}, nodes), label="topic"))
     assert (predictor.predict(other) - before).abs().max() > 1e-4
-
-
-def test_components_read_the_columns_of_other_types():
-    encoded = _encoded()
-    y = pd.factorize(encoded.graph.table["topic"])[0]
-    neighbours = TypedNeighbours(encoded.graph.network)
-    options = {"outputs": 3, "seed": 0, "is_class": True, "epochs": 20}
-    _, outputs = Components.fit(
-        encoded.x, neighbours, y, np.arange(20), np.arange(20, 30), **options
-    )
-    accuracy = {name: (p[20:].argmax(1) == y[20:]).mean() for name, p in outputs.items()}
-    assert accuracy["neighbours"] > accuracy["columns"]
 
 
 @pytest.fixture(scope="module")
@@ -217,15 +173,6 @@ def test_models_of_one_table_are_refused():
         NodeClassifier("topic", model="hgt").fit((edges[CITES], nodes["papers"]))
     with pytest.raises(ValueError, match=r"time .* cannot be set"):
         NodeClassifier("topic", time="age").fit((edges, nodes))
-
-
-def test_one_type_may_have_several_relations():
-    edges, nodes = typed_tables(papers=60, authors=12)
-    other = edges[CITES].iloc[::-1].assign(target=edges[CITES]["source"].to_numpy())
-    relations = {CITES: edges[CITES], ("papers", "extends", "papers"): other}
-    model = NodeClassifier("topic", **SMALL).fit((relations, {"papers": nodes["papers"]}))
-    assert model.predict().shape == (60,)
-    assert len(model.predictor_.encoder.network.messages) == 4
 
 
 @pytest.fixture(scope="module")

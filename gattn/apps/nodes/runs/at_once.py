@@ -21,11 +21,10 @@ from gattn.apps.nodes.runs.measure import is_noise, measure, undefined
 from gattn.apps.nodes.runs.predict import prediction_cells, prediction_columns
 from gattn.apps.nodes.runs.splits import make_split
 from gattn.apps.nodes.runs.train import NodeProduct
-from gattn.apps.nodes.size.output import write_predictions
+from gattn.apps.nodes.sampled.output import write_predictions
 from gattn.apps.nodes.splits import mask_columns
-from gattn.apps.nodes.stack.blocks import Blocks, Reduction, as_matrix
-from gattn.apps.nodes.stack.closed_form import ClosedForm
-from gattn.apps.nodes.stack.weights import cross_fit
+from gattn.apps.nodes.stack.blocks import Blocks
+from gattn.apps.nodes.stack.closed_form import predict_in_closed_form
 from gattn.apps.nodes.typed.neighbours import neighbours_of
 from gattn.apps.run.product import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
@@ -37,7 +36,8 @@ LEAST = 2
 
 
 def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_log) -> int:
-    """Fit a :class:`ClosedForm` model to the labelled nodes, and write predictions for all nodes.
+    """Predict all nodes from the labelled ones in closed form, and write the predictions; see
+    :func:`gattn.apps.nodes.stack.closed_form.predict_in_closed_form`.
 
     If the graph has masks, or if ``split`` is set, the model is fitted to the training part only,
     and the log reports the metrics of the test part. Otherwise it is fitted to all labelled nodes,
@@ -80,15 +80,14 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
             log(note)
         mean, std = (0.0, 1.0) if is_class else tuple(map(float, moments(y[train, None])))
         labels = _labels(estimator, (y[train] - mean) / std)
-        neighbours = neighbours_of(graph)
-        matrix, seed = as_matrix(encoded.x), settings.model.seed
-        blocks = Blocks(matrix, neighbours, Reduction.fit(matrix, seed))
-        nodes = train.numpy()
-        model, outputs = ClosedForm.fit(blocks, labels, nodes, seed, is_class=is_class)
-        predicted = torch.from_numpy(model.predict(blocks, labels, nodes)) * std + mean
-        truth = labels.argmax(1) if is_class else labels[:, 0]
-        left_out = cross_fit(outputs, truth, seed, is_class=is_class)
-        held_out = torch.from_numpy(left_out) * std + mean
+        seed = settings.model.seed
+        blocks = Blocks(encoded.x, neighbours_of(graph), None, seed)
+        predicted, held_out = (
+            torch.from_numpy(part) * std + mean
+            for part in predict_in_closed_form(
+                blocks, labels, train.numpy(), seed, is_class=is_class
+            )
+        )
         _calibrate(estimator, y[train, None], held_out)
         constant = torch.from_numpy(labels.mean(0, keepdims=True)) * std + mean
         some, guess = (test, predicted[test]) if len(test) else (train, held_out)

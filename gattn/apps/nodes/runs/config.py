@@ -36,8 +36,8 @@ from gattn.apps.nodes.graph_settings import (
     Thousands,
     check_number_format,
 )
+from gattn.apps.nodes.sampled.budget import parse_memory
 from gattn.apps.nodes.settings import PRESETS, TYPED_MODELS, NodeSettings
-from gattn.apps.nodes.size.budget import parse_memory
 from gattn.apps.nodes.typed.relations import parse_relations, parse_types, typed_files
 from gattn.apps.run.split_rule import SplitRule, read_rule
 

@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.base import NodeEstimator
@@ -108,59 +107,27 @@ def _sentences(
 def _picture(
     estimator: NodeEstimator, graph: AttributedGraph, explanation: NodeExplanation
 ) -> bytes:
-    """Draw the explained node, its most influential neighbours, and the edges between them."""
-    if graph.network is not None:
-        return _typed_picture(graph, explanation)
-    positions = {name: i for i, name in enumerate(graph.names)}
-    shown = [explanation.place, *(positions[one.name] for one in explanation.neighbours)]
-    predicted = explanation.predicted[shown]
-    index = np.full(len(graph), -1)
-    index[shown] = np.arange(len(shown))
-    layers = estimator.predictor_.attention(graph)
-    edges, weights = layers[-1] if layers else (graph.edge_index, None)
-    ends = index[edges.numpy()]
-    mask = (ends >= 0).all(0)
-    if weights is not None:
-        weights = _relative(ends[:, mask], weights.double().numpy()[mask].mean(1))
-    classes = isinstance(estimator, NodeClassifier)
-    return draw_network(
-        ends[:, mask], weights,
-        predicted.argmax(1).numpy() if classes else predicted[:, 0].numpy(),
-        [str(kind) for kind in estimator.classes_.tolist()] if classes else (),
-        labels=[str(graph.names[place]) for place in shown],
-        wrong=np.arange(len(shown)) == 0, title=f"{graph.names[explanation.place]} in the ring",
-    )  # fmt: skip
-
-
-def _relative(ends: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the line widths of the edges: those into the explained node (node 0) are relative to
-    its largest attention to a neighbour, and the others have none.
-
-    Attention among the neighbours has another scale, because each node divides 1 among its own
-    neighbours.
-
-    Args:
-        ends: [2, e] pairs of nodes of the picture.
-        weights: [e] attention.
+    """Draw the explained node and its neighbours, with widths of the edges that are relative to the
+    largest attention. Nodes are coloured by prediction or, if there are several types, by type.
     """
-    is_into = (ends[1] == 0) & (ends[0] != 0)
-    # If edges have several columns, the same edge can occur several times.
-    sums = np.bincount(ends[0], np.where(is_into, weights, 0.0))
-    into = np.where(is_into, sums[ends[0]], 0.0)
-    return into / max(into.max(initial=0.0), 1e-12)
-
-
-def _typed_picture(graph: AttributedGraph, explanation: NodeExplanation) -> bytes:
-    """Draw the explained node and its neighbours of all types, coloured by type."""
-    assert graph.network is not None
-    others, kinds = explanation.neighbours, graph.network.types
-    weights = np.nan_to_num([one.attention for one in others])
-    edges = np.stack([1 + np.arange(len(others)), np.zeros(len(others), np.int64)])
-    weights = _relative(edges, weights)
-    title = str(graph.names[explanation.place])
+    others, title = explanation.neighbours, str(graph.names[explanation.place])
+    count = len(others)
+    attention = np.nan_to_num([one.attention for one in others])
+    labels = [title, *(str(one.name) for one in others)]
+    if graph.network is not None:
+        kinds = graph.network.types
+        values = np.array([0, *(kinds.index(one.kind) for one in others)])
+        classes = [f"type {kind}" for kind in kinds]
+        labels = [title, *(label.partition(": ")[2] for label in labels[1:])]
+    else:
+        positions = {name: i for i, name in enumerate(graph.names)}
+        shown = [explanation.place, *(positions[one.name] for one in others)]
+        predicted = explanation.predicted[shown]
+        is_class = isinstance(estimator, NodeClassifier)
+        values = predicted.argmax(1).numpy() if is_class else predicted[:, 0].numpy()
+        classes = [str(kind) for kind in estimator.classes_.tolist()] if is_class else []
     return draw_network(
-        edges, weights, np.array([0, *(kinds.index(one.kind) for one in others)]),
-        [f"type {kind}" for kind in kinds],
-        labels=[title, *(str(one.name).partition(": ")[2] for one in others)],
-        wrong=np.arange(1 + len(others)) == 0, title=f"{title} in the ring",
+        np.stack([1 + np.arange(count), np.zeros(count, np.int64)]),
+        attention / max(attention.max(initial=0.0), 1e-12), values, classes, labels=labels,
+        wrong=np.arange(1 + count) == 0, title=f"{title} in the ring",
     )  # fmt: skip

@@ -15,9 +15,9 @@ from gattn.apps.nodes.base import NodeEstimator
 from gattn.apps.nodes.edges import merged_edges_note
 from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
-from gattn.apps.nodes.models import training_notes
-from gattn.apps.nodes.size.output import write_predictions
-from gattn.apps.nodes.size.predictor import SampledPredictor
+from gattn.apps.nodes.models import attention_network, training_notes
+from gattn.apps.nodes.sampled.output import write_predictions
+from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.run.model_io import coverage_of, read_card, read_model
 from gattn.apps.run.product import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
@@ -141,7 +141,7 @@ def read_graph(
 ) -> AttributedGraph:
     """Read a graph, and log how it was interpreted and which of its values the model cannot use."""
     predictor = estimator.predictor_
-    sampled = isinstance(predictor, SampledPredictor)
+    sampled = isinstance(attention_network(predictor), SampledPredictor)
     encoder = predictor.encoder
     if reading.typed and encoder.network is None:
         raise GraphError(

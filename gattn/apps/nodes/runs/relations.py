@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph
-from gattn.apps.nodes.models import AnyPredictor, typed_network
+from gattn.apps.nodes.models import AnyPredictor, attention_network
 from gattn.apps.nodes.runs.measure import measure
 from gattn.apps.nodes.typed.report import attention_shares, permuted_graphs
 
@@ -38,7 +38,8 @@ def relation_metrics(
         Breiman, "Random forests" (Machine Learning 2001), section 10.
     """
     assert graph.network is not None
-    shares = attention_shares(typed_network(predictor), graph)
+    network: Any = attention_network(predictor)
+    shares = attention_shares(network, graph)
     permuted = {
         relation: measure(predictor.task, y[part], predictor.predict_edited(other, graph)[part])
         for relation, other in permuted_graphs(predictor.encoder, graph, seed).items()

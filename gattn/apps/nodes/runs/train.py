@@ -22,7 +22,6 @@ from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.graph_settings import edge_feature_columns
 from gattn.apps.nodes.labels import read_labels
-from gattn.apps.nodes.models import COMBINED
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.edge_columns import edge_column_metrics
 from gattn.apps.nodes.runs.measure import (
@@ -45,12 +44,10 @@ from gattn.apps.nodes.runs.trials import (
     run_trials,
     variance_components,
 )
-from gattn.apps.nodes.size.baselines import sampled_baselines
-from gattn.apps.nodes.size.budget import SizeChoice
-from gattn.apps.nodes.size.network import ONE
-from gattn.apps.nodes.size.output import write_predictions
-from gattn.apps.nodes.size.predictor import SampledPredictor
-from gattn.apps.nodes.size.reading import read_for_training
+from gattn.apps.nodes.sampled.budget import SizeChoice
+from gattn.apps.nodes.sampled.output import write_predictions
+from gattn.apps.nodes.sampled.reading import read_for_training
+from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.nodes.splits import has_drawn_validation
 from gattn.apps.nodes.stack.predictor import StackedPredictor
 from gattn.apps.nodes.typed.report import describe_network
@@ -268,10 +265,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         estimator, predicted, split = best.estimator, best.predicted, best.estimator.split_
         task, test = estimator.task, split.test
         predictor = estimator.predictor_
-        if isinstance(predictor, SampledPredictor):
-            baselines = sampled_baselines(predictor, encoded, y, split.train)
-        else:
-            baselines = baseline_predictions(encoded, y, split.train, task, estimator.outputs)
+        is_stack = isinstance(predictor, StackedPredictor)
+        parts_of = predictor.component_predictions(encoded.graph) if is_stack else {}
+        baselines = baseline_predictions(encoded, y, split.train, task, estimator.outputs, parts_of)
         reasons: dict[str, Any] = {
             "test": undefined(estimator, y[test]),
             "val": undefined(estimator, y[split.val]),
@@ -292,13 +288,15 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         }  # fmt: skip
         if data.choice is not None:
             metrics["size"] = data.choice.record(settings.memory)
-        if isinstance(predictor, COMBINED):
-            if predictor.stopped:
-                self.log(
-                    f"The training of the attention network ended after {len(best.history.records)}"
-                    " epochs, because its validation loss was far above that of the other models."
-                )
-            metrics["components"] = _components(predictor, encoded, split, y)
+        if isinstance(predictor, StackedPredictor):
+            metrics["components"] = {
+                name: {
+                    "weight": weight,
+                    "val": measure(task, y[split.val], predictor.validation_parts[name]),
+                    "test": measure(task, y[test], parts_of[name][test].double()),
+                }
+                for name, weight in predictor.weights.items()
+            }
         if estimator.predictor_.encoder.edges is not None:
             metrics["edge_columns"] = {
                 "read": estimator.predictor_.encoder.edges.names,
@@ -350,21 +348,6 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         )  # fmt: skip
 
 
-def _components(
-    stack: StackedPredictor | SampledPredictor, encoded: EncodedGraph, split: Split, y: Tensor
-) -> dict[str, Any]:
-    """Return the weight and the metrics of each model in a stack, by name."""
-    predictions = stack.component_predictions(encoded.graph)
-    return {
-        name: {
-            "weight": weight,
-            "val": measure(stack.task, y[split.val], stack.validation_parts[name]),
-            "test": measure(stack.task, y[split.test], predictions[name][split.test].double()),
-        }
-        for name, weight in stack.weights.items()
-    }
-
-
 def _task(values: pd.Series) -> str:
     numbers = as_numbers(values)[~is_missing(values)]
     many = len(np.unique(numbers)) > MAX_CLASSES or bool((numbers % 1 != 0).any())
@@ -409,6 +392,7 @@ def _parts(run: NodeRun) -> tuple[list[str], list[Any]]:
     estimator = run.estimator
     parts = ["none" if has_label else "unlabelled" for has_label in run.y.isfinite().tolist()]
     refit = isinstance(estimator.predictor_, StackedPredictor) and run.settings.model.refit
+    refit = refit and not run.encoded.graph.compact
     refit = refit and has_drawn_validation(run.split)
     for part in PARTS:
         for node in getattr(run.split, part).tolist():

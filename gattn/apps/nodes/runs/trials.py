@@ -19,10 +19,9 @@ from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.base import NodeEstimator, fit_together
 from gattn.apps.nodes.batched_gat import batch_size
 from gattn.apps.nodes.features import EncodedGraph
-from gattn.apps.nodes.models import COMBINED
 from gattn.apps.nodes.runs.config import MIN_PARALLEL
 from gattn.apps.nodes.runs.measure import measure
-from gattn.apps.nodes.size.network import ONE
+from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.runtime.processes import in_order
 from gattn.data import Split
 from gattn.distributed import Processes
@@ -137,9 +136,7 @@ class Trainer:
         predictor, split = estimator.predictor_, estimator.split_
         predicted = predictor.predict(self.encoded.graph)
         # The final models of a stack may also be fitted to the validation part.
-        is_combined = isinstance(predictor, COMBINED)
-        validation = predictor.validation if is_combined else predicted[split.val]
-        val = measure(estimator.task, self.y[split.val], validation)
+        val = measure(estimator.task, self.y[split.val], predictor.validation)
         test = measure(estimator.task, self.y[split.test], predicted[split.test])
         # The graph is not sent, because the process that receives the trial already has it.
         del estimator.graph_

@@ -5,6 +5,7 @@ neighbours.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gattn.apps.nodes.scratch import Scratch, pieces, sample
 from gattn.apps.nodes.stack.linear import Scaler
-from gattn.apps.nodes.stack.propagation import Neighbours
+from gattn.apps.nodes.stack.propagation import Neighbours, multiply
 
 __all__ = ["Blocks", "Reduction", "as_matrix"]
 
@@ -31,7 +33,9 @@ REDUCED = 128
 WIDE = 512
 """Maximum number of features for which the dimension is not reduced."""
 
-TYPED = 2048
+PROJECTED_ROWS = 200_000
+"""Maximum number of nodes from whose features the projection of wide features is computed."""
+TYPED = 1024
 """Maximum total number of features that are means over neighbours of one edge type."""
 
 Matrix = Any
@@ -68,15 +72,17 @@ class Reduction:
         from sklearn.utils.extmath import randomized_svd
 
         size = min(REDUCED, n, d)
+        some = x if n <= PROJECTED_ROWS else x[sample(np.arange(n), PROJECTED_ROWS, seed)]
         # More iterations, as in scikit-learn's default, take more time for the same accuracy.
         options: dict[str, Any] = {"n_iter": 2, "random_state": seed}
-        return cls(randomized_svd(x, size, **options)[2].T.astype(np.float32))
+        return cls(randomized_svd(some, size, **options)[2].T.astype(np.float32))
 
     def apply(self, x: Matrix) -> NDArray[np.float32]:
-        """Project features [n, d] to [n, k]. If there is no projection, return them as a dense
-        array.
+        """Project features [n, d], dense or sparse, to [n, k]. If there is no projection, return
+        them as a dense array.
         """
-        return np.asarray(x @ self.axes if self.axes.size else x.toarray(), np.float32)
+        x = x @ self.axes if self.axes.size else x
+        return np.asarray(x.toarray() if sp.issparse(x) else x, np.float32)
 
 
 class Blocks:
@@ -85,33 +91,50 @@ class Blocks:
     Args:
         x: [n, d] encoded features.
         neighbours: the graph.
-        reduction: projection of wide features.
+        reduction: projection of wide features; None to fit it.
+        seed: seed of the projection.
 
     Attributes:
-        x: [n, d] sparse, the features of each node.
-        reduced: [n, k] dense, the features after the reduction.
+        x: [n, d] the features of each node, dense or sparse.
         neighbours: the graph.
+        reduction: projection of wide features.
+        scratch: temporary files of large arrays.
     """
 
-    def __init__(self, x: Matrix, neighbours: Neighbours, reduction: Reduction) -> None:
-        self.x, self.neighbours = x, neighbours
-        self.reduced = reduction.apply(x)
+    def __init__(
+        self, x: Tensor, neighbours: Neighbours, reduction: Reduction | None, seed: int = 0
+    ) -> None:
+        self.x: Matrix = x.float().numpy() if x.layout == torch.strided else as_matrix(x)
+        self.neighbours, self.scratch = neighbours, Scratch()
+        self.reduction = Reduction.fit(self.x, seed) if reduction is None else reduction
+
+    @cached_property
+    def reduced(self) -> NDArray[np.float32]:
+        """Features [n, k] after the reduction."""
+        if isinstance(self.x, np.ndarray) and not self.reduction.axes.size:
+            return self.x
+        width = self.reduction.axes.shape[1] or self.x.shape[1]
+        out = self.scratch.array(self.x.shape[0], width)
+        for rows in pieces(len(out)):
+            out[rows] = self.reduction.apply(self.x[rows])
+        return out
 
     @property
     def joined(self) -> Matrix:
         """Features [n, d] of the nodes, sparse, with those of ``neighbours.contexts``."""
         if not self.neighbours.contexts:
-            return self.x
+            return sp.csr_matrix(self.x)
         parts = [self.x, *self.neighbours.contexts]
         return Scaler.fit(parts).join(parts)
 
-    def hops(self) -> list[Matrix]:
-        """Return the features of the nodes, their means over one and two steps, and the degrees.
+    def hops(self, *, reduced: bool = False) -> list[Matrix]:
+        """Return the features of the nodes, or the reduced features, their means over one and two
+        steps, and the degrees, for linear models.
 
         The means over two steps are computed from the reduced features if the means of all features
         would have too many entries.
         """
-        means, x = self.neighbours.means, self.x
+        means, x = self.neighbours.means, sp.csr_matrix(self.reduced if reduced else self.x)
         first = [one @ x for one in self.neighbours.one_hop()]
         near = means @ x if self.neighbours.along else first[0]
         entries = float(means.getnnz(1) @ np.ones(means.shape[0])) / max(means.shape[0], 1)
@@ -119,44 +142,38 @@ class Blocks:
         second = means @ near if small else means @ (means @ self.reduced)
         return [x, *first, second, self.neighbours.degrees, *self.edge_blocks()]
 
-    def split_hops(self) -> tuple[list[Matrix], list[NDArray[np.float32]]]:
-        """Return the blocks of :meth:`hops` as a list of sparse and a list of dense blocks, for a
-        perceptron.
+    def split_hops(self) -> list[Matrix]:
+        """Return the blocks of :meth:`hops` for perceptrons: a list of sparse blocks, and a dense
+        one at its end.
 
         The means over two steps are those of the reduced features. The features and their means
         over one step are sparse if the reduction is not the identity and the means have few
         entries. Otherwise they are reduced, too.
         """
         means, z = self.neighbours.means, self.reduced
-        first = [one @ z for one in self.neighbours.one_hop()]
-        near = means @ z if self.neighbours.along else first[0]
-        dense = [means @ near, self.neighbours.degrees, *self.edge_blocks()]
-        if z.shape[1] == self.x.shape[1]:
-            return [], [z, *first, *dense]
-        sources = np.diff(self.x.indptr)
-        entries = sum(float((one.getnnz(0) * sources).sum()) for one in self.neighbours.one_hop())
-        if entries > FIRST_STORED:
-            return [self.x], [*first, *dense]
-        return [self.x, *(one @ self.x for one in self.neighbours.one_hop())], dense
-
-    def tree_features(self) -> NDArray[np.float32]:
-        """Return features [n, d] for trees: reduced features, means over up to three steps, and
-        degrees.
-        """
-        means, z = self.neighbours.means, self.reduced
-        first = [one @ z for one in self.neighbours.one_hop()]
-        near = means @ z if self.neighbours.along else first[0]
-        second = means @ near
-        blocks = [z, *first, second, means @ second, self.neighbours.degrees, *self.edge_blocks()]
-        return np.hstack(blocks).astype(np.float32)
-
-    @property
-    def tree_width(self) -> int:
-        """Number of features for trees; it may be slightly too low."""
-        neighbours = self.neighbours
-        contexts = sum(block.shape[1] for block in neighbours.contexts)
-        hops = 3 + len(neighbours.one_hop()) + len(neighbours.typed)
-        return self.reduced.shape[1] * hops + contexts
+        one_hop = self.neighbours.one_hop()
+        near = self.scratch.array(*z.shape)
+        multiply(means, z, near)
+        first = [(one, z) for one in one_hop] if self.neighbours.along else [near]
+        sparse: list[Matrix] = []
+        if not self.reduction.axes.size:
+            first = [z, *first]
+        else:
+            x = sp.csr_matrix(self.x)
+            sources = np.diff(x.indptr)
+            entries = sum(float((one.getnnz(0) * sources).sum()) for one in one_hop)
+            sparse = [x]
+            if entries <= FIRST_STORED:
+                sparse, first = [x, *(one @ x for one in one_hop)], []
+        parts = [*first, (means, near), self.neighbours.degrees, *self._edge_parts()]
+        widths = [part[1].shape[1] if isinstance(part, tuple) else part.shape[1] for part in parts]
+        dense = self.scratch.array(len(z), sum(widths))
+        for part, out in zip(parts, np.split(dense, np.cumsum(widths)[:-1], axis=1)):
+            if isinstance(part, tuple):
+                multiply(part[0], part[1], out)
+            else:
+                out[:] = part
+        return [*sparse, dense]
 
     def edge_blocks(self) -> list[NDArray[np.float32]]:
         """Return means over the neighbours of each edge type, and means of the edges' features.
@@ -164,14 +181,20 @@ class Blocks:
         The list is empty if no columns of edges are read. With many types and features, the means
         are those of a random projection of the features.
         """
-        neighbours = self.neighbours
-        blocks = []
+        parts = self._edge_parts()
+        return [part[0] @ part[1] if isinstance(part, tuple) else part for part in parts]
+
+    def _edge_parts(self) -> list[Any]:
+        """Return the blocks of :meth:`edge_blocks`; a pair stands for the product of a matrix and
+        features.
+        """
+        neighbours, parts = self.neighbours, []
         if neighbours.typed:
             z, limit = self.reduced, max(TYPED // len(neighbours.typed), 1)
             if z.shape[1] > limit:
                 projection = np.random.RandomState(0).standard_normal((z.shape[1], limit))
                 z = z @ (projection / limit**0.5).astype(np.float32)
-            blocks += [one @ z for one in neighbours.typed]
+            parts += [(one, z) for one in neighbours.typed]
         if neighbours.edge_means is not None:
-            blocks.append(neighbours.edge_means)
-        return [*blocks, *neighbours.contexts]
+            parts.append(neighbours.edge_means)
+        return [*parts, *neighbours.contexts]

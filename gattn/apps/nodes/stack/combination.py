@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gattn.apps.nodes.scratch import pieces, sample
 from gattn.apps.nodes.stack.priors import class_factors, scale_classes
 from gattn.apps.nodes.stack.weights import choose_weights, cross_fit, fit_weights, pool_by_name
 
 __all__ = ["Combination"]
 
+OTHERS = 5000
+"""Maximum number of nodes in neither part by which the frequencies of the classes are estimated."""
 READS_LABELS = "labels"
 """Component that is left out for a network other than that of the training."""
 
@@ -59,7 +62,7 @@ class Combination:
             timed: True if a prediction must not depend on newer nodes.
             label_free: names of the components that do not read labels.
         """
-        parts, truth = {name: p[val] for name, p in outputs.items()}, y[val]
+        parts, truth = _rows(outputs, val), y[val]
         values, validation = choose_weights([*parts.values()], truth, seed, is_class=is_class)
         weights = dict(zip(outputs, values.tolist()))
         names = [name for name in label_free if name in outputs]
@@ -68,8 +71,8 @@ class Combination:
         if not is_class:
             return cls(weights, other, [], validation)
         nodes = np.arange(0 if timed else len(y))
-        rest = np.setdiff1d(nodes, np.concatenate([train, val]))
-        others = pool_by_name({n: p[rest] for n, p in outputs.items()}, weights, is_class=True)
+        rest = sample(np.setdiff1d(nodes, np.concatenate([train, val])), OTHERS, seed)
+        others = pool_by_name(_rows(outputs, rest), weights, is_class=True)
         factors, validation = class_factors(validation, truth, others, y[train], seed)
         return cls(weights, other, factors.tolist(), validation)
 
@@ -102,11 +105,16 @@ class Combination:
 
     def predict(self, parts: Mapping[str, NDArray]) -> NDArray[np.float64]:
         """Combine predictions [n, outputs] of the components, by name."""
-        is_class = bool(self.factors)
-        if READS_LABELS not in parts:
-            return pool_by_name(parts, self.other, is_class=is_class)
-        combined = pool_by_name(parts, self.weights, is_class=is_class)
-        return scale_classes(combined, np.array(self.factors)) if is_class else combined
+        is_class, has_labels = bool(self.factors), READS_LABELS in parts
+        weights = self.weights if has_labels else self.other
+        first = next(iter(parts.values()))
+        combined = np.empty(first.shape)
+        for rows in pieces(len(first)):
+            some = pool_by_name(_rows(parts, rows), weights, is_class=is_class)
+            if is_class and has_labels:
+                some = scale_classes(some, np.array(self.factors))
+            combined[rows] = some
+        return combined
 
     @property
     def used(self) -> set[str]:
@@ -114,3 +122,8 @@ class Combination:
         return {
             name for part in (self.weights, self.other) for name, weight in part.items() if weight
         }
+
+
+def _rows(parts: Mapping[str, NDArray], rows: NDArray | slice) -> dict[str, NDArray[np.float64]]:
+    """Return some rows of the predictions of each component."""
+    return {name: part[rows].astype(np.float64) for name, part in parts.items()}

@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from copy import copy
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gattn.apps.nodes.stack.blocks import Blocks, Reduction, as_matrix
+from gattn.apps.nodes.fields import stored_values
+from gattn.apps.nodes.scratch import pieces
+from gattn.apps.nodes.stack.blocks import Blocks, Reduction
 from gattn.apps.nodes.stack.consistency import ConsistentNetworks, affordable_epochs
-from gattn.apps.nodes.stack.linear import Linear, Scaler, fit_linear
+from gattn.apps.nodes.stack.linear import Linear
 from gattn.apps.nodes.stack.perceptron import Perceptron
-from gattn.apps.nodes.stack.propagation import Neighbours, label_features, propagate
-from gattn.apps.nodes.stack.trees import Trees, can_fit_trees
-from gattn.apps.nodes.stack.weights import mean_loss
+from gattn.apps.nodes.stack.propagation import (
+    Neighbours,
+    label_features,
+    propagate,
+    propagate_folds,
+)
 from gattn.apps.run.model_io import remove_prefix
-from gattn.apps.runtime.threads import Background
 
 __all__ = ["LABEL_FREE", "Components"]
 
-LABEL_FREE = ("constant", "columns", "neighbours", "trees", "consistent")
+LABEL_FREE = ("constant", "columns", "neighbours", "consistent")
 """Names of the models that do not read labels, and can therefore predict other graphs, too."""
 MANY = 2000
 """For at least this number of training nodes, perceptrons replace the linear models `neighbours`
 and `labels`, which would take longer and predict worse; `consistent` is then not fitted.
 """
-FEW_ERRORS = 0.01
-"""Trees are not fitted if another model predicts at most this fraction of the validation part
-wrongly, because they could improve only little.
+MAX_VALUES = 2e7
+"""Maximum number of values of the features for which linear models are fitted, which read all
+features and their means at once.
 """
-HOPELESS = 1.5
-"""Trees are not fitted if the loss of a few large steps of boosting is more than this multiple of
-the lowest loss of the other models.
+MAX_SPREAD = 1e8
+"""Maximum of (edges) x (classes) for which `labels` reads propagated labels, which are computed for
+several folds.
 """
+
+Model: TypeAlias = Linear | Perceptron
 
 
 class Components:
@@ -47,45 +52,46 @@ class Components:
     ``constant``       share of each class, or the mean
     ``columns``        linear model on a node's features
     ``neighbours``     the same, also on means over one and two steps and on degrees; with
-                       2,000 training nodes a perceptron
+                       2,000 training nodes or many features a perceptron
     ``labels``         the same, also on the labels around a node
-    ``trees``          boosted trees on the features of ``neighbours`` and on means over three
-                       steps; only if the features are few
     ``consistent``     :class:`gattn.apps.nodes.stack.consistency.ConsistentNetworks`; for classes,
                        with fewer than 2,000 training nodes and without times
     ``propagation``    labels spread along the edges
     =================  ========================================================================
 
+    All predictions are computed for all nodes and read all edges: means a few columns at a time,
+    and models for one range of nodes at a time. Large arrays are in temporary files.
+
     Attributes:
-        is_class: True for classes.
-        linear: linear models and the scalers of their features, by name.
-        perceptrons: perceptrons by name; empty with few training nodes.
-        trees: boosted trees; None if they were not fitted.
+        models: the linear models and perceptrons, by name.
         consistent: networks that also learn from nodes without a label; None if they were not
             fitted.
         reduction: projection of wide features.
         train: [k] nodes with labels.
         labels: [k, c] one-hot classes or standardised numbers.
+        seed: seed of the folds.
+        is_class: True for classes.
+        is_large: True if perceptrons replace linear models.
+        has_spread: True if `labels` reads propagated labels.
     """
 
     def __init__(
         self,
-        linear: Mapping[str, tuple[Scaler, Linear]],
-        perceptrons: Mapping[str, Perceptron],
-        trees: Trees | None,
+        models: dict[str, Model],
         consistent: ConsistentNetworks | None,
         reduction: Reduction,
         train: NDArray,
-        labels: NDArray,
+        labels: NDArray[np.float32],
         seed: int,
         *,
         is_class: bool,
+        is_large: bool,
+        has_spread: bool,
     ) -> None:
-        self.linear, self.perceptrons = linear, perceptrons
-        self.trees, self.consistent, self.reduction = trees, consistent, reduction
-        self.train, self.labels = train, labels
+        self.models, self.consistent, self.reduction = models, consistent, reduction
+        self.train, self.labels, self.seed = train, labels, seed
+        self.is_class, self.is_large, self.has_spread = is_class, is_large, has_spread
         self._mean = labels.mean(0, dtype=np.float64)
-        self.seed, self.is_class = seed, is_class
 
     @classmethod
     def fit(
@@ -99,12 +105,10 @@ class Components:
         seed: int,
         *,
         is_class: bool,
-        check: Callable[[], None] = lambda: None,
-        parallel: bool = False,
         like: Components | None = None,
-        reuse: Mapping[str, NDArray[np.float64]] = MappingProxyType({}),
+        reuse: Container[str] = (),
         epochs: int = 1000,
-    ) -> tuple[Components, dict[str, NDArray[np.float64]]]:
+    ) -> tuple[Components, dict[str, NDArray[np.float32]]]:
         """Fit the models to the training nodes, and predict all nodes.
 
         Args:
@@ -117,139 +121,55 @@ class Components:
             outputs: number of classes; 1 for numbers.
             seed: seed of folds and of perceptrons.
             is_class: True for classes.
-            check: called before each model; it may raise an exception to end the computation.
-            parallel: True to fit models that are independent of each other in two Python threads.
             like: fitted models, whose types, penalties and projection are used again; None to
                 choose them.
-            reuse: predictions of those models of ``like`` that are used again without a new fit, by
-                name.
+            reuse: names of those models of ``like`` that are not fitted again.
             epochs: maximum number of epochs of the component ``consistent``.
 
         Returns:
             The models, and their predictions [n, outputs] for all nodes, by name.
         """
-        matrix = as_matrix(x)
-        reduction = Reduction.fit(matrix, seed) if like is None else like.reduction
-        blocks = Blocks(matrix, neighbours, reduction)
+        blocks = Blocks(x, neighbours, None if like is None else like.reduction, seed)
         labels = np.eye(outputs)[y[train].astype(int)] if is_class else y[train][:, None]
-        labels = labels.astype(np.float32)
-        linear: dict[str, tuple[Scaler, Linear]] = {}
-        perceptrons: dict[str, Perceptron] = {}
-        predictions: dict[str, NDArray[np.float64]] = {}
-        is_large = len(train) >= MANY if like is None else bool(like.perceptrons)
-        use_trees = can_fit_trees(len(train), blocks.tree_width, outputs)
-        use_trees = use_trees if like is None else like.trees is not None
-        # If nodes have times, no model is trained on nodes that are newer than the training part.
-        use_consistent = is_class and not is_large and not neighbours.timed
-        use_consistent = use_consistent and affordable_epochs(blocks.joined, neighbours.means) > 0
-        use_consistent = use_consistent if like is None else like.consistent is not None
-
-        def fit_linear_model(name: str, some: Sequence[Any]) -> None:
-            check()
-            if like is not None and name in reuse:
-                linear[name] = scaler, model = like.linear[name]
-                predictions[name] = model.predict(scaler.join(some))
-                return
-            scaler = Scaler.fit(some)
-            joined = scaler.join(some)
-            penalty = None if like is None else like.linear[name][1].penalty
-            model = fit_linear(
-                joined, y, train, val, outputs, is_class=is_class, penalty=penalty
-            )  # fmt: skip
-            linear[name] = scaler, model
-            predictions[name] = model.predict(joined)
-
-        def fit_around() -> None:
-            sparse, dense = blocks.split_hops() if is_large else (blocks.hops(), [])
-
-            def fit_one(name: str, around: Sequence[NDArray]) -> None:
-                if not is_large:
-                    return fit_linear_model(name, [*sparse, *around])
-                check()
-                some = sparse, [*dense, *around]
-                if like is not None and name in reuse:
-                    model = like.perceptrons[name]
-                else:
-                    model = Perceptron.fit(*some, y, train, outputs, seed, is_class=is_class)
-                perceptrons[name] = model
-                predictions[name] = model.predict(*some)
-
-            fit_one("neighbours", [])
-            around = label_features(neighbours, labels, train, predictions["neighbours"], seed)
-            fit_one("labels", around)
-
-        def fit_trees(check: Callable[[], None]) -> Trees | None:
-            if not use_trees:
-                return None
-            if like is not None and "trees" in reuse:
-                predictions["trees"] = reuse["trees"]
-                return like.trees
-            check()
-            if like is None and is_class:
-                errors = [(p[val].argmax(1) != y[val]).mean() for p in predictions.values()]
-                if min(errors) <= FEW_ERRORS:
-                    return None
-            features = blocks.tree_features()
-            if like is None and is_class:
-                pilot = Trees.fit(features, y, train, outputs, seed, is_class=True, pilot=True)
-                loss = mean_loss(pilot.predict(features[val]), y[val], is_class=True)
-                losses = {
-                    name: mean_loss(p[val], y[val], is_class=True)
-                    for name, p in predictions.items()
-                }
-                if loss > HOPELESS * min(losses.values()):
-                    return None
-            trees = Trees.fit(features, y, train, outputs, seed, is_class=is_class)
-            predictions["trees"] = trees.predict(features)
-            return trees
-
-        def fit_consistent(check: Callable[[], None]) -> ConsistentNetworks | None:
-            if not use_consistent:
-                return None
-            if like is not None and "consistent" in reuse:
-                predictions["consistent"] = reuse["consistent"]
-                return like.consistent
-            check()
-            chosen = None
-            if like is not None and like.consistent is not None:
-                chosen = int(like.consistent.epochs)
-            graph = blocks.joined, neighbours.means
-            networks = ConsistentNetworks.fit(
-                *graph, y, train, val, outputs, seed, epochs=chosen, most=epochs, check=check
-            )
-            predictions["consistent"] = networks.predict(*graph)
-            return networks
-
-        def fit_others(
-            check: Callable[[], None],
-        ) -> tuple[Trees | None, ConsistentNetworks | None]:
-            fit_linear_model("columns", [matrix])
-            # The trees of a first fit are compared with all other models.
-            trees = None if like is None else fit_trees(check)
-            return trees, fit_consistent(check)
-
-        if parallel:
-            with Background(fit_others) as background:
-                fit_around()
-                trees, consistent = background.result()
-        else:
-            trees, consistent = fit_others(check)
-            fit_around()
-        if like is None:
-            trees = fit_trees(check)
-        components = cls(
-            linear, perceptrons, trees, consistent, reduction, train, labels, seed,
-            is_class=is_class,
+        is_large = len(train) >= MANY or stored_values(x) > MAX_VALUES
+        is_large = is_large if like is None else like.is_large
+        size = neighbours.means.nnz * outputs
+        new = cls(
+            {}, None, blocks.reduction, train, labels.astype(np.float32), seed, is_class=is_class,
+            is_large=is_large,
+            has_spread=size <= MAX_SPREAD if like is None else like.has_spread,
         )  # fmt: skip
-        predictions |= components._rest(blocks)
-        return components, {name: predictions[name] for name in components.names}
+        if like is None:
+            # If nodes have times, no model is trained on nodes that are newer than the training
+            # part.
+            is_used = is_class and not is_large and not neighbours.timed
+            affordable = affordable_epochs(blocks.joined, neighbours.means) if is_used else 0
+            epochs = min(epochs, affordable)
+        elif like.consistent is not None and "consistent" in reuse:
+            new.consistent = like.consistent
+        else:
+            epochs = 0 if like.consistent is None else int(like.consistent.epochs)
+        if new.consistent is None and epochs:
+            new.consistent = ConsistentNetworks.fit(
+                blocks.joined, neighbours.means, y, train, val, outputs, seed,
+                epochs=None if like is None else epochs, most=epochs,
+            )  # fmt: skip
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the models."""
-        optional = {"trees": self.trees, "consistent": self.consistent}
-        some = [name for name, model in optional.items() if model is not None]
-        return ["columns", "neighbours", "labels", *some, "constant", "propagation"]
+        def fit_one(name: str, inputs: Sequence[Any]) -> None:
+            old = None if like is None else like.models[name]
+            if old is not None and name in reuse:
+                new.models[name] = old
+            elif is_large and name != "columns":
+                new.models[name] = Perceptron.fit(
+                    inputs, y, train, outputs, seed, is_class=is_class
+                )
+            else:
+                assert not isinstance(old, Perceptron)
+                new.models[name] = Linear.fit(
+                    inputs, y, train, val, outputs, seed, is_class=is_class, like=old
+                )
+
+        return new, new._predict(blocks, fit_one, with_labels=True)
 
     def with_train(self, places: NDArray) -> Components:
         """Return the models for a changed network. ``places`` [k] contains the positions of the
@@ -261,7 +181,7 @@ class Components:
 
     def predict(
         self, x: Tensor, neighbours: Neighbours, *, with_labels: bool
-    ) -> dict[str, NDArray[np.float64]]:
+    ) -> dict[str, NDArray[np.float32]]:
         """Predict all nodes of a graph with each model; return a dictionary of arrays [n, outputs]
         by model name.
 
@@ -271,59 +191,55 @@ class Components:
             with_labels: True for the network of :meth:`fit`; False for the components
                 :data:`LABEL_FREE` alone.
         """
-        blocks = Blocks(as_matrix(x), neighbours, self.reduction)
-        sparse, dense = blocks.split_hops() if self.perceptrons else (blocks.hops(), [])
+        blocks = Blocks(x, neighbours, self.reduction)
+        return self._predict(blocks, lambda name, inputs: None, with_labels=with_labels)
 
-        def ask(name: str, around: Sequence[NDArray]) -> NDArray[np.float64]:
-            if name in self.perceptrons:
-                return self.perceptrons[name].predict(sparse, [*dense, *around])
-            scaler, model = self.linear[name]
-            return model.predict(scaler.join([*sparse, *around]))
+    def _predict(
+        self,
+        blocks: Blocks,
+        fit: Callable[[str, Sequence[Any]], None],
+        *,
+        with_labels: bool,
+    ) -> dict[str, NDArray[np.float32]]:
+        """Return the predictions of the models. ``fit`` is called with the name and the inputs of
+        each linear model and perceptron before it predicts.
+        """
+        neighbours, scratch = blocks.neighbours, blocks.scratch
+        n, outputs = blocks.x.shape[0], self.labels.shape[1]
 
-        scaler, model = self.linear["columns"]
-        predictions = {
-            "columns": model.predict(scaler.join([blocks.x])), "neighbours": ask("neighbours", [])
-        }  # fmt: skip
-        if self.trees is not None:
-            predictions["trees"] = self.trees.predict(blocks.tree_features())
+        def ask(name: str, inputs: Sequence[Any]) -> NDArray[np.float32]:
+            fit(name, inputs)
+            out = scratch.array(n, outputs)
+            for rows in pieces(n):
+                out[rows] = self.models[name].predict([block[rows] for block in inputs])
+            return out
+
+        hops = blocks.split_hops() if self.is_large else blocks.hops()
+        constant = np.broadcast_to(self._mean.astype(np.float32), (n, outputs))
+        predictions = {"columns": ask("columns", [blocks.x]), "neighbours": ask("neighbours", hops)}
         if self.consistent is not None:
             predictions["consistent"] = self.consistent.predict(blocks.joined, neighbours.means)
         if not with_labels:
-            return predictions | {"constant": self._constant(x.shape[0])}
+            return predictions | {"constant": constant}
+        some = neighbours.means, self.labels, self.train
+        spread = propagate(*some)
         guess = predictions["neighbours"]
-        around = label_features(neighbours, self.labels, self.train, guess, self.seed)
-        return predictions | {"labels": ask("labels", around)} | self._rest(blocks)
-
-    def _rest(self, blocks: Blocks) -> dict[str, NDArray[np.float64]]:
-        """Predict all nodes with those models that are neither linear models nor perceptrons."""
-        spread = propagate(blocks.neighbours.means, self.labels, self.train)
-        return {
-            "constant": self._constant(blocks.x.shape[0]),
-            "propagation": spread[:, :-1].astype(np.float64),
-        }
-
-    def _constant(self, nodes: int) -> NDArray[np.float64]:
-        return np.repeat(self._mean[None], nodes, 0)
+        around = [label_features(neighbours, self.labels, self.train, guess, scratch)]
+        if self.has_spread:
+            around.append(propagate_folds(*some, self.seed, spread))
+        predictions["labels"] = ask("labels", [*hops, *around])
+        return predictions | {"constant": constant, "propagation": spread[:, :-1]}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and JSON values from which :meth:`from_state` restores the models."""
         arrays = {"axes": self.reduction.axes, "train": self.train, "labels": self.labels}
-        for name, (_, model) in self.linear.items():
-            arrays[f"{name}.weight"], arrays[f"{name}.bias"] = model.weight, model.bias
-        if self.trees is not None:
-            arrays |= {f"trees.{name}": array for name, array in self.trees.arrays().items()}
         tensors = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
-        if self.consistent is not None:
-            state = self.consistent.state_dict()
-            tensors |= {f"consistent.{key}": tensor for key, tensor in state.items()}
-        for name, model in self.perceptrons.items():
-            state = model.state_dict()
-            tensors |= {f"{name}.perceptron.{key}": tensor for key, tensor in state.items()}
+        consistent = {} if self.consistent is None else {"consistent": self.consistent}
+        for name, model in (self.models | consistent).items():
+            tensors |= {f"{name}.{key}": tensor for key, tensor in model.state_dict().items()}
         return tensors, {
-            "is_class": self.is_class, "seed": self.seed,
-            "perceptrons": list(self.perceptrons),
-            "scalers": {name: list(scaler.factors) for name, (scaler, _) in self.linear.items()},
-            "penalties": {name: model.penalty for name, (_, model) in self.linear.items()},
+            "is_class": self.is_class, "seed": self.seed, "is_large": self.is_large,
+            "has_spread": self.has_spread,
         }  # fmt: skip
 
     @classmethod
@@ -334,30 +250,13 @@ class Components:
             KeyError: an entry is missing.
             RuntimeError: a tensor of the perceptron has another shape.
         """
-        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        is_class, penalties = state["is_class"], state["penalties"]
-        linear = {
-            name: (
-                Scaler(tuple(factors)),
-                Linear(arrays[f"{name}.weight"], arrays[f"{name}.bias"], is_class, penalties[name]),
-            )
-            for name, factors in state["scalers"].items()
+        axes, train, labels = (tensors[name].numpy() for name in ("axes", "train", "labels"))
+        around = Perceptron if state["is_large"] else Linear
+        kinds = {"columns": Linear, "neighbours": around, "labels": around}
+        models = {
+            name: kind.from_state(remove_prefix(f"{name}.", tensors), is_class=state["is_class"])
+            for name, kind in kinds.items()
         }
-        labels = arrays["labels"]
-        perceptrons = {
-            name: Perceptron.from_state(
-                remove_prefix(f"{name}.perceptron.", tensors), is_class=is_class
-            )
-            for name in state["perceptrons"]
-        }
-        of_trees = {
-            name: tensor.numpy() for name, tensor in remove_prefix("trees.", tensors).items()
-        }
-        outputs = labels.shape[1] if is_class else 1
-        trees = Trees.from_arrays(of_trees, outputs) if of_trees else None
         stored = remove_prefix("consistent.", tensors)
         consistent = ConsistentNetworks.from_state(stored) if stored else None
-        return cls(
-            linear, perceptrons, trees, consistent, Reduction(arrays["axes"]),
-            arrays["train"], labels, state["seed"], is_class=is_class,
-        )  # fmt: skip
+        return cls(models, consistent, Reduction(axes), train, labels, **state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -149,7 +149,6 @@ class ConsistentNetworks(nn.Module):
         *,
         epochs: int | None = None,
         most: int = EPOCHS,
-        check: Callable[[], None] = lambda: None,
     ) -> ConsistentNetworks:
         """Train the networks on all nodes of a graph.
 
@@ -163,7 +162,6 @@ class ConsistentNetworks(nn.Module):
             seed: seed of weights and dropout.
             epochs: number of epochs; None to choose it by the validation nodes.
             most: maximum number of epochs if it is chosen.
-            check: called before each epoch; it may raise an exception to end the computation.
         """
         model = cls(x.shape[1], outputs)
         model.reset_parameters(seed)
@@ -177,7 +175,6 @@ class ConsistentNetworks(nn.Module):
         choice = _Choice()
         last = epochs or min(most, affordable_epochs(x, means) or EPOCHS)
         for epoch in range(1, last + 1):
-            check()
             model.train()
             loss = model._loss(model(inputs), rows, target[rows])
             optimizer.zero_grad()
@@ -209,14 +206,14 @@ class ConsistentNetworks(nn.Module):
         """Return the probabilities of the classes of each node, [n, outputs]."""
         return self.eval()(inputs).softmax(2).mean(1)
 
-    def predict(self, x: Matrix, means: Matrix) -> NDArray[np.float64]:
+    def predict(self, x: Matrix, means: Matrix) -> NDArray[np.float32]:
         """Return the probabilities of the classes for all nodes of a graph, [n, outputs].
 
         Args:
             x: [n, d] sparse features.
             means: [n, n] means over neighbours.
         """
-        return self._predict(Inputs(x, means)).double().numpy()
+        return self._predict(Inputs(x, means)).numpy()
 
     @classmethod
     def from_state(cls, tensors: Mapping[str, Tensor]) -> ConsistentNetworks:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-__all__ = ["Linear", "Scaler", "fit_linear", "leave_one_out"]
+from gattn.apps.nodes.scratch import pieces, sample
+from gattn.apps.nodes.stack.weights import mean_loss
 
+__all__ = ["Linear", "Scaler", "leave_one_out"]
+
+ROWS = 30_000
+"""Maximum number of training nodes, and of validation nodes."""
 STRENGTHS = (1.0, 10.0, 100.0)
 """Inverse penalties of logistic regression, from the strongest penalty to the weakest."""
 ITERATIONS = 40
@@ -50,7 +57,8 @@ class Scaler:
 
 def _squares(block: Matrix) -> float:
     values = block.data if sp.issparse(block) else block
-    return float(np.square(values, dtype=np.float64).sum())
+    parts = (np.square(values[rows], dtype=np.float64).sum() for rows in pieces(len(values)))
+    return float(sum(parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,87 +68,109 @@ class Linear:
     Attributes:
         weight: [d, c] float32.
         bias: [c] float64; minus infinity for a class without a training node.
-        classes: True if the model predicts probabilities of classes.
+        is_class: True if the model predicts probabilities of classes.
         penalty: the chosen inverse penalty; 0 if all training nodes are of one class.
+        scaler: scaling of the blocks of features.
     """
 
     weight: NDArray[np.float32]
     bias: NDArray[np.float64]
-    classes: bool
+    is_class: bool
     penalty: float
+    scaler: Scaler
 
-    def predict(self, x: Matrix) -> NDArray[np.float64]:
-        """Predict probabilities or numbers [n, c] from features [n, d]."""
+    @classmethod
+    def fit(
+        cls,
+        blocks: Sequence[Matrix],
+        y: NDArray,
+        train: NDArray,
+        val: NDArray,
+        outputs: int,
+        seed: int,
+        *,
+        is_class: bool,
+        like: Linear | None = None,
+    ) -> Linear:
+        """Fit a linear model for each penalty, and return the one with the lowest validation loss.
+
+        Args:
+            blocks: blocks of features [n, ...] of all nodes, dense or sparse.
+            y: [n] numbers of classes from 0, or numbers to predict.
+            train: indices of the training nodes, of which at most 30,000 are used.
+            val: indices of the validation nodes, by which the penalty is chosen.
+            outputs: number of classes; 1 for numbers.
+            seed: seed of the choice among many nodes.
+            is_class: True for logistic regression, False for ridge regression.
+            like: model whose penalty is used; None to choose it by the validation part.
+
+        Warns:
+            ConvergenceWarning: a logistic regression stopped after 40 steps. Callers may ignore it,
+                because the validation part compares the results.
+        """
+        scaler = Scaler.fit(blocks)
+        train, val = sample(train, ROWS, seed), sample(val, ROWS, seed)
+        x, of_val = (scaler.join([block[rows] for block in blocks]) for rows in (train, val))
+        penalty = None if like is None else like.penalty
+        strengths = STRENGTHS if is_class else (0.1, *STRENGTHS, 1000.0)
+        fits = (_logistic if is_class else _ridge)(
+            x, y[train], outputs, (penalty,) if penalty else strengths, scaler
+        )
+        best, lowest = None, np.inf
+        for model in fits:
+            if penalty:
+                return model
+            loss = mean_loss(model._outputs(of_val), y[val], is_class=is_class)
+            if best is not None and loss >= lowest:
+                break
+            best, lowest = model, loss
+        assert best is not None
+        return best
+
+    def predict(self, blocks: Sequence[Matrix]) -> NDArray[np.float64]:
+        """Predict probabilities or numbers [n, c] from blocks of features [n, ...]."""
+        return self._outputs(self.scaler.join(blocks))
+
+    def _outputs(self, x: Matrix) -> NDArray[np.float64]:
         out = np.asarray(x @ self.weight, np.float64) + self.bias
-        if not self.classes:
+        if not self.is_class:
             return out
         out = np.exp(out - out.max(1, keepdims=True))
         return out / out.sum(1, keepdims=True)
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the tensors from which :meth:`from_state` restores the model."""
+        return {
+            "weight": torch.from_numpy(np.ascontiguousarray(self.weight)),
+            "bias": torch.from_numpy(self.bias),
+            "penalty": torch.tensor([self.penalty], dtype=torch.float64),
+            "factors": torch.tensor(self.scaler.factors, dtype=torch.float64),
+        }
 
-def fit_linear(
-    x: Matrix,
-    y: NDArray,
-    train: NDArray,
-    val: NDArray,
-    classes: int,
-    *,
-    is_class: bool,
-    penalty: float | None = None,
-) -> Linear:
-    """Fit a linear model for each penalty, and return the one with the lowest validation loss.
-
-    Args:
-        x: [n, d] sparse features of all nodes.
-        y: [n] numbers of classes from 0, or numbers to predict.
-        train: indices of the training nodes.
-        val: indices of the validation nodes, by which the penalty is chosen.
-        classes: number of classes; 1 for numbers.
-        is_class: True for logistic regression, False for ridge regression.
-        penalty: inverse penalty; None to choose it by the validation part.
-
-    Returns:
-        The model.
-
-    Warns:
-        ConvergenceWarning: a logistic regression stopped after 40 steps. Callers may ignore it,
-            because the validation part compares the results.
-    """
-    if is_class:
-        fits = _logistic(x, y, train, classes, (penalty,) if penalty else STRENGTHS)
-    else:
-        fits = _ridge(x, y, train, (penalty,) if penalty else (0.1, *STRENGTHS, 1000.0))
-    if penalty:
-        return next(fits)
-    best, lowest = None, np.inf
-    for model in fits:
-        out = model.predict(x[val])
-        if is_class:
-            loss = -np.log(out[np.arange(len(val)), y[val].astype(int)] + 1e-9).mean()
-        else:
-            loss = np.square(out[:, 0] - y[val]).mean()
-        if best is not None and loss >= lowest:
-            break
-        best, lowest = model, loss
-    assert best is not None
-    return best
+    @classmethod
+    def from_state(cls, tensors: Mapping[str, Tensor], *, is_class: bool) -> Linear:
+        """Restore a model from the result of :meth:`state_dict`."""
+        weight, bias = tensors["weight"].numpy(), tensors["bias"].numpy()
+        scaler = Scaler(tuple(tensors["factors"].tolist()))
+        return cls(weight, bias, is_class, float(tensors["penalty"]), scaler)
 
 
 def _logistic(
-    x: Matrix, y: NDArray, train: NDArray, classes: int, strengths: Sequence[float]
-) -> Any:
+    x: Matrix, y: NDArray, classes: int, strengths: Sequence[float], scaler: Scaler
+) -> Iterator[Linear]:
+    """Yield logistic regressions fitted to features [k, d] and classes [k]."""
     from sklearn.linear_model import LogisticRegression
 
-    labels = y[train].astype(int)
+    labels = y.astype(int)
     kinds = np.unique(labels)
     bias = np.full(classes, -np.inf)
     if len(kinds) == 1:
         bias[kinds] = 0
-        yield Linear(np.zeros((x.shape[1], classes), np.float32), bias, True, 0.0)
+        yield Linear(np.zeros((x.shape[1], classes), np.float32), bias, True, 0.0, scaler)
         return
-    rows, model = x[train], LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
+    model = LogisticRegression(max_iter=ITERATIONS, tol=1e-3, warm_start=True)
     for strength in strengths:
-        model.set_params(C=strength).fit(rows, labels)
+        model.set_params(C=strength).fit(x, labels)
         weight = np.zeros((x.shape[1], classes), np.float32)
         intercept: Any = model.intercept_
         # For two classes, scikit-learn stores only the coefficients of the second class.
@@ -148,16 +178,19 @@ def _logistic(
         coefficients = np.vstack([0 * model.coef_, model.coef_]) if one_sided else model.coef_
         weight[:, kinds] = coefficients.T
         bias[kinds] = [0, intercept[0]] if one_sided else intercept
-        yield Linear(weight, bias.copy(), True, strength)
+        yield Linear(weight, bias.copy(), True, strength, scaler)
 
 
-def _ridge(x: Matrix, y: NDArray, train: NDArray, strengths: Sequence[float]) -> Any:
+def _ridge(
+    x: Matrix, y: NDArray, classes: int, strengths: Sequence[float], scaler: Scaler
+) -> Iterator[Linear]:
+    """Yield ridge regressions fitted to features [k, d] and numbers [k]."""
     from sklearn.linear_model import Ridge
 
     for strength in strengths:
-        model = Ridge(alpha=len(train) ** 0.5 / strength).fit(x[train], y[train])
-        weight = np.asarray(model.coef_, np.float32).reshape(-1, 1)
-        yield Linear(weight, np.array([float(model.intercept_)]), False, strength)
+        model = Ridge(alpha=len(y) ** 0.5 / strength).fit(x, y)
+        weight = np.asarray(model.coef_, np.float32).reshape(-1, classes)
+        yield Linear(weight, np.array([float(model.intercept_)]), False, strength, scaler)
 
 
 def leave_one_out(

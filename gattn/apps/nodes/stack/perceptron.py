@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gattn.apps.nodes.scratch import sample
 from gattn.apps.nodes.stack.linear import Scaler
 from gattn.apps.nodes.stack.propagation import weighted_graph
 from gattn.functional import aggregate
@@ -26,6 +27,8 @@ EPOCHS, SPARSE_EPOCHS = 12, 8
 sooner.
 """
 DROPOUT, INPUT_DROPOUT, SPARSE_DROPOUT = 0.4, 0.1, 0.2
+ROWS = 400_000
+"""Maximum number of training nodes."""
 PIECE = 8192
 """Number of nodes that are predicted at once, to limit the memory."""
 
@@ -109,8 +112,7 @@ class Perceptron(nn.Module):
     @classmethod
     def fit(
         cls,
-        sparse: Sequence[Matrix],
-        dense: Sequence[NDArray],
+        blocks: Sequence[Matrix],
         y: NDArray,
         train: NDArray,
         outputs: int,
@@ -121,17 +123,17 @@ class Perceptron(nn.Module):
         """Train a perceptron with a one-cycle learning rate schedule.
 
         Args:
-            sparse: blocks of sparse features [n, ...] of all nodes; may be empty.
-            dense: blocks of dense features [n, ...] of all nodes.
+            blocks: blocks of features [n, ...] of all nodes, sparse or dense.
             y: [n] numbers of classes from 0, or standardised numbers.
-            train: [k] indices of the training nodes.
+            train: [k] indices of the training nodes, of which at most 400,000 are used.
             outputs: number of classes; 1 for numbers.
             seed: seed of weights, order and dropout.
             is_class: True for classes.
         """
-        x = torch.from_numpy(np.hstack(dense)[train])
+        train = sample(train, ROWS, seed)
+        sparse = list(filter(sp.issparse, blocks))
         scaler = Scaler.fit(sparse)
-        columns = _join(scaler, sparse, len(y))[train]
+        columns, x = _split([block[train] for block in blocks], scaler)
         target = torch.from_numpy(y[train])
         target = target.long() if is_class else target.float()
         widths = len(sparse), columns.shape[1], x.shape[1]
@@ -166,18 +168,13 @@ class Perceptron(nn.Module):
         return model.eval()
 
     @torch.no_grad()
-    def predict(self, sparse: Sequence[Matrix], dense: Sequence[NDArray]) -> NDArray[np.float64]:
-        """Return probabilities or standardised numbers [n, outputs] for all nodes.
-
-        Args:
-            sparse: blocks of sparse features, as in :meth:`fit`.
-            dense: blocks of dense features, as in :meth:`fit`.
+    def predict(self, blocks: Sequence[Matrix]) -> NDArray[np.float64]:
+        """Return probabilities or standardised numbers [n, outputs] from blocks of features
+        [n, ...].
         """
-        x = torch.from_numpy(np.hstack(dense))
-        columns = _join(Scaler(tuple(self.factors.tolist())), sparse, len(x))
+        columns, x = _split(blocks, Scaler(tuple(self.factors.tolist())))
         starts = range(0, len(x), PIECE)
-        pieces = [self(columns[i : i + PIECE], x[i : i + PIECE]) for i in starts]
-        out = torch.cat(pieces).double()
+        out = torch.cat([self(columns[i : i + PIECE], x[i : i + PIECE]) for i in starts]).double()
         return (out.softmax(1) if self.is_class else out).numpy()
 
     @classmethod
@@ -194,8 +191,11 @@ class Perceptron(nn.Module):
         return model.eval()
 
 
-def _join(scaler: Scaler, blocks: Sequence[Matrix], rows: int) -> Matrix:
-    """Concatenate the scaled blocks to one sparse matrix [rows, d]; without blocks, it has no
-    columns.
+def _split(blocks: Sequence[Matrix], scaler: Scaler) -> tuple[Matrix, Tensor]:
+    """Return one matrix of the scaled sparse blocks, which has no columns without them, and one
+    tensor of the dense blocks.
     """
-    return scaler.join(blocks) if blocks else sp.csr_matrix((rows, 0), dtype=np.float32)
+    x = np.hstack([block for block in blocks if not sp.issparse(block)])
+    sparse = list(filter(sp.issparse, blocks))
+    columns = scaler.join(sparse) if sparse else sp.csr_matrix((len(x), 0), dtype=np.float32)
+    return columns, torch.from_numpy(x)

@@ -13,10 +13,8 @@ PRIOR_ROWS = 4.0
 """Strength of the penalty on factors other than 1, as a number of additional nodes."""
 PRIOR_SHARE = 0.1
 """Weight of the frequencies in the validation part, as a fraction of the number of other nodes."""
-STEPS, ROWS = 100, 5000
-"""Number of steps of expectation maximisation, and maximum number of nodes whose predictions it
-reads.
-"""
+STEPS = 100
+"""Number of steps of expectation maximisation."""
 CHANCE = 0.01
 """Maximum probability of a difference by chance at which class frequencies are corrected."""
 EXPLAINED = 0.5
@@ -75,7 +73,7 @@ def class_factors(
         others: [n, c] predictions of nodes in neither part; without any, the second correction is
             left out.
         train: [k] classes of the training part.
-        seed: seed of the folds, and of the draw of nodes if there are many.
+        seed: seed of the folds.
 
     Returns:
         The factors [c], and corrected predictions [m, c] of the validation part. The first
@@ -90,8 +88,7 @@ def class_factors(
     if _differ(truth, train.astype(int), classes):
         factors = _fit(validation, truth)
         validation = _cross_fit(validation, truth, draw)
-    some = draw.choice(len(others), ROWS, replace=False) if len(others) > ROWS else slice(None)
-    unlabelled = scale_classes(others[some], factors)
+    unlabelled = scale_classes(others, factors)
     if not _differ(validation.argmax(1), unlabelled.argmax(1), classes):
         return factors, validation
     q = np.maximum(validation.mean(0), TINY)

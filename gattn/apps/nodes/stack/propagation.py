@@ -13,13 +13,18 @@ from torch import Tensor
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.edge_table import EdgeInputs
 from gattn.apps.nodes.fields import csr_tensor
+from gattn.apps.nodes.scratch import Scratch, pieces
 from gattn.graph import Graph
 
 __all__ = [
-    "Neighbours", "edge_means", "label_features", "propagate", "propagate_folds", "row_means",
-    "weighted_graph",
+    "Neighbours", "edge_means", "label_features", "multiply", "propagate", "propagate_folds",
+    "row_means", "weighted_graph",
 ]  # fmt: skip
 
+COLUMNS = 16
+"""Number of columns whose means are computed at once, which limits the memory."""
+TYPED = 512
+"""Maximum number of features that are means of labels over the neighbours of one edge type."""
 FOLDS = 5
 """Number of folds of the training nodes. The labels of a fold are not used for the features of
 its own nodes.
@@ -99,12 +104,13 @@ class Neighbours:
         self.degrees = np.log1p(np.stack(counts, 1)).astype(np.float32)
         self.edge_means: NDArray[np.float32] | None = None
         self.contexts: list[NDArray[np.float32]] = []
-        if inputs is not None and inputs.arc_features is not None:
+        if inputs is not None and inputs.row_features is not None:
             ends = pairs[1:] if directed or symmetric else pairs[::-1]
             masks = is_open if is_open is not None else np.stack([is_edge, is_edge])
+            rows = inputs.structure.arc_rows
             self.edge_means = np.hstack(
                 [
-                    edge_means(end, n, is_edge & mask, inputs.arc_features)
+                    edge_means(end, n, is_edge & mask, inputs.row_features, rows)
                     for end, mask in zip(ends, masks)
                 ]
             )
@@ -168,7 +174,7 @@ def _adjacency(
 
 
 def edge_means(
-    end: NDArray, nodes: int, mask: NDArray[np.bool_], features: Matrix
+    end: NDArray, nodes: int, mask: NDArray[np.bool_], features: Matrix, rows: NDArray
 ) -> NDArray[np.float32]:
     """Return means [n, d] of edge features, for each node over the edges that touch it.
 
@@ -176,12 +182,18 @@ def edge_means(
         end: [k] the node that each edge touches.
         nodes: number n of nodes.
         mask: [k], the edges that are used.
-        features: [k, d] sparse features of the edges.
+        features: [m, d] sparse features.
+        rows: [k], the row of features of each edge.
     """
-    edges = np.flatnonzero(mask)
-    ones = np.ones(len(edges), np.float32)
-    incidence: Matrix = sp.csr_matrix((ones, (end[edges], edges)), (nodes, len(end)))
-    return np.asarray((row_means(incidence) @ features).todense(), np.float32)
+    out = np.zeros((nodes, features.shape[1]), np.float32)
+    counts = np.zeros((nodes, 1), np.int64)
+    for part in pieces(len(end)):
+        different, place = np.unique(end[part][mask[part]], return_inverse=True)
+        ones, shape = np.ones(len(place), np.float32), (len(different), len(place))
+        incidence: Matrix = sp.csr_matrix((ones, (place, np.arange(len(place)))), shape)
+        out[different] += (incidence @ features[rows[part][mask[part]]]).toarray()
+        counts[different, 0] += np.bincount(place, minlength=len(different))
+    return out / np.maximum(counts, 1).astype(np.float32)
 
 
 def row_means(matrix: Matrix) -> Matrix:
@@ -189,6 +201,15 @@ def row_means(matrix: Matrix) -> Matrix:
     sums = np.asarray(matrix.sum(1)).ravel()
     scale = (1 / np.where(sums > 0, sums, 1)).astype(np.float32)
     return (sp.diags(scale) @ matrix).tocsr()
+
+
+def multiply(matrix: Matrix, x: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """Write the product of a sparse matrix [n, m] with features [m, d] to ``out``, a few columns at
+    a time.
+    """
+    for start in range(0, x.shape[1], COLUMNS):
+        columns = slice(start, start + COLUMNS)
+        out[:, columns] = matrix @ np.ascontiguousarray(x[:, columns])
 
 
 def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.float32]:
@@ -208,26 +229,26 @@ def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.floa
     Reference:
         Klicpera et al., "Predict then propagate" (ICLR 2019).
     """
-    start = np.zeros((means.shape[0], labels.shape[1] + 1), np.float32)
-    start[train, :-1], start[train, -1] = labels, 1
-    value = start
-    for _ in range(STEPS):
-        value = (1 - RESTART) * (means @ value) + RESTART * start
-    amount = value[:, -1:]
+    complete = np.hstack([labels, np.ones((len(labels), 1))]).astype(np.float32)
+    result = np.empty((means.shape[0], complete.shape[1]), np.float32)
+    for start in range(0, complete.shape[1], COLUMNS):
+        columns = slice(start, start + COLUMNS)
+        value = np.zeros_like(result[:, columns])
+        value[train] = origin = complete[:, columns]
+        for _ in range(STEPS):
+            value = (1 - RESTART) * (means @ value)
+            value[train] += RESTART * origin
+        result[:, columns] = value
+    spread, amount = result[:, :-1], result[:, -1:]
     mean = labels.mean(0, dtype=np.float64).astype(np.float32)
-    spread = np.where(amount > 0, value[:, :-1] / np.where(amount > 0, amount, 1), mean)
-    return np.hstack([_between(spread, labels), amount]).astype(np.float32)
-
-
-def _between(means: NDArray, values: NDArray) -> NDArray:
-    """Limit means [n, c] to the range of the values [k, c] of each column, which rounding errors
-    can exceed.
-    """
-    return np.clip(means, values.min(0), values.max(0)).astype(means.dtype)
+    spread[:] = np.where(amount > 0, spread / np.where(amount > 0, amount, 1), mean)
+    # Rounding errors can exceed the range of the labels.
+    np.clip(spread, labels.min(0), labels.max(0), out=spread)
+    return result
 
 
 def propagate_folds(
-    means: Matrix, labels: NDArray, train: NDArray, seed: int
+    means: Matrix, labels: NDArray, train: NDArray, seed: int, spread: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Spread labels like :func:`propagate`. Each training node receives only labels from other
     folds.
@@ -237,11 +258,12 @@ def propagate_folds(
         labels: [k, c], one-hot classes or numbers.
         train: [k], the nodes that have these labels.
         seed: seed of the folds.
+        spread: the result of :func:`propagate`.
 
     Returns:
         [n, c + 1]. The row of a training node does not depend on its label.
     """
-    spread = propagate(means, labels, train)
+    spread = spread.copy()
     fold = np.random.default_rng(seed).permutation(len(train)) % min(FOLDS, len(train))
     for number in range(int(fold.max()) + 1 if len(train) > 1 else 0):
         hidden = fold == number
@@ -250,15 +272,14 @@ def propagate_folds(
 
 
 def label_features(
-    neighbours: Neighbours, labels: NDArray, train: NDArray, guess: NDArray, seed: int
-) -> list[NDArray[np.float32]]:
+    neighbours: Neighbours, labels: NDArray, train: NDArray, guess: NDArray, scratch: Scratch
+) -> NDArray[np.float32]:
     r"""Compute features of each node from the labels of other nodes.
 
     Nodes without a label get a predicted label. A mean over one step does not contain the label of
     the node itself. From a mean over two steps, the walks back to the node are subtracted. If edges
     have a direction, there are also means over the nodes that have a destination in common with the
-    node, and over those that have a source in common with it. Only the labels of other folds are
-    propagated to a training node.
+    node, and over those that have a source in common with it.
 
     .. math:: A \tilde Y, \qquad A B \tilde Y - \mathrm{diag}(A B) \tilde Y
 
@@ -267,23 +288,32 @@ def label_features(
         labels: [k, c], one-hot classes or numbers.
         train: [k], the nodes that have these labels.
         guess: [n, c], predictions of a model that does not read the labels of neighbours.
-        seed: seed of the folds.
+        scratch: temporary files of the result.
 
     Returns:
-        Blocks of features [n, ...]. The features of a training node do not depend on its label.
+        Features [n, d]. Those of a training node do not depend on its label.
     """
+    n, c = guess.shape
     complete = guess.astype(np.float32)
     complete[train] = labels
     means = neighbours.means
-    blocks = [one @ complete for one in (means, *neighbours.along, *neighbours.typed)]
+    one_step = [means, *neighbours.along, *neighbours.typed[: TYPED // c]]
     steps = [(means, means)]
     if neighbours.along:
         into, out = neighbours.along
         steps += [(out, into), (into, out)]
+    features = scratch.array(n, c * (len(one_step) + len(steps)))
+    blocks = iter(np.split(features, len(one_step) + len(steps), axis=1))
+    for matrix in one_step:
+        multiply(matrix, complete, next(blocks))
     for last, first in steps:
-        back = np.asarray(last.multiply(first.T).sum(1)).ravel()[:, None]
-        blocks.append(last @ (first @ complete) - back * complete)
-    return [*blocks, propagate_folds(means, labels, train, seed)]
+        block = next(blocks)
+        multiply(last, first @ complete, block)
+        opposite = first.T.tocsr()
+        for rows in pieces(n):
+            back = np.asarray(last[rows].multiply(opposite[rows]).sum(1)).reshape(-1, 1)
+            block[rows] -= back * complete[rows]
+    return features
 
 
 def weighted_graph(matrix: Matrix) -> tuple[Graph, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +11,14 @@ from torch import Tensor, nn
 
 from gattn.apps.fitting.full_batch import FullBatchSettings
 from gattn.apps.nodes.fields import FieldInput, FieldSize
+from gattn.apps.nodes.network import CONVOLUTIONS
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.settings import NetworkSettings, NodeSettings
-from gattn.nn import GATConv, SparseDropout
+from gattn.graph import Graph
+from gattn.nn import GATConv, SparseDropout, TransformerConv
 from gattn.ops.sparse_features import is_sum_over_edges, sparse_linear
 
-__all__ = ["ResidualNetwork", "ResidualPredictor", "residual_settings"]
+__all__ = ["ResidualNetwork", "ResidualPredictor", "residual_settings", "with_defaults"]
 
 LABELS_OF_CLASS = 50
 """Minimum mean number of training nodes of a class. With fewer labels, the network of the GAT
@@ -34,7 +37,7 @@ MAX_PRODUCTS = 2e10
 
 
 class ResidualNetwork(nn.Module):
-    r"""Network of GAT layers with a skip connection and a normalisation in each layer.
+    r"""Network of attention layers with a skip connection and a normalisation in each layer.
 
     .. math:: h^{(0)} = \mathrm{relu}\bigl(\mathrm{norm}(W x + b)\bigr), \qquad
         h^{(l+1)} = \mathrm{relu}\bigl(\mathrm{norm}(\mathrm{conv}(h^{(l)}) + W_l h^{(l)})\bigr)
@@ -56,16 +59,17 @@ class ResidualNetwork(nn.Module):
     ) -> None:
         super().__init__()
         width, heads, layers = settings.width, settings.heads, range(settings.layers)
+        kind = {**CONVOLUTIONS, "gat": GATConv}[settings.model]
+        loops = {} if kind is TransformerConv else {"add_self_loops": False}
         self.table = nn.Parameter(torch.empty(features, width))
         nn.init.xavier_uniform_(self.table)
         self.bias = nn.Parameter(torch.zeros(width))
         self.layers = nn.ModuleList(
-            GATConv(
-                width, width // heads, heads, dropout=ATTENTION_DROPOUT, edge_dim=edge_dim,
-                add_self_loops=False,
+            kind(
+                width, width // heads, heads, dropout=ATTENTION_DROPOUT, edge_dim=edge_dim, **loops
             )
             for _ in layers
-        )  # fmt: skip
+        )
         self.skips = nn.ModuleList(nn.Linear(width, width) for _ in layers)
         self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(settings.layers + 1))
         self.out, self.dropout = nn.Linear(width, outputs), SparseDropout(settings.dropout)
@@ -78,35 +82,29 @@ class ResidualNetwork(nn.Module):
 
     def embed(self, inputs: FieldInput) -> Tensor:
         """Return the input of the output layer, [k, width]."""
-        x = self._read(inputs)
-        for place in range(len(self.layers)):
-            x = self._layer(place, x, inputs)
+        x = self.read(inputs.x)
+        for place, (graph, rows) in enumerate(inputs.field.layers):
+            x = self.layer(place, x, graph, rows, inputs.layer_terms(place))
         return x
 
-    @torch.no_grad()
-    def attention(self, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
-        """Return the edges [2, e] and the attention weights [e, h] of each layer."""
-        x, attention = self._read(inputs), []
-        for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
-            terms: Any = inputs.layer_terms(place)
-            attention.append(layer(x, graph, return_attention_weights=True, **terms)[1])
-            x = self._layer(place, x, inputs)
-        return attention
-
-    def _read(self, inputs: FieldInput) -> Tensor:
-        """Return the first hidden vectors [m, width] of the nodes of the field."""
-        x, weight = self.dropout(inputs.x), self.table.t()
+    def read(self, x: Tensor) -> Tensor:
+        """Return the first hidden vectors [m, width] of nodes with features [m, d]."""
+        x, weight = self.dropout(x), self.table.t()
         if is_sum_over_edges(x, weight):
             x = sparse_linear(x, weight, self.bias)
         else:
             x = x @ self.table + self.bias
         return self.norms[0](x).relu()
 
-    def _layer(self, place: int, x: Tensor, inputs: FieldInput) -> Tensor:
-        """Return the next hidden vectors of those nodes that the next layer reads."""
-        graph, rows = inputs.field.layers[place]
+    def layer(
+        self, place: int, x: Tensor, graph: Graph, rows: int, terms: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Return the next hidden vectors of the first ``rows`` destinations of a graph, which may
+        be bipartite if its destinations are the first of its sources.
+        """
         x = self.dropout(x)
-        out = self.layers[place](x, graph, **inputs.layer_terms(place))[:rows]
+        ends = x if graph.num_src == graph.num_dst else (x, x[: graph.num_dst])
+        out = self.layers[place](ends, graph, **terms)[:rows]
         return self.norms[place + 1](out + self.skips[place](x[:rows])).relu()
 
 
@@ -119,10 +117,8 @@ class ResidualPredictor(NodePredictor):
     network: ResidualNetwork
 
     def _make_network(self) -> ResidualNetwork:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.settings.seed)
-            sizes = self.encoder.width, self.outputs, self._edge_dim
-            return ResidualNetwork(self.settings, *sizes)
+        sizes = self.encoder.width, self.outputs, self._edge_dim
+        return ResidualNetwork(self.settings, *sizes)
 
     @classmethod
     def training_settings(cls, settings: NodeSettings) -> FullBatchSettings:
@@ -151,10 +147,13 @@ def residual_settings(
     epochs = min(EPOCHS, int(MAX_PRODUCTS / max(products, 1)))
     if epochs < FEWEST_EPOCHS:
         return None
+    return with_defaults(
+        replace(settings, model="gat", epochs=min(settings.epochs, epochs)), DEFAULTS
+    )
+
+
+def with_defaults(settings: NodeSettings, defaults: Mapping[str, Any]) -> NodeSettings:
+    """Return settings with other default values: those that the user changed stay."""
     usual = NodeSettings()
-    changes = {
-        name: value
-        for name, value in DEFAULTS.items()
-        if getattr(settings, name) == getattr(usual, name)
-    }
-    return replace(settings, model="gat", epochs=min(settings.epochs, epochs), **changes)
+    same = {n: v for n, v in defaults.items() if getattr(settings, n) == getattr(usual, n)}
+    return replace(settings, **same)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gattn.apps.nodes.scratch import sample
+
 __all__ = [
     "choose_weights", "cross_fit", "fit_weights", "mean_loss", "pool", "pool_by_name",
     "temperature",
@@ -20,6 +22,8 @@ standard errors. On few nodes, the best of several models seems better than it i
 """
 TINY = 1e-6
 """Number that is added to probabilities before their logarithms are computed."""
+ROWS = 50_000
+"""Maximum number of nodes to which weights are fitted."""
 FOLDS = 10
 MANY = 5000
 """Maximum number of validation nodes for which weights are cross-fitted. With more nodes, the
@@ -114,6 +118,9 @@ def fit_weights(
     count = len(predictions)
     if count == 1 or not len(y):
         return np.full(count, 1 / count)
+    if len(y) > ROWS:
+        rows = sample(np.arange(len(y)), ROWS, 0)
+        predictions, y = [p[rows] for p in predictions], y[rows]
     if not is_class:
         numbers = np.stack([p[:, 0] for p in predictions], 1)
         return _regression_weights(numbers, y, _prior(np.square(numbers - y[:, None])))
@@ -266,11 +273,6 @@ def temperature(scores: NDArray, y: NDArray, factors: NDArray = SHARPNESS) -> fl
 
 def mean_loss(predicted: NDArray, y: NDArray, *, is_class: bool) -> float:
     """Return the mean cross entropy, or the mean squared error, of predictions [m, outputs]."""
-    return float(_losses(predicted, y, is_class=is_class).mean())
-
-
-def _losses(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.float64]:
-    """Return the loss of each node, which is its cross entropy or squared error."""
     if not is_class:
-        return np.square(predicted[:, 0] - y)
-    return -np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12)
+        return float(np.square(predicted[:, 0] - y).mean())
+    return float(-np.log(predicted[np.arange(len(y)), y.astype(int)] + 1e-12).mean())

@@ -15,26 +15,7 @@ from gattn.apps.nodes.typed.relations import Relation
 from gattn.graph import Graph
 from gattn.nn import HGTConv, SparseDropout, record_attention
 
-__all__ = [
-    "TypedAttentionNetwork",
-    "TypedFieldInput",
-    "TypedNetworkShape",
-    "make_typed_network",
-]
-
-
-@dataclass(frozen=True)
-class TypedNetworkShape:
-    """Sizes of the inputs of a network.
-
-    Attributes:
-        widths: number of features of the nodes of each type, and number of relations into them;
-            the first type is the labelled one.
-        relations: relations of the messages, with the number of features of their edges.
-    """
-
-    widths: Mapping[str, tuple[int, int]]
-    relations: Mapping[Relation, int]
+__all__ = ["TypedAttentionNetwork", "TypedFieldInput"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,25 +50,33 @@ class TypedAttentionNetwork(nn.Module):
 
     Args:
         settings: settings; the sizes are read.
-        shape: sizes of the inputs.
+        widths: number of features of the nodes of each type, and number of relations into them;
+            the first type is the labelled one.
+        relations: relations of the messages, with the number of features of their edges.
         outputs: number of classes; 1 for numbers.
 
     Reference:
         Hu et al., "Heterogeneous graph transformer" (WWW 2020).
     """
 
-    def __init__(self, settings: NetworkSettings, shape: TypedNetworkShape, outputs: int) -> None:
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        widths: Mapping[str, tuple[int, int]],
+        relations: Mapping[Relation, int],
+        outputs: int,
+    ) -> None:
         super().__init__()
         width, heads = settings.width, settings.heads
         # The name of a type or a relation can be any text, and a name of a module cannot. Modules
         # are therefore named by the positions of the types and relations.
-        self.kinds = {kind: f"t{place}" for place, kind in enumerate(shape.widths)}
+        self.kinds = {kind: f"t{place}" for place, kind in enumerate(widths)}
         self.keys = {
             relation: (self.kinds[relation.source], f"r{place}", self.kinds[relation.destination])
-            for place, relation in enumerate(shape.relations)
+            for place, relation in enumerate(relations)
         }
         self.inputs = nn.ModuleDict(
-            {self.kinds[kind]: _InputLayer(*size, width) for kind, size in shape.widths.items()}
+            {self.kinds[kind]: _InputLayer(*size, width) for kind, size in widths.items()}
         )
         metadata = list(self.kinds.values()), list(self.keys.values())
         self.layers = nn.ModuleList(
@@ -100,7 +89,7 @@ class TypedAttentionNetwork(nn.Module):
         self.edges = nn.ModuleDict(
             {
                 self.keys[relation][1]: nn.Linear(size, heads, bias=False)
-                for relation, size in shape.relations.items()
+                for relation, size in relations.items()
                 if size
             }
         )
@@ -188,14 +177,3 @@ class _InputLayer(nn.Module):
         if x.layout == torch.strided:
             return total + self.features(x)
         return total + torch.sparse.mm(x, self.features.weight.t())
-
-
-def make_typed_network(
-    settings: NetworkSettings, shape: TypedNetworkShape, outputs: int
-) -> TypedAttentionNetwork:
-    """Create a network. Its weights are drawn from ``settings.seed``, and torch's global generator
-    is not used.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        return TypedAttentionNetwork(settings, shape, outputs)

@@ -8,134 +8,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.columns import Column, learn_columns, write_features
-from gattn.apps.nodes.edge_columns import EdgeColumns, edge_weights
+from gattn.apps.nodes.column_encoder import ColumnEncoder
+from gattn.apps.nodes.edge_columns import EdgeColumns
 from gattn.apps.nodes.edge_table import EdgeTable
-from gattn.apps.nodes.feature_tensor import compact_features
+from gattn.apps.nodes.edges import EdgeEncoder, read_edge_columns
 from gattn.apps.nodes.typed.network import Messages, TypedInputs, TypedNetwork
 from gattn.apps.nodes.typed.relations import Relation
-from gattn.apps.nodes.typed.tables import with_projection
+from gattn.apps.nodes.typed.tables import titled, with_projection
 
-__all__ = ["EdgeReader", "TypedEncoder", "split_features"]
+__all__ = ["TypedEncoder", "split_features"]
 
 COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
 """Pattern for the name of a column at the beginning of a note or an error message."""
-
-
-@dataclass(frozen=True)
-class EdgeReader:
-    """Encoder of the columns of one relation.
-
-    Attributes:
-        columns: encoders of the features.
-        weight: column of weights; None if there is none.
-        scale: mean of the weights above 0.
-    """
-
-    columns: tuple[Column, ...] = ()
-    weight: str | None = None
-    scale: float = 1.0
-
-    @classmethod
-    def fit(
-        cls, edges: EdgeTable, relation: Relation, choice: EdgeColumns
-    ) -> tuple[EdgeReader, list[str]]:
-        """Fit the encoder to the edges of a relation, and return it with notes for the user."""
-        available = [str(name) for name in (*edges.table.columns, *edges.unreadable)]
-        weight = choice.weight if choice.weight in available else None
-        if choice.features is None:
-            names = [str(name) for name in edges.table.columns if name != weight]
-        else:
-            names = [name for name in choice.features if name in available]
-        for name in (*names, *([weight] if weight else [])):
-            if name in edges.unreadable:
-                raise GraphError(f"relation {relation}: {edges.unreadable[name]}")
-        try:
-            columns, notes = learn_columns(edges.table, names, edges.at_line)
-            scale = 1.0
-            if weight is not None:
-                values = edge_weights(edges.table[weight], edges.at_line)
-                if not (values > 0).any():
-                    raise GraphError(f"every weight is 0 in column {weight!r}")
-                scale = float(values[values > 0].mean())
-        except ValueError as error:
-            raise GraphError(f"relation {relation}: {error}") from None
-        read = ", ".join(repr(column.name) for column in columns)
-        if read:
-            notes.append(f"Columns of the edges that are read: {read}.")
-        if weight:
-            notes.append(f"Column {weight!r} of the edges contains their weights.")
-        notes = [f"Relation {relation}: {note}" for note in notes]
-        return cls(tuple(columns), weight, scale), notes
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns that are read."""
-        return [*([self.weight] if self.weight else []), *(c.name for c in self.columns)]
-
-    @property
-    def width(self) -> int:
-        """Number of features of an edge."""
-        return sum(column.width for column in self.columns)
-
-    def read(self, edges: EdgeTable, relation: Relation) -> Messages:
-        """Encode the edges of a relation. Edges that are equal in the columns are merged, and edges
-        of weight 0 are removed.
-
-        Raises:
-            GraphError: a column is missing or cannot be read.
-        """
-        for name in self.names:
-            if name not in edges.table.columns:
-                reason = edges.unreadable.get(name, f"the edges have no column {name!r}")
-                raise GraphError(f"relation {relation}: {reason}, which the model reads")
-        frame = edges.table[list(dict.fromkeys(self.names))].copy()
-        source, destination = edges.pairs.numpy()
-        frame.insert(0, "(destination)", destination)
-        frame.insert(0, "(source)", source)
-        edges = edges.select(np.asarray(~frame.astype(object).duplicated()))
-        try:
-            weights = None
-            if self.weight is not None:
-                weights = edge_weights(edges.table[self.weight], edges.at_line) / self.scale
-                edges, weights = edges.select(weights > 0), weights[weights > 0]
-            features = None
-            if self.columns:
-                features = (
-                    write_features(self.columns, edges.table, edges.at_line)
-                    .toarray()
-                    .astype(np.float32)
-                )
-        except ValueError as error:
-            raise GraphError(f"relation {relation}: {error}") from None
-        return Messages(
-            edges.pairs,
-            None if features is None else torch.from_numpy(features),
-            None if weights is None else torch.from_numpy(weights.astype(np.float32)),
-        )
-
-    def unknown(self, edges: EdgeTable) -> list[str]:
-        """Return a note for each column with values that did not occur in training."""
-        notes = [
-            column.unknown(edges.table[column.name], "edges")
-            for column in self.columns
-            if column.name in edges.table.columns
-        ]
-        return [note for note in notes if note]
-
-    def state(self) -> dict[str, Any]:
-        """Return the state of the encoder as a dictionary that can be stored in JSON."""
-        return {**vars(self), "columns": [column.state() for column in self.columns]}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> EdgeReader:
-        """Restore an encoder from the result of :meth:`state`."""
-        return cls(**{**state, "columns": tuple(map(Column.from_state, state["columns"]))})
 
 
 @dataclass(frozen=True)
@@ -144,17 +34,14 @@ class TypedEncoder:
 
     Attributes:
         target: type of the labelled nodes.
-        types: encoders of the columns of each other type; empty for a type that is known by its
-            edges only.
-        widths: number of features ``x`` of each other type, if it has them instead of columns.
-        relations: encoders of the columns of each relation.
+        types: encoders of the nodes of each other type.
+        relations: encoders of the columns of each relation; None if no column is read.
         directed: True if messages follow the direction of edges only.
     """
 
     target: str
-    types: Mapping[str, tuple[Column, ...]]
-    widths: Mapping[str, int]
-    relations: Mapping[Relation, EdgeReader]
+    types: Mapping[str, ColumnEncoder]
+    relations: Mapping[Relation, EdgeEncoder | None]
     directed: bool
 
     @classmethod
@@ -180,34 +67,27 @@ class TypedEncoder:
         network = _network(graph)
         _check_edge_columns(network, edges)
         notes: list[str] = []
-        types, widths = {}, {}
+        types, relations = {}, {}
         for kind, nodes in network.others.items():
             chosen = None if features is None else list(features.get(kind, ()))
-            if nodes.x is not None and chosen is None:
-                types[kind], widths[kind] = (), nodes.x.shape[1]
-                continue
-            if chosen is None:
-                chosen = [str(name) for name in nodes.table.columns]
-                for reason in nodes.unreadable.values():
-                    raise GraphError(
-                        f"type {kind!r}: {reason}. List the attributes to use in features "
-                        "(--features TYPE.COLUMN)"
-                    )
-            try:
-                for name in chosen:
-                    nodes.column(name)
-                columns, decisions = learn_columns(nodes.table, chosen, nodes.where)
-            except ValueError as error:
-                raise GraphError(f"type {kind!r}: {error}") from None
-            types[kind] = tuple(columns)
+            with titled(f"type {kind!r}"):
+                types[kind], decisions = ColumnEncoder.fit_columns(nodes, chosen)
             notes += [_with_type(note, kind) for note in decisions]
-            if not columns:
+            if types[kind].source == "structure":
                 notes.append(f"Type {kind}: no columns are read, only the edges of its nodes.")
-        relations = {}
         for relation, table in network.edges.items():
-            relations[relation], decisions = EdgeReader.fit(table, relation, edges)
-            notes += decisions
-        return cls(network.target, types, widths, relations, graph.directed), notes
+            available = [*table.table.columns, *table.unreadable]
+            some = edges.features
+            chosen_columns = EdgeColumns(
+                None if some is None else tuple(name for name in some if name in available),
+                edges.weight if edges.weight in available else None,
+            )
+            with titled(f"relation {relation}"):
+                _, relations[relation], decisions = read_edge_columns(
+                    _bipartite(relation, network, graph), chosen_columns
+                )
+            notes += [f"Relation {relation}: {note}" for note in decisions]
+        return cls(network.target, types, relations, graph.directed), notes
 
     @property
     def messages(self) -> list[Relation]:
@@ -223,10 +103,6 @@ class TypedEncoder:
     def kinds(self) -> list[str]:
         """Names of all types: the target, and the others in order."""
         return [self.target, *sorted(self.types)]
-
-    def width(self, kind: str) -> int:
-        """Return the number of features of the nodes of another type."""
-        return self.widths.get(kind) or sum(column.width for column in self.types[kind])
 
     def attach(
         self, graph: AttributedGraph, x: Mapping[str, Tensor] | None = None
@@ -245,7 +121,7 @@ class TypedEncoder:
         self._check(network)
         messages: dict[Relation, Messages] = {}
         for relation in sorted(self.relations):
-            one = self.relations[relation].read(network.edges[relation], relation)
+            one = self._messages(relation, network, graph)
             messages[relation] = one
             if not self.directed:
                 messages[relation.reverse()] = one.reverse()
@@ -275,23 +151,24 @@ class TypedEncoder:
         network = _network(graph)
         self._check(network)
         notes = []
-        for kind, columns in self.types.items():
-            nodes = network.others[kind]
-            some = [column for column in columns if column.name in nodes.table.columns]
-            unknown = (column.unknown(nodes.table[column.name]) for column in some)
-            notes += [_with_type(note, kind) for note in unknown if note]
+        for kind, encoder in self.types.items():
+            unknown = encoder.unknown_columns(network.others[kind])
+            notes += [_with_type(note, kind) for note in unknown]
         for relation, reader in self.relations.items():
-            of_edges = reader.unknown(network.edges[relation])
-            notes += [f"Relation {relation}: {note}" for note in of_edges]
+            if reader is not None:
+                of_edges = reader.unknown(_bipartite(relation, network, graph))
+                notes += [f"Relation {relation}: {note}" for note in of_edges]
         return notes
 
     def state(self) -> dict[str, Any]:
         """Return the state of the encoder as a dictionary that can be stored in JSON."""
         return {
             "target": self.target,
-            "types": {kind: [c.state() for c in columns] for kind, columns in self.types.items()},
-            "widths": dict(self.widths),
-            "relations": [[*relation, one.state()] for relation, one in self.relations.items()],
+            "types": {kind: encoder.state() for kind, encoder in self.types.items()},
+            "relations": [
+                [*relation, None if one is None else one.state()]
+                for relation, one in self.relations.items()
+            ],
             "directed": self.directed,
         }
 
@@ -300,11 +177,33 @@ class TypedEncoder:
         """Restore an encoder from the result of :meth:`state`."""
         return cls(
             state["target"],
-            {kind: tuple(map(Column.from_state, some)) for kind, some in state["types"].items()},
-            state["widths"],
-            {Relation(*names): EdgeReader.from_state(one) for *names, one in state["relations"]},
+            {kind: ColumnEncoder.from_state(one) for kind, one in state["types"].items()},
+            {
+                Relation(*names): None if one is None else EdgeEncoder.from_state(one)
+                for *names, one in state["relations"]
+            },
             state["directed"],
         )
+
+    def edge_width(self, relation: Relation) -> int:
+        """Return the number of features of an edge of a relation."""
+        encoder = self.relations[relation]
+        return 0 if encoder is None else encoder.width
+
+    def _messages(
+        self, relation: Relation, network: TypedNetwork, graph: AttributedGraph
+    ) -> Messages:
+        """Encode the edges of a relation. Edges that are equal in the columns are merged."""
+        edges, encoder = _bipartite(relation, network, graph), self.relations[relation]
+        if encoder is not None:
+            with titled(f"relation {relation}"):
+                edges = encoder.attach(edges)
+        pairs = edges.arcs - torch.tensor([[0], [_offset(relation, network)]])
+        inputs = edges.edge_inputs
+        if inputs is None:
+            return Messages(pairs, None, None)
+        weights = None if inputs.weights is None else torch.from_numpy(inputs.weights)
+        return Messages(pairs, inputs.features, weights)
 
     def _check(self, network: TypedNetwork) -> None:
         """Raise an error if the types and relations of a network differ from those in training."""
@@ -326,26 +225,12 @@ class TypedEncoder:
         x: Mapping[str, Tensor] | None,
     ) -> TypedInputs:
         if x is None:
-            x = {kind: self._features(kind, network.others[kind]) for kind in self.kinds[1:]}
+            x = {}
+            for kind in self.kinds[1:]:
+                with titled(f"type {kind!r}"):
+                    x[kind] = self.types[kind].read_columns(network.others[kind])
         degrees = {kind: _degrees(kind, network.size(kind), messages) for kind in self.kinds}
         return TypedInputs(x, degrees, messages)
-
-    def _features(self, kind: str, nodes: AttributedGraph) -> Tensor:
-        """Encode the nodes of another type: [m, d] float32, dense or CSR."""
-        if kind in self.widths:
-            if nodes.x is None or nodes.x.shape[1] != self.widths[kind]:
-                width = "no x" if nodes.x is None else f"{nodes.x.shape[1]}"
-                raise GraphError(
-                    f"type {kind!r}: x must have {self.widths[kind]} features, as in training; got "
-                    f"{width}"
-                )
-            return nodes.x
-        if not self.types[kind]:
-            return torch.zeros(len(nodes), 0)
-        try:
-            return compact_features(self.types[kind], nodes.table, nodes.where)
-        except GraphError as error:
-            raise GraphError(f"type {kind!r}: {error}") from None
 
 
 def split_features(
@@ -391,6 +276,27 @@ def _check_edge_columns(network: TypedNetwork, edges: EdgeColumns) -> None:
         if name not in available:
             columns = ", ".join(sorted(map(repr, available))) or "no columns"
             raise GraphError(f"no relation has a column {name!r}; the edges have {columns}")
+
+
+def _offset(relation: Relation, network: TypedNetwork) -> int:
+    """Return the number of the first destination of a relation in :func:`_bipartite`."""
+    return 0 if relation.source == relation.destination else network.size(relation.source)
+
+
+def _bipartite(
+    relation: Relation, network: TypedNetwork, graph: AttributedGraph
+) -> AttributedGraph:
+    """Return the edges of a relation as a directed graph among its sources and, after them, its
+    destinations.
+    """
+    edges, offset = network.edges[relation], _offset(relation, network)
+    names: list[Any] = list(network.names(relation.source, graph))
+    if offset:
+        names += network.names(relation.destination, graph)
+    edges = replace(edges, pairs=edges.pairs + torch.tensor([[0], [offset]]))
+    pairs = edges.pairs.unique(dim=1)
+    table = pd.DataFrame(index=range(len(names)))
+    return AttributedGraph(names, pairs, table, None, True, arcs=pairs, edge_table=edges)
 
 
 def _degrees(kind: str, count: int, messages: Mapping[Relation, Messages]) -> Tensor:

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.edge_table import EdgeTable
-from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.typed.predictor import TypedPredictor, offsets
 from gattn.apps.nodes.typed.relations import Relation
 
-__all__ = ["TypedNeighbour", "TypedNeighbourhood"]
+__all__ = ["Neighbourhood", "TypedNeighbour", "typed_neighbourhood"]
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbourhood:
+    """Neighbours of a node.
+
+    Attributes:
+        titles: name and type of each neighbour.
+        weights: attention of the node to its neighbours in the last layer, the mean over heads.
+            A neighbour without an edge to the node is missing.
+        without: function that returns the graph without the edges between the node and some
+            neighbours.
+        own_attention: attention of the node to itself; NaN without a self-loop.
+    """
+
+    titles: Mapping[Any, tuple[Hashable, str]]
+    weights: Mapping[Any, float]
+    without: Callable[[Sequence[Any]], AttributedGraph]
+    own_attention: float = float("nan")
+
+    @property
+    def others(self) -> list[Any]:
+        """The neighbours, in descending order of attention."""
+        return sorted(self.titles, key=lambda one: (-self.weights.get(one, 0.0), one))
 
 
 class TypedNeighbour(NamedTuple):
@@ -30,85 +54,45 @@ class TypedNeighbour(NamedTuple):
     place: int
 
 
-class TypedNeighbourhood:
-    """Neighbours of a labelled node along all relations.
+def typed_neighbourhood(
+    predictor: TypedPredictor, graph: AttributedGraph, place: int
+) -> Neighbourhood:
+    """Return the neighbours of a labelled node along all relations.
 
     Args:
-        encoder: the encoder of the model.
-        network: the attention network of the model.
+        predictor: the attention network of the model.
         graph: the graph to predict, with the inputs of its network.
         place: index of the node.
-
-    Attributes:
-        others: the neighbours, in descending order of attention.
-        own_attention: NaN, because the network has no self-loops.
     """
+    network, encoder = graph.network, predictor.encoder.network
+    assert network is not None
+    assert encoder is not None
+    first, last = offsets(network), predictor.relation_attention(graph)[-1]
+    titles: dict[TypedNeighbour, tuple[str, str]] = {}
+    weights: dict[TypedNeighbour, float] = {}
+    for relation, edges in network.edges.items():
+        for message in (relation, relation.reverse()):
+            if message.destination != network.target:
+                continue
+            is_source, kind = message == relation, message.source
+            ends = edges.pairs.numpy() if is_source else edges.pairs.numpy()[::-1]
+            for end in np.unique(ends[0, ends[1] == place]).tolist():
+                name = f"{relation}: {network.names(kind, graph)[end]}"
+                titles[TypedNeighbour(relation, is_source, end)] = name, kind
+            if message in last:
+                (source, destination), alpha = last[message]
+                mask = destination == place
+                sources = (source[mask] - first[kind]).tolist()
+                for end, weight in zip(sources, alpha[mask].double().mean(1).tolist()):
+                    other = TypedNeighbour(relation, is_source, end)
+                    weights[other] = weights.get(other, 0.0) + weight
 
-    own_attention = float("nan")
-
-    def __init__(
-        self, encoder: FeatureEncoder, network: TypedPredictor, graph: AttributedGraph, place: int
-    ) -> None:
-        assert graph.network is not None
-        self._graph, self._network, self._place = graph, graph.network, place
-        self._encoder = encoder
-        self._weights = _weights(network, graph, place)
-        target, others = graph.network.target, set()
-        for relation, edges in graph.network.edges.items():
-            source, destination = edges.pairs.numpy()
-            if relation.source == target:
-                ends = np.unique(destination[source == place]).tolist()
-                others |= {TypedNeighbour(relation, False, end) for end in ends}
-            if relation.destination == target:
-                ends = np.unique(source[destination == place]).tolist()
-                others |= {TypedNeighbour(relation, True, end) for end in ends}
-        self.others = sorted(others, key=lambda one: (-self._weights.get(one, 0.0), one))
-
-    def name(self, other: TypedNeighbour) -> str:
-        """Return the relation and the name of a neighbour."""
-        return (
-            f"{other.relation}: {self._network.names(self.kind(other), self._graph)[other.place]}"
-        )
-
-    def kind(self, other: TypedNeighbour) -> str:
-        """Return the type of a neighbour."""
-        return other.relation.source if other.is_source else other.relation.destination
-
-    def attention(self, other: TypedNeighbour) -> float:
-        """Return the attention of the node to a neighbour along the relation; NaN if no messages
-        are sent to the node.
-        """
-        return self._weights.get(other, float("nan"))
-
-    def without(self, others: Sequence[TypedNeighbour]) -> AttributedGraph:
-        """Return the graph without the edges between the node and some neighbours."""
+    def without(others: Sequence[TypedNeighbour]) -> AttributedGraph:
         changed: dict[Relation, EdgeTable] = {}
         for other in others:
-            edges = changed.get(other.relation, self._network.edges[other.relation])
+            edges = changed.get(other.relation, network.edges[other.relation])
             ends = edges.pairs.numpy() if other.is_source else edges.pairs.numpy()[::-1]
-            changed[other.relation] = edges.select(
-                (ends[0] != other.place) | (ends[1] != self._place)
-            )
-        assert self._encoder.network is not None
-        return self._encoder.network.with_edges(self._graph, changed)
+            changed[other.relation] = edges.select((ends[0] != other.place) | (ends[1] != place))
+        return encoder.with_edges(graph, changed)
 
-
-def _weights(
-    network: TypedPredictor, graph: AttributedGraph, place: int
-) -> dict[TypedNeighbour, float]:
-    """Return the attention of a node to each neighbour in the last layer, the mean over heads."""
-    assert graph.network is not None
-    first = offsets(graph.network)
-    last = network.relation_attention(graph)[-1]
-    weights: dict[TypedNeighbour, float] = {}
-    for relation in graph.network.edges:
-        for message in (relation, relation.reverse()):
-            if message not in last or message.destination != graph.network.target:
-                continue
-            (source, destination), alpha = last[message]
-            mask = destination == place
-            ends = (source[mask] - first[message.source]).tolist()
-            for end, weight in zip(ends, alpha[mask].double().mean(1).tolist()):
-                other = TypedNeighbour(relation, message == relation, end)
-                weights[other] = weights.get(other, 0.0) + weight
-    return weights
+    return Neighbourhood(titles, weights, without)

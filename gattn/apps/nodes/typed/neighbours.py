@@ -156,4 +156,5 @@ def _edge_means(messages: Messages, nodes: int) -> NDArray[np.float32]:
     assert messages.features is not None
     destination = messages.pairs[1].numpy()
     features = narrow_block(sp.csr_matrix(messages.features.numpy()), FAR, FAR)
-    return edge_means(destination, nodes, np.ones(len(destination), bool), features)
+    every = np.arange(len(destination))
+    return edge_means(destination, nodes, np.ones(len(every), bool), features, every)

@@ -7,22 +7,16 @@ from torch import Tensor
 
 from gattn.apps.fitting.full_batch import FullBatch
 from gattn.apps.nodes.attributed import AttributedGraph
-from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.fields import stored_values
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem, graph_elements
 from gattn.apps.nodes.settings import NodeSettings
-from gattn.apps.nodes.typed.attention import (
-    TypedAttentionNetwork,
-    TypedFieldInput,
-    TypedNetworkShape,
-    make_typed_network,
-)
+from gattn.apps.nodes.typed.attention import TypedAttentionNetwork, TypedFieldInput
 from gattn.apps.nodes.typed.encoder import TypedEncoder
 from gattn.apps.nodes.typed.network import TypedInputs, TypedNetwork
 from gattn.apps.nodes.typed.relations import Relation
 from gattn.apps.runtime.threads import limited_threads
 
-__all__ = ["TypedPredictor", "input_size", "network_kind", "offsets"]
+__all__ = ["TypedPredictor", "input_size", "offsets"]
 
 
 class TypedPredictor(NodePredictor):
@@ -34,22 +28,23 @@ class TypedPredictor(NodePredictor):
     network: TypedAttentionNetwork
 
     def _make_network(self) -> TypedAttentionNetwork:
-        encoder, readers = self._encoder, self._encoder.relations
+        encoder = self._encoder
         into = {
             kind: sum(one.destination == kind for one in encoder.messages) for kind in encoder.kinds
         }
         widths = {
             kind: (
-                self.encoder.width if kind == encoder.target else encoder.width(kind), into[kind]
+                self.encoder.width if kind == encoder.target else encoder.types[kind].width,
+                into[kind],
             )
             for kind in encoder.kinds
         }  # fmt: skip
         sizes = {}
-        for relation, reader in sorted(readers.items()):
-            sizes[relation] = reader.width
+        for relation in sorted(encoder.relations):
+            sizes[relation] = encoder.edge_width(relation)
             if not encoder.directed:
-                sizes[relation.reverse()] = reader.width
-        return make_typed_network(self.settings, TypedNetworkShape(widths, sizes), self.outputs)
+                sizes[relation.reverse()] = encoder.edge_width(relation)
+        return TypedAttentionNetwork(self.settings, widths, sizes, self.outputs)
 
     @property
     def _encoder(self) -> TypedEncoder:
@@ -65,12 +60,10 @@ class TypedPredictor(NodePredictor):
         return FullBatch(self._whole(problem.graph), target)
 
     def _whole(self, graph: AttributedGraph) -> TypedFieldInput:
-        if self._read is None or self._read[0] is not graph:
-            self._read = graph, self.encoder.features(graph)
         network, inputs = graph.network, None if graph.network is None else graph.network.inputs
         assert network is not None
         assert inputs is not None
-        return field_input(network.target, inputs, self._read[1])
+        return field_input(network.target, inputs, self._features(graph))
 
     @torch.no_grad()
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
@@ -115,11 +108,6 @@ class TypedPredictor(NodePredictor):
             }
             for weights in layers
         ]
-
-
-def network_kind(encoder: FeatureEncoder) -> type[NodePredictor]:
-    """Return the class of the attention network for a graph of one type, or a typed network."""
-    return NodePredictor if encoder.network is None else TypedPredictor
 
 
 def offsets(network: TypedNetwork) -> dict[str, int]:

@@ -38,7 +38,7 @@ def describe_network(network: TypedNetwork, encoder: FeatureEncoder) -> str:
     features = plural(encoder.width, "feature")
     parts = [
         f"{kind}: {plural(network.size(kind), 'node')}, "
-        f"{plural(encoder.network.width(kind), 'feature')}"
+        f"{plural(encoder.network.types[kind].width, 'feature')}"
         for kind in sorted(network.others)
     ]
     parts += [

@@ -20,7 +20,7 @@ from gattn.apps.nodes.tables import edge_table
 from gattn.apps.nodes.typed.network import Messages, TypedNetwork, projected_edges, projection
 from gattn.apps.nodes.typed.relations import Relation
 
-__all__ = ["TypedTables", "choose_target", "typed_graph", "with_projection"]
+__all__ = ["TypedTables", "choose_target", "titled", "typed_graph", "with_projection"]
 
 USUAL = ("y", "label")
 
@@ -112,14 +112,14 @@ def typed_graph(
         raise GraphError("a network with several tables of nodes needs a table of edges (--edges)")
     ends: dict[Relation, NamedEnds] = {}
     for relation, table in tables.edges.items():
-        with _titled(f"relation {relation}"):
+        with titled(f"relation {relation}"):
             ends[relation] = named_ends(table, _by_type(table, relation))
     nodes, notes = {}, []
     for kind, table in tables.nodes.items():
         if table.empty:
             raise GraphError(f"the table of type {kind!r} has no nodes")
         lines = tables.node_lines.get(kind, ())
-        with _titled(f"type {kind!r}"):
+        with titled(f"type {kind!r}"):
             names, columns, decisions, unreadable = named_nodes(table, _used(ends, kind), lines)
         notes += [f"Type {kind}: {note}" for note in decisions]
         nodes[kind] = _plain(names, columns, directed, unreadable, lines)
@@ -182,11 +182,11 @@ def with_projection(graph: AttributedGraph) -> AttributedGraph:
 
 
 @contextmanager
-def _titled(title: str) -> Iterator[None]:
+def titled(title: str) -> Iterator[None]:
     """Add the name of a table to the error messages of a reader."""
     try:
         yield
-    except GraphError as error:
+    except ValueError as error:
         raise GraphError(f"{title}: {error}") from None
 
 

@@ -1,4 +1,4 @@
-"""Arrays in temporary files, and ranges of rows that are computed at once."""
+"""Arrays in temporary files, ranges of rows that are computed at once, and samples of nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PIECE", "Scratch", "pieces"]
+__all__ = ["PIECE", "Scratch", "pieces", "sample"]
 
 PIECE = 1 << 16
 """Number of nodes or edges that are computed at once."""
@@ -45,3 +45,10 @@ def pieces(rows: int) -> Iterator[slice]:
     """Yield consecutive ranges of rows."""
     for start in range(0, rows, PIECE):
         yield slice(start, min(start + PIECE, rows))
+
+
+def sample(nodes: NDArray, count: int, seed: int) -> NDArray:
+    """Return at most ``count`` of the nodes, chosen at random, in ascending order."""
+    if len(nodes) <= count:
+        return nodes
+    return np.sort(np.random.default_rng(seed).choice(nodes, count, replace=False))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gattn.apps.nodes.attributed import AttributedGraph, GraphError, compacted
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.fields import stored_values
+from gattn.apps.nodes.sampled.budget import SizeChoice, choose_size
 from gattn.apps.nodes.settings import NodeSettings
-from gattn.apps.nodes.size.budget import SizeChoice, choose_size
-from gattn.apps.nodes.size.components import LINEAR_ROWS, PERCEPTRON_ROWS, VALIDATION_ROWS
 from gattn.apps.tables.formats import column_names, open_parquet
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def read_for_training(
         ]
     if not choice.sampled:
         return graph, choice
-    return compacted(graph).with_notes(*notes, *_sampled_notes(settings.model)), choice
+    return graph.compacted().with_notes(*notes, *_sampled_notes(settings.model)), choice
 
 
 def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
@@ -103,23 +102,14 @@ def _graph_sizes(graph: AttributedGraph) -> tuple[int, int, int]:
 
 
 def _sampled_notes(settings: NodeSettings) -> list[str]:
-    """Return sentences about the parts that are computed on samples, or left out, in a sampled
-    training.
-    """
-    notes = [
-        "Wide features are projected to 128 dimensions, and attention weights are shown for "
-        "sampled neighbourhoods."
-    ]
+    """Return sentences about the parts that are sampled, or left out, in a sampled training."""
+    notes = ["Attention weights are shown for sampled neighbourhoods."]
     if settings.model != "stacked":
         return notes
     return [
-        "Models that are left out when neighbours are sampled: trees and consistent, which are "
-        "slow on many nodes, and the refit to the training and the validation part. The "
-        "factors that correct the frequencies of the classes are also left out.",
-        f"Models that are fitted to samples: the linear model to at most {LINEAR_ROWS:,} training "
-        f"nodes, each perceptron to at most {PERCEPTRON_ROWS:,}, and the weights to at most "
-        f"{VALIDATION_ROWS:,} validation nodes.",
+        "Left out when neighbours are sampled: the second fit of the models to the training and "
+        "the validation part.",
         "The baselines logistic_regression (ridge) and label_propagation are the components "
-        "columns and propagation, with fewer steps than on a whole graph.",
+        "columns and propagation.",
         *notes,
     ]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gattn.apps.nodes.base import NodeEstimator
 from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
-from gattn.apps.nodes.size.scratch import pieces
+from gattn.apps.nodes.scratch import pieces
 
 __all__ = ["write_predictions"]
 

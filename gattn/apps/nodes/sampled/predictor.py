@@ -1,0 +1,166 @@
+"""Attention network of a large graph, which is trained on sampled neighbourhoods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gattn.apps.fitting.types import EpochRecord
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError
+from gattn.apps.nodes.features import FeatureEncoder
+from gattn.apps.nodes.fields import Field, FieldInput, read_features
+from gattn.apps.nodes.network import attention_weights
+from gattn.apps.nodes.predictor import NodeProblem, label_moments
+from gattn.apps.nodes.sampled.training import ONE, SampledInputs, fit_sampled
+from gattn.apps.nodes.scratch import pieces, sample
+from gattn.apps.nodes.settings import NodeSettings, NodeTask
+from gattn.apps.nodes.stack.residual import ResidualPredictor
+from gattn.apps.runtime.threads import limited_threads
+from gattn.distributed import Processes
+from gattn.graph import Graph
+from gattn.models import layerwise_inference
+from gattn.sampling import NeighborSampler
+
+__all__ = ["DEFAULTS", "SampledPredictor"]
+
+Self = TypeVar("Self", bound="SampledPredictor")
+
+DEFAULTS = {"dropout": 0.1, "learning_rate": 4e-3, "weight_decay": 1e-4}
+"""Settings of this network in a stack that replace the default settings of
+:class:`NodeSettings`.
+"""
+BATCH_EDGES = 1 << 20
+"""Maximum number of edges and nodes of a range for which a layer is computed at once."""
+SHOWN_SEEDS, SHOWN_FANOUT = 64, 12
+"""Number of nodes whose neighbourhoods are sampled for the picture of the attention weights, and
+number of neighbours in each hop.
+"""
+NODE_FANOUT = 1024
+"""Maximum number of edges into a single node whose attention weights are computed."""
+ALL = 1 << 62
+"""Size of a graph for which all threads are used."""
+
+
+class SampledPredictor(ResidualPredictor):
+    """:class:`gattn.apps.nodes.stack.residual.ResidualNetwork` of a graph above the memory budget.
+
+    The network is trained on sampled neighbourhoods. Predictions read all edges, layer by layer.
+    """
+
+    @classmethod
+    def fit(
+        cls: type[Self],
+        problem: NodeProblem,
+        encoder: FeatureEncoder,
+        task: NodeTask,
+        settings: Sequence[NodeSettings],
+        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+        threads: int = 0,
+        processes: Processes = ONE,
+    ) -> list[Self]:
+        """Train a network for each of the settings; see :meth:`NodePredictor.fit`.
+
+        Raises:
+            GraphError: the model is gps, which attends among all pairs of nodes.
+            TrainingError: a loss is not finite.
+        """
+        if settings[0].model == "gps":
+            raise GraphError(
+                "gps attends among all pairs of nodes, so it cannot be trained on samples: use "
+                "gat, gatv2, transformer or stacked, or train on the whole graph in one process "
+                "with a larger --memory"
+            )
+        predictors = [cls(one, task, encoder, problem.outputs) for one in settings]
+        mean, std = label_moments(problem, task)
+        for one in predictors:
+            one.mean, one.std, one.threads = mean, std, threads
+            one._read = problem.graph, problem.x
+            with limited_threads(ALL, threads):
+                history = fit_sampled(
+                    one.network, one._sampled(problem.graph), (problem.y - mean) / std,
+                    problem.train, problem.val, one.settings,
+                    is_class=task == "classification", processes=processes, on_epoch=on_epoch,
+                )  # fmt: skip
+            one.history = [history]
+        return predictors
+
+    def _sampled(self, graph: AttributedGraph) -> SampledInputs:
+        if self._inputs is None or self._inputs[0] is not graph:
+            self._inputs = graph, SampledInputs.of(graph, self._features(graph))
+        return self._inputs[1]
+
+    @torch.no_grad()
+    def predict(self, graph: AttributedGraph) -> Tensor:
+        """Return probabilities [n, classes], or numbers [n, 1] in the unit of the labels, as
+        float64.
+        """
+        hidden = self.embed(graph)
+        out = torch.cat([self.network.out(hidden[rows]) for rows in pieces(len(hidden))]).double()
+        return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
+
+    @torch.no_grad()
+    def embed(self, graph: AttributedGraph) -> Tensor:
+        """Return the input of the output layer for each node, [n, width] float32."""
+        network = self.network
+        with limited_threads(ALL, self.threads):
+            inputs, n = self._sampled(graph), len(graph)
+            hidden = torch.empty(n, self.settings.width)
+            for rows in pieces(n):
+                some = torch.arange(rows.start, rows.stop)
+                hidden[rows] = network.read(read_features(inputs.x, some))
+
+            def layer(place: int) -> Callable[..., Tensor]:
+                def run(
+                    ends: tuple[Tensor, Tensor], part: Graph, edges: Tensor | None = None
+                ) -> Tensor:
+                    terms = {name: one[edges] for name, one in inputs.terms.items()}
+                    return network.layer(place, ends[0], part, part.num_dst, terms)
+
+                return run
+
+            layers = [layer(place) for place in range(self.settings.layers)]
+            # The numbers of the edges select the rows of several tensors.
+            edges = torch.arange(inputs.graph.num_edges, dtype=torch.int32)
+            edges = edges if inputs.terms else None
+            return layerwise_inference(layers, hidden, inputs.graph, edges, batch_edges=BATCH_EDGES)
+
+    def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
+        """Return for each layer edges [2, e] and their attention weights [e, h]. The edges are
+        sampled around 64 nodes, one of which is the node of highest degree.
+
+        The weights of a node sum to 1 over its sampled edges.
+        """
+        seeds = sample(np.arange(len(graph)), SHOWN_SEEDS - 1, self.settings.seed)
+        most = int(torch.bincount(graph.edge_index[1], minlength=1).argmax())
+        return self._attention(graph, np.unique(np.append(seeds, most)), SHOWN_FANOUT)
+
+    def attention_of(self, graph: AttributedGraph, node: int) -> list[tuple[Tensor, Tensor]]:
+        """Return for each layer edges [2, e] and their attention weights [e, h], in the
+        neighbourhood of one node.
+
+        The neighbourhood contains all edges into the node, or 1,024 of them if there are more, and
+        a sample of the edges of the next layers.
+        """
+        return self._attention(graph, np.array([node]), NODE_FANOUT)
+
+    def _attention(
+        self, graph: AttributedGraph, seeds: NDArray[np.int64], fanout: int
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Return the attention weights in the neighbourhoods of seed nodes, with at most ``fanout``
+        edges into each.
+        """
+        layers = self.settings.layers
+        with limited_threads(ALL, self.threads):
+            inputs = self._sampled(graph)
+            sampler = NeighborSampler(inputs.graph, [fanout, *[SHOWN_FANOUT] * (layers - 1)])
+            some = sampler.sample(torch.from_numpy(seeds), random_seed=self.settings.seed)
+            terms = {name: one[some.edges] for name, one in inputs.terms.items()}
+            field = Field(some.nodes, ((some.graph, len(some.nodes)),) * layers)
+            x = read_features(inputs.x, some.nodes)
+            weights = attention_weights(self.network, FieldInput(x, field, (terms,) * layers))
+        return [(some.nodes[pairs], alpha) for pairs, alpha in weights]
