@@ -79,19 +79,19 @@ class SampledPredictor(ResidualPredictor):
         mean, std = label_moments(problem, task)
         for one in predictors:
             one.mean, one.std, one.threads = mean, std, threads
-            one._read = problem.graph, problem.x
             with limited_threads(ALL, threads):
                 history = fit_sampled(
-                    one.network, one._sampled(problem.graph), (problem.y - mean) / std,
+                    one.network, one._sampled(problem.graph, problem.x), (problem.y - mean) / std,
                     problem.train, problem.val, one.settings,
                     is_class=task == "classification", processes=processes, on_epoch=on_epoch,
                 )  # fmt: skip
             one.history = [history]
         return predictors
 
-    def _sampled(self, graph: AttributedGraph) -> SampledInputs:
+    def _sampled(self, graph: AttributedGraph, x: Tensor | None = None) -> SampledInputs:
         if self._inputs is None or self._inputs[0] is not graph:
-            self._inputs = graph, SampledInputs.of(graph, self._features(graph))
+            x = self._features(graph) if x is None else x
+            self._inputs = graph, SampledInputs.of(graph, x)
         return self._inputs[1]
 
     @torch.no_grad()
