@@ -131,7 +131,7 @@ def fit_sampled(
     # This generator makes the choices that are the same in all processes.
     generator = torch.Generator().manual_seed(seed)
     own_seed = int(np.random.SeedSequence([seed, processes.rank]).generate_state(1)[0])
-    own = torch.Generator().manual_seed(own_seed)
+    process_draw = torch.Generator().manual_seed(own_seed)
     fanout = (FANOUT, *[LATER_FANOUT] * (settings.layers - 1))
     sampler = NeighborSampler(inputs.graph, fanout)
     epochs = min(settings.epochs, MOST_EPOCHS, max(1, SEEDS // max(len(train), 1)))
@@ -160,7 +160,7 @@ def fit_sampled(
             network.train()
             order = train[torch.randperm(len(train), generator=generator)]
             for nodes, count, of_all in _steps(order, processes):
-                random_seed = int(torch.randint(1 << 62, (), generator=own))
+                random_seed = int(torch.randint(1 << 62, (), generator=process_draw))
                 loss = loss_of(nodes, count, random_seed)
                 optimizer.zero_grad()
                 (loss / of_all).backward()
