@@ -188,7 +188,7 @@ def test_features_of_a_node_do_not_depend_on_its_own_label(count):
         folds = propagate_folds(graph.means, some, train, 0, spread)
         # If there is only one label, its mean is propagated to all nodes.
         around = label_features(graph, some, train, guess, Scratch())
-        return np.hstack([around, folds[:, : 3 * (count > 1)]])
+        return np.hstack([*around, folds[:, : 3 * (count > 1)]])
 
     before = features(labels)
     for row in range(count):

@@ -97,11 +97,11 @@ def test_label_features_of_a_training_node_do_not_depend_on_its_label():
     draw = np.random.default_rng(0)
     labels = np.eye(3, dtype=np.float32)[draw.integers(3, size=50)]
     train, guess = np.arange(50), np.full((90, 3), 1 / 3)
-    before = label_features(neighbours, labels, train, guess, Scratch())
+    before = np.hstack(label_features(neighbours, labels, train, guess, Scratch()))
     for node in range(0, 50, 7):
         changed = labels.copy()
         changed[node] = np.roll(labels[node], 1)
-        after = label_features(neighbours, changed, train, guess, Scratch())
+        after = np.hstack(label_features(neighbours, changed, train, guess, Scratch()))
         np.testing.assert_allclose(after[node], before[node], atol=1e-6)
         assert np.abs(after - before).max() > 1e-3
 

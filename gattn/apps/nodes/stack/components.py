@@ -224,7 +224,7 @@ class Components:
         some = neighbours.means, self.labels, self.train
         spread = propagate(*some)
         guess = predictions["neighbours"]
-        around = [label_features(neighbours, self.labels, self.train, guess, scratch)]
+        around = label_features(neighbours, self.labels, self.train, guess, scratch)
         if self.has_spread:
             around.append(propagate_folds(*some, self.seed, spread))
         predictions["labels"] = ask("labels", [*hops, *around])

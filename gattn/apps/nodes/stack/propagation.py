@@ -273,7 +273,7 @@ def propagate_folds(
 
 def label_features(
     neighbours: Neighbours, labels: NDArray, train: NDArray, guess: NDArray, scratch: Scratch
-) -> NDArray[np.float32]:
+) -> list[NDArray[np.float32]]:
     r"""Compute features of each node from the labels of other nodes.
 
     Nodes without a label get a predicted label. A mean over one step does not contain the label of
@@ -291,7 +291,7 @@ def label_features(
         scratch: temporary files of the result.
 
     Returns:
-        Features [n, d]. Those of a training node do not depend on its label.
+        Blocks of features [n, c]. Those of a training node do not depend on its label.
     """
     n, c = guess.shape
     complete = guess.astype(np.float32)
@@ -303,17 +303,16 @@ def label_features(
         into, out = neighbours.along
         steps += [(out, into), (into, out)]
     features = scratch.array(n, c * (len(one_step) + len(steps)))
-    blocks = iter(np.split(features, len(one_step) + len(steps), axis=1))
-    for matrix in one_step:
-        multiply(matrix, complete, next(blocks))
-    for last, first in steps:
-        block = next(blocks)
+    blocks = np.split(features, len(one_step) + len(steps), axis=1)
+    for matrix, block in zip(one_step, blocks):
+        multiply(matrix, complete, block)
+    for (last, first), block in zip(steps, blocks[len(one_step) :]):
         multiply(last, first @ complete, block)
         opposite = first.T.tocsr()
         for rows in pieces(n):
             back = np.asarray(last[rows].multiply(opposite[rows]).sum(1)).reshape(-1, 1)
             block[rows] -= back * complete[rows]
-    return features
+    return blocks
 
 
 def weighted_graph(matrix: Matrix) -> tuple[Graph, Tensor]:
