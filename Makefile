@@ -47,7 +47,7 @@ help:
 	@echo "make demo    install, and train attention on the imports between SymPy's modules"
 	@echo "make quick   install, and run a few test files of each area, in a minute"
 	@echo "make test    install, and run the tests, doctests and examples"
-	@echo "make slow    run the tests that take more than ten seconds: Triton's interpreter, builds, exports"
+	@echo "make slow    run the tests that take more than five seconds: Triton's interpreter, builds, exports"
 	@echo "make check   run all tests, including the slow ones"
 	@echo "make coverage  run the tests, and list the lines of gattn/ that they do not reach"
 	@echo "make bits    run the tests of equal bits without the vector instructions of PyTorch"

@@ -121,6 +121,7 @@ def test_page_of_paths_names_existing_files_and_functions() -> None:
     assert not missing
 
 
+@pytest.mark.slow
 def test_table_of_costs_has_the_edges_and_steps_of_each_graph(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from docs.tools import costs
@@ -136,6 +137,7 @@ def test_table_of_costs_has_the_edges_and_steps_of_each_graph(tmp_path: Path) ->
     assert (guide / "images" / "costs.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_every_picture_of_the_guide_is_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
