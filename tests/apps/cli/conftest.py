@@ -5,6 +5,7 @@ import pytest
 from tests.apps.cli.commands import run_command, runner
 from tests.apps.cli.molecule_table import GP, NETWORK, TABLE
 from tests.pictures import leave_blank
+from tests.zoo import build_once
 
 
 @pytest.fixture
@@ -21,18 +22,18 @@ def gattn(monkeypatch, capsys):
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """Folder with a table and two runs: regression by a network, classification by a kernel."""
-    folder = tmp_path_factory.mktemp("runs")
+    return build_once(tmp_path_factory, "molecules", _train)
+
+
+def _train(folder):
     data = folder / "data.csv"
     data.write_text(TABLE + "bad(,1.0,idle,3\nCCOCC,,,3\nCCOCCC,high,idle,3\n")
     for name, options in (
         ("numbers", ["--target", "y", *NETWORK]),
         ("classes", ["--target", "kind", *GP]),
     ):
+        command = ["molecules", "train", data, "--out", folder / name, *options]
         with pytest.MonkeyPatch.context() as patch:
             if name == "numbers":
                 leave_blank(patch)
-            assert (
-                run_command(patch, "molecules", "train", data, "--out", folder / name, *options)
-                == 0
-            )
-    return folder
+            assert run_command(patch, *command) == 0
