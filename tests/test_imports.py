@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 COMPILER = ("torch._dynamo", "torch._inductor", "torch.onnx", "sympy")
 PYG = ("torch_geometric", *COMPILER)
 DATA = ("matplotlib", "networkx", "pandas", "pyarrow", "rdkit", "scipy", "sklearn")
@@ -62,6 +64,7 @@ def imported(modules: set[str], packages: tuple[str, ...]) -> list[str]:
     return [name for name in packages if name in modules]
 
 
+@pytest.mark.slow
 def test_a_package_is_imported_when_it_is_first_needed() -> None:
     after = dict(zip(STEPS, modules_after(STEPS.values()), strict=True))
     packages = {name.split(".")[0] for name in after["gattn"] - after["nothing"]}
@@ -82,6 +85,7 @@ predict_table("run", "table.csv", "out.csv")
 """
 
 
+@pytest.mark.slow
 def test_training_and_prediction_of_molecules_import_no_compiler(tmp_path: Path) -> None:
     rows = [f"{'C' * n}O,{n * n / 7}" for n in range(1, 41)]
     (tmp_path / "table.csv").write_text("\n".join(["smiles,y", *rows]))
