@@ -21,7 +21,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from filelock import FileLock
+
+from tests.zoo import build_once
 
 if TYPE_CHECKING:
     from selenium import webdriver
@@ -70,16 +71,15 @@ return getComputedStyle(document.body).backgroundColor;
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the site, which is built once for all workers."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if base.name.startswith("popen-") else base) / "site"
-    with FileLock(f"{folder}.lock"):
-        if not folder.exists():
-            done = subprocess.run(
-                [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-                cwd=ROOT, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr
-    return folder
+
+    def build(folder: Path) -> None:
+        done = subprocess.run(
+            [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    return build_once(tmp_path_factory, "site", build)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def _pages(site: Path) -> list[Path]:
     return pages
 
 
-def test_nothing_is_left_of_the_sources(site: Path) -> None:
+def test_pages_have_no_roles_or_directives_of_docstrings(site: Path) -> None:
     operators = (site / "api" / "functional" / "index.html").read_text()
     assert "<math" in operators
     for left_over in (".. math::", ":math:", ":func:", "arithmatex", "&gt;&gt;&gt; &gt;"):
@@ -130,7 +130,7 @@ def test_nothing_is_left_of_the_sources(site: Path) -> None:
             assert left_over not in page.read_text(), page
 
 
-def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
+def test_links_within_the_site_lead_to_pages_and_anchors(site: Path) -> None:
     texts = {page: page.read_text() for page in _pages(site)}
     names = {
         page: set(map(html.unescape, re.findall(r'\b(?:id|name)="([^"]+)"', text)))
@@ -151,7 +151,7 @@ def test_every_link_within_the_site_leads_somewhere(site: Path) -> None:
 
 
 @pytest.mark.timeout(900)  # A page takes seconds if other processes use the machine.
-def test_every_page_reads_at_every_width_and_in_the_dark(
+def test_pages_fit_narrow_and_wide_screens_in_both_colour_schemes(
     site: Path, address: str, browser: webdriver.Chrome
 ) -> None:
     outside = yaml.safe_load((ROOT / "mkdocs.yml").read_text().split("\nnav:")[0])["repo_url"]
@@ -185,7 +185,7 @@ def test_every_page_reads_at_every_width_and_in_the_dark(
         ('<img src="nowhere.png">', "no picture: "),
     ],
 )
-def test_a_fault_is_found(
+def test_fault_of_a_page_is_reported(
     address: str, browser: webdriver.Chrome, put: str, expected: str | None
 ) -> None:
     browser.get(f"{address}howto/precision/")
@@ -199,7 +199,7 @@ def test_a_fault_is_found(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_first_visit_is_as_the_reader_wants_all_pages(
+def test_first_visit_has_the_colour_scheme_of_the_system(
     address: str, browser: webdriver.Chrome, scheme: str
 ) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
