@@ -36,7 +36,7 @@ QUICK := tests/test_architecture.py tests/test_public_api.py tests/test_readme.p
   tests/graph/test_graph.py tests/graph/test_layout.py tests/graphs/test_builders.py \
   tests/ops/test_every_operator.py tests/ops/test_numerics.py tests/ops/test_determinism.py \
   tests/ops/registration/test_errors.py \
-  tests/data/molecules/test_dataset.py tests/data/datasets/test_pickle.py tests/data/test_splits.py
+  tests/data/molecules/test_dataset.py tests/data/test_splits.py
 
 # Test files that ask for equal bits.
 BITS = $(shell grep -rl --include=test_*.py mark.bits tests)

@@ -15,7 +15,6 @@ from gattn.conversion import ConversionReport, conversion_report, convert
 from gattn.graph import Graph
 from gattn.inspection import PathRecord, PathReport, explain_path
 from gattn.ops.registration.backend import backend_info
-from gattn.registration import register_graphgym, register_readouts
 
 __version__: str
 
@@ -36,8 +35,6 @@ __all__ = [
     "graphs",
     "models",
     "nn",
-    "register_graphgym",
-    "register_readouts",
     "sampling",
     "structure",
     "testing",

@@ -68,34 +68,26 @@ def _attentional(theirs: Any) -> Module:
     return gattn.nn.AttentionalAggregation(gate, theirs.mlp if theirs.nn is None else theirs.nn)
 
 
-def _set_transformer(theirs: Any) -> Module:
-    return gattn.nn.SetTransformerAggregation(
-        theirs.channels,
-        theirs.num_seed_points,
-        len(theirs.encoders),
-        len(theirs.decoders),
-        theirs.heads,
-        theirs.concat,
-        theirs.layer_norm,
-        theirs.dropout,
-    )
+def _with_blocks(theirs: Any) -> Module:
+    kind: type[Module] = getattr(gattn.nn, type(theirs).__name__)
+    settings = {
+        **vars(theirs),
+        "num_encoder_blocks": len(theirs.encoders),
+        "num_decoder_blocks": len(getattr(theirs, "decoders", ())),
+    }
+    return kind(**_arguments(kind, settings))
 
 
-def _multiset(theirs: Any) -> Module:
-    return gattn.nn.GraphMultisetTransformer(
-        theirs.channels,
-        theirs.k,
-        len(theirs.encoders),
-        theirs.heads,
-        theirs.layer_norm,
-        theirs.dropout,
-    )
+def _arguments(kind: type[Module], settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that are arguments of a class."""
+    names = inspect.signature(kind).parameters
+    return {name: settings[name] for name in names if name in settings}
 
 
 REBUILT: dict[type[Module], Callable[[Any], Module]] = {
     pyg.AttentionalAggregation: _attentional,
-    pyg.GraphMultisetTransformer: _multiset,
-    pyg.SetTransformerAggregation: _set_transformer,
+    pyg.GraphMultisetTransformer: _with_blocks,
+    pyg.SetTransformerAggregation: _with_blocks,
 }
 """Dictionary from PyG aggregations to functions that build gattn readouts with the same parameters.
 """
@@ -385,8 +377,7 @@ def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
         settings.update(bias=getattr(theirs.lin_key, "bias", None) is not None)
     else:
         settings.update(bias=getattr(theirs, "bias", None) is not None)
-    names = inspect.signature(kind).parameters
-    return {name: settings[name] for name in names if name in settings}
+    return _arguments(kind, settings)
 
 
 def _share_hooks(theirs: Module, twin: Module) -> None:

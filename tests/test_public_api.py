@@ -13,13 +13,13 @@ ROOT = Path(gattn.__file__).parent
 PUBLIC = {
     "gattn": """
         ConversionReport Graph PathRecord PathReport __version__ backend_info conversion_report
-        convert data distributed draw explain_path functional graphs models nn register_graphgym
-        register_readouts sampling structure testing transforms""",
+        convert data distributed draw explain_path functional graphs models nn sampling
+        structure testing transforms""",
     "gattn.data": """
         ATOM_FEATURES BOND_FEATURES BadRow DESCRIPTORS DataFile DatasetRecord MoleculeError
         Molecules NeighborLoader ReportedScore Split atom_features batch_molecules
         bond_features data_root dataset_names get_dataset load_citation load_molecules
-        open_edges smiles_to_data molecule_descriptors molecule_identities morgan_fingerprints
+        smiles_to_data molecule_descriptors molecule_identities morgan_fingerprints
         random_split read_smiles scaffold_split split_by_names
         split_from_file tanimoto tanimoto_neighbours tanimoto_ridge""",
     "gattn.distributed": """

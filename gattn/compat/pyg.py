@@ -9,10 +9,8 @@
 | ``_jinja_propagate``, ``_jinja_edge_updater`` and   | treated as a user's: layers run edge by   |
 | what they replace, ``_orig_*``                      | edge, and ``convert`` keeps PyG's layers  |
 | ``SoftmaxAggregation._init_t``                      | reset of a converted one gives t = 1      |
-| ``aggregation_resolver`` reads the names of         | it cannot find readouts by name; pass     |
-| ``torch_geometric.nn.aggr``                         | them as modules                           |
 
-``tests/compat/test_pyg.py`` and ``tests/test_registration.py`` check these parts.
+``tests/compat/test_pyg.py`` checks these parts.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch.nn import Module
-from torch_geometric.nn import MessagePassing, aggr
+from torch_geometric.nn import MessagePassing
 
 EDGE_HOOKS = tuple(
     f"_{method}_forward_{when}"
@@ -143,12 +141,3 @@ def edge_hooks(layer: Module) -> str:
         if len(hooks) > 0:
             return f"a hook on {name[1:].split('_forward_')[0]} needs its edges"
     return ""
-
-
-def name_aggregation(name: str, readout: type[Module]) -> None:
-    """Register a readout class by name, so that PyG's aggregation resolver can create it."""
-
-    def new(_: type, *args: Any, **options: Any) -> Module:
-        return readout(*args, **options)
-
-    setattr(aggr, name, type(name, (aggr.Aggregation,), {"__new__": new}))

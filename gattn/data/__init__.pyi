@@ -1,6 +1,5 @@
 from gattn.data.datasets.citation import load_citation
 from gattn.data.datasets.download import data_root
-from gattn.data.datasets.edge_files import open_edges
 from gattn.data.datasets.registry import (
     DataFile,
     DatasetRecord,
@@ -57,7 +56,6 @@ __all__ = [
     "molecule_descriptors",
     "molecule_identities",
     "morgan_fingerprints",
-    "open_edges",
     "random_split",
     "read_smiles",
     "scaffold_split",

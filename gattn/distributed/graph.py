@@ -31,8 +31,9 @@ class DistributedGraph(Graph):
 
     Create one with :meth:`from_edges` or :meth:`from_local_edges`, in all processes at once.
 
-    It subclasses Graph so that layers recognise it, and implements the members of
-    :class:`gattn.graph.EdgeStructure`; any other use of the whole graph raises TypeError.
+    It subclasses Graph so that layers recognise it. It has its sizes, device and degrees,
+    ``kept_edges``, ``with_self_loops`` and ``incidence``; any other use of the whole graph raises
+    TypeError.
 
     Example:
         >>> import torch

@@ -4,22 +4,24 @@ atoms.
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import Any, cast
+import functools
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import GRUCell, Linear, Module, ModuleList
+from torch.nn import Module, ModuleList
+from torch_geometric.nn.models import attentive_fp as pyg
 from torch_geometric.typing import Adj
 
 from gattn.functional import aggregate
 from gattn.graph import Graph
+from gattn.models._pyg import check_in_channels, with_parameters
 from gattn.nn import GATConv, GATEConv
-from gattn.nn.common.checks import check_at_least, check_input
+from gattn.nn.common.checks import check_input, check_probability
 from gattn.nn.common.segments import segment_graph
 
 
-class AttentiveFP(Module):
+class AttentiveFP(pyg.AttentiveFP):
     r"""AttentiveFP model, which computes one vector per molecule from its atoms and bonds.
 
     .. math::
@@ -61,63 +63,29 @@ class AttentiveFP(Module):
         torch.Size([2, 1])
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        edge_dim: int,
-        num_layers: int,
-        num_timesteps: int,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        check_at_least(1, num_layers=num_layers)
-        check_at_least(0, num_timesteps=num_timesteps)
-        check_at_least(0, in_channels=in_channels)
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.out_channels = out_channels
-        self.edge_dim = edge_dim
-        self.num_layers = num_layers
-        self.num_timesteps = num_timesteps
-        self.dropout = dropout
+    @functools.wraps(pyg.AttentiveFP.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        check_in_channels(pyg.AttentiveFP, args, options)
+        super().__init__(*args, **options)
+        check_probability("dropout", self.dropout)
+        width, dropout = self.hidden_channels, self.dropout
 
-        def attention() -> GATConv:
-            return GATConv(
-                hidden_channels,
-                hidden_channels,
-                dropout=dropout,
-                add_self_loops=False,
-                negative_slope=0.01,
+        def attention(theirs: Module) -> GATConv:
+            return with_parameters(
+                theirs,
+                lambda: GATConv(
+                    width, width, dropout=dropout, add_self_loops=False, negative_slope=0.01
+                ),
             )
 
-        self.lin1 = Linear(in_channels, hidden_channels)
-        self.gate_conv = GATEConv(hidden_channels, hidden_channels, edge_dim, dropout)
-        self.gru = GRUCell(hidden_channels, hidden_channels)
-        self.atom_convs = ModuleList()
-        self.atom_grus = ModuleList()
-        for _ in range(num_layers - 1):
-            self.atom_convs.append(attention())
-            self.atom_grus.append(GRUCell(hidden_channels, hidden_channels))
-        self.mol_conv = attention()
+        self.gate_conv = with_parameters(
+            self.gate_conv, lambda: GATEConv(width, width, self.edge_dim, dropout)
+        )
+        self.atom_convs = ModuleList(map(attention, self.atom_convs))
+        self.mol_conv = attention(self.mol_conv)
         # PyG's explainers learn a weight for each bond. The readout has other edges, to which these
         # weights must not be applied.
         self.mol_conv.explain = False
-        self.mol_gru = GRUCell(hidden_channels, hidden_channels)
-        self.lin2 = Linear(hidden_channels, out_channels)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        self.lin1.reset_parameters()
-        self.gate_conv.reset_parameters()
-        self.gru.reset_parameters()
-        for layer in chain.from_iterable(zip(self.atom_convs, self.atom_grus)):
-            cast(Any, layer).reset_parameters()
-        self.mol_conv.reset_parameters()
-        self.mol_gru.reset_parameters()
-        self.lin2.reset_parameters()
 
     def forward(
         self,
@@ -154,14 +122,3 @@ class AttentiveFP(Module):
     def _refine(self, gru: Module, message: Tensor, state: Tensor) -> Tensor:
         message = F.dropout(F.elu(message), self.dropout, self.training)
         return gru(message, state).relu()
-
-    def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}("
-            f"in_channels={self.in_channels}, "
-            f"hidden_channels={self.hidden_channels}, "
-            f"out_channels={self.out_channels}, "
-            f"edge_dim={self.edge_dim}, "
-            f"num_layers={self.num_layers}, "
-            f"num_timesteps={self.num_timesteps})"
-        )

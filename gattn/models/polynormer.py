@@ -4,22 +4,24 @@ among all nodes.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, cast
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import BatchNorm1d, LayerNorm, Linear, Module, ModuleList
+from torch.nn import Module
 from torch_geometric.nn import GCNConv
+from torch_geometric.nn.models import polynormer as pyg
 from torch_geometric.typing import Adj
 
 from gattn.graph import Graph
-from gattn.models._gcn import convolve
+from gattn.models._pyg import check_in_channels, convolve, with_parameters
 from gattn.nn import GATConv, PolynormerAttention
 from gattn.nn.attention.block import graph_among
-from gattn.nn.common.checks import check_at_least, check_input_of, check_probability
+from gattn.nn.common.checks import check_input_of, check_probability
 
 
-class Polynormer(Module):
+class Polynormer(pyg.Polynormer):
     r"""Polynormer model, which returns the log-probabilities of the classes for every node.
 
     .. math::
@@ -71,78 +73,18 @@ class Polynormer(Module):
         torch.Size([3, 7])
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        local_layers: int = 7,
-        global_layers: int = 2,
-        in_dropout: float = 0.15,
-        dropout: float = 0.5,
-        global_dropout: float = 0.5,
-        heads: int = 1,
-        beta: float = 0.9,
-        qk_shared: bool = False,
-        pre_ln: bool = False,
-        post_bn: bool = True,
-        local_attn: bool = False,
-    ) -> None:
-        super().__init__()
-        check_at_least(1, heads=heads, hidden_channels=hidden_channels, out_channels=out_channels)
-        check_at_least(1, local_layers=local_layers)
-        check_at_least(0, in_channels=in_channels, global_layers=global_layers)
-        check_probability("in_dropout", in_dropout)
-        check_probability("dropout", dropout)
-        self._global = False
-        self.in_drop = in_dropout
-        self.dropout = dropout
-        self.pre_ln = pre_ln
-        self.post_bn = post_bn
-        self.beta = beta
-        self.h_lins = ModuleList()
-        self.local_convs = ModuleList()
-        self.lins = ModuleList()
-        self.lns = ModuleList()
-        if pre_ln:
-            self.pre_lns = ModuleList()
-        if post_bn:
-            self.post_bns = ModuleList()
-        inner = heads * hidden_channels
-        for layer in range(local_layers):
-            width = inner if layer else in_channels
-            self.h_lins.append(Linear(width, inner))
-            self.local_convs.append(
-                GATConv(width, hidden_channels, heads, add_self_loops=False, bias=False)
-                if local_attn
-                else GCNConv(width, inner)
-            )
-            self.lins.append(Linear(width, inner))
-            self.lns.append(LayerNorm(inner))
-            if pre_ln:
-                self.pre_lns.append(LayerNorm(width))
-            if post_bn:
-                self.post_bns.append(BatchNorm1d(inner))
-        self.lin_in = Linear(in_channels, inner)
-        self.ln = LayerNorm(inner)
-        options = {"dropout": global_dropout, "qk_shared": qk_shared}
-        self.global_attn = ModuleList(
-            PolynormerAttention(hidden_channels, heads, hidden_channels, beta, **options)
-            for _ in range(global_layers)
-        )
-        self.pred_local = Linear(inner, out_channels)
-        self.pred_global = Linear(inner, out_channels)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        groups = [self.local_convs, self.global_attn, self.lins, self.h_lins, self.lns]
-        groups += [self.pre_lns] if self.pre_ln else []
-        groups += [self.post_bns] if self.post_bn else []
-        groups += [[self.lin_in, self.ln, self.pred_local, self.pred_global]]
-        for group in groups:
-            for module in group:
-                cast(Any, module).reset_parameters()
+    @functools.wraps(pyg.Polynormer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        check_in_channels(pyg.Polynormer, args, options)
+        super().__init__(*args, **options)
+        check_probability("in_dropout", self.in_drop)
+        check_probability("dropout", self.dropout)
+        for layer, conv in enumerate(self.local_convs):
+            if isinstance(conv, pyg.GATConv):
+                self.local_convs[layer] = _converted(conv)
+        for attention in self.global_attn:
+            # PyG's module has the attributes of gattn's, which computes with them in another way.
+            attention.__class__ = PolynormerAttention
 
     def forward(
         self,
@@ -187,6 +129,12 @@ class Polynormer(Module):
             x = (1 - self.beta) * self.lns[layer](gate * x) + self.beta * x
             total = total + x
         return cast(Tensor, total)
+
+
+def _converted(conv: pyg.GATConv) -> GATConv:
+    """Return gattn's layer with the parameters of a local layer of PyG's model."""
+    sizes = conv.in_channels, conv.out_channels, conv.heads
+    return with_parameters(conv, lambda: GATConv(*sizes, add_self_loops=False, bias=False))
 
 
 def _convolve(conv: Module, x: Tensor, graph: Graph) -> Tensor:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import BatchNorm1d, LayerNorm, Linear, Module, ModuleList, Parameter
 from torch_geometric.nn import GCNConv
+from torch_geometric.nn.models import sgformer as pyg
 from torch_geometric.typing import Adj
 
 from gattn.graph import Graph
-from gattn.models._gcn import convolve
+from gattn.models._pyg import check_in_channels, convolve
 from gattn.nn import SGFormerAttention
 from gattn.nn.attention.block import graph_among
-from gattn.nn.common.checks import check_at_least, check_input_of, check_probability
-
-AGGREGATES = ("add", "cat")
+from gattn.nn.common.checks import check_input_of, check_probability
 
 
-class SGFormer(Module):
+class SGFormer(pyg.SGFormer):
     r"""SGFormer model, which returns the log-probabilities of the classes for every node.
 
     .. math::
@@ -68,40 +66,17 @@ class SGFormer(Module):
         torch.Size([3, 7])
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        trans_num_layers: int = 2,
-        trans_num_heads: int = 1,
-        trans_dropout: float = 0.5,
-        gnn_num_layers: int = 3,
-        gnn_dropout: float = 0.5,
-        graph_weight: float = 0.5,
-        aggregate: str = "add",
-    ) -> None:
-        super().__init__()
-        check_at_least(1, hidden_channels=hidden_channels, out_channels=out_channels)
-        if aggregate not in AGGREGATES:
-            raise ValueError(f"aggregate must be one of {AGGREGATES}; got {aggregate!r}")
-        self.trans_conv = SGModule(
-            in_channels, hidden_channels, trans_num_layers, trans_num_heads, trans_dropout
-        )
-        self.graph_conv = GraphModule(in_channels, hidden_channels, gnn_num_layers, gnn_dropout)
-        self.graph_weight = graph_weight
-        self.aggregate = aggregate
-        width = hidden_channels if aggregate == "add" else 2 * hidden_channels
-        self.fc = Linear(width, out_channels)
-        self.params1: list[Parameter] = list(self.trans_conv.parameters())
-        """Parameters of the attention layers. The authors use a larger weight decay for them."""
-        self.params2: list[Parameter] = [*self.graph_conv.parameters(), *self.fc.parameters()]
-        self.out_channels = out_channels
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for module in (self.trans_conv, self.graph_conv, self.fc):
-            module.reset_parameters()
+    @functools.wraps(pyg.SGFormer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        check_in_channels(pyg.SGFormer, args, options)
+        super().__init__(*args, **options)
+        # PyG's modules have the attributes of gattn's, which compute with them in another way.
+        for attention in self.trans_conv.attns:
+            attention.__class__ = SGFormerAttention
+        self.trans_conv.__class__ = SGModule
+        self.graph_conv.__class__ = GraphModule
+        check_probability("trans_dropout", self.trans_conv.dropout)
+        check_probability("gnn_dropout", self.graph_conv.dropout)
 
     def forward(
         self,
@@ -131,110 +106,38 @@ class SGFormer(Module):
         return F.log_softmax(self.fc(x), dim=-1)
 
 
-class _Part(Module):
-    """Base class of the two parts of SGFormer; a part is an input layer and hidden layers with
-    normalisation.
-    """
-
-    fcs: ModuleList
-    bns: ModuleList
-    dropout: float
-    activation: Callable[[Tensor], Tensor]
-
-    def _project_input(self, x: Tensor) -> Tensor:
-        linear = cast(Linear, self.fcs[0])
-        check_input_of("x", x, linear)
-        return self._normalise(linear(x), 0)
-
-    def _normalise(self, x: Tensor, layer: int) -> Tensor:
-        """Apply the normalisation of a layer, the activation function and dropout."""
-        return F.dropout(self.activation(self.bns[layer](x)), self.dropout, self.training)
-
-
-def _reset(*modules: Iterable[Module]) -> None:
-    for group in modules:
-        for module in group:
-            cast(Any, module).reset_parameters()
-
-
-class SGModule(_Part):
-    """Attention part of :class:`SGFormer`.
-
-    Args:
-        in_channels: number of node features.
-        hidden_channels: number of output features.
-        num_layers: number of layers.
-        num_heads: number of heads of each layer.
-        dropout: dropout probability.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        num_layers: int = 2,
-        num_heads: int = 1,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__()
-        check_at_least(0, num_layers=num_layers, in_channels=in_channels)
-        check_probability("dropout", dropout)
-        self.attns = ModuleList()
-        self.fcs = ModuleList([Linear(in_channels, hidden_channels)])
-        self.bns = ModuleList([LayerNorm(hidden_channels)])
-        for _ in range(num_layers):
-            self.attns.append(SGFormerAttention(hidden_channels, num_heads, hidden_channels))
-            self.bns.append(LayerNorm(hidden_channels))
-        self.dropout = dropout
-        self.activation = F.relu
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        _reset(self.attns, self.bns, self.fcs)
+class SGModule(pyg.SGModule):
+    """Attention part of :class:`SGFormer`."""
 
     def forward(
         self, x: Tensor, batch: Tensor | None = None, batch_size: int | None = None
     ) -> Tensor:
         """Apply the attention layers to node features [n, in_channels]."""
-        x = self._project_input(x)
-        for layer, attn in enumerate(self.attns, 1):
-            x = self._normalise((attn(x, index=batch, dim_size=batch_size) + x) / 2, layer)
+        x = _project_input(self, x)
+        for layer, attention in enumerate(self.attns, 1):
+            mean = (attention(x, index=batch, dim_size=batch_size) + x) / 2
+            x = _normalise(self, mean, layer)
         return x
 
 
-class GraphModule(_Part):
-    """Graph convolution part of :class:`SGFormer`.
-
-    Args:
-        in_channels: number of node features.
-        hidden_channels: number of output features.
-        num_layers: number of layers.
-        dropout: dropout probability.
-    """
-
-    def __init__(
-        self, in_channels: int, hidden_channels: int, num_layers: int = 2, dropout: float = 0.5
-    ) -> None:
-        super().__init__()
-        check_at_least(0, num_layers=num_layers, in_channels=in_channels)
-        check_probability("dropout", dropout)
-        self.convs = ModuleList()
-        self.fcs = ModuleList([Linear(in_channels, hidden_channels)])
-        self.bns = ModuleList([BatchNorm1d(hidden_channels)])
-        for _ in range(num_layers):
-            self.convs.append(GCNConv(hidden_channels, hidden_channels))
-            self.bns.append(BatchNorm1d(hidden_channels))
-        self.dropout = dropout
-        self.activation = F.relu
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        _reset(self.convs, self.bns, self.fcs)
+class GraphModule(pyg.GraphModule):
+    """Graph convolution part of :class:`SGFormer`."""
 
     def forward(self, x: Tensor, edge_index: Adj | Graph) -> Tensor:
         """Apply the graph convolutions to node features [n, in_channels]."""
-        x = projected = self._project_input(x)
+        x = projected = _project_input(self, x)
         graph = graph_among(edge_index, x)
         for layer, conv in enumerate(self.convs, 1):
-            x = self._normalise(convolve(cast(GCNConv, conv), x, graph), layer) + projected
+            x = _normalise(self, convolve(cast(GCNConv, conv), x, graph), layer) + projected
         return x
+
+
+def _project_input(part: SGModule | GraphModule, x: Tensor) -> Tensor:
+    linear = part.fcs[0]
+    check_input_of("x", x, linear)
+    return _normalise(part, linear(x), 0)
+
+
+def _normalise(part: SGModule | GraphModule, x: Tensor, layer: int) -> Tensor:
+    """Apply the normalisation of a layer, the activation function and dropout."""
+    return F.dropout(part.activation(part.bns[layer](x)), part.dropout, part.training)

@@ -27,7 +27,7 @@ def _without(monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", pyg_internals.EDGE_HOOKS)
-def test_a_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name):
+def test_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name):
     theirs, ours = pyg.GATConv(8, 4), nn.GATConv(8, 4)
     assert ours.slow_path_reason == ""
     ours.load_state_dict(theirs.state_dict())
@@ -42,11 +42,6 @@ def test_a_layer_whose_hooks_cannot_be_seen_runs_edge_by_edge(monkeypatch, name)
     setattr(late, name, {})  # PyG's own method propagate reads this attribute
     assert late.slow_path_reason == ""
     torch.testing.assert_close(late(X, EDGES), theirs(X, EDGES))
-
-
-@pytest.mark.parametrize("name", pyg_internals.CLASS_STATE)
-def test_a_layer_has_the_attributes_of_pygs_base_class(name):
-    assert name in vars(nn.GATConv(8, 4))
 
 
 def test_every_kind_of_hook_is_seen():

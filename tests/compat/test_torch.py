@@ -51,7 +51,7 @@ for path in sys.argv[1:]:
 """
 
 
-def test_gattn_runs_without_any_of_them():
+def test_gattn_runs_without_private_names_of_torch():
     command = [sys.executable, "-c", SCRIPT, *NAMES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -60,13 +60,13 @@ def compare(layer, edge_index, partition, dtype, edge_width=0):
 @pytest.mark.parametrize(
     "name", ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges and beta"]
 )
-def test_a_layer_gives_what_it_gives_on_the_whole_graph(name, kind, dtype, size):
+def test_distributed_layer_matches_layer_on_whole_graph(name, kind, dtype, size):
     edge_index, partition = random_edges(NODES, EDGES), PARTITIONS[kind](NODES, size)
     compare(layers()[name].make(), edge_index, partition, dtype, edge_width=2)
 
 
 @every(layers(conv=True))
-def test_every_convolution_takes_a_part_or_says_that_it_does_not(layer):
+def test_every_convolution_runs_distributed_or_raises(layer):
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     arguments = layer.called(), edge_index, partition, torch.float64, 2 * layer.edge_attr
     if layer.kind in WHOLE_ONLY:
@@ -94,7 +94,7 @@ def test_few_edges_and_processes_without_nodes(edges):
         compare(layers()[name].make(), edge_index, Partition.contiguous(3, 4), torch.float64)
 
 
-def test_functions_take_a_part():
+def test_operators_accept_distributed_graph():
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     q, k, v = torch.randn(3, NODES, 2, 4, dtype=torch.float64)
     score, weight = torch.randn(EDGES, 2).double(), torch.randn(2, 4).double()
@@ -150,25 +150,7 @@ def test_second_derivatives_pass_through_the_exchange():
     torch.testing.assert_close(torch.cat(parts), whole)
 
 
-def test_both_ways_of_loading_give_the_same_part():
-    edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
-
-    def both(peers):
-        chosen = DistributedGraph.from_edges(edge_index, partition, group=peers)
-        local = edge_index[:, chosen.edges]
-        return chosen, DistributedGraph.from_local_edges(local, partition, group=peers)
-
-    pairs = on_every_rank(3, both)
-    assert len(pairs) == 3
-    for chosen, other in pairs:
-        assert torch.equal(chosen.local.edge_index, other.local.edge_index)
-        assert torch.equal(chosen.halo.global_ids, other.halo.global_ids)
-        assert torch.equal(chosen.nodes, other.nodes)
-        assert torch.equal(other.edges, torch.arange(other.num_edges))
-        assert chosen.local.edge_offset == other.local.edge_offset
-
-
-def test_bytes_are_halo_rows_times_width():
+def test_bytes_sent_equal_halo_rows_times_width():
     edge_index, partition = random_edges(NODES, EDGES), scattered(NODES, 3)
     widths = {
         "GATConv, plain": 3 + 1,  # The layer sends the values and one score for each head.

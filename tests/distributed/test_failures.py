@@ -21,7 +21,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("how", ["raise", "kill", pytest.param("hang", marks=pytest.mark.slow)])
-def test_the_others_end_and_name_it(start, how):
+def test_other_processes_end_and_name_the_failed_one(start, how):
     begin = time.monotonic()
     processes, folder = start(3, ranks.end_badly, how, timeout=8.0)
     for rank in (0, 2):

@@ -69,7 +69,7 @@ def in_two(launch):
 
 
 @pytest.mark.slow
-def test_the_command_writes_its_results_once(train, in_two, tmp_path, monkeypatch):
+def test_command_writes_its_results_once(train, in_two, tmp_path, monkeypatch):
     out = tmp_path / "of-2"
     started = under_torchrun(*train, out)
     assert started.returncode == 0, started.stderr
@@ -89,7 +89,7 @@ def test_the_command_writes_its_results_once(train, in_two, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_an_error_ends_all_processes(train, in_two, tmp_path):
+def test_error_ends_all_processes(train, in_two, tmp_path):
     codes, texts = in_two(*train[:-1], "--model", "gps", "--out", tmp_path / "run")
     assert None not in codes
     assert 0 not in codes

@@ -17,15 +17,6 @@ def test_contiguous_parts_are_even():
     assert partition.nodes(1).tolist() == [3, 4, 5]
 
 
-def test_parts_of_another_program():
-    partition = Partition.from_parts(torch.tensor([2, 0, 2, 0, 0]), 4)
-    assert partition.bounds == (0, 3, 3, 5, 5)
-    assert [partition.nodes(r).tolist() for r in range(4)] == [[1, 3, 4], [], [0, 2], []]
-    assert partition.global_ids(torch.arange(5)).tolist() == [3, 0, 4, 1, 2]
-    every = torch.cat([partition.nodes(r) for r in range(4)])
-    assert torch.equal(partition.global_ids(every), torch.arange(5))
-
-
 def two_cliques(n=20):
     """Two complete graphs joined by one edge, their nodes shuffled."""
     pairs = torch.combinations(torch.arange(n))

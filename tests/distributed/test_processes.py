@@ -6,9 +6,8 @@ import sys
 
 import pytest
 import torch
-import torch.distributed as dist
 
-from gattn.distributed import Partition, init_processes
+from gattn.distributed import Partition
 from tests.distributed import ranks
 from tests.distributed.emulation import scattered
 from tests.distributed.ranks import CONVS, NODES, STEPS, Task
@@ -65,14 +64,7 @@ def test_data_parallel_averages_the_parts(run):
         torch.testing.assert_close(grads, [p.grad for p in whole.network.parameters()])
 
 
-def test_a_gradient_that_nobody_has_stays_none(run):
-    results = run(2, ranks.lone_gradient)
-    assert len(results) == 2
-    for first, second, third in results:
-        assert (first.tolist(), second.tolist(), third) == ([3, 3], [5, 5], None)
-
-
-def test_a_checkpoint_of_two_processes_goes_on_in_three(run, tmp_path):
+def test_checkpoint_of_two_processes_goes_on_in_three(run, tmp_path):
     path = tmp_path / "checkpoint.pt"
     run(2, ranks.resume, path, 10)
     results = run(3, ranks.resume, path, 10)
@@ -109,14 +101,8 @@ def test_memory_of_a_process_falls_with_their_number(run):
     assert four < 0.75 * two
 
 
-def test_one_process_needs_no_torchrun(monkeypatch):
-    monkeypatch.delenv("RANK", raising=False)
-    with init_processes("gloo") as processes:
-        assert (processes.rank, processes.size, str(processes.device)) == (0, 1, "cpu")
-        whole = Task("GATConv")
-        task = Task("GATConv", partition=Partition.contiguous(NODES, 1))
-        assert task.step() == whole.step()
-        with pytest.raises(RuntimeError, match="already initialised"), init_processes():
-            pass
-        assert task.graph.comm_stats.bytes_sent == 0
-    assert not dist.is_initialized()
+def test_gradient_missing_on_all_processes_stays_none(run):
+    results = run(2, ranks.lone_gradient)
+    assert len(results) == 2
+    for first, second, third in results:
+        assert (first.tolist(), second.tolist(), third) == ([3, 3], [5, 5], None)

@@ -34,7 +34,7 @@ def close(got, expected):
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("batch_edges", [7, 60, 10**6])
-def test_is_the_model_at_once(hub, options, batch_edges):
+def test_layerwise_inference_equals_full_forward(hub, options, batch_edges):
     model = GAT(6, 12, 3, **options).double().eval()
     for norm in model.norms:
         for buffer in norm.buffers():
@@ -47,7 +47,7 @@ def test_is_the_model_at_once(hub, options, batch_edges):
     close(layerwise_inference(model, x, hub, edge_attr, batch_edges=batch_edges), expected)
 
 
-def test_is_the_model_at_once_on_every_awkward_graph():
+def test_layerwise_inference_equals_full_forward_on_edge_case_graphs():
     model = GAT(6, 8, 2, 3, heads=2).double().eval()
     for case in awkward_graphs():
         if case.size[0] == case.size[1]:
@@ -65,7 +65,7 @@ def test_pyg_s_model_runs_once_it_is_converted(hub):
     close(layerwise_inference(gattn.convert(model), x, hub, batch_edges=40), expected)
 
 
-def test_layers_of_one_s_own(hub):
+def test_layerwise_inference_accepts_list_of_layers(hub):
     first, second = TransformerConv(6, 4, heads=2, beta=True), TransformerConv(8, 5, edge_dim=2)
     x, edge_attr = torch.randn(30, 6), torch.randn(hub.num_edges, 2)
     layers = [
@@ -138,7 +138,7 @@ def test_bad_input_gets_one_clear_error(change, error, message):
         layerwise_inference(**arguments | change)
 
 
-def test_the_result_is_not_written_over_what_is_read():
+def test_result_is_not_written_over_what_is_read():
     graph, x = Graph(torch.tensor([[0, 1], [1, 0]]), 2), torch.randn(2, 6)
     with pytest.raises(ValueError, match="out must not share"):
         layerwise_inference(GAT(6, 6, 1).eval(), x, graph, out=x)

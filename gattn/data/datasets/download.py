@@ -43,7 +43,6 @@ def raw_files(
     root: str | os.PathLike[str] | None = None,
     *,
     download: bool = True,
-    verify: bool = True,
 ) -> dict[str, Path]:
     """Locate a data set's raw files, and download missing ones.
 
@@ -53,7 +52,6 @@ def raw_files(
             ``<root>/Cora/raw``, where torch_geometric puts them.
         download: download missing files to the folder of the data set's other files, or to
             ``<root>/planetoid/Cora/raw`` if there are none.
-        verify: compare the SHA-256 of every file with the registry's.
 
     Returns:
         The path of each file, by file name.
@@ -75,7 +73,7 @@ def raw_files(
                 _download(dataset.url + file.name, path, file)
             except OSError as error:
                 raise OSError(f"{error}. {_by_hand(dataset)}") from error
-        elif verify:
+        else:
             _verify(path, file)
     return paths
 
@@ -121,8 +119,7 @@ def _verify(path: Path, file: DataFile) -> None:
     if digest != file.sha256:
         raise ValueError(
             f"{path} is not the registered file: its SHA-256 should be {file.sha256} and is "
-            f"{digest}. Delete it to download it again, or pass verify=False to read another "
-            "file"
+            f"{digest}. Delete it to download it again"
         )
 
 

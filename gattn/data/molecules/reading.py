@@ -109,7 +109,6 @@ def load_molecules(
     on_error: OnError = "raise",
     max_atoms: int = MAX_ATOMS,
     download: bool = True,
-    verify: bool = True,
 ) -> Molecules:
     """Load a registered molecule data set.
 
@@ -122,8 +121,7 @@ def load_molecules(
             it.
         on_error: see :func:`read_smiles`; RDKit cannot read all molecules of some data sets.
         max_atoms: see :func:`smiles_to_data`.
-        download: download missing files and check their SHA-256.
-        verify: also check the SHA-256 of files that are already present.
+        download: download missing files.
 
     Returns:
         The molecules with the registry's targets.
@@ -143,7 +141,7 @@ def load_molecules(
         raise ValueError(f"{record.name!r} contains no molecules; load it with load_citation")
     # This call raises an error before the download, which would be useless without RDKit.
     need_rdkit()
-    paths = list(raw_files(record, root, download=download, verify=verify).values())
+    paths = list(raw_files(record, root, download=download).values())
     read = _joined_rows(*paths) if record.package else _table_rows(paths[0], record)
     return _featurise(read, record.targets, on_error, max_atoms, str(paths[0]))
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import BatchNorm1d, Dropout, LayerNorm, Linear, Module, Sequential
-from torch_geometric.nn.inits import reset
+from torch.nn import BatchNorm1d, Dropout, LayerNorm, Linear, Sequential
 from torch_geometric.nn.resolver import activation_resolver
 
 from gattn.graph import Graph, as_graph
 from gattn.nn.attention.graph_attention import GraphAttention, ScoreFunction
 from gattn.nn.common.checks import check_at_least, check_input, check_probability
+from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.edge_inputs import check_rows
 
 NORMS = ("pre", "post")
 
 
-class TransformerBlock(Module):
+class TransformerBlock(CompositeModule):
     r"""Transformer block: attention along the edges of a graph, and a feed-forward layer.
 
     .. math::
@@ -105,11 +105,6 @@ class TransformerBlock(Module):
             self.norm2 = LayerNorm(channels)
         self.mlp = feed_forward(channels, ff_channels, act, dropout)
         self.norm3 = LayerNorm(channels)
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for module in self.children():
-            reset(module)
 
     def forward(
         self,

@@ -7,18 +7,18 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import LayerNorm, Module
-from torch_geometric.nn.inits import reset
 
 from gattn.nn.attention.block import feed_forward, graph_among
 from gattn.nn.attention.graph_attention import GraphAttention, ScoreFunction
 from gattn.nn.attention.linear_attention import LinearAttention
 from gattn.nn.common.checks import check_at_least, check_input, check_probability
+from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.segments import segment_graph, within
 
 GLOBAL = ("full", "linear")
 
 
-class GraphTransformerLayer(Module):
+class GraphTransformerLayer(CompositeModule):
     r"""Graph transformer layer: attention along the edges, attention within each graph, and an MLP.
 
     .. math::
@@ -108,11 +108,6 @@ class GraphTransformerLayer(Module):
         self.norm1 = LayerNorm(channels)
         self.norm2 = LayerNorm(channels)
         self.norm3 = LayerNorm(channels)
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for module in self.children():
-            reset(module)
 
     def forward(
         self,

@@ -5,16 +5,17 @@ nodes.
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn import Linear, Module
+from torch.nn import Linear
 
 from gattn.functional import linear_attention, linear_attention_weights
 from gattn.nn.common.checks import check_at_least, check_heads_divide
+from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.features import project
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.segments import segment_graph, within
 
 
-class LinearAttention(Module):
+class LinearAttention(CompositeModule):
     r"""Linear attention of every node to all nodes of its graph.
 
     .. math::
@@ -74,11 +75,6 @@ class LinearAttention(Module):
         self.lin_key = Linear(channels, heads * head_channels, bias=bias)
         self.lin_value = Linear(channels, heads * head_channels, bias=bias)
         self.lin_out = Linear(heads * head_channels, channels)
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for module in (self.lin_query, self.lin_key, self.lin_value, self.lin_out):
-            module.reset_parameters()
 
     def forward(
         self,

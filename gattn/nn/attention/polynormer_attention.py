@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Dropout, LayerNorm, Linear, Module
+from torch.nn import Linear
+from torch_geometric.nn import attention as pyg
 
 from gattn.functional import linear_attention_weights
 from gattn.kernels.precision import acc_dtype
@@ -19,7 +20,7 @@ _EPSILON = 1e-6
 """Epsilon added to the denominator."""
 
 
-class PolynormerAttention(Module):
+class PolynormerAttention(pyg.PolynormerAttention):
     r"""Polynormer's linear attention among all nodes of a graph, multiplied by the node features.
 
     .. math::
@@ -73,31 +74,10 @@ class PolynormerAttention(Module):
         qk_shared: bool = True,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
         check_at_least(1, heads=heads)
         check_at_least(0, channels=channels, head_channels=head_channels)
         check_probability("dropout", dropout)
-        self.head_channels = head_channels
-        self.heads = heads
-        self.beta = beta
-        self.qk_shared = qk_shared
-        width = heads * head_channels
-        self.h_lins = Linear(channels, width)
-        if not qk_shared:
-            self.q = Linear(channels, width, bias=qkv_bias)
-        self.k = Linear(channels, width, bias=qkv_bias)
-        self.v = Linear(channels, width, bias=qkv_bias)
-        self.lns = LayerNorm(width)
-        self.lin_out = Linear(width, width)
-        self.dropout = Dropout(dropout)
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        self.h_lins.reset_parameters()
-        if not self.qk_shared:
-            self.q.reset_parameters()
-        for module in (self.k, self.v, self.lns, self.lin_out):
-            module.reset_parameters()
+        super().__init__(channels, heads, head_channels, beta, qkv_bias, qk_shared, dropout)
 
     def forward(
         self,
@@ -146,6 +126,3 @@ class PolynormerAttention(Module):
         """
         projected = project(linear, x)
         return projected.unflatten(-1, (self.head_channels, self.heads)).transpose(1, 2)
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}(heads={self.heads}, head_channels={self.head_channels})"

@@ -10,11 +10,12 @@ from gattn.functional import edge_softmax
 from gattn.graph import Graph
 from gattn.nn.attention.learned_query import learned_query_score, segment_attention
 from gattn.nn.common.checks import check_at_least, check_heads_divide, check_probability
+from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.scores import attend_with_score, dot_product_score
 from gattn.nn.common.segments import from_points
 
 
-class MultiheadAttentionBlock(Module):
+class MultiheadAttentionBlock(CompositeModule):
     r"""Multihead attention block (MAB): attention along the edges of a graph, then a feed-forward
     layer.
 
@@ -65,12 +66,6 @@ class MultiheadAttentionBlock(Module):
         self.lin = Linear(channels, channels)
         self.layer_norm1 = LayerNorm(channels) if layer_norm else None
         self.layer_norm2 = LayerNorm(channels) if layer_norm else None
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for module in (self.attn, self.lin, self.layer_norm1, self.layer_norm2):
-            if module is not None:
-                module.reset_parameters()
 
     def forward(self, x: Tensor, y: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
         """Apply the attention of the rows of x to the rows of y, and then the feed-forward layer.
@@ -142,7 +137,7 @@ class MultiheadAttentionBlock(Module):
         )
 
 
-class SetAttentionBlock(Module):
+class SetAttentionBlock(CompositeModule):
     r"""Set attention block (SAB): self-attention along the edges of a graph.
 
     .. math:: \mathrm{SAB}(x) = \mathrm{MAB}(x, x)
@@ -176,10 +171,6 @@ class SetAttentionBlock(Module):
     ) -> None:
         super().__init__()
         self.mab = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        self.mab.reset_parameters()
 
     def forward(self, x: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
         """Compute self-attention along the edges of the graph.

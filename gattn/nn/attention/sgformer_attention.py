@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module
+from torch_geometric.nn import attention as pyg
 
 from gattn.functional import edge_dot
 from gattn.kernels.precision import acc_dtype
@@ -19,7 +19,7 @@ _EPSILON = 1e-6
 """Value that replaces zeros in queries and keys, so that no vector has norm 0 (as in PyG)."""
 
 
-class SGFormerAttention(Module):
+class SGFormerAttention(pyg.SGFormerAttention):
     r"""SGFormer's linear attention: every node attends to all nodes of its graph, by cosine
     similarity.
 
@@ -68,20 +68,9 @@ class SGFormerAttention(Module):
         head_channels: int | None = 64,
         qkv_bias: bool = False,
     ) -> None:
-        super().__init__()
         check_heads_divide(heads, channels=channels)
         check_at_least(0, head_channels=head_channels)
-        self.heads = heads
-        self.head_channels = channels // heads if head_channels is None else head_channels
-        width = self.heads * self.head_channels
-        self.q = Linear(channels, width, bias=qkv_bias)
-        self.k = Linear(channels, width, bias=qkv_bias)
-        self.v = Linear(channels, width, bias=qkv_bias)
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for linear in (self.q, self.k, self.v):
-            linear.reset_parameters()
+        super().__init__(channels, heads, head_channels, qkv_bias)
 
     def forward(
         self,
@@ -118,9 +107,6 @@ class SGFormerAttention(Module):
         sizes = sets.sizes(out).view(-1, 1)
         out = (out + sizes.unsqueeze(-1) * value) / (total + sizes).unsqueeze(-1)
         return sets.restore(out.mean(1).to(dtype))
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}(heads={self.heads}, head_channels={self.head_channels})"
 
 
 def _unit(x: Tensor) -> Tensor:

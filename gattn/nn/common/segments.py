@@ -18,9 +18,10 @@ from gattn.graph.edge_input import check_count, check_created_outside, check_not
 from gattn.layout import layout as reference
 from gattn.layout.layout import Layout, index_dtype, offsets, owners, stable_argsort, without_stats
 from gattn.nn.common.checks import check_tensor
+from gattn.nn.common.composite import CompositeModule
 
 
-class Readout(Aggregation):
+class Readout(CompositeModule, Aggregation):
     """Base class of readouts, which reduce each set of rows to one row."""
 
     def __call__(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn import Linear, Module
+from torch.nn import Linear
 from torch_geometric.typing import Adj
 
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_heads_divide, check_input
+from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.features import project, split_heads
 from gattn.nn.common.scores import SortedScore, attend_with_score
 from gattn.nn.conv.edge_product import EdgeProductScore, read_required
 from gattn.ops.custom_score.api import sorted_scores
 
 
-class ExphormerConv(Module):
+class ExphormerConv(CompositeModule):
     r"""Exphormer layer: attention with edge features that multiply the products of queries and
     keys.
 
@@ -84,11 +85,6 @@ class ExphormerConv(Module):
         self.lin_key = Linear(in_dim, out_dim, bias=use_bias)
         self.lin_value = Linear(in_dim, out_dim, bias=use_bias)
         self.score = EdgeProductScore(edge_dim, num_heads, out_dim // num_heads, use_bias)
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for linear in (self.lin_query, self.lin_key, self.lin_value, self.score.lin):
-            linear.reset_parameters()
 
     def forward(self, x: Tensor, edge_index: Adj | Graph, edge_attr: Tensor) -> Tensor:
         """Compute the attention along the edges.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Linear, Module
-from torch_geometric.nn.inits import reset
+from torch.nn import Linear
 from torch_geometric.typing import Adj
 
 from gattn.functional import apply_edges
@@ -17,12 +16,13 @@ from gattn.nn.common.checks import (
     check_input,
     check_probability,
 )
+from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.features import project, split_heads
 from gattn.nn.common.scores import EdgeScore, attend_with_score
 from gattn.nn.conv.edge_product import EdgeProduct, clamp_score, read_required
 
 
-class GTConv(Module):
+class GTConv(CompositeModule):
     r"""Graph transformer layer of Dwivedi and Bresson, which updates nodes and edges.
 
     .. math::
@@ -106,11 +106,6 @@ class GTConv(Module):
         self.node_update = _Update(in_dim, *options)
         self.edge_update = _Update(edge_dim, *options)
 
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for module in self.children():
-            reset(module)
-
     def forward(
         self, x: Tensor, edge_index: Adj | Graph, edge_attr: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -140,7 +135,7 @@ class GTConv(Module):
         return f"{self.in_dim}, {self.out_dim}, num_heads={self.num_heads}"
 
 
-class _Update(Module):
+class _Update(CompositeModule):
     """Part of GTConv after the attention, for nodes or edges: projection, residual, MLP and
     normalisation.
     """
@@ -159,10 +154,6 @@ class _Update(Module):
         self.lin_out = Linear(width, width)
         self.mlp = feed_forward(width, 2 * width, "relu", dropout)
         self.norm1, self.norm2 = norms(width, *norm_options), norms(width, *norm_options)
-
-    def reset_parameters(self) -> None:
-        for module in self.children():
-            reset(module)
 
     def forward(self, old: Tensor, new: Tensor) -> Tensor:
         """Return the updated rows, given the input rows and the output of the attention."""

@@ -11,6 +11,7 @@ from torch.nn import Linear, Module, Parameter
 from gattn.graph import as_graph
 from gattn.graph.cache import cached
 from gattn.nn.common.checks import check_at_least
+from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.features import dtype_of
 from gattn.nn.encoding.relative_bias import look_up
 from gattn.structure import laplacian_eigenvectors, return_probabilities
@@ -137,7 +138,7 @@ class LearnedEncoding(Module):
         return f"{self.__class__.__name__}({self.num_positions}, {self.channels})"
 
 
-class LaplacianEncoding(Module):
+class LaplacianEncoding(CompositeModule):
     r"""Encoding of nodes by a linear projection of the eigenvectors of the graph Laplacian.
 
     .. math:: p_i = W (s \odot u_i), \qquad s \in \{-1, 1\}^k
@@ -177,10 +178,6 @@ class LaplacianEncoding(Module):
         self.channels = channels
         self.lin = Linear(k, channels)
 
-    def reset_parameters(self) -> None:
-        """Initialise the projection again at random."""
-        self.lin.reset_parameters()
-
     def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
         """Encode the nodes of a graph or of a batch of graphs.
 
@@ -216,7 +213,7 @@ class LaplacianEncoding(Module):
         return f"{self.__class__.__name__}({self.k}, {self.channels})"
 
 
-class RandomWalkEncoding(Module):
+class RandomWalkEncoding(CompositeModule):
     r"""Encoding of nodes by a linear projection of the return probabilities of random walks.
 
     .. math:: p_i = W \bigl[(D^{-1} A)^t_{ii}\bigr]_{t = 1 \dots K}
@@ -252,10 +249,6 @@ class RandomWalkEncoding(Module):
         self.channels = channels
         self.lin = Linear(steps, channels)
 
-    def reset_parameters(self) -> None:
-        """Initialise the projection again at random."""
-        self.lin.reset_parameters()
-
     def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
         """Encode the nodes of a graph or of a batch of graphs.
 
@@ -288,7 +281,7 @@ class RandomWalkEncoding(Module):
         return f"{self.__class__.__name__}({self.steps}, {self.channels})"
 
 
-class DegreeEncoding(Module):
+class DegreeEncoding(CompositeModule):
     r"""Learned vector for each node degree.
 
     .. math:: p_i = W^{\mathrm{in}}_{\min(\deg^{\mathrm{in}}_i, D)}
@@ -325,12 +318,6 @@ class DegreeEncoding(Module):
         self.channels = channels
         self.into = LearnedEncoding(max_degree + 1, channels)
         self.out_of = LearnedEncoding(max_degree + 1, channels) if directed else None
-
-    def reset_parameters(self) -> None:
-        """Initialise the learned vectors again at random."""
-        self.into.reset_parameters()
-        if self.out_of is not None:
-            self.out_of.reset_parameters()
 
     def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
         """Encode the nodes of a graph or of a batch of graphs.

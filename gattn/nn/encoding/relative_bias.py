@@ -11,6 +11,7 @@ from torch.nn import Module, Parameter
 from gattn.graph import Graph, check_graph
 from gattn.graph.edge_input import check_count
 from gattn.nn.common.checks import check_at_least, check_features
+from gattn.nn.common.composite import CompositeModule
 from gattn.structure import path_features, path_lengths
 
 
@@ -81,7 +82,7 @@ class RelativeBias(Module):
         return f"{self.__class__.__name__}({self.num_kinds}, heads={self.heads})"
 
 
-class ShortestPathBias(Module):
+class ShortestPathBias(CompositeModule):
     r"""Learned score bias for the length of the shortest path between the two nodes of an edge.
 
     .. math:: b_{ij} = w_{\min(d(j \to i),\, L + 1)}
@@ -115,10 +116,6 @@ class ShortestPathBias(Module):
         check_at_least(0, max_length=max_length)
         self.max_length = max_length
         self.bias = RelativeBias(max_length + 2, heads)
-
-    def reset_parameters(self) -> None:
-        """Set all biases to zero."""
-        self.bias.reset_parameters()
 
     def forward(self, edges: Any, over: Graph) -> Tensor:
         """Return the bias of every edge of the graph along which attention is computed.

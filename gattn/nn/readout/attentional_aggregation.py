@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import Module
 from torch_geometric.nn import MLP
-from torch_geometric.nn.inits import reset
 
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
@@ -59,11 +58,6 @@ class AttentionalAggregation(SegmentReadout):
         super().__init__()
         self.gate_mlp, self.gate_nn = _split_mlp(gate_nn)
         self.mlp, self.nn = _split_mlp(nn)
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for module in (self.gate_mlp, self.gate_nn, self.mlp, self.nn):
-            reset(module)
 
     def forward(
         self,

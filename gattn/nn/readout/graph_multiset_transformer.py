@@ -79,11 +79,6 @@ class GraphMultisetTransformer(SegmentReadout):
         )
         self.pma2 = PoolingByMultiheadAttention(channels, 1, *shared)
 
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for block in (self.pma1, *self.encoders, self.pma2):
-            block.reset_parameters()  # type: ignore[operator]
-
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         check_input("x", x, self.channels, self.pma1.lin)
         points = self.pma1(x, segments).flatten(0, 1)

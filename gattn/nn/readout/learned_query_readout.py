@@ -19,6 +19,7 @@ from gattn.nn.common.checks import (
     check_heads_divide,
     check_probability,
 )
+from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.features import is_plain, is_product, redraw
 from gattn.nn.common.segments import zero_empty
 from gattn.nn.readout.base import SegmentReadout
@@ -165,7 +166,7 @@ class LearnedQueryReadout(SegmentReadout):
         )
 
 
-class _FeedForward(torch.nn.Module):
+class _FeedForward(CompositeModule):
     """Feed-forward layer with a residual connection, o + W_2 ReLU(W_1 o), and with optional
     layer normalisation.
     """
@@ -175,12 +176,6 @@ class _FeedForward(torch.nn.Module):
         self.lin1 = Linear(channels, hidden)
         self.lin2 = Linear(hidden, channels)
         self.norm = LayerNorm(channels) if layer_norm else None
-
-    def reset_parameters(self) -> None:
-        self.lin1.reset_parameters()
-        self.lin2.reset_parameters()
-        if self.norm is not None:
-            self.norm.reset_parameters()
 
     def forward(self, x: Tensor) -> Tensor:
         out = x + self.lin2(self.lin1(x).relu())

@@ -59,11 +59,6 @@ class MultiReadout(Readout):
             raise ValueError("readouts must contain at least one readout; got none")
         self.readouts = ModuleList(_resolve(readout) for readout in readouts)
 
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for readout in self.readouts:
-            readout.reset_parameters()  # type: ignore[operator]
-
     def forward(
         self,
         x: Tensor,

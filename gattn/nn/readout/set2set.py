@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn import aggr as pyg
 
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_features
@@ -13,7 +14,7 @@ from gattn.nn.common.scores import attend_with_score, dot_product_score
 from gattn.nn.readout.base import SegmentReadout
 
 
-class Set2Set(SegmentReadout):
+class Set2Set(SegmentReadout, pyg.Set2Set):
     r"""Readout by repeated attention to the nodes of each graph. Its query is updated by an LSTM.
 
     .. math::
@@ -54,7 +55,6 @@ class Set2Set(SegmentReadout):
     """
 
     def __init__(self, in_channels: int, processing_steps: int, **kwargs: Any) -> None:
-        super().__init__()
         check_at_least(1, in_channels=in_channels)
         check_at_least(0, processing_steps=processing_steps)
         for option in ("batch_first", "bidirectional", "proj_size"):
@@ -63,15 +63,7 @@ class Set2Set(SegmentReadout):
                     f"{option} must be left out, as the LSTM reads one query of {in_channels} "
                     f"features for each graph; got {option}={kwargs[option]}"
                 )
-        self.in_channels = in_channels
-        self.out_channels = 2 * in_channels
-        self.processing_steps = processing_steps
-        self.lstm = torch.nn.LSTM(self.out_channels, in_channels, **kwargs)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Initialise the parameters of the LSTM again at random."""
-        self.lstm.reset_parameters()
+        super().__init__(in_channels, processing_steps, **kwargs)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return self._steps(x, segments, want_weights=False)[0]
@@ -97,6 +89,3 @@ class Set2Set(SegmentReadout):
             result, weights = attend_with_score(score, value, segments, want_weights=want_weights)
             memory = torch.cat([query, result.squeeze(1)], dim=-1)
         return memory, weights
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.in_channels}, {self.out_channels})"

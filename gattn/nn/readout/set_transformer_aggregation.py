@@ -103,11 +103,6 @@ class SetTransformerAggregation(SegmentReadout):
             SetAttentionBlock(channels, *shared) for _ in range(num_decoder_blocks)
         )
 
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        for block in (*self.encoders, self.pma, *self.decoders):
-            block.reset_parameters()  # type: ignore[operator]
-
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         seeds = self.pma(self._encode(x, segments, width), segments)
         seeds = zero_empty(self._decode(seeds, segments), segments)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
+from torch_geometric.nn import aggr as pyg
 
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph
@@ -13,7 +13,7 @@ from gattn.nn.common.recording import is_recording, record
 from gattn.nn.readout.base import SegmentReadout
 
 
-class SoftmaxAggregation(SegmentReadout):
+class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation):
     r"""Readout that sums the rows of each set. The weights are a softmax over the set, computed for
     each feature.
 
@@ -54,23 +54,10 @@ class SoftmaxAggregation(SegmentReadout):
     def __init__(
         self, t: float = 1.0, learn: bool = False, semi_grad: bool = False, channels: int = 1
     ) -> None:
-        super().__init__()
         check_at_least(1, channels=channels)
-        if learn and semi_grad:
-            raise ValueError("semi_grad must be off if t is learned; got both")
-        if not learn and channels != 1:
-            raise ValueError(f"channels must be 1 if t is not learned; got {channels}")
-        self.learn = learn
-        self.semi_grad = semi_grad
-        self.channels = channels
-        self._init_t = t
-        self.t = Parameter(torch.empty(channels)) if learn else t
-        self.reset_parameters()
+        super().__init__(t, learn, semi_grad, channels)
 
-    def reset_parameters(self) -> None:
-        """Reset the learned inverse temperature t to its initial value."""
-        if isinstance(self.t, Parameter):
-            self.t.data.fill_(self._init_t)
+    reset_parameters = pyg.SoftmaxAggregation.reset_parameters
 
     def forward(
         self,
@@ -132,6 +119,3 @@ class SoftmaxAggregation(SegmentReadout):
         if self.channels not in (1, x.shape[1]):
             raise ValueError(f"x must have {self.channels} features; got shape {tuple(x.shape)}")
         return edge_softmax((x * self.t).to(x.dtype), segments)
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}(learn={self.learn})"
