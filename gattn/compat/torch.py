@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch import _check as assume
 from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend
 
@@ -86,7 +87,7 @@ def dynamic_size() -> Any:
     if shapes is None:
         return context.new_dynamic_size()
     size = shapes.create_unbacked_symint()
-    torch._check(size >= 0)
+    assume(size >= 0)
     return size
 
 
