@@ -162,7 +162,7 @@ def test_imports_make_no_circle() -> None:
     assert circles(imports()) == []
 
 
-def test_a_circle_is_found() -> None:
+def test_circle_is_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"a"}}
     assert circles(graph) == [["a", "b", "c"]]
 
@@ -183,7 +183,7 @@ def test_a_circle_is_found() -> None:
         ("y", "class A:\n    def f(self, other): self._is_mine = other._is_mine", None),
     ],
 )
-def test_a_private_use_is_found(
+def test_private_use_is_found(
     monkeypatch: pytest.MonkeyPatch, here: str, code: str, expected: str | None
 ) -> None:
     sources = {

@@ -97,20 +97,9 @@ def test_bias_equals_a_mask_of_numbers(name):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12, msg=f"{name}: {what}")
 
 
-@EVERY_GRAPH
-def test_weights_are_the_dense_softmax(name):
-    graph = GRAPHS[name]()
-    query, key, _ = inputs(graph, torch.float64)
-    scores = torch.einsum("ihc,jhc->ijh", query, key) / 8**0.5
-    alpha = scores.masked_fill(~dense_mask(graph)[..., None], -torch.inf).softmax(1)
-    source, destination = graph.edge_index
-    got = functional.dot_product_attention_weights(query, key, graph)
-    torch.testing.assert_close(got, alpha[destination, source], rtol=1e-12, atol=1e-12)
-
-
 @pytest.mark.bits
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal, lambda s: graphs.band(s, 2)])
-def test_a_batch_equals_its_members_alone(build):
+def test_batch_equals_its_members_alone(build):
     """For each graph of a batch with different sizes, the result has the same bits as for the graph
     alone.
     """
@@ -122,24 +111,6 @@ def test_a_batch_equals_its_members_alone(build):
         for q, k, v in zip(query.split(sizes), key.split(sizes), value.split(sizes))
     ]
     assert torch.equal(together, torch.cat(alone))
-
-
-@pytest.mark.parametrize("kind", ["query", "key"])
-def test_a_member_without_queries_or_keys(kind):
-    sizes = {"query": ([0, 2], [3, 4]), "key": ([3, 2], [0, 4])}[kind]
-    graph = graphs.bipartite(*sizes)
-    tensors = inputs(graph, torch.float64)
-    grad = torch.randn_like(tensors[0])
-    out, *grads = with_gradients(
-        lambda q, k, v: functional.dot_product_attention(q, k, v, graph), tensors, grad
-    )
-    alone = functional.dot_product_attention(
-        *(t[-len_:] for t, len_ in zip(tensors, (2, 4, 4))), graphs.bipartite([2], [4])
-    )
-    torch.testing.assert_close(out[-2:], alone, rtol=1e-12, atol=1e-12)
-    assert not out[:-2].any()
-    for gradient, last in zip(grads, (2, 4, 4), strict=True):
-        assert not gradient[:-last].any()
 
 
 def formula(name, attention, x, y, mask):

@@ -10,8 +10,7 @@ import gattn
 from gattn import nn as gnn
 from gattn.layout import layout, onnx
 from gattn.models import AttentiveFP
-from gattn.ops.registration.backend import select
-from tests.layers import BY_NAME, every, layers
+from tests.layers import BY_NAME, layers
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch's exporters raise many warnings
 WIDTH = 16
@@ -165,18 +164,6 @@ def test_onnx_gives_the_same_numbers_on_graphs_of_any_size(name, tmp_path):
             torch.testing.assert_close(torch.from_numpy(got), layer(*args), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("forced", [None, "cpu", "triton", "reference"])
-def test_onnx_asks_for_no_backend_whatever_is_forced_here(forced, monkeypatch):
-    cpu = torch.device("cpu")
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
-    if forced is not None:
-        monkeypatch.setenv("GATTN_BACKEND", forced)
-    assert select(None, cpu) == select(forced, cpu) == "reference"
-    with pytest.raises(ValueError, match="backend must be one of reference, cpu, triton"):
-        select("mkl", cpu)
-
-
 @pytest.mark.parametrize("size", [0, 1, 5, 1000])
 def test_layouts_of_what_onnx_has_are_those_of_the_rest(size, monkeypatch):
     source, destination = torch.randint(7, (2, size))
@@ -185,66 +172,6 @@ def test_layouts_of_what_onnx_has_are_those_of_the_rest(size, monkeypatch):
     monkeypatch.setattr(onnx, "exporting", lambda: True)
     assert torch.equal(layout.offsets(owners, 8, torch.int64), expected.rowptr.long())
     assert torch.equal(layout.owners(expected.rowptr, size), owners)
-
-
-def _traced(layer, args):
-    """Return the trace of a layer, or the message of the error that refuses it."""
-    try:
-        return torch.jit.trace(layer, args, check_trace=False), ""
-    except (RuntimeError, TypeError) as error:
-        return None, str(error)
-
-
-@pytest.mark.parametrize("name", [*ONNX, "SuperGATConv"])
-def test_a_trace_works_or_is_refused_in_a_sentence_that_says_what_to_do(name):
-    layer, takes = build(name), ALL[name][1]
-    trace, refusal = _traced(layer, inputs(takes))
-    if trace is not None:
-        torch.testing.assert_close(trace(*inputs(takes, 9, 30)), layer(*inputs(takes, 9, 30)))
-    else:
-        assert "torch.jit.trace" in refusal
-        assert "torch.export" in refusal
-        assert len(refusal.split("\n")[0]) < 300
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_int8_weights(name):
-    layer, args = build(name), inputs(ALL[name][1])
-    expected = layer(*args)
-    quantized = torch.ao.quantization.quantize_dynamic(layer, {tnn.Linear}, torch.qint8)
-    got = quantized(*args)
-    assert got.shape == expected.shape
-    torch.testing.assert_close(got, expected, rtol=0.1, atol=0.1)
-
-
-META = {
-    "GATConv": lambda: gnn.GATConv(WIDTH, 8, 2, add_self_loops=False),
-    "GATv2Conv": lambda: gnn.GATv2Conv(WIDTH, 8, 2, add_self_loops=False),
-    "TransformerConv": lambda: gnn.TransformerConv(WIDTH, 8, 2),
-    "AGNNConv": lambda: gnn.AGNNConv(add_self_loops=False),
-    "SuperGATConv": lambda: gnn.SuperGATConv(WIDTH, 8, 2, add_self_loops=False),
-}
-
-
-@pytest.mark.parametrize("name", META)
-def test_shapes_without_numbers(name):
-    with torch.device("meta"):
-        layer = META[name]().eval()
-        out = layer(torch.randn(5, WIDTH), torch.zeros(2, 7, dtype=torch.long))
-    assert out.device.type == "meta"
-    real = META[name]().eval()
-    assert out.shape == real(*inputs("x edges", 5, 7)).shape
-
-
-@pytest.mark.parametrize("name", META)
-def test_fake_tensors(name):
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    layer, args = META[name]().eval(), inputs("x edges", 5, 7)
-    expected = layer(*args)
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        out = layer(*(mode.from_tensor(t) for t in args))
-    assert (out.shape, out.dtype) == (expected.shape, expected.dtype)
 
 
 DYNAMIC = torch.export.Dim.DYNAMIC
@@ -328,19 +255,37 @@ def numbers_of(entry):
     return {"dim_size": GRAPHS} | numbers if entry.readout else numbers
 
 
-@every({name: entry for name, entry in BY_NAME.items() if name not in REFUSED})
+EXPORTED_DAILY = (
+    "GATConv, edges",
+    "GraphAttention, edges",
+    "TransformerBlock",
+    "LinearAttention",
+    "LearnedQueryReadout",
+    "SetTransformerAggregation",
+)
+"""Layers whose export takes a few seconds and which cover all ways to lay out edges and sets."""
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        pytest.param(entry, id=name, marks=() if name in EXPORTED_DAILY else pytest.mark.slow)
+        for name, entry in BY_NAME.items()
+        if name not in REFUSED
+    ],
+)
 def test_every_layer_is_exported_with_open_sizes(layer):
     check_exported(layer, layer.called(6, 3), numbers_of(layer))
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_an_export_that_is_not_possible_says_what_to_do(name):
+def test_export_that_is_not_possible_says_what_to_do(name):
     with pytest.raises(ValueError, match=REFUSED[name]):
         export(BY_NAME[name], BY_NAME[name].called(6, 3))
 
 
 @pytest.mark.parametrize("name", ["LinearAttention", "SGFormer", "LearnedQueryReadout"])
-def test_an_export_without_the_number_of_graphs_says_which_argument_to_give(name):
+def test_export_without_the_number_of_graphs_says_which_argument_to_give(name):
     with pytest.raises(ValueError, match="pass dim_size to a readout or batch_size"):
         export(BY_NAME[name], BY_NAME[name].called(6, 3))
 
@@ -351,6 +296,7 @@ OPTIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [(name, options) for name, several in OPTIONS.items() for options in several],
@@ -364,6 +310,7 @@ def takes(entry, term):
     return term in inspect.signature(entry.make(6, 3).forward).parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "term"),
     [

@@ -31,12 +31,12 @@ def test_every_layer_is_in_the_registry():
     assert not registered & set(NOT_OF_A_GRAPH)
 
 
-def test_names_are_unique():
+def test_layer_names_are_unique():
     assert len(ALL) == len(LAYERS)
 
 
 @every(ALL)
-def test_a_layer_is_what_the_registry_says(layer):
+def test_layer_is_what_the_registry_says(layer):
     module = layer.make(6, 3)
     assert layer.kind in {base.__name__ for base in type(module).__mro__}
     assert isinstance(module, AttentionConv) or not layer.conv

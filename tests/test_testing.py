@@ -13,7 +13,6 @@ from gattn.testing import (
     assert_permutation_equivariant,
     assert_permutation_invariant,
     awkward_graphs,
-    random_graphs,
 )
 
 
@@ -105,21 +104,10 @@ def test_good_layer_passes_every_check():
         assert assert_batch_independent(layer, 3, edge_dim=edge_dim).holds
 
 
-def test_good_readouts_pass_every_check():
-    for readout in (total, PaddedReadout(leaks=False)):
-        assert assert_permutation_invariant(readout, 3).holds
-        assert assert_permutation_invariant(readout, 3, sorted_index=True).holds
-        assert assert_batch_independent(readout, 3, readout=True).holds
-
-
 @pytest.mark.parametrize("layer", [NodeOrderConvolution(), ReadsNodeIds()])
 def test_equivariance_rejects(layer):
     with pytest.raises(AssertionError, match="permutation equivariance is broken on"):
         assert_permutation_equivariant(layer, 3)
-
-
-def test_pointwise_convolution_is_equivariant():
-    assert assert_permutation_equivariant(NodeOrderConvolution(kernel=1), 3).holds
 
 
 def test_batch_independence_rejects_convolution_across_graphs():
@@ -189,24 +177,6 @@ def test_layer_with_global_attention_gets_its_batch():
     assert assert_permutation_equivariant(centred, 3, batch=True).holds
 
 
-def test_module_is_copied_converted_and_out_of_training():
-    class Probe(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.dropout = nn.Dropout(0.5)
-            self.scale = nn.Parameter(torch.ones(()))
-
-        def forward(self, x, edge_index):
-            assert x.dtype == self.scale.dtype == torch.float64
-            assert not torch.is_grad_enabled()
-            return self.dropout(x) * self.scale
-
-    probe = Probe()
-    assert assert_permutation_equivariant(probe, 3).error == 0
-    assert probe.scale.dtype == torch.float32
-    assert probe.training
-
-
 def test_report_of_the_worst_case():
     graphs = [case for case in awkward_graphs() if case.name in ("complete", "one hub")]
     with pytest.raises(AssertionError) as caught:
@@ -251,18 +221,6 @@ def test_no_cases_is_an_error():
         assert_permutation_equivariant(Mean(), 3, cases=awkward_graphs()[-1:])
 
 
-def test_checks_repeat_with_the_seed():
-    def once(seed):
-        with pytest.raises(AssertionError) as caught:
-            assert_permutation_equivariant(NodeOrderConvolution(), 3, seed=seed)
-        return caught.value.args[0].error
-
-    torch.manual_seed(0)
-    first = once(1)
-    torch.manual_seed(0)
-    assert once(1) == first
-
-
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_awkward_graphs_are_valid(dtype):
     names = [case.name for case in awkward_graphs(dtype=dtype)]
@@ -278,11 +236,3 @@ def test_awkward_graphs_are_valid(dtype):
         source, destination = case.edge_index.long()
         if not case.bipartite:
             assert torch.equal(case.index[source], case.index[destination])
-
-
-def test_random_graphs_repeat_and_differ():
-    once, again, other = random_graphs(seed=3), random_graphs(seed=3), random_graphs(seed=4)
-    assert all(torch.equal(a.edge_index, b.edge_index) for a, b in zip(once, again, strict=True))
-    assert any(a.size != b.size for a, b in zip(once, other, strict=True))
-    for case in once + random_graphs(bipartite=True):
-        assert case.graph().num_edges == case.edge_index.shape[1]

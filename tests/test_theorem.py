@@ -67,7 +67,7 @@ def bipartite_graphs(draw):
 
 
 SEEDS = st.integers(0, 2**31)
-few = settings(max_examples=10, deadline=None, phases=[Phase.generate, Phase.shrink])
+few = settings(max_examples=6, deadline=None, phases=[Phase.generate, Phase.shrink])
 
 
 @every(ALONG_EDGES)
@@ -119,7 +119,7 @@ def test_every_readout_is_invariant(layer, case, seed):
 
 
 @every(ALONG_EDGES)
-def test_layers_on_the_awkward_graphs(layer):
+def test_layers_on_the_edge_case_graphs(layer):
     layer = layer.called(WIDTH)
     for parameter in layer.parameters():  # Parameters that start at zero could hide an error.
         parameter.data.add_(0.1 * torch.randn_like(parameter))
@@ -129,7 +129,7 @@ def test_layers_on_the_awkward_graphs(layer):
 
 
 @every(READOUTS)
-def test_readouts_on_the_awkward_graphs(layer):
+def test_readouts_on_the_edge_case_graphs(layer):
     readout = layer.called(WIDTH)
     assert_permutation_invariant(readout, WIDTH)
     assert_batch_independent(readout, WIDTH, readout=True)
@@ -205,41 +205,3 @@ def test_masked_attention_is_not_equivariant(size, seed):
     out = functional.dot_product_attention(x, x, x, graph)
     turned = functional.dot_product_attention(x.flip(0), x.flip(0), x.flip(0), graph)
     assert not torch.allclose(turned, out.flip(0), rtol=1e-6, atol=1e-6)
-
-
-def convolution_over_node_order(x, edge_index):
-    kernel = torch.tensor([[[1.0, 2.0, 4.0]]], dtype=x.dtype)
-    return torch.conv1d(x.sum(1)[None, None], kernel, padding=1)[0, 0] if len(x) else x.sum(1)
-
-
-def reads_node_ids(x, edge_index):
-    return x + torch.arange(len(x))[:, None]
-
-
-@pytest.mark.parametrize("layer", [convolution_over_node_order, reads_node_ids])
-@given(size=st.integers(2, 8), seed=SEEDS)
-@few
-def test_layers_that_are_not_equivariant_are_rejected_on_every_graph(layer, size, seed):
-    edge_index = torch.zeros(2, 0, dtype=torch.int64)
-    index = torch.zeros(size, dtype=torch.int64)
-    case = AwkwardGraph("drawn", edge_index, (size, size), index)
-    with pytest.raises(AssertionError, match="permutation equivariance is broken"):
-        assert_permutation_equivariant(layer, WIDTH, cases=[case], seed=seed)
-
-
-def leaking_readout(x, index, dim_size):
-    """Incorrect readout: the mean over the padded length, which depends on the largest graph of the
-    batch.
-    """
-    longest = int(torch.bincount(index, minlength=dim_size).max())
-    return x.new_zeros(dim_size, x.shape[1]).index_add(0, index, x) / max(longest, 1)
-
-
-@given(sizes=st.lists(st.integers(1, 6), min_size=2, max_size=4, unique=True), seed=SEEDS)
-@few
-def test_readouts_that_leak_are_rejected_on_every_ragged_batch(sizes, seed):
-    index = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-    edge_index = torch.zeros(2, 0, dtype=torch.int64)
-    case = AwkwardGraph("drawn", edge_index, (sum(sizes),) * 2, index, len(sizes))
-    with pytest.raises(AssertionError, match="batch independence is broken"):
-        assert_batch_independent(leaking_readout, WIDTH, readout=True, cases=[case], seed=seed)

@@ -22,7 +22,7 @@ def bond_lengths(smiles):
     return np.hypot(ends[:, 2] - ends[:, 0], ends[:, 3] - ends[:, 1])
 
 
-def test_a_chain_lies_along_the_diagonal():
+def test_chain_lies_along_the_diagonal():
     chain = "C" * 40
     steps = bond_lengths(chain)
     # The expected length is that of 39 bonds in a zigzag with angles of 120 degrees along a

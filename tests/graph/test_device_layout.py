@@ -32,7 +32,7 @@ def elsewhere(monkeypatch):
 
 
 @CASES
-def test_elsewhere_the_layout_is_the_same(case, monkeypatch):
+def test_layout_on_device_equals_layout_on_cpu(case, monkeypatch):
     expected = Graph(case.edge_index, case.size)
     monkeypatch.setattr(cpu, "serves", lambda device: False)
     actual = Graph(case.edge_index, case.size)
@@ -46,7 +46,7 @@ def test_elsewhere_the_layout_is_the_same(case, monkeypatch):
             assert stats.max_row_size(offsets) == max([*offsets.diff().tolist(), 0])
 
 
-def test_elsewhere_a_graph_is_read_at_once(elsewhere):
+def test_device_graph_is_read_with_one_synchronisation(elsewhere):
     edges = torch.tensor([[0, 1, 2, 2], [1, 2, 0, 1]])
     with Waits() as waits:
         graph = Graph(edges, 3)
@@ -63,7 +63,7 @@ def degrees(graph):
     return [stats.max_degree(graph.layout), stats.max_degree(graph.layout, transposed=True)]
 
 
-def test_the_largest_degrees_go_along_to_a_device():
+def test_largest_degrees_go_along_to_a_device():
     graph = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]]), 3)
     moved = graph.to("meta")  # tensors on the device "meta" have no values to read
     assert degrees(moved) == [3, 2]
@@ -75,7 +75,7 @@ def test_the_largest_degrees_go_along_to_a_device():
 
 
 @CASES
-def test_the_largest_degrees_are_bounds(case):
+def test_largest_degrees_are_bounds(case):
     graph = case.graph()
     others = [graph.with_self_loops(), graph.transpose(), graph.incidence(), Graph(graph)]
     for other_graph in (
@@ -95,7 +95,7 @@ def test_the_largest_degrees_are_bounds(case):
     assert gattn.graphs.complete([0, 0]).layout.stats[:2].tolist() == [0, 0]
 
 
-def test_facts_travel_with_the_layout_and_no_copy_of_them_counts():
+def test_layout_statistics_are_inherited():
     """A copy of the statistics must not be used, because torch.compile replays a CUDA graph with
     other inputs than those with which it was recorded.
     """
@@ -117,7 +117,7 @@ def test_facts_travel_with_the_layout_and_no_copy_of_them_counts():
     assert graph.layout.stats._version == 0
 
 
-def test_compiled_code_tells_nothing_of_its_layouts():
+def test_compiled_code_stores_no_statistics_of_layouts():
     source, destination = torch.tensor([[0, 1, 2, 2], [1, 1, 1, 0]])
     result = torch.ops.gattn.build_layout(source, destination, 3, 3)
     assert len(result) == len(Layout._fields)
@@ -130,6 +130,6 @@ def test_compiled_code_tells_nothing_of_its_layouts():
     ([[0, 1], [1, 2]], "destination indices must be in [0, 2); got 2 at edge 1"),
     ([[0, 1], [1, -(2**33)]], "destination indices must be in [0, 2); got -8589934592 at edge 1"),
 ])  # fmt: skip
-def test_elsewhere_indices_are_checked(edges, message, elsewhere):
+def test_indices_on_device_are_checked(edges, message, elsewhere):
     with pytest.raises(ValueError, match=re.escape(message)):
         Graph(torch.tensor(edges), (3, 2))

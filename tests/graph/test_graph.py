@@ -12,7 +12,7 @@ from gattn import Graph
 from tests.graph.checks import CASES, assert_same_graph
 
 
-def test_frozen():
+def test_graph_attributes_cannot_be_changed():
     graph = Graph(torch.tensor([[0], [1]]), 2)
     for change in (
         lambda: setattr(graph, "num_src", 3),
@@ -23,11 +23,6 @@ def test_frozen():
         with pytest.raises(AttributeError, match="a Graph is immutable"):
             change()
     assert graph.size == (2, 2)
-
-
-def test_repr_names_sizes_and_device():
-    graph = Graph(torch.tensor([[0], [1]]), (2, 3))
-    assert repr(graph) == "Graph(num_src=2, num_dst=3, num_edges=1, device='cpu')"
 
 
 def test_does_not_alias_the_callers_tensor():
@@ -63,7 +58,7 @@ def test_blocks_load_with_weights_only(build, tmp_path):
     assert_same_graph(loaded, build([2, 3]))
 
 
-def test_a_pickle_is_checked_as_it_is_read():
+def test_pickle_is_checked_as_it_is_read():
     """The indices that are read from a pickle are checked, so that no kernel reads out of
     bounds.
     """

@@ -1,13 +1,11 @@
 """Inputs of Graph: edge indices, sparse matrices, NetworkX, SparseTensor, sizes."""
 
 import networkx
-import numpy as np
 import pytest
 import scipy.sparse
 import torch
 from torch_geometric import EdgeIndex
 
-import gattn.graph.graph
 import gattn.graphs
 from gattn import Graph
 from gattn import functional as F
@@ -101,22 +99,6 @@ def test_size_from_the_edges():
     assert Graph(EdgeIndex([[0, 1], [1, 0]])).size == (2, 2)
 
 
-def test_sizes_may_be_numpy_s():
-    graph = Graph(torch.tensor([[0], [1]]), (np.int64(3), np.int32(5)))
-    assert graph.size == (3, 5)
-    assert [type(number) for number in graph.size] == [int, int]
-
-
-@pytest.mark.parametrize("device", ["meta", "cpu"])
-def test_the_default_device_changes_nothing(device):
-    edges = torch.tensor([[0, 1], [1, 1]])
-    with torch.device(device):
-        graph = Graph(edges, 2)
-        blocks = gattn.graphs.causal([2, 1], device="cpu").edge_index
-    assert_same_graph(graph, Graph(edges, 2))
-    assert blocks.tolist() == [[0, 0, 1, 2], [0, 1, 1, 2]]
-
-
 def test_torch_jit_trace_is_refused():
     """A trace would contain uninitialised memory in place of the layout."""
     edges, score = torch.tensor([[0, 1], [1, 1]]), torch.randn(2, 1)
@@ -140,3 +122,13 @@ def test_size_must_match_the_input():
         assert_same_graph(make(graph, (3, 3)), graph)
         with pytest.raises(ValueError, match=r"size must be \(3, 3\), the size of Graph"):
             make(graph, 4)
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_default_device_changes_nothing(device):
+    edges = torch.tensor([[0, 1], [1, 1]])
+    with torch.device(device):
+        graph = Graph(edges, 2)
+        blocks = gattn.graphs.causal([2, 1], device="cpu").edge_index
+    assert_same_graph(graph, Graph(edges, 2))
+    assert blocks.tolist() == [[0, 0, 1, 2], [0, 1, 1, 2]]

@@ -29,7 +29,7 @@ def test_index_out_of_range(edges, size, error, dtype):
         Graph(torch.tensor(edges, dtype=dtype), size)
 
 
-def test_the_largest_index_of_32_bits_is_told_right():
+def test_error_names_largest_32_bit_index():
     edges = torch.tensor([[2**31 - 1], [-1]], dtype=torch.int32)
     with pytest.raises(ValueError, match=rf"in \[0, {2**31}\); got -1 at edge 0"):
         Graph(edges)
@@ -113,14 +113,3 @@ def test_index_of_another_shape(shape):
     error = r"edge_index must have shape \(2, e\); got \(" + ", ".join(map(str, shape))
     with pytest.raises(ValueError, match=error):
         Graph(torch.zeros(shape, dtype=torch.int64), 5)
-
-
-@pytest.mark.parametrize("edges", [None, "ab", 3, [[0, 1], [1, 0]], ([0], [1]), np.zeros((2, 1))])
-def test_edges_of_another_type(edges):
-    with pytest.raises(TypeError, match=f"edges must be .*; got {type(edges).__name__}"):
-        Graph(edges, 3)
-
-
-def test_sparse_of_another_dimension():
-    with pytest.raises(ValueError, match="must have 2 dimensions; got 3"):
-        Graph(torch.zeros(2, 2, 2).to_sparse())

@@ -47,7 +47,7 @@ def with_and_without_kernels(request, monkeypatch):
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("write", UNCOUNTED)
-def test_writes_that_torch_does_not_count_are_seen(write, view, with_and_without_kernels):
+def test_uncounted_writes_are_detected(write, view, with_and_without_kernels):
     edge_index = torch.tensor([[0, 1, 2, 3, 3], [1, 2, 0, 0, 1]])
     edges, version = VIEWS[view](edge_index), None
     layer, x = gattn.nn.GATConv(5, 3), torch.randn(4, 5)
@@ -147,7 +147,7 @@ def test_edges_received_into_a_reused_buffer_are_seen(tmp_path):
 
 
 @pytest.mark.parametrize("write", UNCOUNTED)
-def test_on_a_device_uncounted_writes_fail(write, monkeypatch):
+def test_uncounted_write_on_device_fails_an_assertion(write, monkeypatch):
     """On a device, the device compares the checksum, and a mismatch fails its assertion."""
     monkeypatch.setattr(cache, "_is_readable", lambda tensor: False)
     edges = torch.tensor([[0, 1], [1, 0]])
@@ -169,7 +169,7 @@ def test_on_a_device_uncounted_writes_fail(write, monkeypatch):
         cache.cached_last(graph, "kind", (kind, 2), lambda: built.append(1))
 
 
-def test_the_checksum_depends_on_every_number_and_its_place(with_and_without_kernels):
+def test_checksum_depends_on_every_number_and_its_place(with_and_without_kernels):
     edges = torch.arange(600).view(2, 300)
     seen = {checksum(edges)}
     for place in range(600):
@@ -187,7 +187,7 @@ def test_the_checksum_depends_on_every_number_and_its_place(with_and_without_ker
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.complex64, torch.bool])
-def test_the_checksum_depends_on_every_bit_of_what_is_no_integer(with_and_without_kernels, dtype):
+def test_checksum_depends_on_every_bit_of_what_is_no_integer(with_and_without_kernels, dtype):
     numbers = torch.arange(12).remainder(2).to(dtype).view(6, 2)
     seen = {checksum(numbers), checksum(numbers[:3]), checksum(numbers.flip(1))}
     for place in range(12):

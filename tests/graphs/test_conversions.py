@@ -29,16 +29,6 @@ def test_networkx_both_ways():
         assert [by_key[key] for key in range(graph.num_edges)] == pairs(graph)
 
 
-def test_from_networkx_of_any_kind():
-    undirected = networkx.Graph([("a", "b"), ("b", "b")])
-    assert pairs(graphs.from_networkx(undirected)) == [(0, 1), (1, 0), (1, 1)]
-    multi = networkx.MultiDiGraph([(5, 7), (5, 7), (7, 5)])
-    assert pairs(graphs.from_networkx(multi)) == [(0, 1), (0, 1), (1, 0)]
-    assert graphs.from_networkx(networkx.Graph()).size == (0, 0)
-    with pytest.raises(TypeError, match="networkx graph; got list"):
-        graphs.from_networkx([(0, 1)])
-
-
 WEIGHTED = [(0, 1, {"weight": 2.0, "kind": 7}), (1, 1, {"weight": 3.0}), (2, 1, {"weight": 4.0})]
 
 
@@ -79,7 +69,7 @@ SCIPY = [
 
 
 @pytest.mark.parametrize("kind", SCIPY)
-def test_a_scipy_matrix_has_the_direction_of_networkx_and_pyg(kind):
+def test_scipy_matrix_has_the_direction_of_networkx_and_pyg(kind):
     stored = networkx.DiGraph()
     stored.add_nodes_from(range(4))
     stored.add_weighted_edges_from([(2, 0, 5.0), (0, 1, 2.0), (0, 3, 3.0), (1, 2, 7.0), (3, 3, 1)])
@@ -94,12 +84,7 @@ def test_a_scipy_matrix_has_the_direction_of_networkx_and_pyg(kind):
 
 
 @pytest.mark.parametrize("kind", SCIPY)
-def test_a_scipy_matrix_of_two_kinds_of_nodes_has_a_row_for_each_source(kind):
+def test_scipy_matrix_of_two_kinds_of_nodes_has_a_row_for_each_source(kind):
     graph = gattn.Graph(kind(([1.0, 1.0], ([0, 2], [1, 0])), shape=(3, 2)))
     assert graph.size == (3, 2)
     assert sorted(zip(*graph.edge_index.tolist())) == [(0, 1), (2, 0)]
-
-
-def test_a_scipy_array_of_another_dimension_is_refused():
-    with pytest.raises(ValueError, match=r"SciPy matrix of edges must have 2 dimensions; .*\(3,\)"):
-        gattn.Graph(scipy.sparse.coo_array(np.array([0.0, 1.0, 2.0])))

@@ -42,20 +42,6 @@ def test_grid(shape, radii, batch):
         assert pairs(graphs.grid(shape, radii[0], batch=batch)) == expected
 
 
-def test_grid_with_offsets_in_any_order():
-    cross = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]
-    graph = graphs.grid((3, 3), cross, batch=2)
-    assert pairs(graph) == brute_grid((3, 3), cross, 2)[0]
-
-
-def test_grid_of_box_is_complete_when_wide():
-    assert pairs(graphs.grid((3, 2), 3)) == pairs(graphs.complete([6]))
-
-
-def test_grid_is_band_on_one_axis():
-    assert pairs(graphs.grid((7,), 2, batch=2)) == pairs(graphs.band([7, 7], 2))
-
-
 @pytest.mark.parametrize(
     ("shape", "neighbourhood", "error"),
     [((), 1, "for at least one"), ((3, -1), 1, ">= 0"), ((3,), -1, "radii must be >= 0"),
@@ -64,11 +50,6 @@ def test_grid_is_band_on_one_axis():
 def test_grid_is_checked(shape, neighbourhood, error):
     with pytest.raises(ValueError, match=error):
         graphs.grid(shape, neighbourhood)
-
-
-def test_grid_refuses_bare_radii():
-    with pytest.raises(TypeError, match="such as window_offsets"):
-        graphs.grid((3, 3), [1, 1])
 
 
 def brute_neighbours(position, index, self_loops):
@@ -99,13 +80,6 @@ def test_knn_and_radius(clouds, self_loops):
     if clouds is None:
         assert pairs(knn) == expected_knn
         assert pairs(radius) == sorted(expected_radius, key=lambda pair: pair[::-1])
-
-
-def test_knn_of_equal_points():
-    graph = graphs.knn(torch.zeros(6, 2), 2)
-    assert graph.in_degree().tolist() == [2] * 6
-    assert all(j != i for j, i in pairs(graph))
-    assert graphs.radius(torch.zeros(6, 2), 0.0).num_edges == 30
 
 
 @pytest.mark.parametrize("points", [0, 1, 2])

@@ -76,7 +76,7 @@ def test_padding_is_checked(call, error, message):
 
 
 @pytest.mark.parametrize("make", [gattn.nn.GATConv, gattn.nn.TransformerConv])
-def test_a_padded_batch_handed_over_as_rows_is_told_what_to_do(make):
+def test_padded_batch_passed_as_rows_gives_hint_to_pack(make):
     x, graph = torch.randn(3, 9, 32), graphs.causal([9] * 3)
     with pytest.raises(ValueError, match=r"padded batch of 3 sequences: .* gattn.graphs.pack\(x"):
         make(32, 4)(x, graph)
@@ -86,7 +86,7 @@ def test_a_padded_batch_handed_over_as_rows_is_told_what_to_do(make):
     assert make(32, 4)(rows, graphs.causal(sizes)).shape == (27, 4)
 
 
-def test_a_padded_batch_of_several_lengths_is_told_what_to_do():
+def test_padded_batch_of_unequal_lengths_gives_hint_to_pack():
     x, graph = torch.randn(3, 9, 4, 8), graphs.causal([9, 4, 6])
     with pytest.raises(ValueError, match=r"padded batch of 3 sequences: .* gattn.graphs.pack\(x"):
         gattn.nn.TransformerBlock(32, heads=4)(x.flatten(2), graph)

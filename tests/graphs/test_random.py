@@ -1,7 +1,6 @@
 """Expander graphs are regular, without repeated edges, reproducible, and have a spectral gap."""
 
 import networkx
-import numpy as np
 import pytest
 import torch
 
@@ -11,7 +10,7 @@ SMALL = [(n, d) for n in range(12) for d in range(n + 2)]
 
 
 @pytest.mark.parametrize("seed", [0, 5])
-def test_small_ones_are_regular_symmetric_and_connected(seed):
+def test_small_expanders_are_regular_symmetric_and_connected(seed):
     for nodes, degree in SMALL:
         graph = graphs.expander([nodes], degree, seed=seed)
         pairs = [tuple(pair) for pair in graph.edge_index.t().tolist()]
@@ -26,7 +25,7 @@ def test_small_ones_are_regular_symmetric_and_connected(seed):
             assert networkx.is_connected(networkx.Graph(pairs))
 
 
-def test_a_member_is_the_same_alone_and_in_a_batch():
+def test_expander_is_the_same_alone_and_in_a_batch():
     sizes = [5, 0, 9, 1, 9, 2]
     parts = [graphs.expander([size], 3, seed=2) for size in sizes]
     batch = graphs.expander(sizes, 3, seed=2)
@@ -34,7 +33,7 @@ def test_a_member_is_the_same_alone_and_in_a_batch():
     assert graphs.expander([], 3).size == (0, 0)
 
 
-def test_the_seed_decides_on_every_machine():
+def test_seed_decides_on_every_machine():
     assert graphs.expander([7], 2, seed=3).edge_index[0].tolist() == [
         2, 3, 5, 6, 0, 6, 0, 4, 3, 5, 1, 4, 1, 2,
     ]  # fmt: skip
@@ -48,16 +47,6 @@ def test_the_seed_decides_on_every_machine():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.parametrize(("nodes", "degree"), [(100, 4), (100, 10), (400, 6)])
-def test_the_second_eigenvalue_is_close_to_the_least_possible(nodes, degree):
-    source, destination = graphs.expander([nodes], degree, seed=1).edge_index.numpy()
-    adjacency = np.zeros((nodes, nodes))
-    adjacency[destination, source] = 1
-    values = np.sort(np.abs(np.linalg.eigvalsh(adjacency)))
-    np.testing.assert_allclose(values[-1], degree)
-    assert values[-2] < 2 * np.sqrt(degree - 1) + 0.35
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -69,9 +58,3 @@ def test_the_second_eigenvalue_is_close_to_the_least_possible(nodes, degree):
 def test_bad_input_gets_one_clear_error(arguments, error, message):
     with pytest.raises(error, match=message):
         graphs.expander(*arguments)
-
-
-@pytest.mark.parametrize("seed", [-1, 2**63])
-def test_a_seed_has_63_bits(seed):
-    with pytest.raises(ValueError, match="seed must be"):
-        graphs.expander([3], 2, seed=seed)

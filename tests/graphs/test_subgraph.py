@@ -8,7 +8,7 @@ from gattn.graphs import band, in_subgraph
 from gattn.testing import awkward_graphs
 
 
-def test_ranges_hold_every_edge_once():
+def test_subgraph_ranges_contain_every_edge_once():
     cases = [case for case in awkward_graphs() if case.size[0] == case.size[1]]
     assert len(cases) > 5
     for case in cases:

@@ -43,7 +43,7 @@ def test_what_a_kernel_does_not_take_is_refused():
         launch([torch.zeros(3, 1, 2), torch.zeros(1, 1, 2, dtype=torch.float64)])
 
 
-def test_a_field_without_a_value_is_refused():
+def test_field_without_a_value_is_refused():
     arguments = {"layout": 0, "query": 1, "key": 2, "out": 3, "heads": 4}
     with pytest.raises(TypeError, match="edge_dot needs a value for its field channels, key_h"):
         cpu.Launcher("edge_dot", arguments)

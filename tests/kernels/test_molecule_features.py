@@ -60,14 +60,14 @@ def test_tanimoto_has_the_bits_of_the_reference(queries: int, rows: int, share: 
     assert torch.equal(similarity, table.tanimoto_reference(counts))
 
 
-def test_the_largest_counts_do_not_overflow() -> None:
+def test_largest_counts_do_not_overflow() -> None:
     counts = torch.full((1, 2048), 255, dtype=torch.uint8)
     half = counts.clone()
     half[:, 1024:] = 0
     assert CountTable.of(counts).tanimoto(torch.cat([counts, half])).tolist() == [[1.0], [0.5]]
 
 
-def test_a_slice_of_columns_is_compared() -> None:
+def test_slice_of_columns_is_compared() -> None:
     counts = random_counts(6, 40, 0.5, 0)
     table = CountTable.of(counts[:, :20])
     assert torch.equal(table.tanimoto(counts[:, :20]).diagonal(), torch.ones(6))
@@ -101,7 +101,7 @@ def test_rows_without_features_are_in_the_roots(monkeypatch: pytest.MonkeyPatch)
     assert tree_leaves(nodes, torch.zeros(2, 0)).tolist() == [[0, 1, 2]] * 2
 
 
-def test_the_reference_accepts_a_table_without_rows(own_threads: None) -> None:
+def test_reference_accepts_a_table_without_rows(own_threads: None) -> None:
     torch.set_num_threads(2)
     table = CountTable.of(torch.zeros(0, 3, dtype=torch.uint8))
     assert table.tanimoto_reference(torch.ones(5, 3, dtype=torch.uint8)).shape == (5, 0)

@@ -90,31 +90,6 @@ def test_resuming_measures_what_failed_or_was_asked_otherwise(bench):
     assert len(names(other)) == 5
 
 
-def test_a_graph_that_cannot_be_made_is_one_failure(bench):
-    def ground(name):
-        raise torch.OutOfMemoryError("too large")
-
-    runner = bench(ground=ground)
-    runner.graph("hub")
-    assert runner.failed == 1
-    assert names(runner) == ["hub"]
-
-
-def test_after_the_time_nothing_is_begun(bench):
-    runner = bench("--minutes", "0", ground=lambda name: pytest.fail("too late"))
-    runner.graph("hub")
-    assert runner.left == 2
-
-
-def test_a_line_that_was_cut_short_is_replaced(tmp_path):
-    path = tmp_path / "some.jsonl"
-    record.append(path, {"case": "a"})
-    path.write_text(path.read_text() + '{"case": "b')
-    assert list(record.newest(path)) == ["a"]
-    record.append(path, {"case": "c"})
-    assert list(record.newest(path)) == ["a", "c"]
-
-
 def test_without_a_card_it_says_so(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main([]) == 1

@@ -121,7 +121,7 @@ def test_hooks_see_what_they_see_in_pyg(name):
 
 
 @pytest.mark.parametrize("loops", [False, True])
-def test_a_subclass_sees_the_edge_features_of_pyg(loops):
+def test_subclass_sees_the_edge_features_of_pyg(loops):
     """This test follows PyG's example of an attack, which differentiates the output with respect to
     weights [e] that it passes to the layer.
     """
@@ -185,44 +185,6 @@ def test_weights_come_before_dropout_on_either_path(name, training):
         assert torch.allclose(out, plain) != training
     assert layer.fused
     assert not slow.fused
-
-
-@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "GATEConv"])
-def test_recorded_weights_come_before_dropout_edge_by_edge(name):
-    args = (6, 6, 3, 0.5) if name == "GATEConv" else (6, 4, 2)
-    options = {} if name == "GATEConv" else {"dropout": 0.5}
-    layer, edges = getattr(nn, name)(*args, **options), torch.randint(0, 5, (2, 100))
-    arguments = (X, edges, torch.randn(100, 3)) if name == "GATEConv" else (X, edges)
-    slow = copy.deepcopy(layer)
-    slow.register_message_forward_hook(lambda layer, arguments, out: None)
-    weights_of = []
-    for one in (layer, slow):
-        with nn.record_attention(one) as records:
-            one(*arguments)
-        weights_of.append(records[0].weights)
-    torch.testing.assert_close(*weights_of)
-
-
-class Halved(nn.GATConv):
-    def edge_update(self, alpha_j, alpha_i, edge_attr, index, ptr, dim_size):
-        return 0.5 * super().edge_update(alpha_j, alpha_i, edge_attr, index, ptr, dim_size)
-
-
-class HalvedV2(nn.GATv2Conv):
-    def edge_update(self, x_j, x_i, edge_attr, index, ptr, dim_size):
-        return 0.5 * super().edge_update(x_j, x_i, edge_attr, index, ptr, dim_size)
-
-
-@pytest.mark.parametrize("kind", [Halved, HalvedV2])
-def test_a_derived_edge_update_returns_what_it_gives_as_in_pyg(kind):
-    layer, plain = kind(6, 4, 2, dropout=0.5), kind.__base__(6, 4, 2, dropout=0.5)
-    plain.load_state_dict(layer.state_dict())
-    edges = torch.randint(0, 5, (2, 100))
-    _, (_, weights) = layer(X, edges, return_attention_weights=True)
-    _, (_, before) = plain(X, edges, return_attention_weights=True)
-    dropped = weights == 0
-    assert 0.3 < dropped.float().mean() < 0.7
-    torch.testing.assert_close(weights[~dropped], before[~dropped])
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
@@ -316,15 +278,6 @@ def test_ignored_edge_features_are_told_to_the_caller(make):
     assert [warning.filename for warning in warned] == [__file__]
 
 
-def test_ignored_edge_features_that_are_an_error_stay_one():
-    layer = nn.GATConv(6, 4)
-    for _ in range(2):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            with pytest.raises(UserWarning, match="ignores edge_attr"):
-                layer(X, EDGES, WIDE)
-
-
 def test_autocast_leaves_the_dtype_of_layers_that_project_nothing():
     for layer, args in ((nn.AGNNConv(), (X, EDGES)), (nn.FAConv(6), (X, X, EDGES))):
         theirs = getattr(pyg, type(layer).__name__)(*([6] if args[1] is X else []))
@@ -333,6 +286,35 @@ def test_autocast_leaves_the_dtype_of_layers_that_project_nothing():
 
 
 BATCH = torch.tensor([0, 0, 0, 1, 1])
+
+
+def test_features_without_data_are_checked_and_projected():
+    lin = torch.nn.Linear(6, 4, device="meta")
+    assert project(lin, torch.empty(5, 6, device="meta")).shape == (5, 4)
+    with pytest.raises(ValueError, match="x must have 6 features"):
+        project(lin, torch.empty(5, 7, device="meta"))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    "model",
+    [nn.GATConv(6, 4), nn.TransformerConv(6, 4), nn.TransformerBlock(6)],
+    ids=lambda model: type(model).__name__,
+)
+def test_trace_is_refused_in_one_sentence(model):
+    message = "does not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
+    with pytest.raises(RuntimeError, match=message):
+        torch.jit.trace(model, (X, EDGES))
+
+
+@pytest.mark.filterwarnings("ignore:Complex modules are a new feature")
+def test_complex_numbers_are_refused():
+    for kind in (nn.GATConv, nn.GATv2Conv, nn.TransformerConv, nn.SuperGATConv):
+        layer = kind(6, 4).to(torch.complex64)
+        with pytest.raises(TypeError, match=r"must be float32, float64, .*; got torch\.complex64"):
+            layer(X.to(torch.complex64), EDGES)
+
+
 QUANTIZED = {
     "AttentiveFP": (lambda: models.AttentiveFP(6, 8, 2, 3, 2, 2), (X, EDGES, WIDE, BATCH)),
     "GATEConv": (lambda: nn.GATEConv(6, 6, 3), (X, EDGES, WIDE)),
@@ -355,30 +337,3 @@ def test_quantized_linear_maps(name):
     quantized = torch.ao.quantization.quantize_dynamic(model)
     with torch.no_grad():
         torch.testing.assert_close(quantized(*args), model(*args), rtol=0.1, atol=0.1)
-
-
-def test_features_without_data_are_checked_and_projected():
-    lin = torch.nn.Linear(6, 4, device="meta")
-    assert project(lin, torch.empty(5, 6, device="meta")).shape == (5, 4)
-    with pytest.raises(ValueError, match="x must have 6 features"):
-        project(lin, torch.empty(5, 7, device="meta"))
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize(
-    "model",
-    [nn.GATConv(6, 4), nn.TransformerConv(6, 4), nn.TransformerBlock(6)],
-    ids=lambda model: type(model).__name__,
-)
-def test_a_trace_is_refused_in_one_sentence(model):
-    message = "does not run under torch.jit.trace.*: use torch.compile, torch.export.export or"
-    with pytest.raises(RuntimeError, match=message):
-        torch.jit.trace(model, (X, EDGES))
-
-
-@pytest.mark.filterwarnings("ignore:Complex modules are a new feature")
-def test_complex_numbers_are_refused():
-    for kind in (nn.GATConv, nn.GATv2Conv, nn.TransformerConv, nn.SuperGATConv):
-        layer = kind(6, 4).to(torch.complex64)
-        with pytest.raises(TypeError, match=r"must be float32, float64, .*; got torch\.complex64"):
-            layer(X.to(torch.complex64), EDGES)

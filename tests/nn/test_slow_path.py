@@ -17,7 +17,7 @@ REASONS = set(re.findall(r"^\| `(.+?)` +\|", SECTION, re.M)) - {"slow_path_reaso
 """Reasons for edge-by-edge execution that the guide lists."""
 
 
-def test_a_layer_tells_why_it_runs_edge_by_edge():
+def test_layer_tells_why_it_runs_edge_by_edge():
     class Mine(nn.GATConv):
         def message(self, x_j, alpha):
             return x_j
@@ -137,7 +137,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_what_changes_a_layer_of_pyg_changes_ours(name):
+def test_changes_of_layer_have_the_effect_of_pyg(name):
     make, reason = CHANGED[name]
     theirs, ours = make(pyg.GATConv), make(nn.GATConv)
     ours.load_state_dict(theirs.state_dict())
@@ -149,14 +149,14 @@ def test_what_changes_a_layer_of_pyg_changes_ours(name):
     torch.testing.assert_close(converted(X, EDGES), expected)
 
 
-def test_a_class_that_gets_its_equation_back_is_fused_again():
+def test_class_is_fused_again_after_patch_is_removed():
     layer = _given_later(nn.GATConv)
     assert not layer.fused
     del type(layer).message
     assert layer.fused
 
 
-def test_an_attention_of_its_own_is_run():
+def test_user_defined_attention_is_used():
     def flat(self, edge_index_i, x_i, x_j, num_nodes, return_logits=False):
         return torch.ones_like(x_j[..., 0])
 
@@ -170,7 +170,7 @@ def test_an_attention_of_its_own_is_run():
 
 
 @pytest.mark.parametrize("package", [pyg, nn])
-def test_methods_that_pyg_binds_by_itself_are_its_own(package):
+def test_methods_bound_by_pyg_are_not_overrides(package):
     layer = package.GATConv(6, 4)
     expected = layer(X, EDGES)
     layer.explain = True
@@ -184,7 +184,7 @@ def test_methods_that_pyg_binds_by_itself_are_its_own(package):
     assert convert(decomposed).slow_path_reason == ""
 
 
-def test_an_equation_replaced_in_a_class_of_pyg_is_not_lost(monkeypatch):
+def test_convert_leaves_patched_pyg_class(monkeypatch):
     layer = pyg.GATConv(6, 4)
     monkeypatch.setattr(pyg.GATConv, "message", Doubled.message)
     model = convert(torch.nn.ModuleList([layer, pyg.GATv2Conv(6, 4)]))

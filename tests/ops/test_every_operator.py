@@ -3,18 +3,35 @@
 import pytest
 import torch
 
+from tests.families import OPERATORS
+from tests.ops.conftest import DTYPES, WIDTHS
+
 
 def test_on_every_graph(operator, graph, compare):
     compare(operator, graph, heads=3, channels=5)
     compare(operator, graph, heads=8, channels=4, dtype=torch.float32)
 
 
+@pytest.mark.slow
 def test_every_width_and_dtype(operator, width, precision, compare, random_graph):
     compare(operator, random_graph, *width, dtype=precision)
 
 
-@pytest.mark.parametrize("channels", [4, 8, 16, 32, 64, 128])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_pair_of_width_and_dtype(operator, compare, random_graph):
+    """The dtypes rotate with the operators, so that each pair of two of the three occurs."""
+    first = list(OPERATORS.values()).index(operator)
+    for number, width in enumerate(WIDTHS):
+        dtype = DTYPES[(first + number) % len(DTYPES)]
+        compare(operator, random_graph, *width, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("channels", "dtype"),
+    [
+        (4, torch.float32), (8, torch.bfloat16), (16, torch.float32),
+        (32, torch.bfloat16), (64, torch.float32), (128, torch.bfloat16),
+    ],
+)  # fmt: skip
 def test_values_as_wide_as_keys(operator, channels, dtype, compare, random_graph):
     """Test numbers of channels for which kernels were compiled, and other numbers. The kernels
     process eleven heads as eight heads and then three heads.
@@ -26,8 +43,8 @@ def test_int64_indices(operator, precision, compare, wide_graph):
     compare(operator, wide_graph, 3, 16, dtype=precision)
 
 
-@pytest.mark.parametrize(("heads", "channels"), [(1, 3), (8, 16)])
-def test_rows_of_several_segments(operator, heads, channels, precision, compare, hub_graph):
+def test_rows_of_several_segments(operator, precision, compare, hub_graph):
+    heads, channels = (1, 3) if precision.itemsize == 2 else (8, 16)
     compare(operator, hub_graph, heads, channels, dtype=precision)
 
 

@@ -96,7 +96,7 @@ def test_rows_of_hubs_are_summed_apart(index_dtype, is_sorted):
     assert not apart.any()
 
 
-def test_hubs_need_a_room():
+def test_hub_rows_require_a_buffer():
     with pytest.raises(ValueError, match="hubs and hub_sums must be passed together"):
         add_rows(torch.ones(1, 1), torch.tensor([~0]), torch.zeros(2, 1), torch.tensor([1]))
 
@@ -129,6 +129,6 @@ def test_sums_of_hubs_have_the_same_bits_with_any_number_of_threads(is_sorted):
 @pytest.mark.parametrize(
     "out", [torch.zeros(3, 3).t(), torch.zeros(2, 3), torch.zeros(3, 3, dtype=torch.float64)]
 )
-def test_a_room_that_rows_do_not_fit_is_refused(out):
+def test_buffer_of_wrong_size_is_refused(out):
     with pytest.raises(ValueError, match=r"out must be contiguous, \(3, 3\) of torch.float32; got"):
         gather_rows(torch.randn(5, 3), torch.tensor([0, 1, 2]), out)

@@ -38,7 +38,7 @@ def test_weights_may_be_written_to():
     torch.testing.assert_close(got, expected)
 
 
-def test_inputs_may_not():
+def test_input_changed_in_place_before_backward_is_an_error():
     value = _rows(2, 4)
     query = value * 2
     out = functional.dot_product_attention(query, value, value, GRAPH)
@@ -65,34 +65,13 @@ def test_backward_more_than_once():
     ],
     ids=["AGNNConv", "GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv"],
 )
-def test_an_activation_in_place_after_a_layer(make):
+def test_activation_in_place_after_a_layer(make):
     theirs, x, act = make().eval(), _rows(8), torch.nn.ReLU(inplace=True)
     expected = torch.autograd.grad(act(theirs(x, EDGES)).square().sum(), x)
     ours = convert(theirs)
     assert type(ours).__module__.startswith("gattn.")
     got = torch.autograd.grad(act(ours(x, EDGES)).square().sum(), x)
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_what_is_saved_goes_through_the_hooks_of_saved_tensors():
-    seen = []
-    value = _rows(2, 4)
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t.shape) or t, lambda t: t):
-        out = functional.dot_product_attention(value, value, value, GRAPH)
-    assert out.shape in seen
-    out.sum().backward()
-
-
-def test_under_checkpointing():
-    def attend(x, write):
-        out = functional.dot_product_attention(x, x, x, GRAPH)
-        return out.relu_() if write else out.relu()
-
-    value = _rows(2, 4)
-    expected = torch.autograd.grad(attend(value, write=False).square().sum(), value)
-    for write in (False, True):
-        out = torch.utils.checkpoint.checkpoint(attend, value, write, use_reentrant=False)
-        assert torch.equal(torch.autograd.grad(out.square().sum(), value)[0], expected[0])
 
 
 def test_what_a_function_of_few_edges_gave_may_be_written_to():

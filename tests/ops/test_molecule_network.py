@@ -67,9 +67,7 @@ def results(
 @pytest.mark.parametrize("extra", [0, 2])
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: f"width-{sizes['width']}")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_the_kernel_equals_the_layers(
-    dtype: torch.dtype, sizes: dict[str, int], extra: int
-) -> None:
+def test_kernel_equals_the_layers(dtype: torch.dtype, sizes: dict[str, int], extra: int) -> None:
     network, batch = network_of(dtype, extra=extra, **sizes), batch_of(dtype, extra=extra)
     kernel = results(network, network, batch)
     layers = results(network, network.by_layers, batch)
@@ -125,7 +123,7 @@ def test_loops_of_the_input_are_ignored_as_in_the_layers() -> None:
     torch.testing.assert_close(network(looped), network.by_layers(looped))
 
 
-def test_a_weight_that_is_not_finite_reaches_the_output() -> None:
+def test_weight_that_is_not_finite_reaches_the_output() -> None:
     network, batch = network_of(torch.float32), batch_of(torch.float32)
     network.convs[0].lin.weight.data[0, 0] = torch.inf
     assert not network(batch).isfinite().any()
@@ -148,7 +146,7 @@ def test_other_batches_than_molecules_are_errors() -> None:
         network(replace(batch, ptr=batch.ptr + 1))
 
 
-def test_the_layers_compute_what_the_kernel_does_not() -> None:
+def test_layers_compute_what_the_kernel_does_not() -> None:
     batch = batch_of(torch.float32)
     network = MoleculeNetwork(MoleculeSettings(width=16, dropout=0.5), 1)
     assert "_Network" not in type(network(batch).grad_fn).__name__

@@ -62,16 +62,6 @@ def test_in_the_order_of_the_edges_that_ask():
     assert path_lengths(chain, over, 2).tolist() == [3, 3, 1, 0, 3]
 
 
-def test_empty_graphs():
-    none = torch.empty(2, 0, dtype=torch.long)
-    assert path_lengths(none, Graph(none, 0), 3).shape == (0,)
-    assert path_lengths(none, graphs.complete([2]), 3).tolist() == [0, 4, 4, 0]
-    length, actual = path_features(none, graphs.complete([2]), torch.ones(0, 3), 2)
-    assert length.tolist() == [0, 3, 3, 0]
-    assert torch.equal(actual, torch.zeros(4, 2, 3))
-    assert path_features(none, Graph(none, 0), torch.ones(0, 3), 2)[1].shape == (0, 2, 3)
-
-
 def test_bad_input_gets_one_clear_error():
     none = torch.empty(2, 0, dtype=torch.long)
     with pytest.raises(ValueError, match="max_length must be >= 0; got -1"):

@@ -10,7 +10,7 @@ EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 2, 4, 4, 4], [1, 0, 2, 1, 3, 2, 4, 2, 4
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 8])
-def test_they_are_the_diagonals_of_powers(steps):
+def test_return_probabilities_are_diagonals_of_powers(steps):
     weight = torch.rand(10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     matrix = torch.zeros(6, 6, dtype=torch.float64)
     matrix[EDGES[0], EDGES[1]] = weight
@@ -33,36 +33,10 @@ def test_between_nodes_they_are_the_entries_of_powers(steps):
     torch.testing.assert_close(actual.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
 
 
-def test_of_a_node_and_itself_they_are_those_of_return():
-    loops = Graph(torch.arange(5).expand(2, -1), 5)
-    actual = walk_probabilities(EDGES, loops, steps=4)
-    assert torch.equal(actual[:, 1:], return_probabilities(EDGES, 5, steps=3))
-    assert actual[:, 0].tolist() == [1] * 5
-
-
 @pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # PyG creates a sparse CSR matrix
 def test_pyg_agrees():
     expected = AddRandomWalkPE(7)(Data(edge_index=EDGES, num_nodes=5)).random_walk_pe
     torch.testing.assert_close(return_probabilities(EDGES, 5, steps=7), expected)
-
-
-def test_multi_edges_add_up():
-    double = torch.cat([EDGES, EDGES[:, :2]], dim=1)
-    weight = torch.ones(10)
-    weight[:2] = 2
-    torch.testing.assert_close(
-        return_probabilities(double, 5, steps=4),
-        return_probabilities(EDGES, 5, steps=4, edge_weight=weight),
-    )
-
-
-def test_empty_graphs():
-    none = torch.empty(2, 0, dtype=torch.long)
-    assert torch.equal(return_probabilities(none, 3, steps=2), torch.zeros(3, 2))
-    assert return_probabilities(none, 0, steps=2).shape == (0, 2)
-    assert walk_probabilities(none, Graph(none, 0), steps=2).shape == (0, 2)
-    actual = walk_probabilities(none, graphs.complete([2]), steps=2)
-    assert actual.tolist() == [[1, 0], [0, 0], [0, 0], [1, 0]]
 
 
 def test_memory_follows_the_edges():

@@ -89,7 +89,7 @@ def test_threads_in_the_background_change_nothing(data, workers):
         assert torch.equal(one.e_id, other.e_id)
 
 
-def test_torch_governs_the_samples(data):
+def test_torch_seed_determines_samples(data):
     def epochs(seed):
         torch.manual_seed(seed)
         loader = NeighborLoader(data, [2], batch_size=100)
@@ -101,7 +101,7 @@ def test_torch_governs_the_samples(data):
     assert not torch.equal(first[0], other[0])
 
 
-def test_an_epoch_may_be_left_and_an_error_reaches_the_caller(data):
+def test_epoch_may_be_left_and_an_error_reaches_the_caller(data):
     loader = loader_of(data, num_workers=2)
     for _ in loader:
         break
@@ -114,27 +114,6 @@ def test_an_epoch_may_be_left_and_an_error_reaches_the_caller(data):
         next(iter(loader_of(data, transform=fail)))
 
 
-def test_a_transform_sees_the_graphs(data):
-    def keep_last(batch):
-        batch.last = batch.layer_graphs[-1]
-        return batch
-
-    assert next(iter(loader_of(data, transform=keep_last))).last.num_dst == 16
-
-
-def test_a_mask_is_one_of_any_kind(data):
-    expected = next(iter(loader_of(data, input_nodes=data.train_mask)))
-    for mask in (data.train_mask.numpy(), data.train_mask.tolist()):
-        assert torch.equal(next(iter(loader_of(data, input_nodes=mask))).n_id, expected.n_id)
-
-
-def test_batches_of_given_positions_and_of_no_seeds(data):
-    loader = loader_of(data, input_nodes=torch.tensor([7, 190, 3]))
-    assert torch.equal(loader([2, 0]).n_id[:2], torch.tensor([3, 7]))
-    assert list(loader_of(data, input_nodes=torch.empty(0, dtype=torch.int64))) == []
-    assert len(list(loader_of(data, drop_last=True))) == NODES // 16
-
-
 def test_edges_may_be_laid_out_and_features_lie_on_disk(data, tmp_path):
     np.save(tmp_path / "x.npy", data.x.numpy())
     x = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="c"))
@@ -144,13 +123,6 @@ def test_edges_may_be_laid_out_and_features_lie_on_disk(data, tmp_path):
     plain = next(iter(loader_of(data)))
     assert torch.equal(batch.edge_index, plain.edge_index)
     assert torch.equal(batch.x, plain.x)
-
-
-def test_batches_move_with_their_graphs(data):
-    batch = next(iter(loader_of(data)))
-    assert batch.to("cpu").layer_graphs[0] is batch.layer_graphs[0]
-    moved = batch.to("meta")
-    assert {graph.device.type for graph in (*moved.layer_graphs, moved.graph)} == {"meta"}
 
 
 def test_types_of_nodes_and_edges():
@@ -204,12 +176,12 @@ def test_types_of_nodes_and_edges():
         ({"input_nodes": [True, False]}, r"a mask of seeds must have shape \(200,\); got \(2,"),
     ],
 )
-def test_what_is_not_served_is_told(data, options, message):
+def test_unsupported_arguments_are_refused(data, options, message):
     with pytest.raises(ValueError, match=message):
         loader_of(data, **options)
 
 
-def test_other_mistakes_are_told(data):
+def test_other_invalid_arguments_are_refused(data):
     with pytest.raises(TypeError, match="has no argument 'batchsize'"):
         loader_of(data, batchsize=3)
     with pytest.raises(TypeError, match="data must be a Data or HeteroData; got Tensor"):

@@ -3,11 +3,6 @@ import torch
 
 from gattn import Graph
 from gattn.nn import GATConv, GraphTransformerLayer, TransformerConv
-from gattn.testing import (
-    assert_batch_independent,
-    assert_edge_order_independent,
-    assert_permutation_equivariant,
-)
 
 LAYERS = {
     "full": lambda: GraphTransformerLayer(4, 2),
@@ -29,15 +24,7 @@ def _batch():
     return x, edges, torch.tensor([0, 0, 0, 1, 1])
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_equivariant_and_independent_of_the_batch(name):
-    layer = _make(name)
-    assert_permutation_equivariant(layer, 4, batch=True)
-    assert_edge_order_independent(layer, 4, batch=True)
-    assert_batch_independent(layer, 4, batch=True)
-
-
-def test_it_is_its_equation():
+def test_matches_its_equation():
     layer = _make("full").double()
     x, edges, batch = _batch()
     same = batch[:, None] == batch
@@ -48,7 +35,7 @@ def test_it_is_its_equation():
     torch.testing.assert_close(layer(x, edges, batch), layer.norm3(y + layer.mlp(y)))
 
 
-def test_the_global_attention_reaches_where_no_edge_leads():
+def test_global_attention_reaches_where_no_edge_leads():
     layer = _make("full").double()
     x, edges, batch = _batch()
     x.requires_grad_()
@@ -67,30 +54,6 @@ def test_edge_features():
     for layer in (built_in, GraphTransformerLayer(4, 2, local=other).double()):
         out = layer(x, edges, batch, edge_attr=edge_attr)
         assert not torch.allclose(out, layer(x, edges, batch, edge_attr=edge_attr + 1))
-
-
-def test_gradients():
-    layer = _make("full").double()
-    x, edges, batch = _batch()
-    assert torch.autograd.gradcheck(lambda x: layer(x, edges, batch), (x.requires_grad_(),))
-
-
-# Torch raises this warning.
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-@pytest.mark.parametrize("name", ["full", "linear"])
-def test_compiles_in_one_graph(name):
-    torch._dynamo.reset()
-    layer = _make(name).double()
-    x, edges, batch = _batch()
-    x.requires_grad_()
-    graph = Graph(edges, 5)
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    out = compiled(x, graph, batch, batch_size=2, max_num_nodes=3)
-    expected = layer(x, edges, batch, batch_size=2)
-    torch.testing.assert_close(out, expected)
-    (grad,) = torch.autograd.grad(out.square().sum(), x)
-    (expected_grad,) = torch.autograd.grad(expected.square().sum(), x)
-    torch.testing.assert_close(grad, expected_grad)
 
 
 def test_reset_and_errors():

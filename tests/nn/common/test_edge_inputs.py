@@ -6,7 +6,6 @@ import networkx
 import pytest
 import scipy.sparse
 import torch
-from torch.testing._internal.two_tensor import TwoTensor
 from torch_geometric.utils import from_scipy_sparse_matrix
 
 from gattn import Graph
@@ -21,7 +20,6 @@ from gattn.nn import (
     TransformerBlock,
     TransformerConv,
 )
-from gattn.nn.common import edge_inputs
 from gattn.nn.common.edge_inputs import read_edges, with_loop_features
 
 ROWS, COLS = torch.tensor([[0, 1, 1, 0, 2], [1, 2, 0, 1, 0]])
@@ -79,7 +77,7 @@ def _without_loops(conv):
     return twin
 
 
-def test_a_matrix_with_duplicates_is_laid_out_once():
+def test_matrix_with_duplicates_is_laid_out_once():
     adj_t, x = _coo(), torch.randn(3, 4)
     first, _ = read_edges(adj_t, None, x, x)
     assert first.num_edges == 4
@@ -113,7 +111,7 @@ def test_edges_for_other_nodes(call, kind):
 
 
 @pytest.mark.parametrize("layer", [FAConv, TransformerConv])
-def test_the_callers_matrix_stays_as_it_was(layer):
+def test_sparse_matrix_of_caller_is_not_modified(layer):
     """Repeated entries are summed in a copy, and the matrix of the caller remains uncoalesced."""
     x, adj_t = torch.randn(3, 4), _coo()
     conv = layer(4) if layer is FAConv else layer(4, 2, 2)
@@ -227,25 +225,3 @@ def test_features_of_loops_have_the_gradients_of_the_edges(graph_and_features):
     (grad,) = torch.autograd.grad(total, edge_attr)
     (expected,) = torch.autograd.grad(_expected(graph, edge_attr).square().sum(), edge_attr)
     torch.testing.assert_close(grad, expected)
-
-
-@pytest.mark.parametrize("layer", [GATConv, GATv2Conv])
-def test_layers_of_a_model_share_the_features_of_loops(layer, monkeypatch):
-    calls = []
-    monkeypatch.setattr(
-        edge_inputs,
-        "_reduced",
-        lambda *args, inner=edge_inputs._reduced: calls.append(1) or inner(*args),
-    )
-    edge_index, edge_attr = torch.stack([ROWS, COLS]), torch.randn(5, 2)
-    first, second = (layer(4, 4, edge_dim=2) for _ in range(2))
-    second(first(torch.randn(3, 4), edge_index, edge_attr), edge_index, edge_attr).sum().backward()
-    assert len(calls) == 1
-
-
-def test_features_of_loops_that_wrap_others_are_formed_each_time(graph_and_features):
-    graph, edge_attr = graph_and_features
-    wrapped = TwoTensor(edge_attr, 2 * edge_attr)
-    assert not edge_inputs.caches_loop_features(wrapped, graph)
-    actual = with_loop_features(wrapped, graph, 0.0)
-    torch.testing.assert_close(actual.b, 2 * with_loop_features(edge_attr, graph, 0.0))

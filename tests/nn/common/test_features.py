@@ -44,7 +44,7 @@ def test_width_and_dtype_of_features(take):
         take(X)
 
 
-def test_a_gps_conv_takes_its_channels():
+def test_gps_conv_refuses_x_of_wrong_width():
     layer = nn.GPSConv(16, nn.GATConv(16, 16))
     with pytest.raises(ValueError, match=r"x must have 16 features; got shape \(5, 15\)"):
         layer(X[:, :15], EDGES)

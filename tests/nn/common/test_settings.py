@@ -14,7 +14,7 @@ TYPES = (["a"], [("a", "to", "a")])
 MADE = {
     name: replace(layer, made_by=None)
     for name, layer in layers().items()
-    if name == layer.kind and {"heads", "out_channels", "dropout"} <= layer.settings
+    if name in ("GATConv", "RGATConv", "SuperGATConv", "LearnedQueryReadout")
 }
 
 READOUTS = {name: layer for name, layer in layers(readout=True).items() if layer.call is None}
@@ -79,13 +79,13 @@ def test_heads_channels_and_dropout(name, setting, message):
         (lambda: nn.DegreeEncoding(-1, 8), "max_degree must be an int >= 0; got -1"),
     ],
 )
-def test_each_layer(make, message):
+def test_invalid_settings_of_each_layer_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
 @pytest.mark.parametrize("option", [{"heads": True}, {"dropout": 1}, {"dropout": True}], ids=str)
-def test_what_pyg_takes_is_taken(option):
+def test_settings_valid_in_pyg_are_valid(option):
     theirs, ours = pyg.GATConv(8, 4, **option).eval(), nn.GATConv(8, 4, **option).eval()
     ours.load_state_dict(theirs.state_dict())
     x, edge_index = torch.randn(3, 8), torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -93,7 +93,7 @@ def test_what_pyg_takes_is_taken(option):
 
 
 @every({**READOUTS, "LinearAttention": BY_NAME["LinearAttention"]})
-def test_a_readout_wants_tensors(layer):
+def test_readout_refuses_inputs_that_are_no_tensors(layer):
     readout, x = layer.make(4), torch.randn(2, 4)
     for args, message in [
         (([[1.0] * 4],), "x must be a tensor; got list"),
@@ -106,7 +106,7 @@ def test_a_readout_wants_tensors(layer):
 
 
 @pytest.mark.parametrize("name", [n for n, layer in MADE.items() if "kwargs" in layer.settings])
-def test_an_unknown_argument_names_the_layer_and_what_it_has(name):
+def test_unknown_argument_names_the_layer_and_what_it_has(name):
     with pytest.raises(
         TypeError, match=f"{name} has no argument 'num_heads'; it has in_channels, "
     ):
@@ -115,7 +115,7 @@ def test_an_unknown_argument_names_the_layer_and_what_it_has(name):
 
 
 @pytest.mark.parametrize("kind", [nn.GATConv, nn.GATv2Conv, nn.TransformerConv, nn.SuperGATConv])
-def test_a_layer_without_channels_is_refused(kind):
+def test_layer_without_channels_is_refused(kind):
     with pytest.raises(ValueError, match="out_channels must be an int >= 1; got 0"):
         kind(8, 0)
 
@@ -137,7 +137,7 @@ UNKNOWN = {
 
 @every(UNKNOWN)
 @pytest.mark.parametrize("widths", [(-1, 3), (6, -1), (-1, -1)])
-def test_a_width_of_minus_one_is_taken_from_the_input_or_refused_by_name(layer, widths):
+def test_width_of_minus_one_is_taken_from_the_input_or_refused_by_name(layer, widths):
     module = _constructed(layer, *widths)
     if isinstance(module, ValueError):
         assert re.search(r"\b(\w*channels|\w*dim) must be an int >= [01]; got -1", str(module))

@@ -10,7 +10,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn.models import attentive_fp
 
 import gattn.nn as ours
-from gattn import Graph, convert
+from gattn import convert
 from gattn.graph import as_graph
 from tests.layers import BY_NAME, Call
 
@@ -34,7 +34,7 @@ def thrice(module, inputs, out):
     ],
 )
 @pytest.mark.parametrize("how", ["forward hook", "backward hook", "replaced forward"])
-def test_maps_are_called(layer, part, how):
+def test_linear_maps_with_hooks_or_replaced_forward_are_called(layer, part, how):
     options = {"beta": True} if layer == "TransformerConv" else {}
     theirs = getattr(pyg, layer)(8, 4, heads=2, edge_dim=3, **options)
     mine = getattr(ours, layer)(8, 4, heads=2, edge_dim=3, **options)
@@ -83,7 +83,7 @@ BIASED = {
 
 
 @pytest.mark.parametrize("name", BIASED)
-def test_a_bias_where_the_layer_makes_none_is_added(name):
+def test_bias_of_replaced_linear_map_is_added(name):
     make, part, args = BIASED[name]
     theirs, mine = make(pyg), make(ours)
     mine.load_state_dict(theirs.state_dict())
@@ -102,28 +102,8 @@ def test_a_bias_where_the_layer_makes_none_is_added(name):
     assert not torch.allclose(out, plain)
 
 
-@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
-def test_a_bias_of_the_edges_map_of_graph_attention_is_added(score):
-    layer = ours.GraphAttention(8, heads=2, edge_dim=3, score=score)
-    layer.lin_edge = _biased(layer.lin_edge)
-    graph = Graph(EDGES, 20)
-    out = layer(X, X, X, graph, edge_attr=ATTR)
-    layer.lin_edge.register_forward_hook(lambda module, inputs, out: None)
-    torch.testing.assert_close(out, layer(X, X, X, graph, edge_attr=ATTR))
-
-
-@pytest.mark.parametrize("part", ["lin_key", "lin_value"])
-def test_a_bias_of_the_maps_of_a_readout_is_added(part):
-    readout = ours.LearnedQueryReadout(8, 8, num_queries=2, heads=2)
-    setattr(readout, part, _biased(getattr(readout, part)))
-    index = torch.arange(20) // 4
-    out = readout(X, index)
-    getattr(readout, part).register_forward_hook(lambda module, inputs, out: None)
-    torch.testing.assert_close(out, readout(X, index))
-
-
 @pytest.mark.parametrize("part", ["k_rel", "v_rel"])
-def test_a_bias_of_typed_maps_is_added(part):
+def test_bias_of_replaced_typed_map_is_added(part):
     to, back = ("a", "to", "b"), ("b", "back", "a")
     theirs, mine = (nn.HGTConv(8, 8, (["a", "b"], [to, back]), heads=2) for nn in (pyg, ours))
     mine.load_state_dict(theirs.state_dict())
@@ -137,19 +117,7 @@ def test_a_bias_of_typed_maps_is_added(part):
         torch.testing.assert_close(out[key], expected[key])
 
 
-@pytest.mark.parametrize("part", ["lin_key", "lin_value"])
-def test_readout_calls_its_maps(part):
-    readout = ours.LearnedQueryReadout(8, 8, num_queries=2, heads=2)
-    x, index = torch.randn(10, 8), torch.tensor([0, 0, 1, 1, 1, 2, 2, 2, 2, 4])
-    plain = readout(x, index, dim_size=5)
-    handle = getattr(readout, part).register_forward_hook(lambda m, i, out: out)
-    torch.testing.assert_close(readout(x, index, dim_size=5), plain)
-    handle.remove()
-    getattr(readout, part).register_forward_hook(thrice)
-    assert not torch.allclose(readout(x, index, dim_size=5), plain)
-
-
-def test_evaluation_in_inference_mode_comes_before_training():
+def test_evaluation_in_inference_mode_does_not_break_training():
     x, attr = torch.randn(20, 8), torch.randn(80, 3)
     edges = EDGES.clone()
     for layer in (ours.GATConv(8, 4, 2, edge_dim=3), ours.GATv2Conv(8, 4, 2, edge_dim=3)):
@@ -161,7 +129,7 @@ def test_evaluation_in_inference_mode_comes_before_training():
         assert all(p.grad is not None for p in layer.parameters())
 
 
-def test_a_tensor_given_other_memory_is_laid_out_anew():
+def test_edges_with_replaced_memory_are_sorted_again():
     edges = EDGES.clone()
     before = as_graph(edges, 20)
     edges.data = EDGES.flip(0).clone()
@@ -186,18 +154,6 @@ def _wrap(module, how):
 
 
 @HOOKS
-def test_the_first_layer_of_attentive_fp_calls_its_map(how):
-    theirs, mine = attentive_fp.GATEConv(8, 8, 3), ours.GATEConv(8, 8, 3)
-    mine.load_state_dict(theirs.state_dict())
-    x, attr = torch.randn(20, 8), torch.randn(80, 3)
-    plain = mine(x, EDGES, attr)
-    for conv in (theirs, mine):
-        _wrap(conv.lin1, how)
-    torch.testing.assert_close(mine(x, EDGES, attr), theirs(x, EDGES, attr))
-    assert not torch.allclose(mine(x, EDGES, attr), plain)
-
-
-@HOOKS
 @pytest.mark.parametrize("part", ["k_rel", "v_rel"])
 def test_typed_maps_are_called(part, how):
     to, back = ("a", "to", "b"), ("b", "back", "a")
@@ -219,33 +175,9 @@ def test_typed_maps_are_called(part, how):
     assert not torch.allclose(mine(x, edges)["a"], plain)
 
 
-def test_typed_maps_do_not_depend_on_the_order_of_the_edge_types():
-    to, back = ("a", "to", "b"), ("b", "back", "a")
-    theirs, mine = (nn.HGTConv(8, 8, (["a", "b"], [to, back]), heads=2) for nn in (pyg, ours))
-    mine.load_state_dict(theirs.state_dict())
-    x = {"a": torch.randn(20, 8), "b": torch.randn(30, 8)}
-    edges = {to: EDGES, back: EDGES.flip(0)}
-    expected = theirs(x, edges)
-    for edge_types in (edges, dict(reversed(edges.items()))):
-        torch.testing.assert_close(mine(x, edge_types)["a"], expected["a"])
-
-
-@HOOKS
-@pytest.mark.parametrize("score", ["scaled_dot", "additive"])
-@pytest.mark.parametrize("batch", [(), (2,)])
-def test_the_edges_map_of_graph_attention_is_called(how, score, batch):
-    layer = ours.GraphAttention(8, heads=2, edge_dim=3, score=score)
-    x, attr, graph = torch.randn(*batch, 20, 8), torch.randn(80, 3), Graph(EDGES, 20)
-    expected = layer(x, x, x, graph, edge_attr=attr * 3)
-    weights = layer.attention_weights(x, x, graph, edge_attr=attr * 3)
-    _wrap(layer.lin_edge, how)
-    torch.testing.assert_close(layer(x, x, x, graph, edge_attr=attr), expected)
-    torch.testing.assert_close(layer.attention_weights(x, x, graph, edge_attr=attr), weights)
-
-
 @pytest.mark.parametrize("how", ["forward hook", "parametrisation", "replaced forward"])
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_the_attention_of_gps_is_called(how, shuffled):
+def test_modified_attention_module_of_gps_is_called(how, shuffled):
     theirs, mine = (nn.GPSConv(8, None, heads=2, norm=None) for nn in (pyg, ours))
     mine.load_state_dict(theirs.state_dict())
     x, batch = torch.randn(6, 8), torch.tensor([0, 0, 0, 2, 2, 3])  # Graph 1 has no nodes.
@@ -344,13 +276,6 @@ def _equivalent(base, how):
     return equivalent
 
 
-def _plain_linear(base):
-    """Return torch's linear layer with the same parameters."""
-    linear = torch.nn.Linear(base.weight.shape[1], base.weight.shape[0], base.bias is not None)
-    linear.load_state_dict(base.state_dict())
-    return linear
-
-
 def _exchange(layer, name, make):
     holder, _, last = name.rpartition(".")
     holder = layer.get_submodule(holder)
@@ -408,7 +333,7 @@ CONVERTED = {
 
 
 @pytest.mark.parametrize("name", CONVERTED)
-def test_a_layer_of_pyg_with_an_adapter_is_converted(name):
+def test_layer_of_pyg_with_an_adapter_is_converted(name):
     make, args = CONVERTED[name]
     parts = [part for part, module in make(pyg).named_modules() if _is_map(module)]
     assert parts
@@ -418,18 +343,6 @@ def test_a_layer_of_pyg_with_an_adapter_is_converted(name):
         expected = theirs(X, EDGES, *args)
         actual = convert(theirs)(X, EDGES, *args)
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4, msg=part)
-
-
-@pytest.mark.parametrize(("name", "part"), EVERY_MAP)
-def test_every_map_may_be_a_linear_of_torch(name, part):
-    entry = BY_NAME[name]
-    args, options = _inputs(entry)
-    layer = entry.called(6, 3).eval()
-    if isinstance(_module_of(layer).get_submodule(part), pyg.HeteroLinear):
-        pytest.skip("a map by type is none of torch.nn.Linear's")
-    expected = layer(*args, **options)
-    _exchange(_module_of(layer), part, _plain_linear)
-    torch.testing.assert_close(layer(*args, **options), expected, rtol=1e-4, atol=1e-5)
 
 
 class Counted(torch.nn.Module):
@@ -445,7 +358,7 @@ class Counted(torch.nn.Module):
 
 
 @pytest.mark.parametrize(("name", "part"), EVERY_MAP)
-def test_a_parametrised_weight_is_evaluated_once_for_each_call_of_its_map(name, part):
+def test_parametrised_weight_is_evaluated_once_for_each_call_of_its_map(name, part):
     entry = BY_NAME[name]
     args, options = _inputs(entry)
     layer, equivalent, adapted = (entry.called(6, 3).eval() for _ in range(3))
@@ -465,7 +378,7 @@ def test_a_parametrised_weight_is_evaluated_once_for_each_call_of_its_map(name, 
 
 
 @pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges"])
-def test_a_spectral_norm_steps_once_a_forward(name):
+def test_spectral_norm_iterates_once_per_forward(name):
     entry = BY_NAME[name]
     args, options = _inputs(entry)
     parts = _maps_of(entry)
@@ -480,3 +393,22 @@ def test_a_spectral_norm_steps_once_a_forward(name):
         alone.weight  # noqa: B018 - one evaluation in training is one step
         vectors = [m.parametrizations.weight[0]._u for m in (linear, alone)]
         assert torch.equal(*vectors), part
+
+
+def _plain_linear(base):
+    """Return torch's linear layer with the same parameters."""
+    linear = torch.nn.Linear(base.weight.shape[1], base.weight.shape[0], base.bias is not None)
+    linear.load_state_dict(base.state_dict())
+    return linear
+
+
+@pytest.mark.parametrize(("name", "part"), EVERY_MAP)
+def test_every_map_may_be_a_linear_of_torch(name, part):
+    entry = BY_NAME[name]
+    args, options = _inputs(entry)
+    layer = entry.called(6, 3).eval()
+    if isinstance(_module_of(layer).get_submodule(part), pyg.HeteroLinear):
+        pytest.skip("a map by type is none of torch.nn.Linear's")
+    expected = layer(*args, **options)
+    _exchange(_module_of(layer), part, _plain_linear)
+    torch.testing.assert_close(layer(*args, **options), expected, rtol=1e-4, atol=1e-5)

@@ -7,7 +7,7 @@ from gattn.nn import FAConv
 @pytest.mark.parametrize(
     "options", [{}, {"eps": 0.0}, {"add_self_loops": False}, {"normalize": False}], ids=str
 )
-def test_is_pyg_on_every_graph(beside_pyg, dtype, options):
+def test_matches_pyg_on_every_graph(beside_pyg, dtype, options):
     pair = beside_pyg.pair("FAConv", 6, dtype=dtype, **options)
     for case in beside_pyg.graphs():
         x, x_0 = (beside_pyg.draw(case.size[0], 6, dtype=dtype, seed=s) for s in (0, 1))
@@ -22,7 +22,7 @@ def test_is_pyg_on_every_graph(beside_pyg, dtype, options):
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("kind", ["EdgeIndex", "coo", "csr"])
 @pytest.mark.parametrize("options", [{}, {"add_self_loops": False}], ids=str)
-def test_is_pyg_for_every_kind_of_edges(beside_pyg, dtype, kind, options):
+def test_matches_pyg_for_every_kind_of_edges(beside_pyg, dtype, kind, options):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     pair = beside_pyg.pair("FAConv", -1, first=_first(beside_pyg, dtype), dtype=dtype, **options)
     edges = beside_pyg.kinds[kind](pairs, (5, 5))
@@ -39,7 +39,7 @@ def _first(beside_pyg, dtype):
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("kind", ["coo", "csr"])
-def test_is_pyg_for_an_adjacency_that_is_not_normalised(beside_pyg, kind):
+def test_matches_pyg_for_an_adjacency_that_is_not_normalised(beside_pyg, kind):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     pair = beside_pyg.pair("FAConv", 6, normalize=False)
     edges = beside_pyg.kinds[kind](pairs, (5, 5)).double() * 1.5
@@ -59,7 +59,7 @@ def test_cached_edges_are_those_of_the_first_forward(beside_pyg):
     assert not torch.equal(ours(x, x, second), ours.reset_parameters() or ours(x, x, first))
 
 
-def test_a_hub_in_fp16():
+def test_hub_in_fp16():
     """The hub has a degree of 70,000, which exceeds the range of fp16."""
     pairs = torch.stack([torch.arange(70000) % 8, torch.zeros(70000, dtype=torch.int64)])
     layer, x = FAConv(6, eps=0.0), torch.randn(8, 6)

@@ -4,7 +4,7 @@ from torch_geometric.nn.models import attentive_fp
 from gattn.nn import GATEConv
 
 
-def test_is_pyg_on_every_graph(beside_pyg, dtype):
+def test_matches_pyg_on_every_graph(beside_pyg, dtype):
     pair = beside_pyg.pair("GATEConv", 6, 6, 3, theirs=attentive_fp.GATEConv, dtype=dtype)
     for case in beside_pyg.graphs():
         x = beside_pyg.draw(case.size[0], 6, dtype=dtype)

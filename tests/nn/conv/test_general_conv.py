@@ -37,14 +37,14 @@ def _edge_attr(layer, draw, edges):
     return () if layer.in_edge_channels is None else (draw(edges, 3),)
 
 
-def test_on_awkward_graphs(beside_pyg, pair):
+def test_on_edge_case_graphs(beside_pyg, pair):
     for case in beside_pyg.graphs():
         x, edges = beside_pyg.draw(case.size[0], 6), case.edge_index
         edge_attr = _edge_attr(pair[1], beside_pyg.draw, edges.shape[1])
         beside_pyg.check(*pair, x, edges, *edge_attr, where=case.name)
 
 
-def test_a_weight_and_a_bias_for_each_edge(beside_pyg, pair):
+def test_weight_and_a_bias_for_each_edge(beside_pyg, pair):
     layer, edges = pair[1], torch.tensor([[0, 1, 2, 3], [1, 2, 1, 1]])
     args = beside_pyg.draw(4, 6), edges, *_edge_attr(layer, beside_pyg.draw, 4)
     terms = {"edge_weight": beside_pyg.draw(4)}
@@ -53,20 +53,6 @@ def test_a_weight_and_a_bias_for_each_edge(beside_pyg, pair):
     fused = layer(*args, **terms)
     layer.register_message_forward_hook(lambda layer, inputs, out: None)
     torch.testing.assert_close(layer(*args, **terms), fused)
-
-
-@pytest.mark.parametrize("options", [{"attention": True}, {}], ids=["attention", "sum"])
-def test_between_two_kinds_of_nodes(beside_pyg, options):
-    pair = beside_pyg.pair("GeneralConv", (3, 6), 4, **options)
-    for case in beside_pyg.graphs(bipartite=True):
-        x = beside_pyg.draw(case.size[0], 3), beside_pyg.draw(case.size[1], 6)
-        beside_pyg.check(*pair, x, case.edge_index, where=case.name)
-
-
-def test_a_width_that_comes_with_the_input(beside_pyg):
-    x, edges = beside_pyg.draw(4, 6), torch.tensor([[0, 1, 2], [1, 2, 3]])
-    pair = beside_pyg.pair("GeneralConv", -1, 4, attention=True, first=(x, edges))
-    beside_pyg.check(*pair, x, edges)
 
 
 def test_errors():

@@ -35,11 +35,11 @@ def _build(package, conv, **kwargs):
     ],
     ids=str,
 )
-def test_is_pyg(beside_pyg, dtype, batch, options):
+def test_matches_pyg(beside_pyg, dtype, batch, options):
     _check(beside_pyg, dtype, batch, **options)
 
 
-def test_the_batch_need_not_be_sorted():
+def test_batch_need_not_be_sorted():
     layer = GPSConv(8, None, heads=2, norm=None).double().eval()
     x, batch = torch.randn(6, 8, dtype=torch.float64), torch.tensor([1, 0, 1, 0, 1, 1])
     order = batch.argsort(stable=True)

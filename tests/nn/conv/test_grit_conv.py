@@ -53,7 +53,7 @@ def by_the_equations(layer, x, e, degree):
 
 @pytest.mark.parametrize("has_degree", [False, True])
 @pytest.mark.parametrize("heads", [1, 2])
-def test_it_is_the_equations(heads, has_degree, features):
+def test_matches_its_equation(heads, has_degree, features):
     layer = GRITConv(4, heads, layer_norm=True, batch_norm=False).double()
     degree = torch.tensor([3.0, 1, 2, 2, 1, 0]).double() if has_degree else None
     x, e = features
@@ -67,15 +67,7 @@ def test_it_is_the_equations(heads, has_degree, features):
     torch.testing.assert_close(*gradients)
 
 
-def test_derivatives_and_bits(features):
-    layer = GRITConv(4, 2, layer_norm=True, batch_norm=False).double()
-    assert torch.autograd.gradcheck(lambda x, e: layer(x, EDGES, e), features, fast_mode=True)
-    assert torch.autograd.gradgradcheck(lambda x, e: layer(x, EDGES, e), features, fast_mode=True)
-    once, again = (layer(features[0], EDGES, features[1]) for _ in range(2))
-    assert all(torch.equal(*pair) for pair in zip(once, again))
-
-
-def test_the_root_of_zero_has_a_finite_derivative():
+def test_root_of_zero_has_a_finite_derivative():
     z = torch.tensor([-4.0, 0.0, 9.0], requires_grad=True)
     root = signed_root(z)
     assert root.tolist() == [-2, 0, 3]
@@ -95,15 +87,6 @@ def test_dropout_and_batch_norm_are_for_training(features):
     assert torch.equal(layer.norm1[0].running_mean, before)
 
 
-def test_without_edges_or_nodes():
-    layer = GRITConv(4, 2).eval()
-    for nodes in (0, 5):
-        out, edges = layer(torch.ones(nodes, 4), EDGES[:, :0], torch.ones(0, 4))
-        assert out.shape == (nodes, 4)
-        assert edges.shape == (0, 4)
-        assert out.isfinite().all()
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -120,8 +103,3 @@ def test_without_edges_or_nodes():
 def test_bad_input_gets_one_clear_error(arguments, error, message):
     with pytest.raises(error, match=message):
         GRITConv(4, 2)(*arguments)
-
-
-def test_heads_divide():
-    with pytest.raises(ValueError, match=r"heads must divide channels \(5\); got heads=2"):
-        GRITConv(5, 2)

@@ -19,14 +19,14 @@ def _types(case):
     "options", [{"heads": 2}, {"heads": 2, "concat": False}, {"root_weight": False, "bias": False}],
     ids=["heads", "averaged", "no root"],
 )  # fmt: skip
-def test_on_awkward_graphs(beside_pyg, options):
+def test_on_edge_case_graphs(beside_pyg, options):
     pair = beside_pyg.pair("HEATConv", 6, 4, 2, 3, **SIZES, **options)
     for case in beside_pyg.graphs():
         x, edge_attr = beside_pyg.draw(case.size[0], 6), beside_pyg.draw(len(_types(case)[1]), 3)
         beside_pyg.check(*pair, x, case.edge_index, *_types(case), edge_attr, where=case.name)
 
 
-def test_a_weight_and_a_bias_for_each_edge():
+def test_weight_and_a_bias_for_each_edge():
     torch.manual_seed(0)
     layer, x = HEATConv(6, 4, 2, 3, **SIZES, heads=2).double(), torch.randn(4, 6).double()
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 1, 1]])
@@ -64,7 +64,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("case", TYPES)
-def test_types_that_are_none_get_one_clear_error(case):
+def test_invalid_types_are_refused(case):
     name, values, error, message = TYPES[case]
     layer, x, edge_index = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.eye(2).long()
     types = {"node_type": torch.tensor([0, 1, 1, 0]), "edge_type": torch.tensor([0, 2])}
@@ -90,7 +90,7 @@ def test_compiled_code_asserts_the_range_of_types():
         compiled(x, edge_index, kinds, edge_kinds + 1, edge_attr)
 
 
-def test_a_type_written_into_the_tensor_is_seen():
+def test_in_place_change_of_node_types_is_detected():
     layer, x, edge_index = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.eye(2).long()
     kinds = torch.zeros(4, dtype=torch.int32)
     rest = torch.zeros(2, dtype=torch.int32), torch.ones(2, 3)

@@ -34,7 +34,7 @@ def _inputs(beside_pyg, dtype):
 
 @pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
 @pytest.mark.parametrize("lazy", [False, True])
-def test_is_pyg(beside_pyg, dtype, name, lazy):
+def test_matches_pyg(beside_pyg, dtype, name, lazy):
     x, edges = _inputs(beside_pyg, dtype)
     widths, first = (-1, (x, edges)) if lazy else (WIDTHS, None)
     pair = beside_pyg.pair(name, widths, 8, METADATA, heads=2, dtype=dtype, first=first)
@@ -47,7 +47,7 @@ def test_is_pyg(beside_pyg, dtype, name, lazy):
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
-def test_is_pyg_for_sparse_adjacencies(beside_pyg, name):
+def test_matches_pyg_for_sparse_adjacencies(beside_pyg, name):
     x, _ = _inputs(beside_pyg, torch.float64)
     pairs = torch.tensor([[0, 1, 3, 0], [0, 1, 1, 5]])
     adj_t = torch.sparse_coo_tensor(pairs.flip(0), torch.ones(4), (6, 4), is_coalesced=True)
@@ -57,7 +57,7 @@ def test_is_pyg_for_sparse_adjacencies(beside_pyg, name):
     torch.testing.assert_close(out, pair[1](x, {EDGES[0]: pairs}))
 
 
-def test_empty_is_ordinary(beside_pyg):
+def test_empty_node_and_edge_types_are_accepted(beside_pyg):
     x, _ = _inputs(beside_pyg, torch.float64)
     hgt = HGTConv(WIDTHS, 8, METADATA, heads=2).double()
     out = hgt(x, {})
@@ -72,7 +72,7 @@ def test_empty_is_ordinary(beside_pyg):
     assert han(nobody, none)["paper"].shape == (0, 8)
 
 
-def test_the_joined_graph_is_laid_out_once(beside_pyg, monkeypatch):
+def test_joined_graph_is_laid_out_once(beside_pyg, monkeypatch):
     built = []
     lay_out = typed.lay_out
     monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
@@ -86,7 +86,7 @@ def test_the_joined_graph_is_laid_out_once(beside_pyg, monkeypatch):
     assert len(built) == 2
 
 
-def test_joined_graphs_do_not_keep_themselves():
+def test_joined_graphs_are_freed():
     """The graphs may be joined in any order and repeatedly. All of them are freed without the
     garbage collector.
     """
@@ -118,8 +118,3 @@ def test_han_raises_the_exception_of_pyg_for_types_outside_its_metadata(beside_p
         ]:
             with pytest.raises(error):
                 layer(dict.fromkeys(nodes, x), {edge_type: edges})
-
-
-def test_heads_must_divide_the_channels():
-    with pytest.raises(ValueError, match=r"heads must divide out_channels \(8\); got heads=3"):
-        HGTConv(WIDTHS, 8, METADATA, heads=3)

@@ -19,7 +19,7 @@ PAIRS = torch.tensor([[0, 1, 2, 2, 3, 4, 0], [0, 0, 0, 1, 1, 3, 3]])  # hyperedg
     ],
     ids=["plain", "node", "edge"],
 )
-def test_as_pyg(beside_pyg, options, path):
+def test_matches_pyg(beside_pyg, options, path):
     theirs, ours = beside_pyg.pair("HypergraphConv", 6, 4, **options)
     if path != "fused":
         ours.register_message_forward_hook(lambda layer, inputs, out: None)
@@ -30,7 +30,7 @@ def test_as_pyg(beside_pyg, options, path):
     beside_pyg.check(theirs, ours, x, PAIRS[:, :0], num_edges=4, **attention)
 
 
-def test_a_graph_from_nodes_to_hyperedges():
+def test_graph_from_nodes_to_hyperedges():
     torch.manual_seed(0)
     layer, x, attr = HypergraphConv(6, 4, True, heads=2), torch.randn(6, 6), torch.randn(4, 6)
     graph = Graph(PAIRS, (6, 4))

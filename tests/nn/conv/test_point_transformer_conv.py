@@ -19,7 +19,7 @@ def _networks(pos_norm=None):
     "options", [{}, {"add_self_loops": False}, _networks(), _networks("batch_norm")],
     ids=["plain", "no loops", "networks", "normalised"],
 )  # fmt: skip
-def test_on_awkward_graphs(beside_pyg, options):
+def test_on_edge_case_graphs(beside_pyg, options):
     pair = [layer.eval() for layer in beside_pyg.pair("PointTransformerConv", 6, 4, **options)]
     assert pair[1].fused
     for case in beside_pyg.graphs():
@@ -27,22 +27,7 @@ def test_on_awkward_graphs(beside_pyg, options):
         beside_pyg.check(*pair, x, pos, case.edge_index, where=case.name)
 
 
-@pytest.mark.parametrize("options", [{}, _networks()], ids=["plain", "networks"])
-def test_between_two_kinds_of_points(beside_pyg, options):
-    pair = beside_pyg.pair("PointTransformerConv", (3, 6), 4, add_self_loops=False, **options)
-    for case in beside_pyg.graphs(bipartite=True):
-        x = beside_pyg.draw(case.size[0], 3), beside_pyg.draw(case.size[1], 6)
-        pos = beside_pyg.draw(case.size[0], 3), beside_pyg.draw(case.size[1], 3)
-        beside_pyg.check(*pair, x, pos, case.edge_index, where=case.name)
-
-
-def test_a_width_that_comes_with_the_input(beside_pyg):
-    x, pos = beside_pyg.draw(4, 6), beside_pyg.draw(4, 3)
-    pair = beside_pyg.pair("PointTransformerConv", -1, 4, first=(x, pos, EDGES))
-    beside_pyg.check(*pair, x, pos, EDGES)
-
-
-def test_a_network_that_looks_at_all_edges_is_given_all(beside_pyg):
+def test_position_network_across_edges_gets_all_edges_at_once(beside_pyg):
     pair = beside_pyg.pair("PointTransformerConv", 6, 4, **_networks("batch_norm"))
     assert pair[1].slow_path_reason == "pos_nn: BatchNorm1d may combine several rows"
     x, pos = beside_pyg.draw(4, 6), beside_pyg.draw(4, 3)
@@ -57,7 +42,7 @@ def test_a_network_that_looks_at_all_edges_is_given_all(beside_pyg):
 
 
 @pytest.mark.parametrize("options", [{}, _networks()], ids=["plain", "networks"])
-def test_a_weight_and_a_bias_for_each_edge(options):
+def test_weight_and_a_bias_for_each_edge(options):
     torch.manual_seed(0)
     layer = PointTransformerConv(6, 4, **options).double()
     args = torch.randn(4, 6).double(), torch.randn(4, 3).double(), EDGES
@@ -88,7 +73,7 @@ def _one_by_one(layer, x, pos, edge_index, weight, bias):
     return torch.stack(out)
 
 
-def test_points_far_from_the_origin_lose_no_digits():
+def test_positions_far_from_origin_keep_precision():
     torch.manual_seed(0)
     layer, x, pos = (
         PointTransformerConv(6, 4),

@@ -31,7 +31,7 @@ def _theirs(*args, **kwargs):
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_is_pyg_on_every_graph(beside_pyg, dtype, mechanism, mode, options):
+def test_matches_pyg_on_every_graph(beside_pyg, dtype, mechanism, mode, options):
     options = {"attention_mechanism": mechanism, "attention_mode": mode, "heads": 2, **options}
     options["dim"] = 3 if mode.startswith("multiplicative") else 1
     pair = beside_pyg.pair("RGATConv", 6, 4, 3, theirs=_theirs, dtype=dtype, **options)
@@ -61,7 +61,7 @@ def test_many_relations_project_only_the_pairs_that_occur(beside_pyg, monkeypatc
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", ["coo", "csr"])
-def test_the_numbers_in_an_adjacency_are_relations(beside_pyg, layout):
+def test_numbers_in_an_adjacency_are_relations(beside_pyg, layout):
     pairs = torch.tensor([[1, 3, 0, 1, 2, 0], [0, 0, 1, 1, 2, 4]])
     kinds = torch.tensor([0, 1, 2, 1, 0, 2])
     adj_t = torch.sparse_coo_tensor(pairs.flip(0), kinds, (5, 5), is_coalesced=True)
@@ -88,7 +88,7 @@ def test_typed_edges_are_laid_out_once_for_the_same_types(monkeypatch):
     assert len(built) == 3 * count
 
 
-def test_types_made_in_inference_mode(monkeypatch):
+def test_edge_types_created_in_inference_mode_are_accepted(monkeypatch):
     built = []
     lay_out = typed.lay_out
     monkeypatch.setattr(typed, "lay_out", lambda *args: built.append(1) or lay_out(*args))
@@ -113,7 +113,7 @@ def test_types_of_a_networkx_graph_are_those_of_both_directions():
     torch.testing.assert_close(layer(x, network, kinds), expected)
 
 
-def test_a_type_out_of_range_edge_by_edge():
+def test_type_out_of_range_edge_by_edge():
     layer = RGATConv(4, 2, 2)
     layer.register_message_forward_hook(lambda layer, inputs, out: None)
     with pytest.raises(ValueError, match=r"edge_type must be in \[0, 2\); got -1 to 0"):

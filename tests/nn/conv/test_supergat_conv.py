@@ -1,6 +1,3 @@
-import copy
-import pickle
-
 import pytest
 import torch
 from torch_geometric.utils import to_undirected
@@ -20,7 +17,7 @@ from gattn.nn.conv.negatives import sample_non_edges, sample_within_graphs
     ],
     ids=str,
 )
-def test_is_pyg_on_every_graph(beside_pyg, dtype, options):
+def test_matches_pyg_on_every_graph(beside_pyg, dtype, options):
     theirs, ours = beside_pyg.pair("SuperGATConv", 6, 4, dtype=dtype, **options)
     for case in beside_pyg.graphs():
         x = beside_pyg.draw(case.size[0], 6, dtype=dtype)
@@ -28,7 +25,7 @@ def test_is_pyg_on_every_graph(beside_pyg, dtype, options):
 
 
 @pytest.mark.parametrize("attention_type", ["MX", "SD"])
-def test_the_attention_loss_is_pygs(beside_pyg, dtype, attention_type):
+def test_attention_loss_is_pygs(beside_pyg, dtype, attention_type):
     pair = beside_pyg.pair("SuperGATConv", 6, 4, 2, attention_type=attention_type, dtype=dtype)
     case = beside_pyg.graphs()[-1]
     negatives = torch.tensor([[0, 3, 5], [2, 2, 1]])
@@ -45,7 +42,7 @@ def test_the_attention_loss_is_pygs(beside_pyg, dtype, attention_type):
     assert pair[1].eval().get_attention_loss() == 0
 
 
-def test_a_share_of_the_edges_is_pygs_under_one_seed(beside_pyg):
+def test_edge_sample_equals_pyg_with_same_seed(beside_pyg):
     pair = beside_pyg.pair("SuperGATConv", 6, 4, edge_sample_ratio=0.5)
     case = beside_pyg.graphs()[-1]
     logits = []
@@ -74,12 +71,6 @@ def test_negative_pairs_have_no_edge(nodes, symmetric):
         # With enough pairs to choose from, all nodes are drawn about equally often.
         drawn = torch.bincount(pairs.flatten(), minlength=nodes).double()
         assert drawn.std() < 2 * drawn.mean().sqrt()
-
-
-def test_negative_pairs_where_there_are_none():
-    complete = torch.cartesian_prod(torch.arange(4), torch.arange(4)).t()
-    for nodes, edges in ((4, complete), (1, complete[:, :0]), (0, complete[:, :0])):
-        assert sample_non_edges(Graph(edges, nodes), 5).shape == (2, 0)
 
 
 def test_pairs_are_drawn_inside_each_graph():
@@ -111,7 +102,7 @@ def test_pairs_drawn_in_graphs_whose_nodes_lie_in_any_order_have_no_edge():
     assert sample_within_graphs(Graph(edge_index[:, :0], 0), batch[:0], 5).shape == (2, 0)
 
 
-def test_a_checkpoint_draws_the_same_pairs_again():
+def test_checkpoint_draws_the_same_pairs_again():
     torch.manual_seed(0)
     x, batch, edge_index = torch.randn(40, 6), torch.arange(40) // 10, torch.randint(40, (2, 200))
     edge_index = edge_index[:, batch[edge_index[0]] == batch[edge_index[1]]]
@@ -123,18 +114,6 @@ def test_a_checkpoint_draws_the_same_pairs_again():
         layer.get_attention_loss().backward()
         grads.append(layer.lin.weight.grad.clone())
     assert torch.equal(*grads)
-
-
-def test_a_trained_layer_can_be_copied():
-    layer = SuperGATConv(3, 2, heads=2)
-    x, edge_index = torch.randn(7, 3), torch.tensor([[0, 1, 4, 5], [1, 0, 5, 4]])
-    layer(x, edge_index)
-    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert torch.equal(twin.eval()(x, edge_index), layer.eval()(x, edge_index))
-        layer.train()
-        with pytest.raises(RuntimeError, match="needs a previous forward pass in training"):
-            twin.train().get_attention_loss()
-    assert layer.get_attention_loss() > 0
 
 
 def test_bad_options_get_one_clear_error():

@@ -10,7 +10,7 @@ SHAPES = [(5,), (3, 4), (2, 3, 4)]
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("channels_first", [False, True])
-def test_there_and_back(shape, channels_first):
+def test_nodes_to_grid_inverts_grid_to_nodes(shape, channels_first):
     x = torch.randn(2, *shape, 6)
     grid = x.movedim(-1, 1) if channels_first else x
     rows = grid_to_nodes(grid, channels_first=channels_first)
@@ -30,7 +30,7 @@ def test_rows_are_numbered_as_the_grid_numbers_cells():
     torch.testing.assert_close(nodes_to_grid(mean, x), pooled.movedim(1, -1))
 
 
-def test_the_output_takes_the_query_size():
+def test_output_takes_the_query_size():
     query, key = torch.randn(2, 4, 4, 8), torch.randn(2, 3, 5, 8)
     q, k = grid_to_nodes(query).unsqueeze(1), grid_to_nodes(key).unsqueeze(1)
     v = torch.randn(30, 1, 6)

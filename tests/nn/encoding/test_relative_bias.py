@@ -15,7 +15,7 @@ def _bias(kinds, heads=2):
     return bias
 
 
-def test_it_looks_up():
+def test_relative_bias_looks_up_weights():
     bias = _bias(3)
     kind = torch.tensor([2, 0, 0, 1])
     assert torch.equal(bias(kind), bias.weight[kind])
@@ -55,7 +55,7 @@ def test_shortest_paths():
     assert torch.equal(module(bonds, over), torch.zeros(10, 2))
 
 
-def test_features_on_the_way():
+def test_path_feature_bias_averages_edge_features_on_paths():
     bonds, over = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), graphs.complete([3, 1])
     kind = torch.randn(4, 3, requires_grad=True)
     module = PathFeatureBias(2, 3, heads=2)
@@ -73,13 +73,6 @@ def test_features_on_the_way():
         ValueError, match=r"features must have shape \(10, 2, 3\); got \(10, 1, 3\)"
     ):
         module.weigh(*path_features(bonds, over, kind, 1))
-
-
-def test_compiles_in_one_graph():
-    torch._dynamo.reset()
-    bias, kind = _bias(3), torch.tensor([2, 0, 0, 1])
-    compiled = torch.compile(bias, fullgraph=True, backend="aot_eager")
-    assert torch.equal(compiled(kind), bias(kind))
 
 
 def test_repr_and_errors():

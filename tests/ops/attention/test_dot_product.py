@@ -18,7 +18,7 @@ def test_edge_features_of_every_width(
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, -2.0])
-def test_scales(scale, operators, compare, random_graph):
+def test_scale_of_dot_product_is_applied(scale, operators, compare, random_graph):
     compare(operators["dot_product, edges"], random_graph, 3, 8, scale=scale)
 
 

@@ -15,7 +15,7 @@ def test_no_family_is_left_out():
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_it_is_its_formula_at_settings_that_all_differ(attention, backend, random_graph):
+def test_operator_matches_formula_with_distinct_settings(attention, backend, random_graph):
     """The result is compared with the formula for distinct values of all settings, so that
     exchanged settings cause an error.
     """

@@ -24,7 +24,7 @@ def test_edge_features_of_every_width(
 
 @each_variant
 @pytest.mark.parametrize("slope", [0.0, 1.0, -0.5, 2.0])
-def test_slopes(variant, slope, operators, compare, random_graph):
+def test_negative_slopes_match_reference(variant, slope, operators, compare, random_graph):
     compare(operators[variant], random_graph, 3, 8, negative_slope=slope)
 
 

@@ -30,17 +30,7 @@ def test_score_that_is_a_view_is_read_before_a_later_write() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Please use the new API settings:UserWarning")
-def test_compiled_chunks_give_the_same(hub, tensors, monkeypatch) -> None:
-    """Four of the five chunks are full; compiled code computes their scores and gradients."""
-    monkeypatch.setattr(chunks, "CHUNK", 10)
-    monkeypatch.setattr(chunks, "MIN_COMPILED_CHUNKS", 4)
-    score = Perceptron().double()
-    check_definition(hub, tensors, score, score.gated, "softmax")
-
-
-@pytest.mark.slow
-def test_a_model_that_uses_it_compiles_as_one_graph(hub, tensors) -> None:
+def test_model_that_uses_it_compiles_as_one_graph(hub, tensors) -> None:
     score = Perceptron().double()
 
     def model(query, key, value, edge_attr):
@@ -64,24 +54,6 @@ def test_in_place_score_does_not_change_the_edge_features(hub, tensors):
     with torch.no_grad():
         attention(score, *ends, hub, edge_attr=features)
     assert (features == 1).all()
-
-
-class Tied(Module):
-    """Score with one submodule under two names, and a weight shared by two submodules."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = Linear(WIDTH, WIDTH)
-        self.again = self.first
-        self.second = Linear(WIDTH, WIDTH)
-        self.second.weight = self.first.weight
-        self.edge = Linear(2, HEADS)
-
-    def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
-        return (self.again(query) * self.second(self.first(key))).sum(-1) + self.edge(edge_attr)
-
-    def gated(self, value: Tensor, edge_attr: Tensor) -> Tensor:
-        return self.again(value)
 
 
 @pytest.mark.parametrize("size", [7, 10_000])
@@ -146,24 +118,6 @@ def test_score_that_does_not_compile_runs_with_one_warning(hub, tensors, monkeyp
         attention(wrong, tensors["query"], tensors["key"], tensors["value"], hub)
 
 
-def test_compiled_score_is_unwrapped(hub, tensors) -> None:
-    score = Perceptron().double()
-    for compiled in (torch.compile(score), torch.compile(score.forward)):
-        call = edge_function.EdgeFunction.of(compiled, [tensors["query"]], has_weight=False)
-        assert call.code is Perceptron.forward.__code__
-        assert call.parameters() == list(score.parameters())
-        assert "_orig_mod" not in dict(call.slots)
-
-
-@pytest.mark.parametrize("chunk", [10, 1000])
-def test_shared_parameters_have_gradients_and_are_not_replaced(chunk, hub, tensors, monkeypatch):
-    monkeypatch.setattr(chunks, "CHUNK", chunk)
-    score = Tied().double()
-    parameters = list(score.parameters())
-    check_definition(hub, tensors, score, score.gated, "softmax")
-    assert all(now is before for now, before in zip(score.parameters(), parameters, strict=True))
-
-
 def test_threads_that_share_a_module_do_not_change_it(hub, tensors):
     score = Perceptron().double()
     parameters, ends = (
@@ -202,3 +156,30 @@ def test_graph_is_freed_without_the_garbage_collector(size, tensors, monkeypatch
         assert layout() is None
     finally:
         gc.enable()
+
+
+class Tied(Module):
+    """Score with one submodule under two names, and a weight shared by two submodules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Linear(WIDTH, WIDTH)
+        self.again = self.first
+        self.second = Linear(WIDTH, WIDTH)
+        self.second.weight = self.first.weight
+        self.edge = Linear(2, HEADS)
+
+    def forward(self, query: Tensor, key: Tensor, edge_attr: Tensor) -> Tensor:
+        return (self.again(query) * self.second(self.first(key))).sum(-1) + self.edge(edge_attr)
+
+    def gated(self, value: Tensor, edge_attr: Tensor) -> Tensor:
+        return self.again(value)
+
+
+@pytest.mark.parametrize("chunk", [10, 1000])
+def test_shared_parameters_have_gradients_and_are_not_replaced(chunk, hub, tensors, monkeypatch):
+    monkeypatch.setattr(chunks, "CHUNK", chunk)
+    score = Tied().double()
+    parameters = list(score.parameters())
+    check_definition(hub, tensors, score, score.gated, "softmax")
+    assert all(now is before for now, before in zip(score.parameters(), parameters, strict=True))

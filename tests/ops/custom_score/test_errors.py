@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import Linear
 
-import gattn
-from gattn.functional import apply_edges, attention
+from gattn.functional import attention
 from gattn.ops.custom_score import chunks
 from tests.ops.custom_score.scores import HEADS, NODES, WIDTH, Perceptron, gaussian
 
@@ -74,13 +73,6 @@ def test_captured_parameters_are_an_error_only_with_gradients(hub, tensors):
         attention(score, *ends)
 
 
-def test_integer_and_complex_scores_are_errors(hub, tensors):
-    ends = [tensors[name] for name in ("query", "key", "value")]
-    for one in (tensors["query"].new_ones(1).long(), tensors["query"].new_ones(1) * 1j):
-        with pytest.raises(TypeError, match="score must return floating-point numbers; got"):
-            attention(lambda q, k, e, one=one: one.expand(len(q), 1), *ends, hub, normalize="mean")
-
-
 def test_buffer_changed_before_backward_is_an_error(hub, tensors, in_chunks) -> None:
     class Annealed(Perceptron):
         def __init__(self) -> None:
@@ -120,14 +112,6 @@ def test_random_score_is_an_error_if_backward_recomputes_it(
         out.backward()
 
 
-@pytest.mark.parametrize("scores", [None, [], torch.ones(3, HEADS)])
-def test_score_is_checked_without_edges(scores, tensors) -> None:
-    empty = gattn.Graph(torch.empty(2, 0, dtype=torch.long), NODES)
-    ends = [tensors[name] for name in ("query", "key", "value")]
-    with pytest.raises(ValueError, match="must return one row for each of 0 edges"):
-        attention(lambda q, k, e: scores, *ends, empty)
-
-
 def test_random_numbers_of_another_thread_are_no_error(hub, tensors):
     ends, stop = [tensors[name] for name in ("query", "key", "value")], threading.Event()
 
@@ -144,18 +128,3 @@ def test_random_numbers_of_another_thread_are_no_error(hub, tensors):
                 attention(lambda q, k, e: (q * k * torch.rand_like(q)).sum(-1), *ends, hub)
         finally:
             stop.set()
-
-
-def test_in_place_writes_differ_from_captured_parameters():
-    graph, parameter = gattn.graphs.complete([3]), torch.ones(1, requires_grad=True)
-    x = torch.randn(3, 2, requires_grad=True)
-
-    def cleared(query: Tensor, key: Tensor, edge_attr: None) -> Tensor:
-        before = query + 0
-        query.zero_()
-        return before * key
-
-    expected = apply_edges(lambda q, k, e: q * k, x, x, graph)
-    torch.testing.assert_close(apply_edges(cleared, x, x, graph), expected)
-    with pytest.raises(ValueError, match="must not capture a tensor that requires a gradient"):
-        apply_edges(lambda q, k, e: q.add_(parameter) * k, x, x, graph)

@@ -16,8 +16,8 @@ from gattn.kernels import cpu, reference
 from gattn.ops.attention.dot_product import DOT_PRODUCT
 from gattn.ops.attention.gat import GAT
 from gattn.ops.attention.gatv2 import GATV2
-from gattn.ops.registration import checks, shapes
-from gattn.ops.registration.operator import OPERATORS, Operator
+from gattn.ops.registration import checks
+from gattn.ops.registration.operator import OPERATORS
 
 built = pytest.mark.skipif(
     not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built"
@@ -45,7 +45,7 @@ def test_functional_declares_every_operator():
 
 
 @EVERY
-def test_the_reference_takes_what_is_declared(operator):
+def test_reference_takes_what_is_declared(operator):
     if operator.name.endswith("_backward"):
         # The reference of forward has a derivative, so backward needs no reference.
         assert operator.reference is None
@@ -58,7 +58,7 @@ def test_the_reference_takes_what_is_declared(operator):
 
 
 @pytest.mark.parametrize("family", [GAT, GATV2, DOT_PRODUCT], ids=lambda f: f.forward.name)
-def test_a_score_takes_what_is_declared(family):
+def test_score_function_has_declared_arguments(family):
     """A score takes the inputs and the settings of its family, except those of the weighted sum."""
     others = {"value", "attn_bias", "edge_weight", "dropout"}
     declared = [n for n in (*family.forward.inputs, *family.forward.settings) if n not in others]
@@ -66,7 +66,7 @@ def test_a_score_takes_what_is_declared(family):
 
 
 @EVERY
-def test_a_triton_launcher_takes_what_is_declared(operator):
+def test_triton_launcher_takes_what_is_declared(operator):
     pytest.importorskip("triton")
     module = importlib.import_module("gattn.kernels.triton")
     if operator.name not in module.__all__:
@@ -78,95 +78,17 @@ def test_a_triton_launcher_takes_what_is_declared(operator):
 
 @built
 @EVERY
-def test_a_cpp_kernel_has_a_field_for_all_that_is_declared(operator):
+def test_cpp_kernel_has_a_field_for_all_that_is_declared(operator):
     assert operator._launch is operator._launch
 
 
 @built
-def test_a_value_without_a_field_is_refused():
+def test_value_without_a_field_is_refused():
     with pytest.raises(TypeError, match="the C\\+\\+ kernel edge_dot has no field bias, gate"):
         cpu.Launcher("edge_dot", {"query": 0, "gate": 1, "bias": 2})
 
 
-@built
-def test_a_field_that_no_declaration_gives_a_value_is_refused(monkeypatch):
-    """All operators of a C++ file must declare the same settings, because their kernels share one
-    argument struct.
-    """
-    number, fields = cpu._KERNELS["edge_softmax"]
-    for name in ("edge_softmax", "edge_softmax_backward"):
-        changed = number, [*fields, ("temperature", "float")]
-        monkeypatch.setitem(cpu._KERNELS, name, changed)
-    softmax = OPERATORS["edge_softmax"]
-    monkeypatch.delitem(vars(softmax), "_launch", raising=False)
-    with pytest.raises(TypeError, match="edge_softmax needs a value for its field temperature"):
-        softmax._launch  # noqa: B018
-    score = OPERATORS["gatv2_score"]
-    monkeypatch.delitem(vars(score), "_launch", raising=False)
-    fewer = tuple(n for n in score.parameters if n != "activation")
-    monkeypatch.setattr(score, "parameters", fewer)
-    with pytest.raises(TypeError, match="gatv2_score needs a value for its field activation"):
-        score._launch  # noqa: B018
-
-
-def test_a_letter_without_a_length_is_refused():
-    with pytest.raises(
-        ValueError, match=r"rotary: lengths must have a field .* for the letter 'r'"
-    ):
-        Operator("rotary", inputs={"query": "n h r"}, outputs={"out": shapes.Out("n h")})
-    assert "rotary" not in OPERATORS
-
-
-def test_the_schema_of_a_family():
-    assert str(DOT_PRODUCT.forward.overload._schema) == (
-        "gattn::dot_product_forward(Tensor query, Tensor key, Tensor value, Tensor? attn_bias, "
-        "Tensor? edge_attr, Tensor? edge_proj, Tensor? edge_weight, Tensor[] layout, Tensor? seed, "
-        "float scale, float dropout, bool needs_backward, str backend) "
-        "-> (Tensor, Tensor, Tensor, Tensor, Tensor)"
-    )
-    assert str(DOT_PRODUCT.backward.overload._schema) == (
-        "gattn::dot_product_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, "
-        "Tensor? attn_bias, Tensor? edge_attr, Tensor? edge_proj, Tensor? edge_weight, "
-        "Tensor out_acc, Tensor row_max, Tensor row_sum, Tensor edge_out, Tensor[] layout, "
-        "Tensor? seed, float scale, float dropout, bool wants_attn_bias, bool wants_edge_attr, "
-        "bool wants_edge_weight, str backend) "
-        "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
-    )
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("edges", [False, True])
-@pytest.mark.parametrize("needs_backward", [False, True])
-def test_when_the_sum_is_kept(dtype, edges, needs_backward, random_graph):
-    """The weighted sum is saved for the backward pass if the output is rounded or contains a term
-    of the edges.
-    """
-    n, e = random_graph.num_dst, random_graph.num_edges
-    x = torch.randn(n, 2, 4, dtype=dtype)
-    extra = (torch.randn(e, 3, dtype=dtype), torch.randn(2, 4, 3, dtype=dtype))
-    inputs = (x, x, x, None, *(extra if edges else (None, None)), None)
-    with torch.device("meta"):
-        meta = [None if t is None else t.to("meta") for t in inputs]
-        layout = [t.to("meta") for t in random_graph.layout]
-    rest = None, 0.5, 0.0, needs_backward
-    outputs = DOT_PRODUCT.forward.overload(*inputs, random_graph.layout, *rest, "cpu")
-    fake_outputs = DOT_PRODUCT.forward.overload(*meta, layout, *rest, "cpu")
-    has_sum = needs_backward and (edges or dtype in (torch.bfloat16, torch.float16))
-    sums = torch.float64 if dtype == torch.float64 else torch.float32
-    expected = {
-        "out": ((n, 2, 4), dtype),
-        "row_max": ((n, 2), sums),
-        "row_sum": ((n, 2), sums),
-        "out_acc": ((n, 2, 4) if has_sum else (0,), sums),
-        "edge_out": ((n if edges and needs_backward else 0, 2, 3 if edges else 0), sums),
-    }
-    for results in (outputs, fake_outputs):
-        assert {
-            name: (tuple(t.shape), t.dtype) for name, t in zip(DOT_PRODUCT.forward.outputs, results)
-        } == expected
-
-
-def test_a_length_that_no_input_has_is_the_layouts(random_graph):
+def test_output_length_without_input_is_read_from_layout(random_graph):
     """If no input has a length, it is read from the layout: sums over the transposed edges have a
     row for each source.
     """
@@ -179,15 +101,6 @@ def test_a_length_that_no_input_has_is_the_layouts(random_graph):
             lambda like, *shape, dtype: like.new_empty(shape, dtype=dtype),
         )
         assert allocate_outputs.shape == (rows, 2, 3)
-
-
-def test_absent_inputs_have_no_lengths():
-    declared = shapes.Shapes(
-        ("a", "b", "c"), {"a": "n h", "b": "m w?", "c": "e d?"}, {"out": shapes.Out("n w")},
-        {"b": "a"},
-    )  # fmt: skip
-    assert declared.letters == ("n", "h", "m", "w", "e", "d")
-    assert declared.lengths((torch.ones(2, 3), None, None)) == [2, 3, 2, 3, 0, 0]
 
 
 @built
@@ -217,7 +130,7 @@ def test_node_scores_are_the_references(dtype):
 
 @built
 @pytest.mark.parametrize("channels", [4, 16, 32, 128])
-def test_a_score_has_the_same_bits_beside_any_heads(channels):
+def test_node_score_has_same_bits_for_any_number_of_heads(channels):
     """The kernel sums eight heads at once and the remaining heads one by one. A score must have the
     same bits in both cases.
     """

@@ -77,7 +77,7 @@ def test_every_wrong_device(operator, random_graph):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_what_is_no_dense_tensor(operator, backend, random_graph):
+def test_sparse_tensors_and_lists_are_refused(operator, backend, random_graph):
     for name, letters in operator.shapes.items():
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         optional = signature(operator.function).parameters[name].default is None
@@ -91,27 +91,20 @@ def test_what_is_no_dense_tensor(operator, backend, random_graph):
         assert letters
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
-def test_nested_tensors(random_graph):
-    score = torch.nested.nested_tensor([torch.randn(3), torch.randn(2)])
-    with pytest.raises(TypeError, match="score must be a dense tensor; got a nested one"):
-        F.edge_softmax(score, random_graph)
-
-
 @pytest.mark.parametrize("edges", [None, torch.tensor([[0], [1]]), "edges"])
-def test_a_graph_is_asked_for(operator, edges, random_graph):
+def test_edges_that_are_no_graph_are_refused(operator, edges, random_graph):
     with pytest.raises(TypeError, match=r"graph must be a gattn.Graph .*; got "):
         operator(operator.inputs(random_graph), edges)
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.1, float("nan"), float("inf")])
-def test_a_dropout_out_of_range(attention, dropout, random_graph):
+def test_dropout_out_of_range(attention, dropout, random_graph):
     with pytest.raises(ValueError, match=r"dropout must be a probability in \[0, 1\]; got"):
         attention(attention.inputs(random_graph), random_graph, dropout=dropout)
 
 
 @pytest.mark.parametrize("value", ["0.2", torch.tensor(0.2, requires_grad=True), [0.2]], ids=type)
-def test_numbers_are_numbers(attention, value, random_graph):
+def test_settings_that_are_no_numbers_are_refused(attention, value, random_graph):
     """A setting must be a number: a tensor is an error, because it would get no gradient."""
     inputs = attention.inputs(random_graph)
     for name in numbers(attention.family):
@@ -130,7 +123,7 @@ def test_edge_features_without_their_projection(name, operators, random_graph):
             operators[name](inputs, random_graph)
 
 
-def test_an_unknown_word(attention, random_graph):
+def test_unknown_option_value_is_refused(attention, random_graph):
     inputs = attention.inputs(random_graph)
     for name, kind in declared(attention.family).items():
         if isinstance(kind, tuple):
@@ -138,7 +131,7 @@ def test_an_unknown_word(attention, random_graph):
                 attention(inputs, random_graph, **{name: "softplus"})
 
 
-def test_a_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
+def test_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
     inputs = operator.inputs(random_graph)
     message = "backend must be one of reference, cpu, triton"
     with pytest.raises(ValueError, match=f"{message}; got 'cud"):
@@ -160,7 +153,7 @@ def test_a_backend_is_obeyed_or_refused(operator, random_graph, monkeypatch):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_launcher_reads_no_tensor_as_another_type(family, random_graph):
+def test_kernel_launcher_refuses_tensor_of_another_dtype(family, random_graph):
     """A launcher checks the dtypes before it passes raw pointers to a kernel."""
     plain, operator = FAMILIES[family].variants[""], OPERATORS[f"{family}_forward"]
     values = plain.inputs(random_graph, dtype=torch.float32, grad=False)
@@ -174,7 +167,7 @@ def test_a_launcher_reads_no_tensor_as_another_type(family, random_graph):
             operator.overload(*map(args.__getitem__, operator.parameters))
 
 
-def test_a_device_without_kernels_is_told_of_once(monkeypatch):
+def test_device_without_kernels_warns_once(monkeypatch):
     monkeypatch.setattr(backend, "_defaults", dict(backend._defaults))
     message = "gattn runs on its plain PyTorch reference: it has no kernels for tensors on mps"
     with pytest.warns(UserWarning, match=message):
@@ -184,16 +177,7 @@ def test_a_device_without_kernels_is_told_of_once(monkeypatch):
     assert backend.select(None, torch.device("meta")) == "reference"
 
 
-def test_what_serves_each_device_is_told(monkeypatch):
-    devices = {"cpu": backend.select(None, torch.device("cpu"))}
-    accelerator = torch.accelerator
-    monkeypatch.setattr(accelerator, "current_accelerator", lambda **options: torch.device("mps"))
-    assert backend_info()["devices"] == {**devices, "mps": "reference"}
-    monkeypatch.setattr(accelerator, "current_accelerator", lambda **options: None)
-    assert backend_info()["devices"] == devices
-
-
-def test_what_is_missing_for_triton_is_told(monkeypatch):
+def test_backend_info_says_what_triton_needs(monkeypatch):
     pytest.importorskip("triton")
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
