@@ -21,7 +21,7 @@ from gattn.apps.nodes.values import (
     NUMERIC,
     as_numbers,
     as_texts,
-    gap_words,
+    gap_notes,
     is_empty,
     is_missing,
 )
@@ -246,7 +246,7 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
             f"for example {words[0][:40]!r} {where(texts.index(words[0]))}: all are read as "
             f"texts. If the column should contain numbers, {LEAVE_OUT}."
         )
-    notes += _gap_notes(name, values)
+    notes += gap_notes(values, f"Column {name!r}")
     if _is_category(counts):
         gaps = bool(is_empty(values).any())
         return Column(name, "category", gaps=gaps, categories=tuple(sorted(counts))), notes
@@ -258,32 +258,13 @@ def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, l
 
 def _learn_numbers(name: str, values: pd.Series, where: Where) -> tuple[Column, list[str]]:
     """Fit the encoder of a numeric column."""
-    missing, words = is_missing(values, numbers=True), gap_words(values)
-    numbers, notes = _checked_numbers(values, where)[~missing], []
-    if words:
-        notes.append(f"Column {name!r} has missing values where it contains {_counts(words)}.")
+    missing = is_missing(values, numbers=True)
+    numbers = _checked_numbers(values, where)[~missing]
     # If all numbers are equal, rounding can make their standard deviation positive, so it is set to
     # 1.
     std = float(numbers.std()) if numbers.min() < numbers.max() else 1.0
     column = Column(name, "number", float(numbers.mean()), std, bool(missing.any()))
-    return column, notes
-
-
-def _gap_notes(name: str, values: pd.Series) -> list[str]:
-    """Return a note if a text column contains words, such as ``NA``, that may stand for missing
-    values.
-    """
-    if not (words := gap_words(values)):
-        return []
-    return [
-        f"Column {name!r} contains {_counts(words)}: in a column of texts such a word is a "
-        "value, and only an empty cell is missing. If the word stands for a missing value, "
-        "list it in --missing."
-    ]
-
-
-def _counts(words: Mapping[str, int]) -> str:
-    return ", ".join(f"{word!r} ({count:,})" for word, count in words.items())
+    return column, gap_notes(values, f"Column {name!r}")
 
 
 def _is_category(counts: Counter[str]) -> bool:

@@ -16,8 +16,7 @@ from gattn.apps.nodes.values import (
     LISTS,
     as_numbers,
     as_texts,
-    gap_words,
-    is_empty,
+    gap_notes,
     is_missing,
     shape_fault,
 )
@@ -111,25 +110,11 @@ def _without_unlabelled(values: pd.Series, graph: AttributedGraph) -> tuple[pd.S
 
 
 def _missing_notes(values: pd.Series) -> list[str]:
-    """Return notes on missing labels, and on words such as ``NA`` that may stand for missing
-    labels.
-    """
-    missing, empty = is_missing(values), is_empty(values)
-    words = ", ".join(f"{word!r} ({count:,})" for word, count in gap_words(values).items())
+    """Return notes on missing labels, and on words such as ``NA`` that may stand for them."""
     title = "The label" if values.name is None else f"Label {values.name!r}"
-    are_gaps, notes = int(missing.sum()) > int(empty.sum()), []
-    if missing.any():
-        as_word = f", or one of {words}" if are_gaps else ""
-        notes.append(
-            f"{title} is missing for {missing.sum():,} of {len(values):,} nodes: the cell is "
-            f"empty{as_word}."
-        )
-    if words and not are_gaps:
-        notes.append(
-            f"{title} has the classes {words}: if labels are texts, only an empty cell is a "
-            "missing label. If such a word stands for a missing label, list it in --missing."
-        )
-    return notes
+    missing = int(is_missing(values).sum())
+    notes = [f"{title} is missing for {missing:,} of {len(values):,} nodes."] * (missing > 0)
+    return notes + gap_notes(values, title)
 
 
 def _negative_notes(values: pd.Series) -> list[str]:

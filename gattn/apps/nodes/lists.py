@@ -158,14 +158,8 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
             match = ATTRIBUTES.search(text) if "{" in text else None
             names = text[: match.start()] if match else text
             lines.append(_Line(number, names.strip(), match is not None))
-    if not comments:
-        return lines, []
-    sentence = (
-        "1 line is a comment: it is"
-        if comments == 1
-        else f"{comments:,} lines are comments: they are"
-    )
-    return lines, [f"{sentence} not read."]
+    note = f"{comments:,} comment line{'s' * (comments > 1)} not read."
+    return lines, [note] if comments else []
 
 
 def _separator(lines: Sequence[_Line]) -> str:

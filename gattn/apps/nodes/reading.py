@@ -116,7 +116,7 @@ def _tables_by_relation(edges: Any, nodes: Mapping[str, Any]) -> dict[Any, pd.Da
             f"of data frames; got {type(wrong).__name__}"
         )
     try:
-        tables: Any = by_relation(edges, list(nodes))
+        tables: Any = by_relation(edges.items(), list(nodes))
     except ValueError as error:
         raise GraphError(str(error)) from None
     return tables
@@ -248,7 +248,7 @@ def from_hetero_data(
     columns_by_type = {kind: [*one.table.columns, *one.unreadable] for kind, one in nodes.items()}
     target = choose_target(columns_by_type, label, label_type)
     edges = {}
-    for relation in by_relation({key: key for key in data.edge_types}, list(nodes)):
+    for relation in by_relation(((key, key) for key in data.edge_types), list(nodes)):
         store = data[relation.source, relation.name, relation.destination]
         if store.get("edge_index") is None:
             raise GraphError(f"relation {relation} must have an edge_index")

@@ -29,7 +29,7 @@ __all__ = [
     "as_numbers",
     "as_texts",
     "flat_table",
-    "gap_words",
+    "gap_notes",
     "is_complex",
     "is_empty",
     "is_missing",
@@ -80,13 +80,28 @@ def is_missing(values: pd.Series, *, numbers: bool | None = None) -> NDArray[np.
     return empty | words if numbers else empty
 
 
-def gap_words(values: pd.Series) -> Counter[str]:
-    """Count the words, such as ``NA``, that may stand for a missing value.
+def gap_notes(values: pd.Series, title: str) -> list[str]:
+    """Return a note if a column contains words, such as ``NA``, that may stand for a missing value.
 
-    >>> gap_words(pd.Series(["NA", "DE", "none", "NA"]))
-    Counter({'NA': 2, 'none': 1})
+    Args:
+        values: n values.
+        title: description of the column.
+
+    >>> gap_notes(pd.Series(["1", "NA"]), "Column 'x'")
+    ["Column 'x' contains 'NA' (1): a missing value, because the other cells are numbers."]
     """
-    return Counter(str(value).strip() for value in values[_is_word(values)].tolist())
+    counts = Counter(str(value).strip() for value in values[_is_word(values)].tolist())
+    if not counts:
+        return []
+    words = ", ".join(f"{word!r} ({count:,})" for word, count in counts.items())
+    if int(is_missing(values).sum()) > int(is_empty(values).sum()):
+        reason = "a missing value, because the other cells are numbers."
+    else:
+        reason = (
+            "in a column of texts such a word is a value, and only an empty cell is missing. If "
+            "the word stands for a missing value, list it in --missing."
+        )
+    return [f"{title} contains {words}: {reason}"]
 
 
 def as_numbers(values: pd.Series, style: NumberFormat = PLAIN) -> NDArray[np.float64]:

@@ -279,7 +279,7 @@ def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path):
         "Column '' of the nodes contains row numbers",
         "Column 'group': 6 cells with 'NA' are missing.",
         "Column 'size' is read with another number format",
-        "Label 'group' has the classes 'none' (24)",
+        "Label 'group' contains 'none' (24)",
         "There is no val_mask: the validation part is drawn from train_mask, 7 of 36 "
         "nodes (seed 0).",
         "2 of the 20 nodes of test_mask have no label",

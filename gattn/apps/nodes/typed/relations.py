@@ -4,7 +4,7 @@ mappings.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 __all__ = ["Relation", "by_relation", "parse_relations", "parse_types", "typed_files"]
@@ -89,7 +89,7 @@ def parse_relations(values: Sequence[str], types: Collection[str]) -> dict[Relat
         if not path:
             raise ValueError(f"a table of edges must be written as {FORM}; got {value!r}")
         pairs.append((name, path))
-    return _by_relation(pairs, types)
+    return by_relation(pairs, types)
 
 
 def _relation_of(name: str | tuple[str, ...], types: Collection[str]) -> Relation:
@@ -118,18 +118,14 @@ def _relation_of(name: str | tuple[str, ...], types: Collection[str]) -> Relatio
     return splits[0]
 
 
-def by_relation(edges: Mapping[object, object], types: Collection[str]) -> dict[Relation, object]:
-    """Return a mapping with its keys converted to relations.
+def by_relation(
+    pairs: Iterable[tuple[object, Table]], types: Collection[str]
+) -> dict[Relation, Table]:
+    """Return the tables by relation, given pairs of the key of a relation and a table.
 
     Raises:
         ValueError: a key is not a relation, or two keys are the same relation.
     """
-    return _by_relation(edges.items(), types)
-
-
-def _by_relation(
-    pairs: Iterable[tuple[object, Table]], types: Collection[str]
-) -> dict[Relation, Table]:
     result: dict[Relation, Table] = {}
     for name, table in pairs:
         if not isinstance(name, str | tuple):
