@@ -209,10 +209,10 @@ def test_other_models_and_inputs_are_refused(folder, inputs, whole, tmp_path, ga
     ("arguments", "message"),
     [
         (["--where", "activity > 7"], "where: no column 'activity'; the columns are input, row"),
-        (["--where", "prediction"], "where must be a condition"),
+        (["--where", "prediction"], "where: must be a condition"),
         (["--where", "prediction > "], "where: not a valid expression"),
         (["--by", "std"], "by ranks the rows of --top, which is not set"),
-        (["--top", 3, "--by", "std >"], "by: not a valid expression"),
+        (["--top", 3, "--by", "std +"], "by: not a valid expression"),
         (["--shard", "2/2"], "shard must be I/N with I from 0 to N-1, for example 0/4; got '2/2'"),
         (["--shard", "x"], "shard must be I/N"),
         (["--keep", "nothing"], "must have one column 'nothing' to keep; its other columns are"),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -18,9 +16,9 @@ from gattn.apps.molecules.inputs import PIECE
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_columns
-from gattn.apps.molecules.runs.predict import ERROR, output_cells, output_columns
+from gattn.apps.molecules.runs.predict import ERROR, output_columns
+from gattn.apps.molecules.runs.rows import InputRow, predict_rows
 from gattn.apps.molecules.screening.engines import run_locally, run_on_ray
-from gattn.apps.molecules.screening.expression import Condition, Value, parse_condition, parse_value
 from gattn.apps.molecules.screening.plan import (
     SUMMARY,
     TOP,
@@ -34,6 +32,7 @@ from gattn.apps.molecules.screening.plan import (
     write_durably,
     write_json_durably,
 )
+from gattn.apps.molecules.screening.query import RowQuery
 from gattn.apps.molecules.screening.settings import ScreenSettings
 from gattn.apps.molecules.screening.sources import find_inputs
 from gattn.apps.run.model_io import coverage_of, package_versions
@@ -57,12 +56,6 @@ Progress = Callable[[int, int], AbstractContextManager[Callable[[int], None]]]
 the number of finished rows. It returns a context manager whose value is a function that is
 called with the number of newly finished rows.
 """
-InputRow = tuple[str, Sequence[float]]
-"""Type of a row to predict: the SMILES of its molecule or molecules, and the values of its
-descriptor columns.
-"""
-OutputRow = tuple[list[str], str]
-"""Type of a predicted row: the cells of the prediction, and an error message if there is none."""
 
 
 class Screened(NamedTuple):
@@ -80,27 +73,6 @@ class Screened(NamedTuple):
     errors: int
     written: int
     unfinished: int
-
-
-@dataclass(frozen=True)
-class PieceModel:
-    """Callable that predicts a block of consecutive rows; each worker process receives it once."""
-
-    model: MoleculeEstimator
-    coverage: float
-
-    def __call__(self, rows: Sequence[InputRow]) -> list[OutputRow]:
-        """Return the output cells and the error of each row."""
-        descriptors = (lambda row: row[1]) if self.model.descriptors_columns_ else None
-        pieces = self.model.predictions(rows, smiles=lambda row: row[0], descriptors=descriptors)
-        answers: list[OutputRow] = []
-        for piece in pieces:
-            index = piece.row_index.tolist()
-            values = [piece.items[i][1] for i in index]
-            predicted = output_cells(self.model, piece.result, self.coverage, values)
-            cells = dict(zip(index, predicted))
-            answers += [(cells.get(i, []), error) for i, error in enumerate(piece.errors)]
-        return answers
 
 
 class _Piece(NamedTuple):
@@ -184,7 +156,7 @@ def screen(
     renamed = Table(out, tuple(copied), ",", "utf-8").renamed(added)
     names = [renamed.get(name, name) for name in copied]
     header = [*PLACE, *texts, *names, *output_columns(model), ERROR]
-    selection = _Selection.of(settings, model, header)
+    query = _query(settings, model, header)
     manifest = read_manifest(out) or {"inputs": []}
     counted = {(each["path"], each["sha256"]): each["rows"] for each in manifest["inputs"]}
     plan = Plan(
@@ -207,7 +179,7 @@ def screen(
     tasks = _tasks(sources, pending, copied, model.descriptors_columns_, numbers)
     engine = run_on_ray if settings.engine == "ray" else run_locally
     total = sum(shard.rows for shard in assigned)
-    work = PieceModel(model, coverage)
+    work = partial(predict_rows, model, coverage=coverage)
     with progress(total, total - sum(shard.rows for shard in pending)) as on_progress:
         lines: list[list[str]] = []
         errors = 0
@@ -215,19 +187,19 @@ def screen(
             # The first prediction solves the kernel equation, which takes much memory. The solution
             # is sent to the other processes together with the model.
             with one_thread():
-                work([(model.row_format.example, [0.0] * len(model.descriptors_columns_))])
+                values = [0.0] * len(model.descriptors_columns_)
+                work([InputRow(model.row_format.example, values)])
         answered = engine(work, tasks, workers) if pending else ()
         for piece, answers in answered:
-            blank = [""] * (len(header) - len(PLACE) - len(texts) - len(copied) - 1)
             path = str(plan.inputs[piece.shard.input].path)
             for number, ((cells, problem), (predicted, error)) in enumerate(
                 zip(piece.rows, answers, strict=True), piece.start
             ):
                 reason = problem or error
                 errors += bool(reason)
-                lines.append([path, str(number), *cells, *(predicted or blank), reason])
+                lines.append([path, str(number), *cells, *predicted, reason])
             if piece.is_last:
-                chosen = selection.rows(lines)
+                chosen = _selected(query, lines)
                 record = {
                     "input": path, "start": piece.shard.start, "stop": piece.shard.stop,
                     "rows": len(lines), "errors": errors, "written": len(chosen),
@@ -236,7 +208,7 @@ def screen(
                 records[piece.shard.number] = record
                 lines, errors = [], 0
             on_progress(len(piece.rows))
-    return _finish(plan, out, header, selection, records)
+    return _finish(plan, out, header, query if settings.top else None, records)
 
 
 def _open(
@@ -357,75 +329,37 @@ def _tasks(
                 values, problem = columns.read(row) if descriptors else ([], row.problem)
                 cells = [row.cells[place] for place in places]
                 piece.append((cells, problem))
-                input_rows.append(("" if problem else row_text(cells, molecules), values))
+                input_rows.append(InputRow("" if problem else row_text(cells, molecules), values))
             if len(piece) < size:
                 raise ValueError(f"{path} was changed while it was read")
             yield _Piece(shard, start, piece, start + size == shard.stop), input_rows
 
 
-@dataclass(frozen=True)
-class _Selection:
-    """Rows that are written to the table of a shard.
+def _query(
+    settings: ScreenSettings, model: MoleculeEstimator, header: Sequence[str]
+) -> RowQuery | None:
+    """Return the query that selects rows of a table; None if all rows are written.
 
-    Attributes:
-        condition: the condition of a row; None for all rows.
-        value: the number by which rows are ranked; None if all are written.
-        top: maximum number of rows of a shard, and of the best rows of all shards.
+    Raises:
+        SettingsError: an expression is not valid for this table.
     """
+    where, by = settings.where.strip(), settings.by.strip()
+    if settings.top:
+        return RowQuery(
+            header, where=where, by=by or f"`{_ranked_column(model)}`", top=settings.top
+        )
+    return RowQuery(header, where=where) if where else None
 
-    condition: Condition | None
-    value: Value | None
-    top: int
 
-    @classmethod
-    def of(
-        cls, settings: ScreenSettings, model: MoleculeEstimator, header: Sequence[str]
-    ) -> _Selection:
-        """Parse the expressions of the settings.
+def _selected(query: RowQuery | None, lines: Sequence[list[str]]) -> Sequence[list[str]]:
+    """Return the rows to write, in the order of the input.
 
-        Raises:
-            SettingsError: an expression is not valid for this table.
-        """
-        where, by = settings.where.strip(), settings.by.strip()
-        is_number = model.task == "regression"
-        numbers = [
-            name
-            for name in prediction_columns(model)
-            if is_number or not name.endswith(("prediction", "set"))
-        ]
-        condition = parse_condition("where", where, header, numbers) if where else None
-        if not settings.top:
-            return cls(condition, None, 0)
-        value = parse_value("by", by or f"`{_ranked_column(model)}`", header)
-        return cls(condition, value, settings.top)
-
-    def rows(self, lines: Sequence[list[str]]) -> Sequence[list[str]]:
-        """Return the rows to write, in the order of the input.
-
-        A row without a prediction is left out if rows are selected.
-        """
-        if self.condition is None and self.value is None:
-            return lines
-        lines = [line for line in lines if not line[-1]]
-        if self.condition is not None:
-            lines = [line for line in lines if self.condition(line)]
-        return lines if self.value is None else [lines[i] for i in sorted(self._best(lines))]
-
-    def ranked(self, lines: Iterable[list[str]]) -> list[list[str]]:
-        """Return the best rows, highest value first. Rows with equal values stay in the order of
-        the inputs.
-        """
-        assert self.value is not None
-        pairs = ((self.value(line), line) for line in lines)
-        finite = (pair for pair in pairs if not math.isnan(pair[0]))
-        return [line for _, line in heapq.nlargest(self.top, finite, key=lambda pair: pair[0])]
-
-    def _best(self, lines: Sequence[list[str]]) -> list[int]:
-        """Return the indices of the rows with the highest values."""
-        assert self.value is not None
-        values = [self.value(line) for line in lines]
-        places = [i for i, value in enumerate(values) if not math.isnan(value)]
-        return heapq.nlargest(self.top, places, key=values.__getitem__)
+    A row without a prediction is left out if rows are selected.
+    """
+    if query is None:
+        return lines
+    lines = [line for line in lines if not line[-1]]
+    return [lines[i] for i in sorted(query.best(lines))]
 
 
 def _ranked_column(model: MoleculeEstimator) -> str:
@@ -447,7 +381,7 @@ def _ranked_column(model: MoleculeEstimator) -> str:
 
 
 def _finish(
-    plan: Plan, out: Path, header: Sequence[str], selection: _Selection,
+    plan: Plan, out: Path, header: Sequence[str], ranking: RowQuery | None,
     records: dict[int, dict[str, Any] | None],
 ) -> Screened:  # fmt: skip
     """Return the numbers of rows and shards. If all shards are finished, also write the best
@@ -466,9 +400,12 @@ def _finish(
     )
     if not unfinished:
         summary = {"shards": len(shards), "rows": rows, "errors": errors, "written": written}
-        if selection.value is not None:
-            tables = (read_table(ShardFiles(out, shard).table.read_bytes()) for shard in shards)
-            best = selection.ranked(line for _, lines in tables for line in lines)
+        if ranking is not None:
+            best: list[list[str]] = []
+            for shard in shards:
+                _, lines = read_table(ShardFiles(out, shard).table.read_bytes())
+                lines = [*best, *lines]
+                best = [lines[i] for i in ranking.best(lines)]
             write_durably(out / TOP, table_bytes(header, best))
             summary["top"] = written = len(best)
         write_json_durably(out / SUMMARY, summary)
