@@ -145,7 +145,7 @@ class AtomEstimator(SerializableEstimator, Parameters):
         Returns:
             The valid molecules that have a label.
         """
-        settings = settings_of(AtomParameters, self)
+        settings_of(AtomParameters, self)  # raises an error for a parameter out of its range
         check_atom_settings(self.settings(), len(cells.targets))
         if len(cells.problems) != len(smiles):
             raise ValueError(
@@ -153,7 +153,7 @@ class AtomEstimator(SerializableEstimator, Parameters):
                 f"{len(cells.problems)}"
             )
         self.targets_ = cells.targets
-        self.coding_ = coding or coding_of(cells, self._task(cells), bounded=settings.bounded)
+        self.coding_ = coding or coding_of(cells, self._task(cells))
         labelled = self.labelled(smiles, cells, weights=weights)
         self.bad_ = labelled.bad
         return labelled
@@ -163,10 +163,10 @@ class AtomEstimator(SerializableEstimator, Parameters):
     ) -> LabelledAtoms:
         """Return the valid molecules that have a label; the labels are encoded as in training."""
         if self.coding_.task == "regression":
-            cells = without_faults(cells, bounded=self.coding_.bounded)
+            cells = without_faults(cells)
         parsed = self.featurise(smiles)
         rows, inputs = parsed.row_index.tolist(), parsed.inputs
-        y, bounds, problems = labels_of_graphs(
+        y, problems = labels_of_graphs(
             cells, self.coding_, rows, [str(smiles[row]) for row in rows],
             inputs.molecules.arrays, add_h=self.add_h, reorder=self.reorder_atoms,
         )  # fmt: skip
@@ -184,13 +184,12 @@ class AtomEstimator(SerializableEstimator, Parameters):
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "the table")
         has_label = torch.zeros(len(rows), dtype=torch.bool)
-        values = y if bounds is None else bounds
         for kind in self.targets_.kinds:
-            missing = values.rows[kind].isnan().flatten(1).all(1)
-            has_label[values.owners(kind)[~missing]] = True
+            missing = y.rows[kind].isnan().all(1)
+            has_label[y.owners(kind)[~missing]] = True
         usable = torch.tensor([not reasons[row] for row in rows], dtype=torch.bool)
         everything = LabelledAtoms(
-            inputs, y, parsed.row_index, parsed.canonical, bad, bounds,
+            inputs, y, parsed.row_index, parsed.canonical, bad, None,
             None if weights is None else weights[parsed.row_index],
         )  # fmt: skip
         return everything[(has_label & usable).nonzero().flatten()]
@@ -341,11 +340,11 @@ class AtomEstimator(SerializableEstimator, Parameters):
     def _labels_state(self) -> dict[str, Any]:
         coding = self.coding_
         classes = [list(kinds) for kinds in coding.classes]
-        return {"task": coding.task, "classes": classes, "bounded": coding.bounded}
+        return {"task": coding.task, "classes": classes}
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
         classes = tuple(map(tuple, state["classes"]))
-        self.coding_ = Coding(state["task"], classes, state["bounded"])
+        self.coding_ = Coding(state["task"], classes)
 
 
 class AtomRegressor(AtomEstimator):

@@ -33,12 +33,11 @@ class Fault(NamedTuple):
     selective: bool
 
 
-def number_faults(cells: AtomCells, *, bounded: bool = False) -> list[Fault]:
+def number_faults(cells: AtomCells) -> list[Fault]:
     """Return the first value of each list that is not a number, in the order of the rows.
 
     Args:
         cells: the parsed cells of all rows.
-        bounded: whether limits such as ``"<1"`` are labels.
 
     >>> from gattn.apps.molecules.atoms.labels import read_cells
     >>> [fault.reason for fault in number_faults(read_cells({"atom": {"a": ["[1, 'x']"]}}))]
@@ -48,7 +47,7 @@ def number_faults(cells: AtomCells, *, bounded: bool = False) -> list[Fault]:
     for kind, _, name in cells.targets:
         for row, values in enumerate(cells.values[name]):
             for place, value in enumerate(_flat(values or ())):
-                reason, selective = _reason(value, bounded)
+                reason, selective = _reason(value)
                 if reason:
                     what = "the label" if kind == "molecule" else f"value {place + 1}"
                     faults.append(Fault(row, name, f"{name}: {what} {reason}", selective))
@@ -56,11 +55,11 @@ def number_faults(cells: AtomCells, *, bounded: bool = False) -> list[Fault]:
     return sorted(faults)
 
 
-def without_faults(cells: AtomCells, *, bounded: bool = False) -> AtomCells:
+def without_faults(cells: AtomCells) -> AtomCells:
     """Return the cells after each list that :func:`number_faults` reports was replaced by None. The
     problem of its row is the reason of the fault.
     """
-    faults = number_faults(cells, bounded=bounded)
+    faults = number_faults(cells)
     if not faults:
         return cells
     problems = list(cells.problems)
@@ -77,7 +76,7 @@ def _flat(values: Sequence[Item] | Sequence[list[Item]]) -> Sequence[Item]:
     return values  # type: ignore[return-value]
 
 
-def _reason(value: Item, bounded: bool) -> tuple[str, bool]:
+def _reason(value: Item) -> tuple[str, bool]:
     """Return the reason why a value is not a label, or "", and whether it is selective."""
     if value is None:
         return "", False
@@ -95,9 +94,7 @@ def _reason(value: Item, bounded: bool) -> tuple[str, bool]:
         return f"must be a number or null; it is {value!r}", False
     if not any(abs(end) <= LARGEST for end in limits):
         return f"must be finite; it is {value!r}, beyond float32", True
-    if bounded:
-        return "", False
-    return f"is the limit {value!r}: --loss-function bounded-mse reads limits", True
+    return f"is the limit {value!r}, which is not a measured value", True
 
 
 def _is_infinite(text: str) -> bool:

@@ -62,12 +62,10 @@ class Coding:
     Attributes:
         task: the task.
         classes: for each target its classes, ascending; empty for a regression.
-        bounded: whether limits such as ``"<1"`` are labels.
     """
 
     task: Task
     classes: tuple[tuple[float | str, ...], ...] = ()
-    bounded: bool = False
 
     @property
     def width(self) -> int:
@@ -115,9 +113,7 @@ def read_cells(cells: Cells) -> AtomCells:
     return AtomCells(targets, values, problems, column_problems)
 
 
-def coding_of(
-    cells: AtomCells, task: Literal["auto"] | Task = "auto", *, bounded: bool = False
-) -> Coding:
+def coding_of(cells: AtomCells, task: Literal["auto"] | Task = "auto") -> Coding:
     """Determine the task and the classes from the labels.
 
     With the task ``"auto"``, the labels are classes if all of them are 0 or 1, or if none is a
@@ -148,10 +144,10 @@ def coding_of(
                 "model for each task, or use --task regression to predict 0 and 1 as numbers"
             )
     if chosen == "regression":
-        usable = without_faults(cells, bounded=bounded)
+        usable = without_faults(cells)
         for name, counts in different.items():
-            _check_numbers(name, counts, Counter(usable.items(name)), bounded, task == "auto")
-        return Coding(chosen, bounded=bounded)
+            _check_numbers(name, counts, Counter(usable.items(name)), task == "auto")
+        return Coding(chosen)
     classes = []
     most = MOST_CLASSES if chosen == "multiclass" else 2
     for name, counts in different.items():
@@ -177,20 +173,16 @@ def _task(counts: Counter[Item]) -> Task:
     return "regression"
 
 
-def _check_numbers(
-    name: str, counts: Counter[Item], usable: Counter[Item], bounded: bool, guessed: bool
-) -> None:
+def _check_numbers(name: str, counts: Counter[Item], usable: Counter[Item], guessed: bool) -> None:
     """Raise an error if a target cannot be learned as numbers.
 
     Args:
         name: the target.
         counts: its values.
         usable: its values without the lists that have other values than numbers.
-        bounded: whether limits are labels.
         guessed: whether the task was derived from the labels.
     """
     texts = [value for value in counts if isinstance(value, str)]
-    limits = [text for text in texts if limits_of(text) is not None]
     others = [text for text in texts if limits_of(text) is None]
     numbers = {value for value in counts if not isinstance(value, str)}
     if guessed and others and numbers <= {0, 1}:
@@ -199,19 +191,10 @@ def _check_numbers(
             f"{others[0]!r}: correct the texts, or choose --task multiclass or --task regression, "
             "which leaves the lists with texts out"
         )
-    measured = [value for value in usable if not isinstance(value, str)]
-    if not measured and limits and not bounded:
-        raise ValueError(
-            f"{name} has limits such as {limits[0]!r}: --loss-function bounded-mse reads them"
-        )
-    if not measured and usable:
-        raise ValueError(f"{name} has limits such as {limits[0]!r} and no measured value")
-    if not measured and others:
-        raise ValueError(f"{name} must have numbers; it has {others[0]!r}")
-    if not measured:
-        raise ValueError(f"{name} must have numbers; it has {next(iter(counts))!r}")
+    if not usable:
+        raise ValueError(f"{name} must have numbers; it has {(texts or list(counts))[0]!r}")
     if len(usable) == 1:
-        raise ValueError(f"column {name!r} is constant: every number is {measured[0]!r}")
+        raise ValueError(f"column {name!r} is constant: every number is {next(iter(usable))!r}")
 
 
 def _whole(value: Item) -> float | str:
@@ -230,7 +213,7 @@ def labels_of_graphs(
     *,
     add_h: bool,
     reorder: bool,
-) -> tuple[Values, Values | None, list[str]]:
+) -> tuple[Values, list[str]]:
     """Return the labels of the nodes and of the bonds of graphs.
 
     Args:
@@ -243,16 +226,14 @@ def labels_of_graphs(
         reorder: whether lists are in the order of the atom map numbers.
 
     Returns:
-        The labels [r, t] by kind; their ends [r, t, 2] for a bounded loss, else None; and for each
-        graph the reason why its lists cannot be used, or "".
+        The labels [r, t] by kind, and for each graph the reason why its lists cannot be used, or
+        "".
     """
     ptr, targets = pointers(arrays), cells.targets
     y: dict[str, Tensor] = {}
-    bounds: dict[str, Tensor] = {}
     for kind in targets.kinds:
         shape = (int(ptr[kind][-1]), len(targets.of(kind)))
         y[kind] = torch.full(shape, torch.nan, dtype=torch.float64)
-        bounds[kind] = torch.full((*shape, 2), torch.nan, dtype=torch.float64)
     numbers = [{kind: number for number, kind in enumerate(kinds)} for kinds in coding.classes] or [
         {}
     ] * len(targets)
@@ -279,24 +260,15 @@ def labels_of_graphs(
                     continue
             encoded = [_encode(cast(Item, value), codes) for value in values]
             index = torch.as_tensor(np.asarray(places)) + starts[kind][i]
-            ends = torch.tensor(encoded, dtype=torch.float64).reshape(-1, 2)
-            bounds[kind][index, column] = ends
-            measured = torch.where(ends[:, 0] == ends[:, 1], ends[:, 0], torch.nan)
-            y[kind][index, column] = measured
-    of_bounds = Values(bounds, ptr) if coding.bounded else None
-    return Values(y, ptr), of_bounds, problems
+            y[kind][index, column] = torch.tensor(encoded, dtype=torch.float64)
+    return Values(y, ptr), problems
 
 
-def _encode(value: Item, codes: Mapping[float | str, int]) -> tuple[float, float]:
-    """Return the lower and the upper end of a label. Both ends are equal for a number and for a
-    class, which is encoded as a number.
-    """
+def _encode(value: Item, codes: Mapping[float | str, int]) -> float:
+    """Return a label as a number; NaN for a missing label and for an unknown class."""
     if value is None:
-        return float("nan"), float("nan")
+        return float("nan")
     if codes:
         key = value if value in codes else str(_whole(value))
-        number = float(codes[key]) if key in codes else float("nan")
-        return number, number
-    if isinstance(value, str):
-        return limits_of(value) or (float("nan"), float("nan"))
-    return float(value), float(value)
+        return float(codes.get(key, "nan"))
+    return float(value)

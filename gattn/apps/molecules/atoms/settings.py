@@ -33,9 +33,10 @@ def check_atom_settings(settings: MoleculeSettings, targets: int) -> None:
     for name in UNSUPPORTED:
         if getattr(settings, name) != defaults[name]:
             raise SettingsError(f"{name} is not available for targets of atoms and bonds")
-    if settings.quantile_levels:
+    if settings.quantile_levels or settings.bounded:
         raise SettingsError(
-            "loss_function quantile is not available for targets of atoms and bonds"
+            f"loss_function {settings.loss_function} is not available for targets of atoms and "
+            "bonds"
         )
     if settings.model not in MODELS:
         raise SettingsError(

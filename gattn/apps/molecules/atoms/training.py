@@ -108,9 +108,6 @@ class AtomTraining:
         share of the loss, multiplied by its task weight.
         """
         counts = {kind: train.y.rows[kind].isfinite().sum(0).double() for kind in train.y.rows}
-        if train.bounds is not None:
-            labelled = {kind: ~ends.isnan().any(2) for kind, ends in train.bounds.rows.items()}
-            counts = {kind: mask.sum(0).double() for kind, mask in labelled.items()}
         total = sum(float(count.sum()) for count in counts.values())
         factors = self.settings.task_weights or (1.0,) * len(self.targets)
         weights = {kind: torch.zeros(len(count)).double() for kind, count in counts.items()}
@@ -120,18 +117,12 @@ class AtomTraining:
         return weights
 
     def _loop_targets(self, part: LabelledAtoms) -> Values:
-        """Return the scaled targets of the loss by kind: [r, t, c], or [r, t, 1, 2] if they have
-        two ends.
-        """
+        """Return the scaled targets of the loss by kind, [r, t, c]."""
         rows: dict[str, Tensor] = {}
         for kind in self.targets.kinds:
             mean, scale = self.scaling[f"mean.{kind}"], self.scaling[f"scale.{kind}"]
-            if part.bounds is not None:
-                single = (part.bounds.rows[kind] - mean[:, None]) / scale[:, None]
-                rows[kind] = single[:, :, None, :].float()
-            else:
-                labels = one_hot_labels(part.y.rows[kind], self.width)
-                rows[kind] = ((labels - mean[:, None]) / scale[:, None]).float()
+            labels = one_hot_labels(part.y.rows[kind], self.width)
+            rows[kind] = ((labels - mean[:, None]) / scale[:, None]).float()
         return Values(rows, part.y.ptr)
 
     def _loop_weights(self, part: LabelledAtoms, share: Mapping[str, Tensor]) -> Values:
@@ -146,7 +137,7 @@ class AtomTraining:
 
     def _loss(self) -> Loss:
         if self.task == "regression":
-            return regression_loss(self.settings.error, is_bounded=self.settings.bounded)
+            return regression_loss(self.settings.error)
         return cross_entropy if self.task == "classification" else _several_classes
 
 
@@ -163,7 +154,7 @@ class _AtomBatches:
         return len(self._graphs)
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor, Tensor]:
-        """Return a batch, and for all of its N outputs the targets, [N, c] or [N, 1, 2], and the
+        """Return a batch, and for all of its N outputs the targets, [N, c], and the
         weights, [N, 1].
         """
         targets, weights = (

@@ -88,11 +88,9 @@ class LabelledAtoms(LabelledMolecules):
 
     Attributes:
         y: labels [r, t] float64 by kind, NaN for a missing label; numbers of classes.
-        bounds: [r, t, 2] float64 by kind, the ends of the labels for a bounded loss, else None.
     """
 
     y: Values  # pyright: ignore[reportIncompatibleVariableOverride]
-    bounds: Values | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 def pointers(arrays: MoleculeArrays) -> dict[str, Tensor]:

@@ -68,7 +68,6 @@ def test_task_follows_from_the_labels():
     assert task("['x', 'y']").classes == (("x", "y"),)
     several = task("[0, 2]", "[1.0]", task="multiclass")
     assert (several.task, several.classes, several.width) == ("multiclass", ((0, 1, 2),), 3)
-    assert task("['<1', 2]", bounded=True).bounded
 
 
 @pytest.mark.parametrize(
@@ -82,8 +81,7 @@ def test_task_follows_from_the_labels():
             {},
             "every number is 0 or 1, but some labels are texts, such as 'x'",
         ),
-        (["['<1', 2, 3]"], {}, "limits such as '<1': --loss-function bounded-mse"),
-        (["['<1', '<2', '<3']"], {"bounded": True}, "no measured value"),
+        (["['<1', 2, 3]"], {}, "must have numbers; it has '<1'"),
         (["[0, 1, 2]"], {"task": "classification"}, "at most 2 classes; it has 3"),
     ],
 )

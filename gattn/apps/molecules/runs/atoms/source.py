@@ -40,7 +40,7 @@ def read_atom_source(settings: RunSettings) -> tuple[Source, AtomCells, Coding]:
     }  # fmt: skip
     cells = read_list_cells(settings.files, names, settings.encoding)
     try:
-        coding = coding_of(cells, settings.task, bounded=settings.model.bounded)
+        coding = coding_of(cells, settings.task)
     except ValueError as error:
         raise ValueError(f"{source.name}: {error}") from None
     check_values(source, cells, coding, skip_bad=settings.skip_bad_labels)
@@ -110,7 +110,7 @@ def check_values(source: Source, cells: AtomCells, coding: Coding, *, skip_bad: 
     """
     if coding.task != "regression" or skip_bad:
         return
-    for fault in number_faults(cells, bounded=coding.bounded):
+    for fault in number_faults(cells):
         if fault.selective and source.smiles[fault.row]:
             raise ValueError(
                 f"{source.name}: {fault.reason}, in line {source.lines[fault.row]}; correct it, "
