@@ -12,9 +12,8 @@ from gattn.draw.theme import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.transforms import Bbox
 
-__all__ = ["Draw", "line", "render", "render_both"]
+__all__ = ["Draw", "line", "render"]
 
 # Width of a plot in inches. With this width, text of 10 points is about 11 pixels high on a page.
 WIDTH = 4.1
@@ -92,34 +91,6 @@ def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[floa
     Raises:
         ImportError: matplotlib is not installed.
     """
-    return _render(draw, DARK if dark else LIGHT, height, ratios)[0]
-
-
-def render_both(
-    draw: Draw, *, height: float = 4.2, ratios: Sequence[float] = (1,)
-) -> tuple[bytes, bytes]:
-    """Draw a figure for light and for dark pages; see :func:`render`.
-
-    The panels are laid out once, for both pictures.
-
-    Returns:
-        The bytes of the PNG files for light and for dark pages.
-    """
-    light, positions = _render(draw, LIGHT, height, ratios)
-    return light, _render(draw, DARK, height, ratios, positions)[0]
-
-
-def _render(
-    draw: Draw,
-    theme: Theme,
-    height: float,
-    ratios: Sequence[float],
-    positions: Sequence[Bbox] = (),
-) -> tuple[bytes, list[Bbox]]:
-    """Draw a figure; return its PNG file and the positions of its panels.
-
-    If positions are passed, the panels are not laid out, which takes as long as drawing them.
-    """
     try:
         from matplotlib import RcParams, rc_context, style
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -128,7 +99,7 @@ def _render(
     except ImportError:
         raise ImportError('plots need matplotlib: pip install "gattn[draw]"') from None
 
-    stream = io.BytesIO()
+    theme, stream = DARK if dark else LIGHT, io.BytesIO()
     # The plot starts from matplotlib's defaults, so that the user's matplotlib settings do not
     # change a report.
     with (
@@ -140,14 +111,12 @@ def _render(
         # Matplotlib draws a box for a character that is missing in the font. The warning is hidden,
         # because the page repeats these names as text.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        layout = None if positions else ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
+        layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
         figure = Figure(figsize=(WIDTH, height), dpi=DOTS, layout=layout)
         FigureCanvasAgg(figure)
         axes = figure.subplots(
             len(ratios), 1, sharex=True, squeeze=False, height_ratios=list(ratios)
         )
         draw(list(axes[:, 0]), theme)
-        for panel, position in zip(figure.axes, positions):
-            panel.set_position(position)
         figure.savefig(stream, format="png", metadata={"Software": None})
-        return stream.getvalue(), [panel.get_position(original=True) for panel in figure.axes]
+        return stream.getvalue()

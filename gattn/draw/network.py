@@ -7,8 +7,7 @@ drawn, and edges between two communities are curved towards the communities' cen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from gattn.draw.theme import Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_network", "network_picture", "sample_network"]
+__all__ = ["draw_network", "sample_network"]
 
 NODES = 700
 """Maximum number of nodes in a picture in which single edges can be distinguished."""
@@ -179,26 +178,6 @@ def draw_network(
         >>> draw_network([[0, 1], [1, 2]], [1.0, 0.5], [0, 0, 1], ["left", "right"])[1:4]
         b'PNG'
     """
-    picture = network_picture(
-        edge_index, weights, colour, names, labels=labels, top_labels=top_labels, wrong=wrong,
-        uncertain=uncertain, wrong_text=wrong_text, uncertain_text=uncertain_text, most=most,
-        max_edges=max_edges, title=title,
-    )  # fmt: skip
-    return picture(dark=dark)
-
-
-def network_picture(
-    edge_index: Numbers, weights: Numbers | None = None, colour: Numbers | None = None,
-    names: Sequence[str] = (), *, labels: Sequence[str] = (), top_labels: int | None = None,
-    wrong: Numbers | None = None, uncertain: Numbers | None = None, wrong_text: str = "",
-    uncertain_text: str = "", most: int = NODES, max_edges: int | None = None, title: str = "",
-) -> Callable[..., bytes]:  # fmt: skip
-    """Compute the layout of a network once, and return a function that draws it.
-
-    Returns:
-        A function with the argument ``dark`` that returns the picture of :func:`draw_network`; the
-        other arguments and the errors are those of :func:`draw_network`, too.
-    """
     for name, number in (("top_labels", top_labels), ("most", most), ("max_edges", max_edges)):
         _check_count(name, number)
     pairs = read_edges(edge_index)
@@ -265,7 +244,7 @@ def network_picture(
         axes.set_axis_off()
         axes.set_title("\n".join(filter(None, [line(title), part])))
 
-    return partial(render, draw, height=HEIGHT + ROW * (rows + len(marks)))
+    return render(draw, dark=dark, height=HEIGHT + ROW * (rows + len(marks)))
 
 
 def _frequent(

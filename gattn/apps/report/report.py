@@ -88,13 +88,11 @@ class Figure:
         picture: a PNG file or an SVG document.
         alt: text that describes the picture.
         caption: one or several lines below the picture.
-        dark: the picture for dark pages; None to show the light picture there.
     """
 
     picture: bytes
     alt: str
     caption: str = ""
-    dark: bytes | None = None
 
 
 @dataclass(frozen=True)

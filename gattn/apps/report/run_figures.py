@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gattn.apps.report import plots
-from gattn.apps.report.plots.style import Plot
 from gattn.apps.report.report import Figure
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ __all__ = [
     "TARGETS",
     "Words",
     "part_figures",
-    "plot_figure",
-    "themed",
     "write_plots",
 ]
 
@@ -44,23 +41,6 @@ class Words(NamedTuple):
 
 TARGETS = Words("targets", "class 1")
 CLASSES = Words("classes", "the predicted class")
-
-
-def themed(draw: Callable[..., bytes], alt: str, caption: str = "") -> Figure:
-    """Draw a figure in two versions: for light pages and for dark pages.
-
-    Args:
-        draw: function that draws the figure; its argument ``dark`` is True for dark pages.
-        alt: text that describes the picture.
-        caption: a sentence below the picture.
-    """
-    return Figure(draw(dark=False), alt, caption, draw(dark=True))
-
-
-def plot_figure(plot: Plot, alt: str, caption: str = "") -> Figure:
-    """Draw a plot in two versions, for light and for dark pages; see :func:`themed`."""
-    light, dark = plot.pngs()
-    return Figure(light, alt, caption, dark)
 
 
 def part_figures(
@@ -96,11 +76,11 @@ def part_figures(
     name = names[0] if len(names) == 1 else f"{len(names)} {words.several}"
     figures: dict[str, Figure] = {}
     if task != "regression":
-        figures["roc"] = plot_figure(
+        figures["roc"] = Figure(
             plots.roc(y, mean, name=name, several=words.several),
             f"True positive rate against false positive rate of {name}",
         )
-        figures["calibration"] = plot_figure(
+        figures["calibration"] = Figure(
             plots.reliability(reliability, name=name, event=words.event),
             f"Observed frequency of {words.event} of {name}, by predicted probability",
             "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows.",
@@ -110,11 +90,11 @@ def part_figures(
         end = f"-{i + 1}" if len(names) > 1 else ""
         bars = None if std is None else std[:, i]
         is_log = bool(logarithmic) and logarithmic[i]
-        figures[f"parity{end}"] = plot_figure(
+        figures[f"parity{end}"] = Figure(
             plots.parity(y[:, i], mean[:, i], bars, name=target, logarithmic=is_log),
             f"Predicted against measured values of {target}",
         )
-    figures["calibration"] = plot_figure(
+    figures["calibration"] = Figure(
         plots.coverage(reliability, name=name),
         f"Fraction of the values inside the intervals of {name}, by coverage",
         "If the intervals are exact, 90 % of the points are in the grey band.",
@@ -123,7 +103,7 @@ def part_figures(
 
 
 def write_plots(folder: Path, figures: Mapping[str, Figure]) -> None:
-    """Write the figures of a report as PNG files, in the version for light pages."""
+    """Write the figures of a report as PNG files."""
     folder.mkdir(exist_ok=True)
     for name, figure in figures.items():
         (folder / f"{name}.png").write_bytes(figure.picture)

@@ -14,7 +14,6 @@ from gattn.apps.report.run_figures import (
     TARGETS,
     Words,
     part_figures,
-    plot_figure,
 )
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def run_report(
     training = []
     if run.histories:
         plot = plots.learning_curve(run.histories)
-        losses = plot_figure(plot, "Losses of training and validation by epoch")
+        losses = Figure(plot, "Losses of training and validation by epoch")
         figures["learning-curve"] = losses
         training = [_training(run.histories, losses)]
     tables = (compare(run.metrics["test"], run.metrics["baselines"]), _validation(run))

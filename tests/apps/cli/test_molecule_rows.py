@@ -143,6 +143,22 @@ def test_reactions(gattn, tmp_path):
     assert "this model reads reactions" in out
 
 
+def test_the_report_of_reactions_with_classes_lists_the_largest_errors(gattn, tmp_path):
+    data, run = tmp_path / "data.csv", tmp_path / "run"
+    rows = "".join(
+        f"{text},{'odd' if i % 2 else 'even'}\n" for i, (text, _) in enumerate(REACTIONS)
+    )
+    data.write_text(f"rxn,y\n{rows}")
+    options = ["--smiles", "rxn", "--reaction", "--target", "y", *NETWORK]
+    code, out = gattn("train", data, *options, "--out", run)
+    assert code == 0, out
+    sections = json.loads((run / "report.json").read_text("utf-8"))["sections"]
+    (worst,) = [section for section in sections if section["title"] == "Largest errors"]
+    reaction, prediction = worst["tables"][0]["rows"][0]
+    assert ">>" in reaction
+    assert "measured" in prediction
+
+
 def test_stereo_is_ignored_in_training_and_prediction(gattn, tmp_path):
     data, run = tmp_path / "data.csv", tmp_path / "run"
     rows = [f"{'C' * n}[C@{mark}H](N)O,{n}\n" for n in range(1, 21) for mark in ("", "@")]

@@ -85,7 +85,7 @@ def _rows(path):
 def test_a_run_holds_what_it_should(folder):
     assert {path.name for path in (folder / "classes").iterdir()} == HELD
     plots = {path.stem for path in (folder / "classes" / "plots").iterdir()}
-    assert {"roc", "calibration", "learning-curve", "confusion", "network"} <= plots
+    assert {"roc", "calibration", "learning-curve", "network"} <= plots
     (row,) = _rows(folder / "classes" / "left_out.csv")
     assert row["reason"] == "there is no node 'nowhere'"
     settings = read_toml(NodeRunSettings, folder / "classes" / "config.toml")

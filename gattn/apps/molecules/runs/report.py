@@ -29,7 +29,6 @@ from gattn.apps.report.run_figures import (
     TARGETS,
     Words,
     part_figures,
-    themed,
 )
 from gattn.apps.report.run_report import RunFacts, run_report
 from gattn.apps.run.product import Report
@@ -206,17 +205,16 @@ def _worst_molecules(run: MoleculeRun) -> Section:
     )
     if not model.reaction:
         figures = [
-            themed(
-                partial(draw_molecule, drawn_smiles(one), size=SIZE),
+            Figure(
+                draw_molecule(drawn_smiles(one), size=SIZE),
                 f"The structure of {one}",
                 f"{caption}\n{one}",
             )
             for one, caption in zip(smiles, captions)
         ]
         return Section("Largest errors", text, figures=tuple(figures), gallery=True)
-    names = ["target"] * (len(model.targets_) > 1) + ["label", "prediction", "similarity"]
-    listed = tuple((one, *caption.split("\n")) for one, caption in zip(smiles, captions))
-    return Section("Largest errors", text, (Table(("reaction", *names), listed),))
+    listed = tuple((one, caption.replace("\n", ", ")) for one, caption in zip(smiles, captions))
+    return Section("Largest errors", text, (Table(("reaction", "prediction"), listed),))
 
 
 def _errors(

@@ -107,27 +107,27 @@ def _sentences(
 def _picture(
     estimator: NodeEstimator, graph: AttributedGraph, explanation: NodeExplanation
 ) -> bytes:
-    """Draw the explained node and its neighbours, with widths of the edges that are relative to the
-    largest attention. Nodes are coloured by prediction or, if there are several types, by type.
+    """Draw the explained node, its most influential neighbours, and its attention to them, relative
+    to the largest one. In a network with several types of nodes, the colours are the types.
     """
     others, title = explanation.neighbours, str(graph.names[explanation.place])
-    count = len(others)
-    attention = np.nan_to_num([one.attention for one in others])
-    labels = [title, *(str(one.name) for one in others)]
+    edges = np.stack([1 + np.arange(len(others)), np.zeros(len(others), np.int64)])
+    weights = np.nan_to_num([one.attention for one in others])
+    names = [str(one.name) for one in others]
     if graph.network is not None:
-        kinds = graph.network.types
-        values = np.array([0, *(kinds.index(one.kind) for one in others)])
-        classes = [f"type {kind}" for kind in kinds]
-        labels = [title, *(label.partition(": ")[2] for label in labels[1:])]
+        types = graph.network.types
+        colour = np.array([0, *(types.index(one.kind) for one in others)])
+        kinds, names = [f"type {kind}" for kind in types], [n.partition(": ")[2] for n in names]
     else:
-        positions = {name: i for i, name in enumerate(graph.names)}
-        shown = [explanation.place, *(positions[one.name] for one in others)]
-        predicted = explanation.predicted[shown]
-        is_class = isinstance(estimator, NodeClassifier)
-        values = predicted.argmax(1).numpy() if is_class else predicted[:, 0].numpy()
-        classes = [str(kind) for kind in estimator.classes_.tolist()] if is_class else []
+        places = {name: i for i, name in enumerate(graph.names)}
+        shown = [explanation.place, *(places[one.name] for one in others)]
+        predicted, kinds = explanation.predicted[shown].numpy(), []
+        colour = predicted[:, 0]
+        if isinstance(estimator, NodeClassifier):
+            colour = predicted.argmax(1)
+            kinds = [str(kind) for kind in estimator.classes_.tolist()]
     return draw_network(
-        np.stack([1 + np.arange(count), np.zeros(count, np.int64)]),
-        attention / max(attention.max(initial=0.0), 1e-12), values, classes, labels=labels,
-        wrong=np.arange(1 + count) == 0, title=f"{title} in the ring",
+        edges, weights / max(weights.max(initial=0.0), 1e-12), colour, kinds,
+        labels=[title, *names], wrong=np.arange(1 + len(others)) == 0,
+        title=f"{title} in the ring",
     )  # fmt: skip

@@ -19,15 +19,14 @@ from gattn.apps.nodes.entropy import attention_entropy
 from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.runs.trials import best_trial
 from gattn.apps.nodes.typed.report import node_titles
-from gattn.apps.report import plots
 from gattn.apps.report.plots.style import METRICS, number
 from gattn.apps.report.report import Figure, Section, Table
-from gattn.apps.report.run_figures import CLASSES, plot_figure, themed
+from gattn.apps.report.run_figures import CLASSES
 from gattn.apps.report.run_report import RunFacts, run_report
 from gattn.apps.run.product import Report
 from gattn.apps.run.report import report_facts
 from gattn.apps.run.text import plural
-from gattn.draw.network import network_picture
+from gattn.draw import draw_network
 
 if TYPE_CHECKING:
     from gattn.apps.nodes.runs.train import NodeRun
@@ -62,8 +61,7 @@ def node_report(run: NodeRun) -> Report:
     if "relations" in run.metrics:
         sections.append(_relations(run))
     if isinstance(run.estimator, NodeClassifier):
-        figures["confusion"] = _confusion(run, run.estimator)
-        sections.append(_classes(run, figures["confusion"]))
+        sections.append(_classes(run))
     sections += [Section("The network", figures=(figures["network"],)), _attention(run, weights)]
     if "size" in run.metrics:
         sections.append(_size(run))
@@ -128,8 +126,7 @@ def _trials(run: NodeRun) -> Section:
         text = "One training run; --runs 10 estimates how much the metrics depend on the seed."
         return Section("Runs", (text,))
     rows = tuple(
-        (METRICS[name], *map(_defined, each.values()))
-        for name, each in run.metrics["runs"]["test"].items()
+        (METRICS[name], *each.values()) for name, each in run.metrics["runs"]["test"].items()
     )
     columns = "metric", "mean", "standard deviation", "over initial weights", "over splits"
     text = (
@@ -167,10 +164,10 @@ def _components(run: NodeRun) -> Section:
     components = run.metrics["components"]
     metrics = list(run.metrics["test"])
     rows = [
-        (name, each["weight"], *(_defined(each["test"][metric]) for metric in metrics))
+        (name, each["weight"], *(each["test"][metric] for metric in metrics))
         for name, each in components.items()
     ]
-    rows.append(("stack", None, *(_defined(run.metrics["test"][metric]) for metric in metrics)))
+    rows.append(("stack", None, *(run.metrics["test"][metric] for metric in metrics)))
     text = (
         "The prediction combines these models with weights that were fitted on the validation "
         "part. For classes, the weights multiply the logarithms of the probabilities and need not "
@@ -230,33 +227,20 @@ def _permuted_columns(run: NodeRun) -> tuple[str, str]:
     return f"{METRICS[next(iter(run.metrics['test']))]}, permuted", "difference"
 
 
-def _permuted(run: NodeRun, metrics: Mapping[str, float]) -> tuple[float | None, float | None]:
+def _permuted(run: NodeRun, metrics: Mapping[str, float]) -> tuple[float, float]:
     """Return the main metric after a permutation, and its difference from that of the model."""
     main, base = next(iter(run.metrics["test"].items()))
     after = metrics.get(main, float("nan"))
-    return _defined(after), _defined(base - after)
+    return after, base - after
 
 
-def _defined(value: float) -> float | None:
-    """Return the number, or None if the number is NaN."""
-    return value if value == value else None
-
-
-def _classes(run: NodeRun, figure: Figure) -> Section:
+def _classes(run: NodeRun) -> Section:
     names = "nodes", "precision", "recall", "f1"
     rows = tuple(
-        (kind, *(_defined(scores[name]) for name in names))
-        for kind, scores in run.metrics["classes"].items()
+        (kind, *(scores[name] for name in names)) for kind, scores in run.metrics["classes"].items()
     )
     table = Table(("class", *names[:3], "F1"), rows, "On the test part")
-    return Section("Classes", tables=(table,), figures=(figure,))
-
-
-def _confusion(run: NodeRun, estimator: NodeClassifier) -> Figure:
-    names = [str(kind) for kind in estimator.classes_.tolist()]
-    plot = plots.confusion_matrix(run.metrics["confusion"], names)
-    alt = "Fraction of the nodes of each true class for each predicted class"
-    return plot_figure(plot, alt, "Rows are true classes, and columns are predicted classes.")
+    return Section("Classes", tables=(table,))
 
 
 def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
@@ -292,13 +276,13 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
             )
         caption += " Nodes of other types have the colours of their types."
     caption += " The names are those of the nodes that receive most attention."
-    draw = network_picture(
+    picture = draw_network(
         edges, alpha, colour, names, labels=labels,
         top_labels=TOP_LABELS, wrong=wrong, uncertain=uncertain,
         wrong_text="wrong prediction (not in training)",
         uncertain_text=f"several classes in the {run.settings.coverage:.0%} set",
     )  # fmt: skip
-    return themed(draw, "The network, its nodes coloured by prediction", caption)
+    return Figure(picture, "The network, its nodes coloured by prediction", caption)
 
 
 def _with_types(
@@ -334,5 +318,5 @@ def _attention(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Section:
         "single neighbour. The values are means over nodes with at least two edges.",
     )
     columns = "layer", "mean", "lowest head", "highest head"
-    shown = tuple(tuple(cell if cell == cell else None for cell in row) for row in rows)
-    return Section("Attention", text, (Table(columns, shown, "Relative entropy of attention"),))
+    table = Table(columns, tuple(rows), "Relative entropy of attention")
+    return Section("Attention", text, (table,))

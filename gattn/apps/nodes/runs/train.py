@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -192,16 +190,10 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 
     def shared_metrics(self, metrics: dict[str, Any] | None) -> dict[str, Any] | None:
         """Return the metrics of the first process in every process."""
-        if self.processes.size == 1:
-            return metrics
-        content = b"" if self.is_helper else json.dumps(metrics).encode()
-        size = torch.tensor(len(content))
-        dist.broadcast(size, 0)
-        text = torch.zeros(int(size), dtype=torch.uint8)
-        if not self.is_helper:
-            text = torch.tensor(list(content), dtype=torch.uint8)
-        dist.broadcast(text, 0)
-        return json.loads(bytes(text.tolist())) if self.is_helper else metrics
+        shared = [metrics]
+        if self.processes.size > 1:
+            dist.broadcast_object_list(shared, 0)
+        return shared[0]
 
     def load(self) -> NodeData:
         """Read the graph and its labels."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gattn.apps.report.plots.style import Plot, diagonal, frame, note, title, unit_range
+from gattn.apps.report.plots.style import diagonal, frame, note, png, title, unit_range
 from gattn.draw.figure import line
 from gattn.draw.theme import Theme
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["coverage", "reliability"]
 
 
-def coverage(curve: Reliability, *, name: str = "") -> Plot:
+def coverage(curve: Reliability, *, name: str = "") -> bytes:
     """Plot the observed coverage of intervals against the requested coverage.
 
     The grey band would contain 90 % of the points if the intervals had exactly the requested
@@ -29,7 +29,7 @@ def coverage(curve: Reliability, *, name: str = "") -> Plot:
         name: name of the target, or a name for all targets, for the title.
 
     >>> from gattn.apps.fitting.calibration import Reliability
-    >>> coverage(Reliability((0.5, 0.9), (0.48, 0.93), (100, 100))).png()[:4]
+    >>> coverage(Reliability((0.5, 0.9), (0.48, 0.93), (100, 100)))[:4]
     b'\\x89PNG'
     """
 
@@ -50,10 +50,10 @@ def coverage(curve: Reliability, *, name: str = "") -> Plot:
         axes.plot(*points, "o-", color=theme.first, markersize=4.5, label="observed")
         axes.legend(loc="upper left")
 
-    return Plot(draw)
+    return png(draw)
 
 
-def reliability(curve: Reliability, *, name: str = "", event: str = "class 1") -> Plot:
+def reliability(curve: Reliability, *, name: str = "", event: str = "class 1") -> bytes:
     """Plot the observed frequency of a class against its predicted probability.
 
     Error bars are the standard errors of the frequencies. A second panel shows the number of rows.
@@ -64,7 +64,7 @@ def reliability(curve: Reliability, *, name: str = "", event: str = "class 1") -
         event: name of the class, for the label of the axis.
 
     >>> from gattn.apps.fitting.calibration import Reliability
-    >>> reliability(Reliability((0.1, 0.8), (0.2, 0.7), (40, 60))).png()[:4]
+    >>> reliability(Reliability((0.1, 0.8), (0.2, 0.7), (40, 60)))[:4]
     b'\\x89PNG'
     """
 
@@ -82,4 +82,4 @@ def reliability(curve: Reliability, *, name: str = "", event: str = "class 1") -
         upper.errorbar(curve.expected, observed, error, fmt="o-", color=theme.first, markersize=4.5)
         lower.bar(curve.expected, count, 0.06, color=theme.first, alpha=0.6)
 
-    return Plot(draw, ratios=(3, 1))
+    return png(draw, ratios=(3, 1))

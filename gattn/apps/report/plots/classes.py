@@ -1,40 +1,34 @@
-"""Plots of predicted classes: ROC curves and the confusion matrix."""
+"""Plot of ROC curves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from gattn.apps.report.plots.style import (
-    Plot,
     complete_rows,
     diagonal,
     frame,
     note,
     number,
+    png,
     title,
     unit_range,
 )
-from gattn.draw.figure import line
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["confusion_matrix", "roc"]
+__all__ = ["roc"]
 
 # Values of x at which the curves of several targets are averaged.
 GRID = np.linspace(0, 1, 201)
-# Maximum number of classes in a confusion matrix with readable rows.
-CLASSES = 20
-# Maximum number of letters of a class name beside a row.
-LONGEST = 22
 
 
-def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = "targets") -> Plot:
+def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = "targets") -> bytes:
     """Plot the ROC curve: the true positive rate against the false positive rate.
 
     If there are several targets, each has a thin line, and a thick line is their mean.
@@ -50,7 +44,7 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = 
         Targets whose labels are all of the same class have no curve; the title contains their
         number.
 
-    >>> roc([[0], [0], [1], [1]], [[0.1], [0.4], [0.35], [0.8]]).png()[:4]
+    >>> roc([[0], [0], [1], [1]], [[0.1], [0.4], [0.35], [0.8]])[:4]
     b'\\x89PNG'
     """
     from sklearn.metrics import auc, roc_curve
@@ -82,41 +76,4 @@ def roc(y: ArrayLike, probability: ArrayLike, *, name: str = "", several: str = 
             axes.plot(GRID, mean, color=theme.second, linewidth=2.2, label=label)
             axes.legend(loc="lower center")
 
-    return Plot(draw)
-
-
-def confusion_matrix(counts: ArrayLike, names: Sequence[str]) -> Plot:
-    """Plot a confusion matrix. Each row shows the fractions of a true class that are predicted as
-    each class.
-
-    Args:
-        counts: [c, c] numbers of rows by true class and predicted class. If there are more than 20
-            classes, the 20 most frequent are drawn.
-        names: names of the c classes.
-
-    >>> confusion_matrix([[3, 1], [0, 4]], ["left", "right"]).png()[:4]
-    b'\\x89PNG'
-    """
-    table = np.asarray(counts, np.float64)
-    largest: list[int] = sorted(np.argsort(-table.sum(1), kind="stable")[:CLASSES].tolist())
-    shares = table / np.maximum(table.sum(1, keepdims=True), 1)
-    shares = shares[np.ix_(largest, largest)]
-    shown = [line(names[i], LONGEST) for i in largest]
-
-    def draw(panels: list[Axes], theme: Theme) -> None:
-        (axes,) = panels
-        from matplotlib.colors import LinearSegmentedColormap
-
-        colours = LinearSegmentedColormap.from_list("share", [theme.paper, theme.first])
-        axes.imshow(shares, cmap=colours, vmin=0, vmax=1, aspect="equal")
-        axes.grid(False)
-        axes.set_xticks(range(len(shown)), shown, rotation=90, fontsize=8)
-        axes.set_yticks(range(len(shown)), shown, fontsize=8)
-        frame(axes, "predicted", "true", "% of each row")
-        if len(shown) <= 8:
-            for (row, column), share in np.ndenumerate(shares):
-                colour = theme.paper if share > 0.5 else theme.ink
-                text = f"{100 * share:.0f}"
-                axes.text(column, row, text, color=colour, ha="center", va="center", fontsize=8)
-
-    return Plot(draw, height=4.6)
+    return png(draw)

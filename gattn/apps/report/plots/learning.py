@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gattn.apps.report.plots.style import Plot, note
+from gattn.apps.report.plots.style import note, png
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["learning_curve"]
 
 
-def learning_curve(histories: Sequence[History]) -> Plot:
+def learning_curve(histories: Sequence[History]) -> bytes:
     """Plot the training and validation losses of each epoch, and mark the selected epoch of each
     network.
 
@@ -25,7 +25,7 @@ def learning_curve(histories: Sequence[History]) -> Plot:
 
     >>> from gattn.apps.fitting.types import EpochRecord, History
     >>> records = EpochRecord(0, 1.0, 1.1, 1e-3, 2.5), EpochRecord(1, 0.5, 0.8, 1e-3, 2.5)
-    >>> learning_curve([History(records, chosen=1)]).png()[:4]
+    >>> learning_curve([History(records, chosen=1)])[:4]
     b'\\x89PNG'
     """
 
@@ -60,4 +60,4 @@ def learning_curve(histories: Sequence[History]) -> Plot:
             upper.yaxis.set_major_formatter("{x:g}")
             upper.yaxis.set_minor_formatter(NullFormatter())
 
-    return Plot(draw, ratios=(1, 1))
+    return png(draw, ratios=(1, 1))

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from gattn.apps.fitting.metrics import regression_metrics
-from gattn.apps.report.plots.style import Plot, complete_rows, diagonal, frame, note, title
+from gattn.apps.report.plots.style import complete_rows, diagonal, frame, note, png, title
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def parity(
     *,
     name: str = "",
     logarithmic: bool = False,
-) -> Plot:
+) -> bytes:
     """Plot predicted against measured values, with the diagonal on which both are equal.
 
     The title contains the root mean square error, the mean absolute error and R².
@@ -45,7 +45,7 @@ def parity(
     Raises:
         ValueError: the columns have different lengths.
 
-    >>> parity([0.1, 0.9, 2.2], [0.0, 1.0, 2.0], [0.1, 0.1, 0.2]).png()[:4]
+    >>> parity([0.1, 0.9, 2.2], [0.0, 1.0, 2.0], [0.1, 0.1, 0.2])[:4]
     b'\\x89PNG'
     """
     spread = np.zeros(np.shape(y)) if std is None else std
@@ -74,7 +74,7 @@ def parity(
         axes.set_ylim(low, high)
         axes.set_aspect("equal")
 
-    return Plot(draw)
+    return png(draw)
 
 
 def _limits(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.draw.figure import LONGEST, Draw, line, render, render_both
+from gattn.draw.figure import LONGEST, Draw, line, render
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METRICS",
-    "Plot",
     "complete_rows",
     "diagonal",
     "frame",
     "note",
     "number",
+    "png",
     "title",
     "unit_range",
 ]
@@ -46,31 +46,9 @@ METRICS = {
 """Names under which the metrics of :mod:`gattn.apps.fitting.metrics` are displayed."""
 
 
-class Plot(NamedTuple):
-    """Plot that can be drawn for light and for dark pages.
-
-    The attributes are arguments of :func:`gattn.draw.figure.render`.
-    """
-
-    draw: Draw
-    height: float = 4.2
-    ratios: Sequence[float] = (1,)
-
-    def png(self, *, dark: bool = False) -> bytes:
-        """Draw the plot as PNG.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-        """
-        return render(self.draw, dark=dark, height=self.height, ratios=self.ratios)
-
-    def pngs(self) -> tuple[bytes, bytes]:
-        """Draw the plot as two PNG files, for light and for dark pages.
-
-        Raises:
-            ImportError: matplotlib is not installed.
-        """
-        return render_both(self.draw, height=self.height, ratios=self.ratios)
+def png(draw: Draw, *, ratios: Sequence[float] = (1,)) -> bytes:
+    """Draw a plot as PNG; see :func:`gattn.draw.figure.render`."""
+    return render(draw, dark=False, ratios=ratios)
 
 
 def complete_rows(*columns: ArrayLike) -> list[NDArray[np.float64]]:
@@ -131,15 +109,8 @@ def unit_range(axes: Axes) -> None:
 
 def diagonal(axes: Axes, theme: Theme) -> None:
     """Draw the dashed diagonal on which x and y are equal; both axes have the same scale."""
-    # Matplotlib accepts no slope on logarithmic axes, where the points (1, 1) and (10, 10) define
-    # the line.
-    if axes.get_xscale() == "log":
-        first, second, slope = (1, 1), (10, 10), None
-    else:
-        first, second, slope = (0, 0), None, 1
-    axes.axline(
-        first, second, slope=slope, color=theme.muted, linewidth=1, linestyle="--", zorder=1
-    )
+    # These two points define the line on logarithmic axes, too, which have no slope.
+    axes.axline((1, 1), (10, 10), color=theme.muted, linewidth=1, linestyle="--", zorder=1)
 
 
 def note(axes: Axes, text: str, theme: Theme) -> None:

@@ -47,7 +47,7 @@ def atom_report(run: MoleculeRun) -> Report:
         run, notes=run.notes, y=y, mean=mean, std=std, reliability=curve,
         words=CLASSES if model.task == "multiclass" else TARGETS, promise=PROMISE,
     )  # fmt: skip
-    return run_report(facts, ())
+    return run_report(facts)
 
 
 def _outputs(run: MoleculeRun) -> tuple[Tensor, Tensor, Tensor]:

@@ -100,7 +100,7 @@ class AtomProduct(MoleculeProduct):
         return []
 
     def report(self, run: MoleculeRun) -> Report:
-        """Return the report page, with pictures of the molecules that have the largest errors."""
+        """Return the report page."""
         from gattn.apps.molecules.runs.atoms.report import atom_report
 
         return atom_report(run)
