@@ -283,7 +283,7 @@ def _summary(
             "standard error of 0 is not an uncertainty of the errors."
         )
     intervals = [metrics["intervals"] for metrics in results.values() if "intervals" in metrics]
-    held = _moments([each["held"] for each in intervals])
+    share = _moments([each["held"] for each in intervals])
     return {
         "task": first["task"],
         "folds": folds,
@@ -295,7 +295,9 @@ def _summary(
             for name, m in results.items()
         },
         **(
-            {"intervals": {"coverage": intervals[0]["coverage"], "held": held}} if intervals else {}
+            {"intervals": {"coverage": intervals[0]["coverage"], "held": share}}
+            if intervals
+            else {}
         ),
     }
 
