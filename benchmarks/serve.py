@@ -68,8 +68,8 @@ def main(arguments: Sequence[str]) -> None:
         smiles = [row["smiles"] for row in csv.DictReader(file)]
     with _server(options.run) as port, ThreadPoolExecutor(options.clients) as pool:
         for kind, rows in ROWS.items():
-            asked = [(port, smiles, rows, options.seconds)] * options.clients
-            seconds = sorted(chain.from_iterable(pool.map(_latencies, *zip(*asked))))
+            queries = [(port, smiles, rows, options.seconds)] * options.clients
+            seconds = sorted(chain.from_iterable(pool.map(_latencies, *zip(*queries))))
             entry: record.Record = {
                 "case": f"serve/{kind}", "clients": options.clients, "rows": rows,
                 "requests_per_second": len(seconds) / options.seconds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import Any
 
 import torch
 from torch_geometric.data import Data
@@ -68,7 +69,7 @@ def load_citation(
         # NumPy and SciPy have renamed modules since these files were written.
         warnings.simplefilter("ignore")
         try:
-            data = read_planetoid_data(str(folder), record.name)
+            data: Any = read_planetoid_data(str(folder), record.name)
         except ModuleNotFoundError as error:
             raise ImportError(
                 f'reading {folder} needs SciPy: pip install "gattn[scipy]" ({error})'

@@ -65,7 +65,7 @@ class SGFormerAttention(pyg.SGFormerAttention):
         self,
         channels: int,
         heads: int = 1,
-        head_channels: int | None = 64,
+        head_channels: int = 64,
         qkv_bias: bool = False,
     ) -> None:
         check_heads_divide(heads, channels=channels)

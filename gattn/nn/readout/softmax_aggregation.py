@@ -57,7 +57,9 @@ class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation):
         check_at_least(1, channels=channels)
         super().__init__(t, learn, semi_grad, channels)
 
-    reset_parameters = pyg.SoftmaxAggregation.reset_parameters
+    def reset_parameters(self) -> None:
+        """Set t to its initial value."""
+        pyg.SoftmaxAggregation.reset_parameters(self)
 
     def forward(
         self,

@@ -8,7 +8,7 @@ import pytest
 from gattn.apps.molecules.runs.config import override
 from gattn.apps.molecules.runs.labels import read_labels
 from gattn.apps.molecules.runs.source import read_source
-from gattn.apps.molecules.runs.train import MoleculeProduct
+from gattn.apps.molecules.runs.stages import MoleculeProduct
 from gattn.apps.tables.numbers import NumberFormat
 
 SIGNS = ["'='", ">", "<<", "~", ""]

@@ -19,7 +19,7 @@ SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
 
 
 @pytest.mark.parametrize(
-    ("cells", "asked", "task", "y"),
+    ("cells", "setting", "task", "y"),
     [
         (["0", "1", ""], "auto", "classification", [0, 1, None]),
         (["1.0", "0.0", "NA"], "auto", "classification", [1, 0, None]),
@@ -33,8 +33,8 @@ SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
         (["1_0", "2_0", "1_0"], "classification", "classification", ["1_0", "2_0", "1_0"]),
     ],
 )
-def test_the_task_is_read_from_the_labels(cells, asked, task, y):
-    labels = read_labels([[cell] for cell in cells], ["y"], asked)
+def test_the_task_is_read_from_the_labels(cells, setting, task, y):
+    labels = read_labels([[cell] for cell in cells], ["y"], setting)
     assert labels.task == task
     values = [None if value is None or value != value else value for value in labels.y[:, 0]]
     assert values == y

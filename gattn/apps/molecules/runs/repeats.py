@@ -23,7 +23,8 @@ from gattn.apps.molecules.runs.splits import (
     splits_record,
     validation_groups,
 )
-from gattn.apps.molecules.runs.train import MoleculeData, make_product, train_run
+from gattn.apps.molecules.runs.stages import MoleculeData
+from gattn.apps.molecules.runs.train import make_product, train_run
 from gattn.apps.report.report import write_report
 from gattn.apps.run.model_io import RunError, check_files, write_json
 from gattn.apps.run.notes import baseline_note

@@ -37,7 +37,7 @@ from gattn.draw import draw_molecule
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.base import MoleculeEstimator
-    from gattn.apps.molecules.runs.train import MoleculeRun
+    from gattn.apps.molecules.runs.stages import MoleculeRun
 
 __all__ = ["evaluation_figures", "molecule_report", "run_facts"]
 

@@ -13,7 +13,7 @@ from gattn.apps.fitting.settings import SettingsError, read_toml
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.pretrained import is_distributed
 from gattn.apps.molecules.runs.config import RunSettings
-from gattn.apps.molecules.runs.train import read_run_source
+from gattn.apps.molecules.runs.stages import read_run_source
 from gattn.apps.run.model_io import RunError, check_files, read_card, read_json
 from gattn.files import reason
 

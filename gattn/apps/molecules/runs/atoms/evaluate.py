@@ -10,7 +10,7 @@ from typing import Any
 from gattn.apps.molecules.atoms.values import KINDS
 from gattn.apps.molecules.runs.atoms.columns import prediction_table
 from gattn.apps.molecules.runs.atoms.source import check_values, load_atoms, read_list_cells
-from gattn.apps.molecules.runs.evaluate import Evaluation, check_targets
+from gattn.apps.molecules.runs.evaluation import Evaluation, check_targets
 from gattn.apps.molecules.runs.measure import measure_coverage
 from gattn.apps.molecules.runs.source import read_source
 from gattn.apps.report.report import Figure

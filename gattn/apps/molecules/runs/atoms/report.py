@@ -16,7 +16,7 @@ from gattn.apps.report.run_report import run_report
 from gattn.apps.run.product import Report
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.runs.train import MoleculeRun
+    from gattn.apps.molecules.runs.stages import MoleculeRun
 
 __all__ = ["atom_report"]
 

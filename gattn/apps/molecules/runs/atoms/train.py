@@ -15,7 +15,7 @@ from gattn.apps.molecules.atoms.values import Values
 from gattn.apps.molecules.runs.atoms.columns import prediction_table
 from gattn.apps.molecules.runs.atoms.source import check_share, read_atom_source
 from gattn.apps.molecules.runs.measure import count_labels, measure_coverage, measure_part
-from gattn.apps.molecules.runs.train import (
+from gattn.apps.molecules.runs.stages import (
     MoleculeData,
     MoleculeParts,
     MoleculeProduct,

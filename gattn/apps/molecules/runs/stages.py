@@ -1,0 +1,408 @@
+"""Stages of ``gattn molecules train``, from reading the table to the report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.label_notes import decades_note
+from gattn.apps.molecules.rows import LabelledMolecules
+from gattn.apps.molecules.runs.columns import prediction_table
+from gattn.apps.molecules.runs.config import RunSettings
+from gattn.apps.molecules.runs.measure import (
+    count_labels,
+    distance_note,
+    label_notes,
+    measure_baselines,
+    measure_intervals,
+    measure_part,
+    measure_targets,
+    target_coverage_note,
+    undefined,
+)
+from gattn.apps.molecules.runs.overlaps import duplicate_facts, duplicate_notes
+from gattn.apps.molecules.runs.source import Source, built_in, read_source
+from gattn.apps.molecules.runs.splits import (
+    check_parts,
+    choose_parts,
+    constant_targets,
+    splits_record,
+    validation_groups,
+)
+from gattn.apps.molecules.target_transform import check_domain
+from gattn.apps.run.measure import PARTS
+from gattn.apps.run.product import Log, Parts, Product, Report, TrainedRun, no_log
+from gattn.apps.run.run_folder import CHECKPOINTS
+from gattn.apps.run.text import plural
+from gattn.apps.tables.formats import open_molecules
+from gattn.data import Split
+from gattn.data.molecules.standardise import STEPS
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.atoms.labels import AtomCells
+
+__all__ = [
+    "MoleculeData", "MoleculeParts", "MoleculeProduct", "MoleculeRun", "read_run_source",
+    "with_all_bad",
+]  # fmt: skip
+
+Molecules = TypeVar("Molecules", bound=LabelledMolecules)
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeData:
+    """Data of a training run.
+
+    Attributes:
+        source: all rows of the table.
+        molecules: the labelled molecules.
+        estimator: the estimator before training; it has the names and classes of the targets.
+        cells: the cells of the labels, if they are lists.
+    """
+
+    source: Source
+    molecules: LabelledMolecules
+    estimator: Any
+    cells: AtomCells | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeParts(Parts):
+    """Training, validation and test parts of a run.
+
+    Attributes:
+        data: the data without the targets that have fewer than two labels in the training part.
+        split: positions of the molecules in the three parts.
+        duplicates: molecules in several parts and contradicting labels, for ``metrics.json``.
+        notes: sentences for the report.
+    """
+
+    data: MoleculeData
+    split: Split
+    duplicates: dict[str, Any]
+    notes: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class MoleculeRun(TrainedRun):
+    """Trained model and its evaluation.
+
+    Attributes:
+        estimator: the fitted model.
+        settings: settings of the run.
+        data: the table and the labelled molecules.
+        predictions: predictions of the validation and the test part.
+        notes: sentences for the report.
+    """
+
+    estimator: Any
+    settings: RunSettings
+    data: MoleculeData
+    predictions: dict[str, Any]
+    notes: list[str]
+
+    def part(self, name: str) -> Any:
+        """Return the molecules of the train, val or test part."""
+        return self.data.molecules[getattr(self.split, name)]
+
+
+class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
+    """Implementation of the stages of ``gattn molecules train``."""
+
+    settings: RunSettings
+
+    def __init__(
+        self, settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
+    ) -> None:
+        super().__init__(settings, out, log)
+        self.inputs = [*settings.files]
+        self.progress = progress
+
+    def load(self) -> MoleculeData:
+        """Read the table and parse its SMILES."""
+        settings = self.settings
+        source = read_run_source(settings)
+        is_regression = source.labels.task == "regression"
+        kind = MoleculeRegressor if is_regression else MoleculeClassifier
+        estimator = kind(
+            **asdict(settings.model), on_error="skip", workers=settings.workers,
+            threads=settings.threads, molecules_per_row=len(settings.smiles_columns),
+        )  # fmt: skip
+        if is_regression:
+            check_labels_domain(settings.model.target_transform, source)
+            if settings.model.target_transform == "none":
+                for target, values in zip(source.targets, source.labels.y.T):
+                    if note := decades_note(values):
+                        self.log(f"Column {target!r}: {note}")
+        return self.loaded(MoleculeData(source, _parse(estimator, source), estimator))
+
+    def loaded(self, data: MoleculeData) -> MoleculeData:
+        """Log the numbers of molecules, and of rows without a SMILES or a label."""
+        source, molecules = data.source, data.molecules
+        count = data.estimator.row_format.count(len(molecules))
+        line = f"{source.name}: {count} for {data.estimator.task}"
+        if bad := molecules.bad:
+            line += f"; {plural(len(bad), 'row')} left out, the first: {bad[0]}"
+        if unlabelled := len(source.smiles) - len(bad) - len(molecules):
+            line += f"; {plural(unlabelled, 'row')} without a label"
+        self.log(line)
+        return data
+
+    def split(self, data: MoleculeData) -> MoleculeParts:
+        """Split the molecules into parts, and count the molecules that occur in two parts."""
+        split, notes = choose_parts(
+            self.settings.split, data.molecules, data.source, self.settings.model.seed,
+            data.estimator.row_format,
+        )  # fmt: skip
+        data, split, note = self.without_constant(data, split)
+        source, molecules, estimator = data.source, data.molecules, data.estimator
+        duplicates = duplicate_facts(split, molecules, source, estimator.task)
+        train_rows = molecules.rows[split.train].numpy()
+        notes += [*note, *duplicate_notes(duplicates), *source.descriptor_notes(train_rows)]
+        parts = {"validation": split.val, "test": split.test}
+        if estimator.task == "multiclass":
+            parts = {"training": split.train, **parts}
+        notes += label_notes(estimator, {name: molecules.y[part] for name, part in parts.items()})
+        notes += standardisation_notes(estimator, source, molecules)
+        for line in (*source.labels.notes, *notes):
+            self.log(line)
+        record = splits_record(split, molecules, source)
+        left_out = _left_out(source, molecules)
+        return MoleculeParts(record, left_out, data, split, duplicates, notes)
+
+    def without_constant(
+        self, data: MoleculeData, split: Split
+    ) -> tuple[MoleculeData, Split, list[str]]:
+        """Leave out the targets that have fewer than two different labels in the training part.
+
+        Raises:
+            ValueError: all targets are constant.
+        """
+        source, molecules, estimator = data.source, data.molecules, data.estimator
+        constant = constant_targets(estimator, molecules.y[split.train])
+        if not constant:
+            return data, split, []
+        first, *_ = constant.values()
+        if len(constant) == len(source.targets):
+            raise ValueError(f"the training part has {first}: choose another split")
+        source = source.without(constant)
+        rows = {part: molecules.rows[getattr(split, part)] for part in PARTS}
+        molecules = _parse(estimator, source)
+        split = replace(split, **rows).among(molecules.rows)
+        check_parts(split, self.settings.split)
+        note = (
+            f"{plural(len(constant), 'target')} left out, because the training part lacks "
+            f"different labels, the first: {first}."
+        )
+        return MoleculeData(source, molecules, estimator), split, [note]
+
+    def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
+        """Train the model; if ``tune`` is above 0, search for the best settings first."""
+        data, settings = parts.data, self.settings
+        estimator = data.estimator
+        train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
+        groups, train_groups = (
+            validation_groups(settings.split, part, data.source, estimator.row_format)
+            for part in (val, train)
+        )
+        if settings.tune:
+            from gattn.apps.molecules.runs.tuning import tune
+
+            best = tune(estimator, train, val, settings.tune, self.out, self.log, groups=groups)
+            estimator = estimator.replace(**best)
+        return estimator.fit_labelled(
+            train, val, groups=groups, train_groups=train_groups, folder=self.out / CHECKPOINTS,
+            progress=self.progress,
+        )  # fmt: skip
+
+    def evaluate(self, data: MoleculeData, parts: MoleculeParts, model: Any) -> MoleculeRun:
+        """Compute the metrics of the model and the baselines on the test part."""
+        self.log("evaluating the model and its baselines on the test part, and writing the report")
+        data, split = parts.data, parts.split
+        source, molecules = data.source, data.molecules
+        test, y_val = molecules[split.test], molecules.y[split.val]
+        predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
+        # Like the Gaussian process, the baselines are fitted to the training and validation parts.
+        train = molecules[torch.cat([split.train, split.val])]
+        intervals = self.intervals(model, test.y, predicted)
+        labels = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
+        metrics = {
+            "task": model.task,
+            "item": model.row_format.rows_noun,
+            "test": measure_part(model, test.y, predicted.mean),
+            "val": measure_part(model, y_val, validation.mean),
+            "baselines": self.baselines(model, train, test, predicted),
+            "targets": measure_targets(model, test.y, predicted.mean),
+            "undefined": undefined(model, {"test": test.y, "val": y_val}, intervals),
+            "weights": model.predictor_.weights,
+            "labels": {
+                target: source.labels.counts.get(target, {}) | counts
+                for target, counts in labels.items()
+            },
+            "split": split.protocol,
+            "molecules": {
+                **{part: len(getattr(split, part)) for part in PARTS},
+                "left_out": len(molecules.bad),
+            },
+            **({"intervals": intervals} if intervals else {}),
+            **parts.duplicates,
+        }
+        notes = self.notes(intervals, predicted, validation)
+        for note in notes:
+            self.log(note)
+        predictions = {"val": validation, "test": predicted}
+        return MoleculeRun(
+            model, split, metrics, self.settings, data, predictions, [*parts.notes, *notes]
+        )
+
+    def intervals(self, model: Any, y: Any, predicted: Any) -> dict[str, Any]:
+        """Return the metrics of the intervals or sets of the test part."""
+        return measure_intervals(model, y, predicted, self.settings.coverage)
+
+    def baselines(
+        self, model: Any, train: Any, test: Any, predicted: Any
+    ) -> dict[str, dict[str, float]]:
+        """Return the metrics of each baseline on the test part."""
+        return measure_baselines(model, train, test, self.settings.model.seed)
+
+    def notes(self, intervals: Mapping[str, Any], predicted: Any, validation: Any) -> list[str]:
+        """Return sentences on the predictions."""
+        similarities = predicted.max_train_similarity, validation.max_train_similarity
+        return [*target_coverage_note(intervals), *distance_note(*similarities)]
+
+    def report(self, run: MoleculeRun) -> Report:
+        """Return the report page, with pictures of the molecules that have the largest errors."""
+        from gattn.apps.molecules.runs.report import molecule_report
+
+        return molecule_report(run)
+
+    def card(self, run: MoleculeRun) -> Mapping[str, Any]:
+        """Return the data description in the model card: SMILES column, units and so on."""
+        source, unit = run.data.source, self.settings.unit
+        return {
+            "smiles": source.columns[0] if len(source.columns) == 1 else [*source.columns],
+            "units": {
+                target: ", ".join(filter(None, (unit, f"as in column {target!r}")))
+                for target in run.metrics["targets"]
+            },
+            "unit": unit,
+            "numbers": asdict(self.settings.style),
+            "coverage": self.settings.coverage,
+            "data": {"name": source.name, "sha256": source.sha256},
+        }
+
+    def tables(self, run: MoleculeRun) -> Mapping[str, Iterator[Sequence[object]]]:
+        """Return the tables to write: predictions for the validation and test parts, and the
+        left-out rows.
+        """
+        parts = {part: run.part(part) for part in run.predictions}
+        rows = prediction_table(
+            run.estimator, run.data.source, parts, run.predictions, self.settings.coverage
+        )
+        return {"predictions.csv": rows}
+
+
+def read_run_source(settings: RunSettings) -> Source:
+    """Read the table of a run. If the run names no table, read the data set that is distributed
+    with RDKit.
+
+    Raises:
+        FileNotFoundError: the table does not exist.
+        ValueError: the table cannot be read, or no target was named.
+    """
+    if not settings.data:
+        return built_in()
+    if not settings.target:
+        columns = open_molecules(settings.data, (), encoding=settings.encoding).columns
+        raise ValueError(
+            f"--target must be a column of the table: {settings.data} has the columns "
+            f"{', '.join(map(repr, columns))}"
+        )
+    return read_source(
+        settings.files, settings.smiles_columns, settings.target, settings.task,
+        settings.split_rule.column, encoding=settings.encoding, style=settings.style,
+        skip_bad=settings.skip_bad_labels, descriptors=settings.descriptors_columns,
+        weight=settings.weight_column or None, time=settings.time or None,
+        file_parts=settings.file_parts,
+        relation=settings.relation_column,
+    )  # fmt: skip
+
+
+def _parse(estimator: MoleculeEstimator, source: Source) -> LabelledMolecules:
+    """Return the labelled molecules; their attribute ``bad`` contains all invalid rows of the
+    table.
+    """
+    y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
+    molecules = estimator.read(
+        source.rows,
+        y,
+        targets=source.targets,
+        bounds=source.labels.bounds,
+        weights=source.weights,
+    )
+    return with_all_bad(molecules, source)
+
+
+def with_all_bad(molecules: Molecules, source: Source) -> Molecules:
+    """Return the molecules; their attribute ``bad`` also contains the bad rows of the table."""
+    bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
+    bad |= {row.row: row for row in source.bad}
+    return replace(molecules, bad=tuple(bad[row] for row in sorted(bad)))
+
+
+def check_labels_domain(transform: str, source: Source) -> None:
+    """Raise an error if a label is outside the domain of its target transform; the error names
+    the line of the first such label.
+    """
+    labels = source.labels
+    for i, target in enumerate(source.targets):
+        bounds = None if labels.bounds is None else labels.bounds[:, i]
+        try:
+            check_domain(
+                transform, labels.y[:, i], target, lambda row: f"in line {source.lines[row]}",
+                bounds,
+            )  # fmt: skip
+        except ValueError as error:
+            raise ValueError(f"{source.name}: {error}") from None
+
+
+def standardisation_notes(
+    estimator: MoleculeEstimator, source: Source, molecules: LabelledMolecules
+) -> list[str]:
+    """Return a list with a sentence on the standardisation of the molecules; the list is empty
+    if they are not standardised.
+    """
+    if not estimator.standardize:
+        return []
+    steps = ", ".join(step for step in STEPS if step in estimator.standardize)
+    sentence = f"The molecules are standardised in training and prediction ({steps})"
+    if estimator.row_format.joined:
+        return [f"{sentence}."]
+    written = molecules.inputs.molecules.smiles
+    changed = sum(text != source.smiles[row] for text, row in zip(written, molecules.rows.tolist()))
+    return [f"{sentence}; this changed {changed:,} of {plural(len(molecules), 'molecule')}."]
+
+
+def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:
+    """Yield the rows of ``left_out.csv``: rows that were not used, and rows with an invalid
+    label.
+    """
+    bad = {row.row for row in molecules.bad}
+    cells = [
+        (
+            label.row,
+            label.line,
+            source.smiles[label.row],
+            f"only this label is left out: {label.reason}",
+        )
+        for label in source.labels.lost
+        if label.row not in bad
+    ]
+    yield "row", "line", "text", "reason"
+    yield from sorted([*((r.row, r.line, r.text, r.reason) for r in molecules.bad), *cells])
