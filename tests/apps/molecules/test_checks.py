@@ -101,7 +101,7 @@ def test_a_planted_fault_is_reported_with_its_rows(findings, kind):
 
 
 def test_every_kind_has_a_planted_fault():
-    assert set(SEVERITIES) - set(PLANTED) == {"leaks", "cells"}
+    assert set(SEVERITIES) - set(PLANTED) == {"leaks", "cells", "decades", "case"}
 
 
 def test_a_table_without_faults_has_no_warning(base, tmp_path):
@@ -210,6 +210,35 @@ def test_equal_and_different_smiles_of_one_molecule_are_counted(tmp_path):
     result = check_table(write(tmp_path / "t.csv", rows), targets=["y"])
     (finding,) = [each for each in result.findings if each.kind == "same_molecule"]
     assert "2 molecules in 4 rows, 1 of them with different SMILES" in finding.message
+
+
+def test_labels_of_many_decades_and_classes_in_two_cases_are_reported(tmp_path):
+    rows = [
+        {
+            "smiles": "C" * (i % 40 + 1),
+            "ic50": 10.0 ** (i % 11),
+            "toxic": ("Yes", "yes", "no")[i % 3],
+        }
+        for i in range(60)
+    ]
+    path = write(tmp_path / "t.csv", rows)
+    kinds = {f.kind: f.message for f in check_table(path, targets=["ic50", "toxic"]).findings}
+    assert "--target-transform log10" in kinds["decades"]
+    assert "'Yes' and 'yes'" in kinds["case"]
+
+
+def test_a_column_with_the_classes_in_another_writing_copies_the_target(tmp_path):
+    kinds = [(i * i) % 7 % 3 for i in range(60)]
+    rows = [
+        {"smiles": "C" * (i % 40 + 1), "colour": ("red", "green", "blue")[k], "code": k + 1,
+         "other": i % 3} for i, k in enumerate(kinds)
+    ]  # fmt: skip
+    path = write(tmp_path / "t.csv", rows)
+    copies = [
+        f.message for f in check_table(path, targets=["colour"]).findings if f.kind == "copies"
+    ]
+    assert len(copies) == 1
+    assert "'code'" in copies[0]
 
 
 def test_a_column_of_relations_makes_labels_limits(tmp_path):

@@ -5,7 +5,7 @@ the molecules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -28,6 +28,10 @@ DIGITS = re.compile(r"^\D{0,20}(\d{1,15})$")
 """Pattern of an identifier, such as CMP-0012 or CHEMBL25; its group is the number in the
 identifier.
 """
+MOST = 20
+"""Maximum number of different labels of a target that another column may contain in another
+writing.
+"""
 EVERY = 0.9
 """A column is treated as numeric if at least this fraction of its cells contain a number."""
 
@@ -48,6 +52,7 @@ def check_columns(table: CheckedTable) -> Iterator[Finding]:
         if np.isfinite(values).sum() >= EVERY * len(table):
             columns[f"column {name!r}"] = (values, is_identifier)
     for target in table.targets:
+        copies: set[str] = set()
         for name, (values, is_identifier) in columns.items():
             if name == f"column {target.name!r}" or (
                 target.is_class and len(set(target.cells) - {""}) > CLASSES
@@ -57,7 +62,34 @@ def check_columns(table: CheckedTable) -> Iterator[Finding]:
             if abs(correlation) < (ORDER if is_identifier else COPY):
                 continue
             message = f"{target.name}: {name} has a rank correlation of {correlation:.2f} with it"
+            copies.add(name)
             yield Finding("order" if is_identifier else "copies", message, target=target.name)
+        for name in names:
+            if name == target.name or f"column {name!r}" in copies:
+                continue
+            if is_rewritten(table.cells(name), target.cells):
+                message = f"{target.name}: column {name!r} determines it in another writing"
+                yield Finding("copies", message, target=target.name)
+
+
+def is_rewritten(cells: Sequence[str], labels: Sequence[str]) -> bool:
+    """Return True if a column contains few labels in another writing, such as 1, 2, 3 for red,
+    green, blue.
+
+    Each text must stand for another label, and at least 98 % of the rows must agree.
+
+    >>> is_rewritten(["1", "2", "3"] * 10, ["red", "green", "blue"] * 10)
+    True
+    """
+    from scipy.optimize import linear_sum_assignment
+    from sklearn.metrics.cluster import contingency_matrix
+
+    pairs = [(cell, label) for cell, label in zip(cells, labels) if cell and label]
+    texts, kinds = {cell for cell, _ in pairs}, {label for _, label in pairs}
+    if len(pairs) < FEWEST or not 2 <= len(texts) == len(kinds) <= MOST:
+        return False
+    counts = contingency_matrix(*zip(*pairs))
+    return bool(counts[linear_sum_assignment(-counts)].sum() >= COPY * len(pairs))
 
 
 def _numbers(target: Target) -> np.ndarray:

@@ -22,6 +22,8 @@ SEVERITIES: dict[str, Severity] = {
     "limit": "warning",
     "units": "warning",
     "scales": "warning",
+    "decades": "warning",
+    "case": "warning",
     "outliers": "warning",
     "duplicates": "note",
     "same_molecule": "note",

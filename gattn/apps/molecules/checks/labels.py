@@ -13,7 +13,9 @@ from gattn.apps.molecules.checks.findings import Finding
 from gattn.apps.molecules.checks.similarity import similar_pairs
 from gattn.apps.molecules.checks.structures import groups_of
 from gattn.apps.molecules.checks.table import CheckedTable, Target
+from gattn.apps.molecules.label_notes import case_hints, decades_note
 from gattn.apps.run.text import plural
+from gattn.apps.tables.numbers import is_missing
 
 __all__ = [
     "CLIFF", "FEW", "OUTLIER", "SIMILAR", "TOLERANCE", "check_labels", "robust_scores", "two_groups"
@@ -66,8 +68,14 @@ def check_labels(table: CheckedTable) -> Iterator[Finding]:
         yield from _notation(table, target)
         yield from _amount(table, target)
         if target.is_class:
+            yield from (
+                Finding("case", f"{target.name}: {hint}", target=target.name)
+                for hint in case_hints({cell for cell in target.cells if not is_missing(cell)})
+            )
             yield from _contradictions(table, target)
             continue
+        if note := decades_note(target.values):
+            yield Finding("decades", f"{target.name}: {note}", target=target.name)
         yield from _limits(target)
         yield from _mixed(target)
         yield from _outliers(target)
