@@ -16,7 +16,6 @@ COMMAND = (
     "jinja2",
     "joblib",
     "msgspec",
-    "optuna",
     "rich",
     "safetensors",
     "tomlkit",

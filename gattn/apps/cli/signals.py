@@ -73,8 +73,7 @@ class EndingSignals:
 def signal_behind(error: BaseException | None) -> int:
     """Return the exit code of the signal that caused an error; return 0 if no signal caused it.
 
-    A library may raise another error when it cleans up after an interrupt. For example, Optuna's
-    journal does so if it is interrupted while it acquires its lock.
+    A library may raise another error when it cleans up after an interrupt.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):

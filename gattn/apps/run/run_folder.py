@@ -194,11 +194,11 @@ def _content_hash(path: Path) -> str:
 
 
 def _has_results(out: Path) -> bool:
-    """Return True if the folder contains a checkpoint, a trial of a search or a model.
+    """Return True if the folder contains a checkpoint or a model.
 
     Empty folders of checkpoints do not count, because any process of a run may create them.
     """
-    results = ("tuning.json", "model.json", METRICS)
+    results = ("model.json", METRICS)
     return any((out / name).exists() for name in results) or _has_files(out / CHECKPOINTS)
 
 

@@ -209,7 +209,6 @@ def test_classes_of_atoms_and_folds(gattn, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tune", 2], "--tune cannot be used with --atom-target"),
         (["--model", "gp"], "need the model stacked or attention; got gp"),
         (["--standardize", "neutral"], "standardize is not available for targets of atoms"),
         (["--target", "mass"], "each target must be listed once; got mass, mass"),

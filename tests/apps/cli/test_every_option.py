@@ -22,7 +22,7 @@ CALLS: dict[str, list[str]] = {
         "--task regression --weight-column weight "
         "--descriptors-columns size --encoding utf-8 "
         "--epochs 1 --batch-size 16 --width 8 --layers 1 --coverage 0.5 --dropout 0.1 "
-        "--learning-rate 0.01 --standardize neutral --config table.toml --tune 0 "
+        "--learning-rate 0.01 --standardize neutral --config table.toml "
         "--folds 0 --replicates 1 --seed 3 --ensemble 1 --relation-column relation --out m",
         f"table.csv --target kind {MOLECULES} --test test.csv --out classes",
         f"table.csv --target z {MOLECULES} --validation test.csv --split time --time year "
@@ -35,8 +35,6 @@ CALLS: dict[str, list[str]] = {
         f"lists.csv --atom-target mass --bond-target order --reorder-atoms {MOLECULES} "
         "--out lists",
         f"table.csv --target z {MOLECULES} --folds 2 --replicates 2 --out folds",
-        "table.csv --target z --epochs 1 --width 64 --workers 1 --model attention --tune 1 "
-        "--out tuned",
     ],
     "molecules predict": [
         "m table.csv --out predicted.csv --smiles smiles "

@@ -132,9 +132,9 @@ def test_a_run_of_which_nothing_is_done_gives_way(tmp_path, gattn):
     data = tmp_path / "data.csv"
     data.write_text(TABLE)
     run = ["train", data, "--target", "y", "--out", tmp_path / "run", *GP]
-    code, output = gattn(*run, "--tune", 2)
+    code, output = gattn(*run, "--from-foundation", "encoder-128")
     assert code == 2
-    assert "tune needs a model with a network" in output
+    assert "from_foundation needs a model with a network" in output
     code, output = gattn(*run)
     assert code == 0, output
 
@@ -238,24 +238,6 @@ def test_an_undefined_metric_says_why(tmp_path, gattn, labels, metric, name, rea
     assert f"{name} of the test part: {reason.replace('12', '2')}" in output
     evaluated = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())
     assert evaluated["undefined"]["test"][metric] == reason.replace("12", "2")
-
-
-def test_a_search_needs_a_validation_part_of_both_classes(tmp_path, gattn):
-    rows = [
-        f"{'C' * n}{end},{int(n % 2 or n >= 30)},{'train' if n < 30 else ('val', 'test')[n % 2]}"
-        for n in range(1, 41)
-        for end in "ON"
-    ]
-    (tmp_path / "in.csv").write_text("smiles,y,part\n" + "\n".join(rows) + "\n")
-    code, output = gattn(
-        "train", tmp_path / "in.csv", "--target", "y", "--split", "column:part", "--tune", 2,
-        "--epochs", 2, "--width", 64, "--layers", 2, "--workers", 1, "--out", tmp_path / "run",
-    )  # fmt: skip
-    assert code == 2
-    assert (
-        "--tune compares settings by roc_auc on the validation part, where the metric is "
-        "undefined" in output
-    )
 
 
 def _with(**changes):

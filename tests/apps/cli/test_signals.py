@@ -48,16 +48,6 @@ def network(folder):
     return *table, "--workers", "1", *LONG, str(folder / "run")
 
 
-def tune(folder):
-    """Arguments of a search over settings in one process."""
-    return *network(folder), "--tune", "50"
-
-
-def has_begun(path):
-    """Return True if a file shows that work began: a search's log has its first trial."""
-    return path.suffix != ".log" or path.read_bytes().count(b"\n") >= 2
-
-
 def descendants(pid):
     """Return the process ids of all descendants of a process."""
     try:
@@ -85,7 +75,7 @@ def content(pid, name):
         return ""
 
 
-COMMANDS = {"nodes": nodes, "read": read, "network": network, "tune": tune}
+COMMANDS = {"nodes": nodes, "read": read, "network": network}
 
 
 @pytest.fixture
@@ -220,7 +210,6 @@ def test_an_ignored_interrupt_remains_so(monkeypatch):
     [
         ("nodes", signal.SIGINT, "worker"),
         ("read", signal.SIGTERM, "worker"),
-        ("tune", signal.SIGINT, "tuning.json"),
         ("network", signal.SIGTERM, "checkpoint.pt"),
     ],
 )
@@ -234,9 +223,7 @@ def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun)
         )  # fmt: skip
     try:
         while process.poll() is None and not (
-            workers(process.pid)
-            if begun == "worker"
-            else any(map(has_begun, tmp_path.rglob(begun)))
+            workers(process.pid) if begun == "worker" else any(tmp_path.rglob(begun))
         ):
             time.sleep(0.05)
         others = descendants(process.pid)

@@ -4,15 +4,11 @@ import re
 
 import numpy as np
 import pytest
-import torch
 
 from gattn.apps.fitting.settings import read_toml, write_toml
-from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.runs.config import RunSettings, override
 from gattn.apps.molecules.runs.labels import read_labels
 from gattn.apps.molecules.runs.source import read_source
-from gattn.apps.molecules.runs.tuning import tune
-from gattn.apps.run.model_io import RunError
 from gattn.apps.tables.numbers import NumberFormat
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
@@ -259,44 +255,17 @@ def test_settings_come_back_from_their_file(tmp_path):
         ({"epoch": 3}, "unknown setting epoch"),
         ({"split": "magic"}, "split must be"),
         ({"coverage": 1.0}, "coverage"),
-        ({"tune": -1}, "tune"),
         ({"workers": 0}, "workers"),
         ({"seed": 2**70}, "seed must be a whole number, at least 0 and at most 2147483647"),
         ({"target": ("y",)}, "without DATA"),
         ({"decimal": ",", "thousands": ","}, "decimal and thousands must be different signs"),
         ({"data": "a.csv", "target": ("y", "y")}, "listed once"),
         ({"heads": 7}, "must divide width"),
-        ({"tune": 2, "width": 96}, "tune searches width among 64, 128, 256 .*; got 96"),
-        ({"tune": 2, "layers": 1}, "tune searches layers from 2 to 6 .*; got 1"),
-        ({"tune": 2, "width": 128, "heads": 128}, "which heads must divide; got heads 128"),
     ],
 )
 def test_settings_that_cannot_be(options, message):
     with pytest.raises(ValueError, match=message):
         override(None, options)
-
-
-def test_a_search_goes_on_where_it_was_left(tmp_path):
-    pytest.importorskip("optuna")
-    small = {"epochs": 1, "width": 64, "layers": 2, "heads": 8}
-    estimator = MoleculeRegressor(**small, model="attention")
-    labelled = estimator.read(SMILES, np.arange(30.0))
-    train, val = labelled[torch.arange(24)], labelled[torch.arange(24, 30)]
-    whole, parted = tmp_path / "whole", tmp_path / "parted"
-    whole.mkdir()
-    parted.mkdir()
-    lines = []
-    best = tune(estimator, train, val, 3, whole, lines.append)
-    assert set(best) == {"width", "layers", "dropout", "learning_rate"}
-    assert [line.split(":")[0] for line in lines[:3]] == [f"trial {n} of 3" for n in (1, 2, 3)]
-    tune(estimator, train, val, 1, parted)
-    again = []
-    assert tune(estimator, train, val, 3, parted, again.append) == best
-    assert again == lines[1:]
-    path = whole / "tuning.json"
-    path.write_text(path.read_text().replace('"layers": ', '"layers": 1'))
-    with pytest.raises(RunError, match=r"tuning\.json was changed .*: remove it"):
-        tune(estimator, train, val, 3, whole)
 
 
 def test_two_whole_numbers_as_labels_are_noted():

@@ -86,7 +86,7 @@ def _facts(task: str) -> RunFacts:
         parts={"train": 813, "val": 102, "test": 102},
         rows=1020,
         errors={17: f"not a molecule: {LONG!r}", 218: "an empty cell", 900: "no label"},
-        settings={"epochs": 60, "smiles": LONG, "learning rate": 1e-3, "tune": None},
+        settings={"epochs": 60, "smiles": LONG, "learning rate": 1e-3, "unit": None},
         versions={"torch": "2.13.0", "processor": "two cores of something with a long name"},
     )
 

@@ -24,18 +24,10 @@ from gattn.apps.run.split_rule import SplitRule, read_rule
 if TYPE_CHECKING:
     from gattn.apps.tables.numbers import NumberFormat
 
-__all__ = ["RULES", "SEARCH", "NumberSettings", "RunSettings", "override"]
+__all__ = ["RULES", "NumberSettings", "RunSettings", "override"]
 
 RULES = ("random", "scaffold", "butina", "time")
 """Values of ``--split`` that divide the molecules of one table."""
-
-SEARCH: dict[str, tuple[float, ...]] = {
-    "width": (64, 128, 256),
-    "layers": (2, 6),
-    "dropout": (0.0, 0.3),
-    "learning_rate": (3e-4, 3e-3),
-}
-"""Settings that ``tune`` searches: the list of widths, and the ranges of the other settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,15 +239,6 @@ class RunSettings(NumberSettings):
         ),
     ] = False
     coverage: Coverage = 0.9
-    tune: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Number of combinations of settings that Optuna tries before the final "
-            "training; 0 tries none. Each trial takes as long as one training. The first "
-            "trial uses the settings of this command.",
-        ),
-    ] = 0
     workers: Annotated[
         int,
         Meta(
@@ -268,7 +251,7 @@ class RunSettings(NumberSettings):
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 
     def check(self) -> None:
-        """Check the settings of the split and the targets, and the initial settings of a search."""
+        """Check the settings of the split and the targets."""
         super().check()
         if isinstance(self.smiles, tuple) and len(self.smiles) == 1:
             object.__setattr__(self, "smiles", self.smiles[0])
@@ -321,8 +304,6 @@ class RunSettings(NumberSettings):
                 f"loss_function {self.model.loss_function} reads censored labels as limits; leave "
                 f"out censored {self.censored}"
             )
-        if self.tune:
-            self._check_search()
         if self.has_lists:
             self._check_lists()
         elif self.reorder_atoms:
@@ -341,7 +322,6 @@ class RunSettings(NumberSettings):
         changed = {
             "several --smiles": len(self.smiles_columns) > 1,
             "--descriptors-columns": bool(self.descriptors_columns),
-            "--tune": bool(self.tune),
             "--decimal": self.decimal != ".",
             "--thousands": bool(self.thousands),
             "--unit": bool(self.unit),
@@ -381,31 +361,6 @@ class RunSettings(NumberSettings):
         """Part that each file forms: "val" or "test", and "" for files that are divided."""
         fixed = {"val": self.validation, "test": self.test}
         return [""] * (1 + len(self.more_data)) + [part for part, file in fixed.items() if file]
-
-    def _check_search(self) -> None:
-        """Check that the initial value of each searched setting is within its search range."""
-        if self.model.from_foundation:
-            raise SettingsError(
-                "tune searches width and layers, which are fixed by from_foundation; leave out one "
-                "of them"
-            )
-        for name, values in SEARCH.items():
-            value = getattr(self.model, name)
-            if name == "width" and value not in values:
-                raise SettingsError(
-                    f"tune searches width among {', '.join(map(str, values))} and starts with "
-                    f"the setting itself, which must be one of these; got {value}"
-                )
-            if not values[0] <= value <= values[-1]:
-                raise SettingsError(
-                    f"tune searches {name} from {values[0]} to {values[-1]} and starts with "
-                    f"the setting itself, which must be in this range; got {value}"
-                )
-        if bad := [width for width in SEARCH["width"] if width % self.model.heads]:
-            raise SettingsError(
-                f"tune searches width among {', '.join(map(str, SEARCH['width']))}, which heads "
-                f"must divide; got heads {self.model.heads} (not a divisor of {bad[0]})"
-            )
 
 
 def override(config: str | Path | None, changes: Mapping[str, object]) -> RunSettings:

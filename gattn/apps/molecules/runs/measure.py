@@ -36,7 +36,6 @@ __all__ = [
     "measure_part",
     "measure_targets",
     "target_coverage_note",
-    "tuning_metric",
     "undefined",
 ]
 
@@ -217,23 +216,6 @@ def undefined(
         if value == math.inf or value != value
     }
     return {part: by_metric for part, by_metric in reasons.items() if by_metric}
-
-
-def tuning_metric(estimator: MoleculeEstimator, y: Tensor) -> tuple[str, str]:
-    """Return the metric by which a search compares settings, and a reason if this metric is
-    undefined (otherwise "").
-
-    Args:
-        estimator: estimator with the targets and their classes.
-        y: [k, t] labels of the validation part.
-    """
-    if estimator.class_counts:
-        return "log_loss", "" if y.isfinite().any() else "undefined: there is no label"
-    metric = "rmse" if estimator.task == "regression" else "roc_auc"
-    reason = undefined_metrics(y, estimator.task, list(map(str, estimator.targets_))).get(
-        metric, ""
-    )
-    return metric, reason if reason.startswith("undefined") else ""
 
 
 def measure_intervals(

@@ -203,7 +203,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         return MoleculeData(source, molecules, estimator), split, [note]
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
-        """Train the model; if ``tune`` is above 0, search for the best settings first."""
+        """Train the model."""
         data, settings = parts.data, self.settings
         estimator = data.estimator
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
@@ -211,11 +211,6 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             validation_groups(settings.split, part, data.source, estimator.row_format)
             for part in (val, train)
         )
-        if settings.tune:
-            from gattn.apps.molecules.runs.tuning import tune
-
-            best = tune(estimator, train, val, settings.tune, self.out, self.log, groups=groups)
-            estimator = estimator.replace(**best)
         return estimator.fit_labelled(
             train, val, groups=groups, train_groups=train_groups, folder=self.out / CHECKPOINTS,
             progress=self.progress,
