@@ -16,7 +16,6 @@ __all__ = [
     "bounded",
     "check_finite",
     "cross_entropy",
-    "huber_error",
     "multiclass_cross_entropy",
     "quantile_error",
     "regression_loss",
@@ -55,28 +54,6 @@ def absolute_error(output: Tensor, target: Tensor) -> Tensor:
     return F.l1_loss(output, target, reduction="none")
 
 
-def huber_error(output: Tensor, target: Tensor) -> Tensor:
-    r"""Compute the Huber loss of the error :math:`e` = output - target, for regression.
-
-    .. math:: L = e^2 \text{ if } |e| \le 1, \qquad 2 |e| - 1 \text{ otherwise}
-
-    Args:
-        output: [g, t], in standard deviations of the target.
-        target: [g, t].
-
-    Returns:
-        [g, t].
-
-    Reference:
-        Huber, "Robust Estimation of a Location Parameter" (Annals of Mathematical Statistics 1964).
-
-    Example:
-        >>> huber_error(torch.tensor([[0.5, 3.0]]), torch.zeros(1, 2))
-        tensor([[0.2500, 5.0000]])
-    """
-    return 2 * F.huber_loss(output, target, reduction="none")
-
-
 def quantile_error(levels: Sequence[float]) -> Loss:
     r"""Return a function that computes the quantile loss (pinball loss), for regression.
 
@@ -111,11 +88,11 @@ def quantile_error(levels: Sequence[float]) -> Loss:
 
 
 def regression_loss(error: str, *, is_bounded: bool = False) -> Loss:
-    """Return the loss of an error, ``"mae"``, ``"huber"`` or ``"mse"``.
+    """Return the loss of an error, ``"mae"`` or ``"mse"``.
 
     With ``is_bounded`` it is :func:`bounded`.
     """
-    loss = {"mae": absolute_error, "huber": huber_error, "mse": squared_error}[error]
+    loss = {"mae": absolute_error, "mse": squared_error}[error]
     return bounded(loss) if is_bounded else loss
 
 

@@ -164,12 +164,6 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         self._fit_labels(table)
         if bounds is not None:
             _check_measured(bounds, self.targets_)
-        count = len(self.task_weights)
-        if count not in (0, len(self.targets_)):
-            raise ValueError(
-                f"task_weights must have a weight for each of the {len(self.targets_)} targets; "
-                f"got {count}"
-            )
         labelled = self._labelled(texts, values, table, bounds, _weights(weights, texts))
         self.bad_ = labelled.bad
         return labelled

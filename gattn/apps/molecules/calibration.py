@@ -10,7 +10,6 @@ from torch import Tensor
 
 from gattn.apps.molecules.components import Components, combined_quantiles, disagreement
 from gattn.apps.molecules.evidence import Evidence, network_prior, part_weights
-from gattn.apps.molecules.members import target_weights
 from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.settings import MEDIAN
 from gattn.apps.molecules.stacking import combine, fit_shrinkage, fit_spread, predicted_std
@@ -75,16 +74,11 @@ def calibrate(
     """
     regression = components.task == "regression"
     members = components.in_units(outputs)
-    by_output = target_weights(components.settings, components.classes)
     row_weights = by_part[1]
     factors: tuple[Tensor, Tensor] | None = None
-    if evidence is not None and (row_weights is not None or by_output is not None):
-        of_outputs = torch.ones(y_val.shape[1]).double() if by_output is None else by_output
-        of_train, of_val = (
-            (torch.ones(len(rows)).double() if each is None else each)[:, None] * of_outputs
-            for each, rows in zip(by_part, (evidence.y, y_val))
-        )
-        factors = of_train, of_val
+    if by_part[0] is not None and row_weights is not None:
+        shape = (-1, y_val.shape[1])
+        factors = by_part[0][:, None].expand(shape), row_weights[:, None].expand(shape)
     # The trees that were trained on the validation part must not be used to fit the coefficients of
     # the error, because they have read the labels of the fold that is predicted.
     forest_few = forest_all = torch.zeros_like(y_val)

@@ -20,7 +20,7 @@ from gattn.apps.run.model_io import RunError, read_model, remove_prefix, write_m
 from gattn.data.molecules.features import FEATURISER
 
 __all__ = [
-    "Foundation", "fine_tuning_rates", "read_foundation", "read_foundation_of",
+    "FINE_TUNING_RATES", "Foundation", "read_foundation", "read_foundation_of",
     "write_foundation",
 ]  # fmt: skip
 
@@ -30,8 +30,10 @@ KEY = "foundation"
 """Key of a pretrained encoder in its card."""
 ARCHITECTURE = ("width", "layers", "heads", "reaction")
 """Settings that determine the shapes of the encoder's parameters."""
-START = 0.1
-"""Fraction of the steps in which only the head is trained, at the beginning."""
+FINE_TUNING_RATES = {"": Rate(start=0.1), HEAD: Rate()}
+"""Learning rates of a network that starts from an encoder, by the beginning of the names of its
+parameters: in the first tenth of the steps, only the head is trained.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,15 +73,11 @@ class Foundation:
             )
 
     @torch.no_grad()
-    def load_into(self, network: nn.Module, *, freeze: bool = False) -> None:
-        """Copy the weights into the encoder of a network; its head does not change.
-
-        With ``freeze``, the training does not change the encoder.
-        """
+    def load_into(self, network: nn.Module) -> None:
+        """Copy the weights into the encoder of a network; its head does not change."""
         for name, parameter in network.named_parameters():
             if not name.startswith(HEAD):
                 parameter.copy_(self.tensors[name])
-                parameter.requires_grad_(not freeze)
 
 
 def read_foundation(source: str | os.PathLike[str]) -> Foundation:
@@ -150,13 +148,6 @@ def write_foundation(
     }
     state = {"settings": to_table(settings), "featuriser": FEATURISER}
     write_model(folder, tensors, {**facts, KEY: cast(Any, state)})
-
-
-def fine_tuning_rates(settings: MoleculeSettings) -> dict[str, Rate]:
-    """Return the learning rates of the parameters of a network that starts from an encoder, by the
-    beginning of their names.
-    """
-    return {"": Rate(settings.encoder_rate, START), HEAD: Rate()}
 
 
 def _architecture(settings: MoleculeSettings) -> dict[str, Any]:

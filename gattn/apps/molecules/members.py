@@ -20,7 +20,7 @@ from gattn.apps.fitting.losses import (
 )
 from gattn.apps.fitting.optimizer import Rate
 from gattn.apps.fitting.settings import TrainingSettings
-from gattn.apps.molecules.foundation import Foundation, fine_tuning_rates, read_foundation_of
+from gattn.apps.molecules.foundation import FINE_TUNING_RATES, Foundation, read_foundation_of
 from gattn.apps.molecules.layers import MoleculeBatch
 from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs, join_graphs
 from gattn.apps.molecules.settings import MoleculeSettings, Task
@@ -44,7 +44,6 @@ __all__ = [
     "make_network",
     "molecules_in_row",
     "predict_members",
-    "target_weights",
 ]
 
 AVERAGE = 0.99
@@ -270,10 +269,10 @@ class _MemberTraining:
         """Train one network of the ensemble and return it with its training history."""
         settings, train = self.settings, self.train
         network = train.make_network(settings, settings.seed + member)
-        rates: dict[str, Rate] = {}
+        rates: Mapping[str, Rate] = {}
         if self.foundation is not None:
-            self.foundation.load_into(network, freeze=settings.freeze_encoder)
-            rates = fine_tuning_rates(settings)
+            self.foundation.load_into(network)
+            rates = FINE_TUNING_RATES
         network.threads = share_threads(self.threads)
         history = fit_member(
             network, _loss(self.task, settings, self.classes), train, self.val, settings, member,
@@ -392,28 +391,6 @@ def _measured(targets: Tensor) -> Tensor:
 
 def _loss(task: Task, settings: MoleculeSettings, classes: Sequence[int]) -> Loss:
     """Return a function that computes the loss of outputs for a batch of g molecules, [g, t]."""
-    loss, factors = _equal_loss(task, settings, classes), target_weights(settings, classes)
-    return loss if factors is None else _scaled(loss, factors.float())
-
-
-def _scaled(loss: Loss, factors: Tensor) -> Loss:
-    """Return a loss function in which the loss of each output is multiplied by a factor, [t]."""
-    return lambda output, target: factors.to(output) * loss(output, target)
-
-
-def target_weights(settings: MoleculeSettings, classes: Sequence[int] = ()) -> Tensor | None:
-    """Return the weights of the outputs, [t] or [O] float64 with mean 1; None if all weights are
-    equal.
-    """
-    if not settings.task_weights:
-        return None
-    weights = torch.tensor(settings.task_weights, dtype=torch.float64)
-    weights = weights / weights.mean()
-    return weights.repeat_interleave(torch.tensor(classes)) if classes else weights
-
-
-def _equal_loss(task: Task, settings: MoleculeSettings, classes: Sequence[int]) -> Loss:
-    """Return the loss function in which all rows and targets have equal weights."""
     if task == "regression":
         if levels := settings.quantile_levels:
             return quantile_error(levels)

@@ -24,7 +24,7 @@ Task = Literal["regression", "classification", "multiclass"]
 ModelName = Literal["stacked", "attention", "gp"]
 Standardization = Literal["largest-fragment", "neutral", "tautomer"]
 Transform = Literal["none", "log10", "logit", "auto"]
-LossFunction = Literal["mse", "mae", "huber", "quantile", "bounded-mse", "bounded-mae"]
+LossFunction = Literal["mse", "mae", "quantile", "bounded-mse", "bounded-mae"]
 BOUNDED = {"bounded-mse": "mse", "bounded-mae": "mae"}
 """Dictionary from the loss functions that read censored labels as limits to their errors."""
 
@@ -109,9 +109,8 @@ class MoleculeSettings(TrainingSettings):
         LossFunction,
         Meta(
             description="Loss of a regression. mse is the squared error. mae is the absolute "
-            "error, which depends less on outliers. huber is the squared error up to one standard "
-            "deviation of the target, and linear beyond. quantile predicts the median and the "
-            "levels of quantiles; use it if the spread of the labels is different for different "
+            "error, which depends less on outliers. quantile predicts the median and the levels "
+            "of quantiles; use it if the spread of the labels is different for different "
             "molecules, or skewed. bounded-mse and bounded-mae also read censored labels such as "
             ">10 as limits: the loss is 0 if the prediction is beyond the limit. The setting has "
             "no effect in classification."
@@ -147,15 +146,6 @@ class MoleculeSettings(TrainingSettings):
             "order. Use it if a table has several forms of one molecule.",
         ),
     ] = ()
-    task_weights: Annotated[
-        tuple[float, ...],
-        Meta(
-            description="Weight of each target in the loss, in the order of the targets. The "
-            "weights are scaled to the mean 1. Raise the weight of a target whose errors are "
-            "most important. The networks and the fit of the components' weights use them.",
-            extra={"default": "equal weights"},
-        ),
-    ] = ()
     from_foundation: Annotated[
         str,
         Meta(
@@ -166,22 +156,6 @@ class MoleculeSettings(TrainingSettings):
             "layers and heads must have the same values as in the encoder.",
         ),
     ] = ""
-    freeze_encoder: Annotated[
-        bool,
-        Meta(
-            description="With from_foundation, train only the last layers and leave the weights of "
-            "the encoder unchanged. Try it if the network overfits few molecules."
-        ),
-    ] = False
-    encoder_rate: Annotated[
-        float,
-        Meta(
-            gt=0,
-            le=1,
-            description="With from_foundation, learning rate of the encoder, relative to "
-            "learning_rate. With a lower value, the encoder changes less.",
-        ),
-    ] = 1.0
     kernel_rows: Annotated[
         int,
         Meta(
@@ -266,20 +240,11 @@ class MoleculeSettings(TrainingSettings):
         return tuple(sorted({*(self.quantiles or DEFAULT_QUANTILES), MEDIAN}))
 
     def check(self) -> None:
-        """Check that ``heads`` divides ``width``, and that the weights and the levels of quantiles
-        are in their ranges.
+        """Check that ``heads`` divides ``width``, and that the levels of quantiles are in their
+        range.
         """
         super().check()
         self._check_quantiles()
-        if not all(0 < weight < float("inf") for weight in self.task_weights):
-            shown = ", ".join(map(str, self.task_weights))
-            raise SettingsError(f"task_weights must be above 0 and finite; got {shown}")
-        if self.freeze_encoder and not self.from_foundation:
-            raise SettingsError("freeze_encoder needs from_foundation, whose encoder is frozen")
-        if self.encoder_rate != 1 and not self.from_foundation:
-            raise SettingsError(
-                "encoder_rate needs from_foundation, whose encoder has this learning rate"
-            )
         if self.from_foundation and self.model == "gp":
             raise SettingsError("from_foundation needs a model with a network; got model gp")
         if self.width % self.heads:

@@ -9,7 +9,7 @@ pytest.importorskip("rdkit")
 from scipy.stats import norm
 from sklearn.metrics import mean_pinball_loss
 
-from gattn.apps.fitting.losses import huber_error, quantile_error, regression_loss
+from gattn.apps.fitting.losses import quantile_error
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.molecules import AtomRegressor, MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.forest import Forest
@@ -57,13 +57,6 @@ def test_the_quantile_loss_is_the_mean_pinball_loss_of_scikit_learn():
             for i, level in enumerate(LEVELS)
         ]
         assert losses[:, t].mean().item() == pytest.approx(np.mean(expected))
-
-
-def test_the_huber_loss_is_quadratic_near_zero_and_linear_far_away():
-    error = torch.tensor([0.0, -0.5, 1.0, 3.0, -10.0])
-    assert huber_error(error, torch.zeros(5)).tolist() == [0, 0.25, 1, 5, 19]
-    ends = torch.tensor([[[2.0, torch.inf]]])
-    assert regression_loss("mae", is_bounded=True)(torch.tensor([[1.5]]), ends).item() == 0.5
 
 
 def test_normal_quantiles_are_those_of_scipy():
@@ -175,7 +168,7 @@ def test_a_row_that_cannot_be_read_has_no_quantiles():
 
 def test_other_settings_of_the_training():
     options: dict[str, object] = {
-        "ensemble": 2, "target_transform": "log10", "task_weights": (2.0,),
+        "ensemble": 2, "target_transform": "log10",
     }  # fmt: skip
     fitted = MoleculeRegressor(**QUANTILE, **options)
     weights = np.linspace(0.5, 2, len(SMILES))

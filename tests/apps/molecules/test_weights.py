@@ -1,4 +1,4 @@
-"""Tests of the weights of rows and targets: their effect on every part of a model, and the column
+"""Tests of the weights of rows: their effect on every part of a model, and the column
 of weights in a table.
 """
 
@@ -10,11 +10,9 @@ import torch
 
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.kernel_function import negative_log_posterior
-from gattn.apps.molecules.members import target_weights
 from gattn.apps.molecules.runs.config import override
 from gattn.apps.molecules.runs.source import read_source
 from gattn.apps.molecules.runs.train import train_run
-from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.data.molecules.fingerprints import tanimoto_ridges
 
 TINY: dict[str, Any] = {
@@ -88,23 +86,6 @@ def test_weights_of_limits_classes_and_validation(tmp_path):
 def test_wrong_weights(weights, message):
     with pytest.raises(ValueError, match=message):
         MoleculeRegressor(**TINY).fit(SMILES, LENGTH, sample_weight=weights)
-
-
-def test_task_weights():
-    weights = target_weights(MoleculeSettings(task_weights=(3, 1)))
-    assert weights is not None
-    assert weights.tolist() == [1.5, 0.5]
-    y = np.stack([LENGTH, np.random.default_rng(0).normal(size=len(SMILES))], 1)
-    first = MoleculeRegressor(**TINY, model="attention", task_weights=(1000, 1)).fit(SMILES, y)
-    second = MoleculeRegressor(**TINY, model="attention", task_weights=(1, 1000)).fit(SMILES, y)
-    errors = [
-        np.abs(np.asarray(each.predict(SMILES))[:, 0] - LENGTH).mean() for each in (first, second)
-    ]
-    assert errors[0] < errors[1]
-    with pytest.raises(ValueError, match="a weight for each of the 2 targets; got 3"):
-        MoleculeRegressor(**TINY, task_weights=(1, 1, 1)).fit(SMILES, y)
-    with pytest.raises(ValueError, match="task_weights must be above 0"):
-        MoleculeSettings(task_weights=(1, 0))
 
 
 def test_column_of_weights(tmp_path):

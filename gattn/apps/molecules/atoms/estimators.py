@@ -146,7 +146,7 @@ class AtomEstimator(SerializableEstimator, Parameters):
             The valid molecules that have a label.
         """
         settings_of(AtomParameters, self)  # raises an error for a parameter out of its range
-        check_atom_settings(self.settings(), len(cells.targets))
+        check_atom_settings(self.settings())
         if len(cells.problems) != len(smiles):
             raise ValueError(
                 f"the labels must have {len(smiles)} rows, one for each molecule; got "

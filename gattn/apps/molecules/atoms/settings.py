@@ -23,11 +23,11 @@ UNSUPPORTED = (
 MODELS = ("stacked", "attention")
 
 
-def check_atom_settings(settings: MoleculeSettings, targets: int) -> None:
+def check_atom_settings(settings: MoleculeSettings) -> None:
     """Raise an error for settings that models of atoms and bonds do not support.
 
     Raises:
-        SettingsError: such a setting was changed, or ``task_weights`` has a wrong length.
+        SettingsError: such a setting was changed.
     """
     defaults = {field.name: field.default for field in fields(MoleculeSettings)}
     for name in UNSUPPORTED:
@@ -41,11 +41,6 @@ def check_atom_settings(settings: MoleculeSettings, targets: int) -> None:
     if settings.model not in MODELS:
         raise SettingsError(
             f"targets of atoms and bonds need the model {' or '.join(MODELS)}; got {settings.model}"
-        )
-    if len(settings.task_weights) not in (0, targets):
-        raise SettingsError(
-            f"task_weights must have a weight for each of the {targets} targets: those of "
-            f"molecules, then of atoms, then of bonds; got {len(settings.task_weights)}"
         )
 
 

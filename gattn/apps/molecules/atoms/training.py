@@ -105,16 +105,12 @@ class AtomTraining:
 
     def _label_weights(self, train: LabelledAtoms) -> dict[str, Tensor]:
         """Return the weight of each target's labels, [t] by kind. Every target then has the same
-        share of the loss, multiplied by its task weight.
+        share of the loss.
         """
         counts = {kind: train.y.rows[kind].isfinite().sum(0).double() for kind in train.y.rows}
         total = sum(float(count.sum()) for count in counts.values())
-        factors = self.settings.task_weights or (1.0,) * len(self.targets)
-        weights = {kind: torch.zeros(len(count)).double() for kind, count in counts.items()}
-        for factor, (kind, column, _) in zip(factors, self.targets):
-            share = factor / sum(factors)
-            weights[kind][column] = share * total / counts[kind][column].clamp(min=1)
-        return weights
+        share = total / len(self.targets)
+        return {kind: share / count.clamp(min=1) for kind, count in counts.items()}
 
     def _loop_targets(self, part: LabelledAtoms) -> Values:
         """Return the scaled targets of the loss by kind, [r, t, c]."""

@@ -170,8 +170,6 @@ def test_missing_labels_wrong_lengths_and_bad_smiles(model):
         AtomRegressor(target_transform="log10", **SMALL).fit(SMILES, atoms={"m": atom_values()})
     with pytest.raises(SettingsError, match="need the model stacked or attention; got gp"):
         AtomRegressor(model="gp", **SMALL).fit(SMILES, atoms={"m": atom_values()})
-    with pytest.raises(SettingsError, match="each of the 1 targets"):
-        AtomRegressor(task_weights=(1.0, 2.0), **SMALL).fit(SMILES, atoms={"m": atom_values()})
 
 
 def test_classifier_of_two_and_of_several_classes(tmp_path):

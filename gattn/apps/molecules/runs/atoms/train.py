@@ -35,8 +35,7 @@ class AtomProduct(MoleculeProduct):
     def load(self) -> MoleculeData:
         """Read the table, and parse its SMILES and lists."""
         settings = self.settings
-        names = [*settings.target, *settings.atom_target, *settings.bond_target]
-        check_atom_settings(settings.model, len(names))
+        check_atom_settings(settings.model)
         source, cells, coding = read_atom_source(settings)
         kind = AtomRegressor if coding.task == "regression" else AtomClassifier
         estimator = kind(
