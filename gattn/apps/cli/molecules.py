@@ -52,8 +52,8 @@ COMMON = ("smiles", "target", "task", "split", "model", "ensemble", "epochs", "s
 """Settings that the help of ``train`` shows first."""
 SCREENING = tuple(declared(ScreenSettings))
 FILE_ONLY = (
-    "accelerator", "devices", "heads", "kernel_rows", "max_atoms", "precision", "trees",
-    "weight_decay",
+    "accelerator", "add_h", "devices", "dropout", "heads", "kernel_rows", "max_atoms", "precision",
+    "quantiles", "relation_column", "reorder_atoms", "trees", "unit", "weight_decay",
 )  # fmt: skip
 """Settings of ``train`` without an option, which are read from the file of ``--config``."""
 

@@ -119,7 +119,7 @@ class MoleculeSettings(TrainingSettings):
     quantiles: Annotated[
         tuple[float, ...],
         Meta(
-            description="Level of a quantile to predict, between 0 and 1, for loss_function "
+            description="Levels of the quantiles to predict, between 0 and 1, for loss_function "
             "quantile. There must be a level below 0.5 and one above it; the median, 0.5, is "
             "always predicted. The intervals are computed from the lowest and the highest level, "
             "so choose them near the ends of the intervals: 0.05 and 0.95 for a coverage of 0.9.",

@@ -243,7 +243,8 @@ def test_rows_without_an_order_by_map_numbers_are_left_out(gattn, tmp_path):
     bad = ["CCO", "[CH3:1]C[OH:2]", "[CH3:1][CH2:1][OH:2]"]
     rows = [[text, 1, "[1, 2, 3]", "", ""] for text in bad]
     table = write_table(tmp_path / "table.csv", rows, smiles=list(map(numbered, SMILES)))
-    options = ["--atom-target", "mass", "--reorder-atoms", *NETWORK]
+    (tmp_path / "order.toml").write_text("reorder_atoms = true\n")
+    options = ["--atom-target", "mass", "--config", tmp_path / "order.toml", *NETWORK]
     code, text = gattn("train", table, *options, "--out", tmp_path / "none")
     assert code != 0
     assert "3 of 51 rows have lists that cannot be used" in " ".join(text.split())
@@ -289,9 +290,11 @@ def test_small_tables_of_every_kind(gattn, tmp_path, kind):
             atoms = [label(atom.GetAtomicNum() + i % 2) for atom in molecule.GetAtoms()]
             bonds = [label(bond.GetIdx() + i) for bond in molecule.GetBonds()]
             rows.writerow([text, label(len(atoms) + i), atoms, bonds, (i + 1) / 11])
+    (tmp_path / "order.toml").write_text("reorder_atoms = true\n")
     code, text = gattn(
         "train", table, "--target", "whole", "--atom-target", "of_atoms", "--bond-target",
-        "of_bonds", "--reorder-atoms", "--out", tmp_path / "run", *options, *NETWORK,
+        "of_bonds", "--config", tmp_path / "order.toml", "--out", tmp_path / "run", *options,
+        *NETWORK,
     )  # fmt: skip
     assert code == 0, text
     code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")

@@ -15,24 +15,24 @@ from tests.apps.cli.commands import run_command
 from tests.pictures import leave_blank
 
 TINY = "--epochs 1 --width 8 --heads 1 --layers 1 --dropout 0.1 --threads 1"
-MOLECULES = f"{TINY.replace(' --heads 1', '')} --model attention --workers 1"
+MOLECULES = "--epochs 1 --width 8 --layers 1 --threads 1 --model attention --workers 1"
 CALLS: dict[str, list[str]] = {
     "molecules train": [
-        "table.csv --target y --target z --unit nM --smiles smiles --split random --workers 1 "
+        "table.csv --target y --target z --smiles smiles --split random --workers 1 "
         "--task regression --weight-column weight "
         "--descriptors-columns size --encoding utf-8 "
-        "--epochs 1 --batch-size 16 --width 8 --layers 1 --coverage 0.5 --dropout 0.1 "
+        "--epochs 1 --batch-size 16 --width 8 --layers 1 --coverage 0.5 "
         "--learning-rate 0.01 --standardize neutral --config table.toml "
-        "--folds 0 --replicates 1 --seed 3 --ensemble 1 --relation-column relation --out m",
+        "--folds 0 --replicates 1 --seed 3 --ensemble 1 --out m",
         f"table.csv --target kind {MOLECULES} --test test.csv --out classes",
         f"table.csv --target z {MOLECULES} --validation test.csv --split time --time year "
-        "--loss-function quantile --quantiles 0.1 --quantiles 0.9 --out quantiles",
+        "--loss-function quantile --out quantiles",
         "table.csv --target z --model attention --workers 1 --from-foundation encoder-128 "
         "--epochs 1 --out foundation",
         f"table.csv --target z --smiles smiles --smiles solvent --order-free {MOLECULES} "
         "--out pair",
         f"reactions.csv --smiles smiles --target y --reaction {MOLECULES} --out reactions",
-        f"lists.csv --atom-target mass --bond-target order --reorder-atoms {MOLECULES} "
+        f"lists.csv --atom-target mass --bond-target order {MOLECULES} "
         "--out lists",
         f"table.csv --target z {MOLECULES} --folds 2 --replicates 2 --out folds",
     ],
@@ -187,7 +187,12 @@ def inputs(tmp_path_factory):
     ]
     write("edges.csv", "source target weight kind year", edges)
     (folder / "token.txt").write_text("0123456789abcdef0123456789abcdef\n")
-    (folder / "table.toml").write_text("threads = 1\n")
+    (folder / "table.toml").write_text("""threads = 1
+unit = "nM"
+relation_column = "relation"
+[model]
+dropout = 0.1
+""")
     (folder / "edges.toml").write_text("threads = 1\n")
     return folder
 

@@ -52,13 +52,12 @@ def test_a_row_out_for_each_row_in(folder, tmp_path, gattn):
 
 
 def test_a_model_of_quantiles(tmp_path, gattn):
-    options = ["--target", "y", "--loss-function", "quantile", "--quantiles", 0.9, "--quantiles",
-               0.1, "--coverage", 0.8]  # fmt: skip
-    run, table = tmp_path / "run", tmp_path / "table.csv"
+    run, table, config = (tmp_path / name for name in ("run", "table.csv", "quantiles.toml"))
+    config.write_text('[model]\nloss_function = "quantile"\nquantiles = [0.9, 0.1]\n')
+    options = ["--target", "y", "--config", config, "--coverage", 0.8]
     table.write_text(TABLE)
     code, output = gattn("train", table, "--out", run, *options, *GP)
     assert code == 0, output
-    assert "below quantile 0.1" in output
     quantiles = json.loads((run / "metrics.json").read_text())["intervals"]["quantiles"]
     assert quantiles.keys() == {"loss", "below"}
     assert quantiles["below"].keys() == {"0.1", "0.5", "0.9"}

@@ -121,7 +121,9 @@ def test_reactions(gattn, tmp_path):
     data, run = tmp_path / "data.csv", tmp_path / "run"
     table = "rxn,y\n" + "".join(f"{text},{y}\n" for text, y in REACTIONS)
     data.write_text(table + "C>>C,1\nCCO,2\n")
-    options = ["--smiles", "rxn", "--reaction", "--add-h", "--ignore-stereo", *NETWORK]
+    (tmp_path / "in.toml").write_text("[model]\nadd_h = true\n")
+    options = ["--smiles", "rxn", "--reaction", "--ignore-stereo", "--config", tmp_path / "in.toml"]
+    options += NETWORK
     code, out = gattn("train", data, "--target", "y", "--out", run, *options)
     assert code == 0
     assert "36 reactions" in out

@@ -20,7 +20,7 @@ def training(data, out):
     return [
         *("molecules", "train", str(data), "--target", "y", "--out", str(out)),
         *("--epochs", "30", "--width", "32", "--ensemble", "2"),
-        *("--dropout", "0.1", "--workers", "1"),
+        *("--workers", "1", "--config", str(data.with_name("dropout.toml"))),
     ]
 
 
@@ -30,6 +30,7 @@ def test_killed_in_the_middle(tmp_path, monkeypatch):
     data = tmp_path / "data.csv"
     rows = (f"{'C' * n}{end},{0.5 * n + i}\n" for n in range(1, 41) for i, end in enumerate("ON"))
     data.write_text("smiles,y\n" + "".join(rows))
+    (tmp_path / "dropout.toml").write_text("[model]\ndropout = 0.1\n")
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert run_command(monkeypatch, *training(data, whole)) == 0
 

@@ -30,8 +30,9 @@ def folder(tmp_path_factory):
     data = folder / "data.csv"
     lines = [f"{smiles},{1 + y}" for smiles, y, _ in ROWS]
     data.write_text("\n".join(["smiles,IC50", *lines, ""]))
-    options = ["--unit", "uM", "--loss-function", "quantile", "--target-transform", "log10"]
-    options += ["--quantiles", "0.1", "--quantiles", "0.9", *GP, "--out", folder / "run"]
+    config = folder / "in.toml"
+    config.write_text('unit = "uM"\n[model]\nloss_function = "quantile"\nquantiles = [0.1, 0.9]\n')
+    options = ["--target-transform", "log10", "--config", config, *GP, "--out", folder / "run"]
     with pytest.MonkeyPatch.context() as patch:
         leave_blank(patch)
         assert run_command(patch, "molecules", "train", data, "--target", "IC50", *options) == 0

@@ -131,7 +131,7 @@ def order_problem(smiles: str) -> str:
     atoms = list(molecule.GetAtoms())
     heavy = [atom.GetAtomMapNum() for atom in atoms if atom.GetAtomicNum() != 1]
     if heavy and not any(heavy):
-        return f"{ORDER}--reorder-atoms needs them, and the SMILES has none"
+        return f"{ORDER}reorder_atoms needs them, and the SMILES has none"
     if without := heavy.count(0):
         return f"{ORDER}{without} of {len(heavy)} heavy atoms have none"
     numbers = Counter(number for atom in atoms if (number := atom.GetAtomMapNum()))

@@ -290,7 +290,6 @@ class RunSettings(NumberSettings):
             "--atom-target": self.atom_target,
             "--bond-target": self.bond_target,
             "--descriptors-columns": self.descriptors_columns,
-            "relation_column": self.relation_column,
             "--weight-column": self.weight_column,
             "--time": self.time,
             "--test": self.test,
@@ -306,8 +305,6 @@ class RunSettings(NumberSettings):
             )
         if self.has_lists:
             self._check_lists()
-        elif self.reorder_atoms:
-            raise SettingsError("--reorder-atoms needs --atom-target or --bond-target")
 
     @property
     def has_lists(self) -> bool:
@@ -324,7 +321,7 @@ class RunSettings(NumberSettings):
             "--descriptors-columns": bool(self.descriptors_columns),
             "--decimal": self.decimal != ".",
             "--thousands": bool(self.thousands),
-            "--unit": bool(self.unit),
+            "unit": bool(self.unit),
             "relation_column": bool(self.relation_column),
             "--censored": self.censored != "refuse",
         }

@@ -108,7 +108,7 @@ def test_matrix_of_bonds_has_a_row_for_each_atom():
         ("[H][H]", ""),
         ("x", ""),
         ("", ""),
-        ("CCO", "--reorder-atoms needs them, and the SMILES has none"),
+        ("CCO", "reorder_atoms needs them, and the SMILES has none"),
         ("[CH3:1]C[OH:2]", "1 of 3 heavy atoms have none"),
         ("[CH3:1][CH2:1][OH:2]", "the number 1 occurs twice"),
         ("[CH2:3]=[O+:1][H:1]", "the number 1 occurs twice"),
