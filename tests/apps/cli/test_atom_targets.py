@@ -114,14 +114,6 @@ def test_evaluation_leaves_out_molecules_of_the_training(trained, gattn, tmp_pat
     assert len(read_rows(tmp_path / "measured" / "predictions.csv")) == metrics["molecules"]["test"]
 
 
-def test_many_lists_of_a_wrong_length_are_an_error(gattn, tmp_path):
-    bad = [["CCO", 1, "[1, 2]", "", ""]] * 4
-    table = write_table(tmp_path / "table.csv", bad)
-    code, text = gattn("train", table, "--atom-target", "mass", "--out", tmp_path / "run")
-    assert code != 0
-    assert "4 of 52 rows have lists that cannot be used, the first is row 48 (line 50)" in text
-
-
 SELECTIVE = {
     "[inf, 0, 0]": "mass: value 1 must be finite; it is 'inf'",
     "[0, 1e300, 0]": "mass: value 2 must be finite; it is 1e+300, beyond float32",
