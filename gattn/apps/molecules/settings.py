@@ -187,8 +187,7 @@ class MoleculeSettings(TrainingSettings):
         bool,
         Meta(
             description="Rows contain several molecules whose order has no meaning, such as the "
-            "two components of a mixture: the prediction is the same in any order. Without it, "
-            "the first molecule and the second have different roles, such as solute and solvent."
+            "components of a mixture: the prediction is the same in any order."
         ),
     ] = False
     reaction: Annotated[

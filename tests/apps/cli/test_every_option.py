@@ -23,7 +23,7 @@ CALLS: dict[str, list[str]] = {
         "--descriptors-columns size --encoding utf-8 "
         "--epochs 1 --batch-size 16 --width 8 --layers 1 --coverage 0.5 "
         "--learning-rate 0.01 --standardize neutral --config table.toml "
-        "--folds 0 --replicates 1 --seed 3 --ensemble 1 --out m",
+        "--folds 0 --replicates 1 --seed 3 --ensemble 1 --relation-column relation --out m",
         f"table.csv --target kind {MOLECULES} --test test.csv --out classes",
         f"table.csv --target z {MOLECULES} --validation test.csv --split time --time year "
         "--loss-function quantile --out quantiles",
@@ -189,7 +189,6 @@ def inputs(tmp_path_factory):
     (folder / "token.txt").write_text("0123456789abcdef0123456789abcdef\n")
     (folder / "table.toml").write_text("""threads = 1
 unit = "nM"
-relation_column = "relation"
 [model]
 dropout = 0.1
 """)

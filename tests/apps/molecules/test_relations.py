@@ -40,7 +40,7 @@ def test_labels_with_a_relation_are_not_read_as_measured(table):
 
 def test_a_relation_of_several_targets_must_be_named(table):
     targets = ("Standard Value", "other")
-    with pytest.raises(ValueError, match="with the setting relation_column"):
+    with pytest.raises(ValueError, match="with --relation-column"):
         read(table, targets)
     source = read(table, targets, relation="Standard Relation", style=NumberFormat(censored="drop"))
     assert np.isnan(source.labels.y).sum(0).tolist() == [8, 8]

@@ -177,8 +177,7 @@ class RunSettings(NumberSettings):
     relation_column: Annotated[
         str,
         Meta(
-            description="Name of a column of relations, such as >, < and =, which say that a label "
-            "is a limit. Such labels are read like >10; see --censored.",
+            description="Column of relations, such as > and =, which say that a label is a limit.",
             extra={"default": "the only column whose cells are all relations"},
         ),
     ] = ""
@@ -290,6 +289,7 @@ class RunSettings(NumberSettings):
             "--atom-target": self.atom_target,
             "--bond-target": self.bond_target,
             "--descriptors-columns": self.descriptors_columns,
+            "--relation-column": self.relation_column,
             "--weight-column": self.weight_column,
             "--time": self.time,
             "--test": self.test,
@@ -322,7 +322,7 @@ class RunSettings(NumberSettings):
             "--decimal": self.decimal != ".",
             "--thousands": bool(self.thousands),
             "unit": bool(self.unit),
-            "relation_column": bool(self.relation_column),
+            "--relation-column": bool(self.relation_column),
             "--censored": self.censored != "refuse",
         }
         for option, is_set in changed.items():

@@ -303,7 +303,7 @@ def _relation_column(
     if columns and len(columns) + len(targets) > 2:
         raise ValueError(
             f"{path}: the relations of the labels may be in {', '.join(map(repr, columns))}: train "
-            "on one target, and name its column with the setting relation_column"
+            "on one target, and name its column with --relation-column"
         )
     return columns[0] if columns else ""
 
