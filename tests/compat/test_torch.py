@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 NAMES = (
     "torch._C._are_functorch_transforms_active",
     "torch._C._DisableFuncTorch",
@@ -51,6 +53,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_gattn_runs_without_private_names_of_torch():
     command = [sys.executable, "-c", SCRIPT, *NAMES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

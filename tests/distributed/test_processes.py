@@ -27,7 +27,7 @@ def check(parts, whole, dtype=torch.float64):
     torch.testing.assert_close(out, whole["out"], **close)
 
 
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_fifty_steps_are_those_of_one_process(run, size):
     partitions = {torch.float64: scattered(NODES, size),
                   torch.float32: Partition.contiguous(NODES, size)}  # fmt: skip
@@ -84,6 +84,7 @@ def test_what_torch_is_given_to_send_is_the_formula_s(run, size):
             assert row["bytes_sent"] == row["handed"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="where a process reads its own peak")
 def test_memory_of_a_process_falls_with_their_number(run):
     def mean(size):

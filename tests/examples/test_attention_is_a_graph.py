@@ -17,6 +17,7 @@ def run(monkeypatch, capsys, *arguments):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_accuracy_of_every_graph_and_its_limit_are_reported(monkeypatch, capsys):
     result = run(monkeypatch, capsys, "--epochs", "1", "--steps", "2", "--seed", "3")
     for task, kinds in {
@@ -32,6 +33,7 @@ def test_accuracy_of_every_graph_and_its_limit_are_reported(monkeypatch, capsys)
     assert result["seed"] == 3
 
 
+@pytest.mark.slow
 def test_accuracy_reaches_the_limit_of_the_causal_graph():
     module = runpy.run_path(str(SCRIPT), run_name="example")
     accuracy, possible = module["sequences"]("causal", 100, 0, "cpu")

@@ -180,6 +180,7 @@ def test_any_text_is_a_molecule_or_an_error_of_its_own_row(texts, chunk):
     assert [error for piece in pieces for error in piece.errors] == result.errors
 
 
+@pytest.mark.slow
 def test_a_long_polymer_is_read_where_it_may_be():
     result = featurise(["CC(c1ccccc1)" * 625], max_atoms=5000)
     assert result.inputs.molecules.arrays.ptr.tolist() == [0, 5000]

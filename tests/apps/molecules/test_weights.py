@@ -53,7 +53,7 @@ def test_a_weight_of_two_is_two_rows_in_the_ridge():
     assert torch.allclose(repeated, with_weights)
 
 
-@pytest.mark.parametrize("model", ["attention", "gp", "stacked"])
+@pytest.mark.parametrize("model", ["gp", pytest.param("stacked", marks=pytest.mark.slow)])
 def test_wrong_labels_of_low_weight_change_little(model):
     y = np.where(WRONG, 60.0, LENGTH)
     weights = np.where(WRONG, 1e-3, 1.0)

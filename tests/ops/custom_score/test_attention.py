@@ -178,7 +178,9 @@ def test_unused_inputs_and_parameters_have_no_gradient(size, hub, tensors, monke
     assert [grad is None for grad in grads] == [True, False, True]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str
+)
 def test_16_bit_sums_accumulate_in_fp32(dtype, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 4)
     # If 4 is added repeatedly, a bfloat16 sum stops growing at 1024 and a float16 sum at 4096.
@@ -208,6 +210,7 @@ def test_normalize_by_a_sum_of_zero():
     assert (out[[0, 1, 3]] == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(cpu.unavailable_reason()), reason="the C++ kernels are not built")
 def test_gradients_in_smaller_chunks_than_forward_and_at_hubs(monkeypatch):
     """Chunks have 16 edges in the forward pass and 8 in the backward pass, and the graph has

@@ -37,6 +37,7 @@ def calls(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
     """Check schema, autograd, fake tensors and AOT dispatch with the arguments of real calls."""
