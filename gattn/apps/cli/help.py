@@ -28,6 +28,11 @@ class _Command(TyperCommand):
         """Write the common options, each with the first sentence of its description."""
         formatter.write("\n".join(_lines(self, ctx, every=False)) + "\n")
 
+    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:
+        """Return the arguments as in the help, without braces and a second ellipsis."""
+        arguments = filter(_is_argument, self.get_params(ctx))
+        return [self.options_metavar or "", *map(_title, arguments)]
+
 
 class CommandGroup(typer.Typer):
     """Group of commands with this help; ``-h`` is the short form of ``--help``."""

@@ -243,8 +243,8 @@ def explain(
         str | None,
         Option(
             "--class",
-            help="Class whose probability is explained. [dim]\\[default: the predicted class of "
-            "each molecule][/dim]",
+            help="Class whose probability is explained. [default: the predicted class of each "
+            "molecule]",
             show_default=False,
         ),
     ] = None,

@@ -62,7 +62,7 @@ def train(
         Preset | None,
         Option(
             help="Data set for which the GAT paper's settings are used. Other options override "
-            "these settings. [default: DATA, if it is one of these data sets]",
+            "these settings. [default: GRAPH, if it is one of these data sets]",
             show_default=False,
         ),
     ] = None,

@@ -80,7 +80,7 @@ class NetworkSettings(Settings):
             "that attend along edges. gps also attends between all pairs of nodes, so its "
             "time grows with the square of the number of nodes. hgt attends along the relations "
             "between several tables of nodes. stacked combines gat, or hgt for several tables, "
-            "with linear models, label propagation, boosted trees and perceptrons."
+            "with linear models, label propagation and perceptrons."
         ),
     ] = "stacked"
     epochs: Annotated[
