@@ -109,11 +109,17 @@ def write_onnx(networks: Sequence[MoleculeNetwork], example: MoleculeInputs, pat
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the messages of the exporter about operators of torchvision, which is not needed."""
-    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    """Silence the messages of the exporter about torchvision and about empty attributes.
+
+    torchvision is not needed, and the type that the exporter chooses for an empty list is right.
+    """
+    names = ("torch.onnx._internal.exporter._registration", "onnx_ir._convenience")
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
