@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -24,14 +25,15 @@ SIGN = re.compile(r"[^\w\s+\-*/()<>=!.,:]")
 INTEGER = re.compile(r"(?<![\w.])(?<!\d[eE][-+])(\d+)(?![\w.])")
 """Pattern of an integer that is not an exponent."""
 COMPARISON = re.compile(r"[<>=!]+|\bbetween\b")
-EQUAL = r"\s*[=!]=\s*"
+TEXT_COMPARISON = re.compile(r"\bc(\d+)\s*[=!]?=\s*:t\d+|:t\d+\s*[=!]?=\s*c(\d+)\b")
+"""Pattern of the comparison of a column with a text."""
 
 
 class RowQuery:
     """Query that selects the rows of a table, and ranks them.
 
-    A comparison with an empty cell is false, and so is a comparison of a number with a cell that
-    is not a number.
+    A comparison with an empty cell, or of a number with a cell that is not a number, is not met,
+    nor is ``not`` with this comparison.
 
     Args:
         columns: the names of the columns.
@@ -53,22 +55,21 @@ class RowQuery:
     ) -> None:
         self.columns = columns
         self._cells: list[int] = []
-        self._texts: dict[str, str] = {}
+        self._texts: dict[str, bytes] = {}
         condition = self._sql("where", where) if where else "true"
         value = self._sql("by", by) if top else "1"
-        self._is_text = [
-            bool(re.search(rf"\bc{i}\b{EQUAL}:t|:t\d+{EQUAL}c{i}\b", condition))
-            for i in range(len(self._cells))
-        ]
+        texts = {int(a or b) for a, b in TEXT_COMPARISON.findall(condition)}
+        self._is_text = [i in texts for i in range(len(self._cells))]
         self._base = sqlite3.connect(":memory:")
         names = ", ".join(
-            f"c{i} {'text' if is_text else 'real'}" for i, is_text in enumerate(self._is_text)
+            f"c{i} {'blob' if is_text else 'real'}" for i, is_text in enumerate(self._is_text)
         )
         self._base.execute(
             f"create table rows (number integer primary key{', ' * bool(names)}{names})"
         )
-        order = f"and ({value}) is not null order by ({value}) desc, number limit {top}" * bool(top)
-        self._query = f"select number from rows where ({condition}) {order}"
+        limit = min(top, sys.maxsize)
+        order = f"and ({value}) is not null order by ({value}) desc, number limit {limit}"
+        self._query = f"select number from rows where ({condition}) {order * bool(top)}"
         self._check("where", condition, where)
         self._check("by", value, by)
 
@@ -84,9 +85,9 @@ class RowQuery:
         )
         return [number for (number,) in self._base.execute(self._query, self._texts)]
 
-    def _values(self, row: Sequence[str]) -> list[str | float | None]:
+    def _values(self, row: Sequence[str]) -> list[bytes | float | None]:
         return [
-            (row[place] or None) if is_text else as_number(row[place])
+            (_bytes(row[place]) or None) if is_text else as_number(row[place])
             for place, is_text in zip(self._cells, self._is_text)
         ]
 
@@ -100,7 +101,7 @@ class RowQuery:
             if word and word.lower() in KEYWORDS:
                 return word
             if single is not None or double is not None:
-                self._texts[f"t{len(self._texts)}"] = single or double or ""
+                self._texts[f"t{len(self._texts)}"] = _bytes(single or double or "")
                 return f" :t{len(self._texts) - 1} "
             column = quoted or word
             if column not in self.columns:
@@ -129,8 +130,9 @@ class RowQuery:
         if bool(COMPARISON.search(sql)) != (name == "where"):
             kinds = {"where": "a condition such as 'prediction > 7'"}
             self._fail(name, text, f"must be {kinds.get(name, 'a number such as prediction')}")
-        if re.search(r":t\d+\s*[<>]|[<>]=?\s*:t", sql):
-            self._fail(name, text, "a number has no quotes, and texts are compared by == and !=")
+        if ":t" in TEXT_COMPARISON.sub("", sql):
+            reason = "a number has no quotes, and a text is compared with a column by == or !="
+            self._fail(name, text, reason)
         inner, count = sql, 1
         while count:
             groups = re.findall(r"\(([^()]*)\)", inner) or [inner]
@@ -141,3 +143,8 @@ class RowQuery:
 
     def _fail(self, name: str, text: str, reason: str) -> NoReturn:
         raise SettingsError(f"{name}: {reason}; got {text!r}")
+
+
+def _bytes(text: str) -> bytes:
+    """Encode a text, which may contain bytes of the input that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape")

@@ -29,6 +29,8 @@ ROW = ["7.5", "0.5", "inf", "active", "3", "", "a\\b"]
         ("abs(-prediction) == 7.5", True),
         ("upper > 1e300", True),
         ("set == 'active'", True),
+        ("set = 'active'", True),
+        ("'active' = set", True),
         ('set != "idle"', True),
         ("class == 'a\\b'", True),
         ("`my column` == 3", True),
@@ -52,7 +54,7 @@ def test_rows_are_ranked_and_rows_without_the_number_are_left_out():
     assert RowQuery(COLUMNS, by="prediction", top=3).best(rows) == [2, 5, 0]
     assert RowQuery(COLUMNS, by="-prediction * 2*std", top=9).best(rows) == [0, 4, 5, 2]
     assert RowQuery(COLUMNS, where="prediction > 3", by="std", top=9).best(rows) == [2, 5]
-    assert RowQuery(COLUMNS, by="set", top=9).best(rows) == []
+    assert RowQuery(COLUMNS, by="set", top=10**30).best(rows) == []
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,9 @@ def test_rows_are_ranked_and_rows_without_the_number_are_left_out():
         ("5 < (prediction) < 7", "a chain of comparisons"),
         ("(std > 1) > 2 > 1", "a chain of comparisons"),
         ("prediction > '5'", "a number has no quotes"),
+        ("(set) == 'active'", "a text is compared with a column"),
+        ("set between 'a' and 'b'", "a text is compared with a column"),
+        ("set == 'active' or 'idle'", "a text is compared with a column"),
         ("prediction > 7 & std < 1", "use and"),
         ("activity > 7", "no column 'activity'; the columns are prediction, std"),
         ("`a b` > 7", "no column 'a b'"),
@@ -90,3 +95,14 @@ def test_an_error_names_the_fault_of_a_condition(expression, message):
 def test_a_condition_cannot_rank_rows():
     with pytest.raises(SettingsError, match="by: must be a number such as prediction; got"):
         RowQuery(COLUMNS, by="prediction > 7", top=1)
+
+
+def test_a_text_in_quotes_cannot_rank_rows():
+    with pytest.raises(SettingsError, match="by: a number has no quotes"):
+        RowQuery(COLUMNS, by='"prediction"', top=1)
+
+
+def test_a_text_is_compared_with_cells_that_are_not_utf_8():
+    rows = [[*ROW[:3], text, *ROW[4:]] for text in ("caf\udce9", "Ünï")]
+    assert RowQuery(COLUMNS, where="set == 'Ünï'").best(rows) == [1]
+    assert RowQuery(COLUMNS, where="set != 'Ünï'").best(rows) == [0]
