@@ -18,6 +18,7 @@ from gattn.apps.tables.csv_table import (
     readable,
     smiles_names,
 )
+from gattn.apps.tables.encoding import marked_encoding
 
 if TYPE_CHECKING:
     import pyarrow
@@ -134,9 +135,10 @@ def open_molecules(
                 f"{path} has one SMILES in a line, and this model reads {len(smiles)} in a row: "
                 f"write a CSV file with the columns {', '.join(smiles)}"
             )
-        path.stat()
+        with readable(path):
+            marked = marked_encoding(path, compressed=path.suffix.lower() == ".gz")
         table: Table = SmilesTable(
-            path, ("smiles", NAME), "\t", "utf-8-sig", on_bad_bytes, smiles=("smiles",)
+            path, ("smiles", NAME), "\t", marked, on_bad_bytes, smiles=("smiles",)
         )
     elif suffix in PARQUET:
         with open_parquet(path) as file:

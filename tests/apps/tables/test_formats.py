@@ -59,6 +59,17 @@ def test_a_smiles_file_may_have_no_names_and_no_header(tmp_path):
     assert cells(source) == [("CCO", ""), ("CC", "an ethane"), ("C", "")]
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_the_byte_order_mark_of_a_smiles_file_decides_its_encoding(tmp_path, encoding):
+    (tmp_path / "x.smi").write_text("CCO \xfc\n", encoding=encoding)
+    source = open_molecules(tmp_path / "x.smi", ["smiles"])
+    assert cells(source) == [("CCO", "\xfc")]
+    with source.writer(tmp_path / "out.tsv", ["prediction"]) as write:
+        write.writerow(["CCO", "\xfc", "1"])
+    has_mark = (tmp_path / "out.tsv").read_bytes().startswith(b"\xef\xbb\xbf")
+    assert has_mark == (encoding == "utf-8-sig")
+
+
 @pytest.mark.parametrize("name", ["x.csv.gz", "x.smi.gz", "x.parquet"])
 @pytest.mark.parametrize("content", [b"no such format at all", "truncated"])
 def test_a_damaged_file_is_an_error_that_names_it(tmp_path, name, content):
