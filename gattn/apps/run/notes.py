@@ -78,6 +78,8 @@ def baseline_note(
     ['On the test part, a baseline is better: kernel ridge by RMSE (0.455 against 0.489).']
     >>> baseline_note({"rmse": 0.455}, {"kernel_ridge": {"rmse": 0.489}})
     []
+    >>> baseline_note({"rmse": 0.4552}, {"kernel_ridge": {"rmse": 0.4551}})
+    []
     """
     better = []
     for metric, value in model.items():
@@ -86,8 +88,9 @@ def baseline_note(
         best = best_of(values, metric)
         if best and best[0]:
             name = list(baselines)[best[0] - 1].replace("_", " ")
-            numbers = f"{number(values[best[0]])} against {number(values[0])}"
-            better.append(f"{name} by {METRICS[metric]} ({numbers})")
+            numbers = [number(values[best[0]]), number(values[0])]
+            if numbers[0] != numbers[1]:
+                better.append(f"{name} by {METRICS[metric]} ({' against '.join(numbers)})")
     return [f"{where}, a baseline is better: {', '.join(better)}."] if better else []
 
 

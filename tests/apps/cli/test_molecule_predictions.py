@@ -264,3 +264,12 @@ def test_a_test_part_of_another_kind_is_named_in_terminal_and_report(tmp_path, g
     assert missed in output
     code, output = gattn("evaluate", run, data)
     assert missed in output
+
+
+def test_neighbours_of_a_model_without_its_training_molecules_are_refused(tmp_path, gattn):
+    data = tmp_path / "new.csv"
+    data.write_text("smiles\nCCO\n")
+    code, output = gattn("predict", "bbb", data, "--out", tmp_path / "out.csv", "--neighbors", 1)
+    assert code == 2
+    assert "bbb is distributed without its training molecules" in output
+    assert not (tmp_path / "out.csv").exists()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.prediction import Prediction
+from gattn.apps.molecules.pretrained import is_distributed, resolve
 from gattn.apps.molecules.runs.training_set import (
     Applicability,
     TrainingSet,
@@ -95,7 +96,9 @@ def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> M
             "neighbors needs a model of single molecules; this model reads "
             f"{model.row_format.rows_noun}"
         )
-    folder = Path(folder).absolute()
+    folder = resolve(Path(folder)).absolute()
+    if is_distributed(folder):
+        raise ValueError(f"{folder.name} is distributed without its training molecules")
     try:
         with training_folder(folder):
             training = read_training_set(folder, model)

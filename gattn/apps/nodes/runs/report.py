@@ -81,6 +81,7 @@ def _facts(run: NodeRun) -> RunFacts:
     else:
         targets, truth = (str(estimator.label),), y[:, None]
         std = torch.ones_like(predicted)
+    times = plural(len(run.trials), "time") if len(run.trials) > 1 else "once"
     features = ", ".join(settings.features) or ALL_FEATURES[run.encoded.encoder.source]
     return report_facts(
         run,
@@ -94,7 +95,7 @@ def _facts(run: NodeRun) -> RunFacts:
         },
         title=f"{settings.label or WITHOUT_NAME[estimator.task]} of {data}",
         summary=(
-            f"{MODELS[settings.model.model]} trained {plural(len(run.trials), 'time')} on "
+            f"{MODELS[settings.model.model]}, trained {times} on "
             f"{counts['train']:,} of {counts['all']:,} nodes of {data}; split: "
             f"{run.metrics['split']}."
         ),
