@@ -144,27 +144,54 @@ class NodePredictor:
             GraphError: the graph is too large for the model.
             TrainingError: a part has no label, or the loss is not finite.
         """
-        _check_size(settings[0], len(problem.graph))
+        cls._check_model(settings[0], len(problem.graph))
         predictors = [cls(one, task, encoder, problem.outputs) for one in settings]
         mean, std = label_moments(problem, task)
         y = (problem.y - mean) / std
-        first, networks = settings[0], [one.network for one in predictors]
+        histories = cls._train(predictors, problem, y, on_epoch, threads, processes)
+        for one, history in zip(predictors, histories):
+            one.mean, one.std, one.threads, one.history = mean, std, threads, [history]
+        return predictors
+
+    @classmethod
+    def _check_model(cls, settings: NodeSettings, nodes: int) -> None:
+        """Raise a GraphError if the model cannot be trained on a graph of this size."""
+        if settings.model == "gps" and nodes > GPS_NODES:
+            raise GraphError(
+                f"gps attends among all pairs of nodes: at most {GPS_NODES:,} nodes; got "
+                f"{nodes:,}. Use gat, gatv2 or transformer"
+            )
+
+    @classmethod
+    def _train(
+        cls,
+        predictors: Sequence[Self],
+        problem: NodeProblem,
+        y: Tensor,
+        on_epoch: Callable[[EpochRecord], None],
+        threads: int,
+        processes: Processes,
+    ) -> Sequence[History]:
+        """Train the networks of untrained models, and return their histories.
+
+        The arguments are those of :meth:`fit`; ``y`` [n] are classes or standardised numbers.
+        """
+        first, networks = predictors[0].settings, [one.network for one in predictors]
+        is_class = predictors[0].task == "classification"
         elements = graph_elements(problem.graph, first) * len(networks)
+        for one in predictors:
+            one._read = problem.graph, problem.x
         with limited_threads(elements, threads):
-            histories = fit_full_batches(
+            return fit_full_batches(
                 networks,
-                _class_loss if task == "classification" else squared_error,
+                _class_loss if is_class else squared_error,
                 predictors[0]._part(problem, problem.train, y),
                 predictors[0]._part(problem, problem.val, y),
                 cls.training_settings(first),
                 group=BatchedGAT if can_batch(networks) else SeparateNetworks,
-                score=_is_right if task == "classification" else None,
+                score=_is_right if is_class else None,
                 on_epoch=on_epoch,
             )  # fmt: skip
-        for one, history in zip(predictors, histories):
-            one._read, one.mean, one.std = (problem.graph, problem.x), mean, std
-            one.history, one.threads = [history], threads
-        return predictors
 
     @classmethod
     def training_settings(cls, settings: NodeSettings) -> FullBatchSettings:
@@ -226,7 +253,7 @@ class NodePredictor:
 
     def _whole(self, graph: AttributedGraph) -> Any:
         """Return the input of the network for all nodes of a graph."""
-        _check_size(self.settings, len(graph))
+        self._check_model(self.settings, len(graph))
         field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
         return FieldInput(self._features(graph), field, edge_terms(graph.edge_inputs, field))
 
@@ -287,14 +314,6 @@ def graph_elements(graph: AttributedGraph, settings: NodeSettings) -> int:
     :func:`gattn.apps.runtime.threads.choose_threads`.
     """
     return len(graph) * settings.width
-
-
-def _check_size(settings: NodeSettings, nodes: int) -> None:
-    if settings.model == "gps" and nodes > GPS_NODES:
-        raise GraphError(
-            f"gps attends among all pairs of nodes: at most {GPS_NODES:,} nodes; got "
-            f"{nodes:,}. Use gat, gatv2 or transformer"
-        )
 
 
 def _class_loss(output: Tensor, target: Tensor) -> Tensor:

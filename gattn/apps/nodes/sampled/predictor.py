@@ -10,15 +10,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gattn.apps.fitting.types import EpochRecord
+from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.fields import Field, FieldInput, read_features
 from gattn.apps.nodes.network import attention_weights
-from gattn.apps.nodes.predictor import NodeProblem, label_moments
-from gattn.apps.nodes.sampled.training import ONE, SampledInputs, fit_sampled
+from gattn.apps.nodes.predictor import NodeProblem
+from gattn.apps.nodes.sampled.training import SampledInputs, fit_sampled
 from gattn.apps.nodes.scratch import pieces, sample
-from gattn.apps.nodes.settings import NodeSettings, NodeTask
+from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack.residual import ResidualPredictor
 from gattn.apps.runtime.threads import limited_threads
 from gattn.distributed import Processes
@@ -53,40 +52,35 @@ class SampledPredictor(ResidualPredictor):
     """
 
     @classmethod
-    def fit(
-        cls: type[Self],
-        problem: NodeProblem,
-        encoder: FeatureEncoder,
-        task: NodeTask,
-        settings: Sequence[NodeSettings],
-        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
-        threads: int = 0,
-        processes: Processes = ONE,
-    ) -> list[Self]:
-        """Train a network for each of the settings; see :meth:`NodePredictor.fit`.
-
-        Raises:
-            GraphError: the model is gps, which attends among all pairs of nodes.
-            TrainingError: a loss is not finite.
-        """
-        if settings[0].model == "gps":
+    def _check_model(cls, settings: NodeSettings, nodes: int) -> None:
+        """Raise a GraphError for gps, which attends among all pairs of nodes."""
+        if settings.model == "gps":
             raise GraphError(
                 "gps attends among all pairs of nodes, so it cannot be trained on samples: use "
                 "gat, gatv2, transformer or stacked, or train on the whole graph in one process "
                 "with a larger --memory"
             )
-        predictors = [cls(one, task, encoder, problem.outputs) for one in settings]
-        mean, std = label_moments(problem, task)
-        for one in predictors:
-            one.mean, one.std, one.threads = mean, std, threads
-            with limited_threads(ALL, threads):
-                history = fit_sampled(
-                    one.network, one._sampled(problem.graph, problem.x), (problem.y - mean) / std,
-                    problem.train, problem.val, one.settings,
-                    is_class=task == "classification", processes=processes, on_epoch=on_epoch,
-                )  # fmt: skip
-            one.history = [history]
-        return predictors
+
+    @classmethod
+    def _train(
+        cls,
+        predictors: Sequence[Self],
+        problem: NodeProblem,
+        y: Tensor,
+        on_epoch: Callable[[EpochRecord], None],
+        threads: int,
+        processes: Processes,
+    ) -> Sequence[History]:
+        """Train the networks one after the other; see :meth:`NodePredictor.fit`."""
+        with limited_threads(ALL, threads):
+            return [
+                fit_sampled(
+                    one.network, one._sampled(problem.graph, problem.x), y, problem.train,
+                    problem.val, one.settings, is_class=one.task == "classification",
+                    processes=processes, on_epoch=on_epoch,
+                )
+                for one in predictors
+            ]  # fmt: skip
 
     def _sampled(self, graph: AttributedGraph, x: Tensor | None = None) -> SampledInputs:
         if self._inputs is None or self._inputs[0] is not graph:
