@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -208,15 +207,6 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
     def settings(self) -> MoleculeSettings:
         """Return the settings of the estimator as an object of :class:`MoleculeSettings`."""
         return settings_of(MoleculeSettings, self)
-
-    def replace(self: Self, **parameters: Any) -> Self:
-        """Return a copy of the estimator in which some parameters have other values. The copy
-        has the same names of target and descriptor columns.
-        """
-        model = copy.copy(self)
-        for name, value in parameters.items():
-            setattr(model, name, value)
-        return model
 
     def embed(self, smiles: Rows) -> np.ndarray:
         """Return the hidden vectors of molecules, from which the networks compute their

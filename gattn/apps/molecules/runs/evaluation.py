@@ -47,8 +47,7 @@ class Evaluation:
     ) -> Evaluation:  # fmt: skip
         """Load the model and read the table; see :func:`evaluate_table`."""
         estimator, card = load_model(run)
-        estimator = estimator.replace(on_error="skip", workers=workers, threads=threads)
-        estimator.predictor_.threads = threads
+        estimator.set_params(on_error="skip", workers=workers, threads=threads)
         columns = smiles_columns(card, smiles, estimator.molecules_per_row)
         style = NumberFormat(**{**cast(Any, card.get("numbers", {})), **(numbers or {})})
         names = check_targets(targets, estimator.targets_)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -123,13 +123,16 @@ def count_labels(
     tables, classes = {p: label_table(model, y) for p, y in parts.items()}, _classes(model)
     counts: dict[str, dict[str, int | dict[str, int]]] = {}
     for i, target in enumerate(_names(model)):
-        counts[target] = {part: int(y[:, i].isfinite().sum()) for part, y in tables.items()}
-        if classes:
-            counts[target] = {
-                part: {str(kind): int((y[:, i] == n).sum()) for n, kind in enumerate(classes[i])}
-                for part, y in tables.items()
-            }
+        kinds = classes[i] if classes else None
+        counts[target] = {part: _count(y[:, i], kinds) for part, y in tables.items()}
     return counts
+
+
+def _count(labels: Tensor, kinds: Sequence[Any] | None) -> int | dict[str, int]:
+    """Return the number of labels; for classes, the number of labels of each class."""
+    if kinds is None:
+        return int(labels.isfinite().sum())
+    return {str(kind): int((labels == i).sum()) for i, kind in enumerate(kinds)}
 
 
 def label_notes(model: AnyEstimator, parts: Mapping[str, Any]) -> list[str]:
