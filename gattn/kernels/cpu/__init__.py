@@ -233,21 +233,6 @@ def checksum(t: Tensor) -> int:
     return _kernels.checksum(t.data_ptr(), t.nbytes)
 
 
-def row_gather(table: Tensor, layout: list[Tensor]) -> float:
-    """Return the sum of all numbers in the rows of the edges' sources, which are read from a table
-    [m, channels] fp32.
-
-    Benchmarks use this kernel to measure the maximum speed of gathering rows.
-    """
-    if table.dtype != torch.float32 or layout[0].dtype != torch.int32:
-        raise TypeError(
-            f"rows must be float32 and edges int32; got {table.dtype} and {layout[0].dtype}"
-        )
-    total = torch.zeros((), dtype=torch.float64, device="cpu")
-    launcher("row_gather", "table layout channels out")([table, layout, table.shape[1], total])
-    return total.item()
-
-
 def empty(like: Tensor, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
     """Allocate an uninitialised tensor. Large tensors use huge pages if the system supports
     them.

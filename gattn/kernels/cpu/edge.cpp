@@ -35,13 +35,6 @@ GATTN_ARGS(AggregateArgs, AGGREGATE_FIELDS);
 // clang-format on
 GATTN_ARGS(EdgeDotArgs, EDGE_DOT_FIELDS);
 
-// clang-format off
-#define ROW_GATHER_FIELDS(FIELD)                              \
-  GATTN_LAYOUT_FIELDS(FIELD)                                  \
-  FIELD(i64, channels) FIELD(Rows, table) FIELD(double*, out)
-// clang-format on
-GATTN_ARGS(RowGatherArgs, ROW_GATHER_FIELDS);
-
 // This class is the body of a pass over the edges that writes numbers for each edge and has no
 // state for a row. The class Work has the functions
 //   void prepare();  void add_edges(row, first, last)
@@ -375,29 +368,6 @@ void edge_dot(const EdgeDotArgs& args) {
   });
 }
 
-// Sum the fp32 rows of the sources of all edges. Benchmarks use this kernel to measure the highest
-// possible speed of gathering rows.
-void row_gather(const RowGatherArgs& args) {
-  double sum = 0;
-  const Edges<std::int32_t> edges(args);
-  const Table<const float> table(args.table);
-  with_channels<float>(args.channels, [&]<int C>() {
-    const i64 c = width<C>(args.channels);
-#pragma omp parallel reduction(+ : sum)
-    {
-      const Buffer<float> thread_sum(c);
-#pragma omp for schedule(static)
-      for (i64 at = 0; at < edges.e; ++at) {
-        if (at + 2 * prefetch_distance < edges.e)
-          prefetch(table[edges.col[at + 2 * prefetch_distance]], c);
-        axpy<C>(thread_sum.data(), 1.0f, table[edges.col[at]], c);
-      }
-      for (i64 k = 0; k < c; ++k) sum += double(thread_sum[k]);
-    }
-  });
-  *args.out = sum;
-}
-
 }  // namespace
 
 std::span<const Kernel> edge_kernels() {
@@ -406,7 +376,6 @@ std::span<const Kernel> edge_kernels() {
       GATTN_KERNEL(edge_softmax_backward, EdgeSoftmaxArgs),
       GATTN_KERNEL(aggregate, AggregateArgs),
       GATTN_KERNEL(edge_dot, EdgeDotArgs),
-      GATTN_KERNEL(row_gather, RowGatherArgs),
   };
   return table;
 }
