@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from gattn.apps.fitting.checkpoint import load_checkpoint, save_checkpoint
 from gattn.apps.fitting.losses import check_finite
-from gattn.apps.fitting.optimizer import AdamW, OneCycle, Rate
+from gattn.apps.fitting.optimizer import AdamW, OneCycle
 from gattn.apps.fitting.progress import progress_bar
 from gattn.apps.fitting.types import (
     Batches,
@@ -66,7 +66,7 @@ def fit_network(
     folder: Path | None = None,
     progress: bool = False,
     title: str = "training",
-    rates: Mapping[str, Rate] | None = None,
+    starts: Mapping[str, float] | None = None,
 ) -> History:
     """Train a network in place, and set its weights to the averaged weights of the best epoch.
 
@@ -93,7 +93,7 @@ def fit_network(
             checkpoint.
         progress: show a bar with the time left, on stderr.
         title: the text before the bar.
-        rates: learning rates of some parameters, by the beginning of their names; see
+        starts: fraction of the steps before which some parameters do not change; see
             :class:`gattn.apps.fitting.optimizer.AdamW`.
 
     Returns:
@@ -106,7 +106,7 @@ def fit_network(
     """
     if not len(train):
         raise TrainingError("the training part is empty")
-    training = _Training(network, loss, train, validate, settings, _join(settings), rates or {})
+    training = _Training(network, loss, train, validate, settings, _join(settings), starts or {})
     path = None if folder is None else folder / CHECKPOINT
     saved = -math.inf
     if path is not None:
@@ -179,11 +179,11 @@ class _Training:
         validate: Batches,
         settings: LoopSettings,
         processes: _Processes,
-        rates: Mapping[str, Rate],
+        starts: Mapping[str, float],
     ) -> None:
         self.loss, self.train, self.validate = loss, train, validate
         self.settings, self.processes = settings, processes
-        self.fingerprint = _fingerprint(network, train, validate, settings, rates)
+        self.fingerprint = _fingerprint(network, train, validate, settings, starts)
         self.network = copy.deepcopy(network).train().to(processes.device)
         if settings.precision == "64":
             self.network.double()
@@ -196,7 +196,7 @@ class _Training:
             OneCycle(settings.learning_rate, steps, settings.warmup),
             weight_decay=settings.weight_decay,
             decay=settings.average,
-            rates=rates,
+            starts=starts,
         )
         scaled = settings.precision == "16-mixed"
         self.scaler = torch.amp.GradScaler(processes.device.type, enabled=scaled)
@@ -435,14 +435,14 @@ def _doubled(inputs: Input) -> Input:
 
 def _fingerprint(
     network: nn.Module, train: Batches, validate: Batches, settings: LoopSettings,
-    rates: Mapping[str, Rate],
+    starts: Mapping[str, float],
 ) -> str:  # fmt: skip
     """Return a hash of the values that must be unchanged to resume a training run."""
     settings = dataclasses.replace(settings, devices=1)
     facts = STATE, settings, len(train), len(validate)
     digest = hashlib.sha256(repr(facts).encode())
-    if rates:
-        digest.update(repr(sorted(rates.items())).encode())
+    if starts:
+        digest.update(repr(sorted(starts.items())).encode())
     for name, value in network.state_dict().items():
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

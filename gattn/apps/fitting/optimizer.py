@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["AdamW", "OneCycle", "Rate", "flatten"]
+__all__ = ["AdamW", "OneCycle", "flatten"]
 
 SLOW = 0.999
 """Decay rate of AdamW's running mean of squared gradients (beta 2)."""
@@ -95,27 +95,6 @@ class OneCycle(NamedTuple):
         return _between(self.peak, first / LAST, share), _between(LOW, HIGH, share)
 
 
-class Rate(NamedTuple):
-    """Learning rate of some parameters, relative to that of the schedule.
-
-    Attributes:
-        factor: factor of the schedule's learning rate.
-        start: fraction of the steps in which these parameters do not change, at the beginning.
-
-    Example:
-        >>> rate = Rate(0.5, start=0.1)
-        >>> rate.at(9, steps=100), rate.at(10, steps=100)
-        (0.0, 0.5)
-    """
-
-    factor: float = 1.0
-    start: float = 0.0
-
-    def at(self, step: int, steps: int) -> float:
-        """Return the factor in a step; steps are counted from 0."""
-        return self.factor if step >= self.start * steps else 0.0
-
-
 def _between(start: float, end: float, share: float) -> float:
     """Interpolate between ``start`` and ``end`` along a cosine, for a fraction between 0 and 1."""
     return end + (start - end) / 2 * (1 + math.cos(math.pi * share))
@@ -142,8 +121,8 @@ class AdamW:
         cycle: the learning rates.
         weight_decay: the decay λ.
         decay: the decay d of the mean.
-        rates: learning rates of the parameters whose names begin with a key, relative to the cycle.
-            The longest key counts. Other parameters have the learning rate of the cycle.
+        starts: the fraction of the steps in which the parameters whose names begin with a key do
+            not change, at the beginning. The longest key counts. All steps change other parameters.
 
     Reference:
         Loshchilov and Hutter, "Decoupled weight decay regularization" (ICLR 2019).
@@ -151,25 +130,25 @@ class AdamW:
 
     def __init__(
         self, network: nn.Module, average: nn.Module, cycle: OneCycle, *, weight_decay: float,
-        decay: float, rates: Mapping[str, Rate] | None = None,
+        decay: float, starts: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         self.cycle, self.weight_decay, self.decay = cycle, weight_decay, decay
         pairs = zip(network.named_parameters(), average.parameters(), strict=True)
-        groups: dict[Rate, list[tuple[Tensor, Tensor]]] = {}
+        groups: dict[float, list[tuple[Tensor, Tensor]]] = {}
         for (name, parameter), copied in pairs:
             if parameter.requires_grad:
-                groups.setdefault(_rate_of(name, rates or {}), []).append((parameter, copied))
-        self.rates: list[Rate] = []
+                groups.setdefault(_start_of(name, starts or {}), []).append((parameter, copied))
+        self.starts: list[float] = []
         self.parameters: list[Tensor] = []
         self.weights: list[Tensor] = []
         self.averages: list[Tensor] = []
         self.gradients: list[Tensor] = []
-        for rate, trained in groups.items():
+        for start, trained in groups.items():
             parameters = [parameter for parameter, _ in trained]
             for parameter in parameters:
                 parameter.grad = torch.zeros_like(parameter)
             vectors = flatten(parameters)
-            self.rates += [rate] * len(vectors)
+            self.starts += [start] * len(vectors)
             self.parameters += parameters
             self.weights += vectors
             self.averages += flatten(copied for _, copied in trained)
@@ -211,9 +190,9 @@ class AdamW:
         """Update the weights by one AdamW step."""
         rate, momentum = self.cycle.at(self.updates)
         self.steps += 1
-        for relative in dict.fromkeys(self.rates):
+        for start in dict.fromkeys(self.starts):
             weights, gradients, means, squares = (
-                [vector for vector, its in zip(vectors, self.rates) if its == relative]
+                [vector for vector, its in zip(vectors, self.starts) if its == start]
                 for vectors in (self.weights, self.gradients, self.means, self.squares)
             )
             # This is the operation that torch.optim.AdamW(fused=True) calls; the optimizer itself
@@ -221,7 +200,7 @@ class AdamW:
             torch._fused_adamw_(
                 weights, gradients, means, squares, [],
                 [torch.tensor(float(self.steps), device=weight.device) for weight in weights],
-                lr=rate * relative.at(self.updates, self.cycle.steps), beta1=momentum, beta2=SLOW,
+                lr=rate * (self.updates >= start * self.cycle.steps), beta1=momentum, beta2=SLOW,
                 weight_decay=self.weight_decay, eps=EPSILON, amsgrad=False, maximize=False,
             )  # fmt: skip
 
@@ -255,7 +234,7 @@ class AdamW:
                 vector.copy_(saved)
 
 
-def _rate_of(name: str, rates: Mapping[str, Rate]) -> Rate:
-    """Return the learning rate of the parameter with this name."""
-    fitting = [prefix for prefix in rates if name.startswith(prefix)]
-    return rates[max(fitting, key=len)] if fitting else Rate()
+def _start_of(name: str, starts: Mapping[str, float]) -> float:
+    """Return the fraction of the steps in which the parameter with this name does not change."""
+    prefixes = [prefix for prefix in starts if name.startswith(prefix)]
+    return starts[max(prefixes, key=len)] if prefixes else 0.0

@@ -11,7 +11,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from gattn.apps.fitting.optimizer import Rate
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.molecules.feature_version import check_feature_version
 from gattn.apps.molecules.pretrained import encoder_folder, encoder_names, resolve
@@ -20,7 +19,7 @@ from gattn.apps.run.model_io import RunError, read_model, remove_prefix, write_m
 from gattn.data.molecules.features import FEATURISER
 
 __all__ = [
-    "FINE_TUNING_RATES", "Foundation", "read_foundation", "read_foundation_of",
+    "FINE_TUNING_STARTS", "Foundation", "read_foundation", "read_foundation_of",
     "write_foundation",
 ]  # fmt: skip
 
@@ -30,9 +29,9 @@ KEY = "foundation"
 """Key of a pretrained encoder in its card."""
 ARCHITECTURE = ("width", "layers", "heads", "reaction")
 """Settings that determine the shapes of the encoder's parameters."""
-FINE_TUNING_RATES = {"": Rate(start=0.1), HEAD: Rate()}
-"""Learning rates of a network that starts from an encoder, by the beginning of the names of its
-parameters: in the first tenth of the steps, only the head is trained.
+FINE_TUNING_STARTS = {"": 0.1, HEAD: 0.0}
+"""Fractions of the steps in which parameters of a network that starts from an encoder do not
+change, by the beginning of their names: in the first tenth of the steps, only the head is trained.
 """
 
 

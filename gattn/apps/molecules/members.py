@@ -18,9 +18,8 @@ from gattn.apps.fitting.losses import (
     quantile_error,
     regression_loss,
 )
-from gattn.apps.fitting.optimizer import Rate
 from gattn.apps.fitting.settings import TrainingSettings
-from gattn.apps.molecules.foundation import FINE_TUNING_RATES, Foundation, read_foundation_of
+from gattn.apps.molecules.foundation import FINE_TUNING_STARTS, Foundation, read_foundation_of
 from gattn.apps.molecules.layers import MoleculeBatch
 from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs, join_graphs
 from gattn.apps.molecules.settings import MoleculeSettings, Task
@@ -232,7 +231,7 @@ def fit_members(
 def fit_member(
     network: nn.Module, loss: Loss, train: Batches, val: Batches, settings: MoleculeSettings,
     member: int, *, folder: Path | None, progress: bool, recorded_outputs: int = 0,
-    rates: Mapping[str, Rate] | None = None,
+    starts: Mapping[str, float] | None = None,
 ) -> History:  # fmt: skip
     """Train one network of an ensemble in place, and return its history. The other arguments are
     those of :func:`gattn.apps.fitting.loop.fit_network` and its settings.
@@ -248,7 +247,7 @@ def fit_member(
     where = None if folder is None else folder / f"member-{member}"
     title = f"network {member + 1} of {settings.ensemble}"
     return fit_network(
-        network, loss, train, val, loop, folder=where, progress=progress, title=title, rates=rates
+        network, loss, train, val, loop, folder=where, progress=progress, title=title, starts=starts
     )
 
 
@@ -269,14 +268,14 @@ class _MemberTraining:
         """Train one network of the ensemble and return it with its training history."""
         settings, train = self.settings, self.train
         network = train.make_network(settings, settings.seed + member)
-        rates: Mapping[str, Rate] = {}
+        starts: Mapping[str, float] = {}
         if self.foundation is not None:
             self.foundation.load_into(network)
-            rates = FINE_TUNING_RATES
+            starts = FINE_TUNING_STARTS
         network.threads = share_threads(self.threads)
         history = fit_member(
             network, _loss(self.task, settings, self.classes), train, self.val, settings, member,
-            folder=self.folder, progress=progress, rates=rates, recorded_outputs=RECORDED_OUTPUTS,
+            folder=self.folder, progress=progress, starts=starts, recorded_outputs=RECORDED_OUTPUTS,
         )  # fmt: skip
         return network.eval(), history
 

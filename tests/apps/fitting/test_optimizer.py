@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from gattn.apps.fitting.optimizer import AdamW, OneCycle, Rate
+from gattn.apps.fitting.optimizer import AdamW, OneCycle
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(1, 0.1), (2, 0.1), (10, 0.1), (21, 0.3), (50, 0.9)])
@@ -99,20 +99,19 @@ def test_clipping_has_the_same_bits_for_any_number_of_threads() -> None:
     torch.testing.assert_close(clipped[0].norm(), torch.tensor(1.0))
 
 
-def test_rates_equal_parameter_groups_of_torch() -> None:
+def test_starts_equal_parameter_groups_of_torch() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
     bare, ours, average = (copy.deepcopy(network) for _ in range(3))
-    rates = {"": Rate(0.1, start=0.25), "2.": Rate(), "2.bias": Rate(0.5)}
+    starts = {"": 0.25, "2.": 0.0, "2.bias": 0.5}
     cycle = OneCycle(0.1, 12, 0.25)
-    optimizer = AdamW(ours, average, cycle, weight_decay=0.01, decay=0.6, rates=rates)
-    groups = [([*bare[0].parameters()], rates[""]), ([bare[2].weight], Rate()),
-              ([bare[2].bias], rates["2.bias"])]  # fmt: skip
+    optimizer = AdamW(ours, average, cycle, weight_decay=0.01, decay=0.6, starts=starts)
+    groups = [([*bare[0].parameters()], 0.25), ([bare[2].weight], 0.0), ([bare[2].bias], 0.5)]
     expected = torch.optim.AdamW([{"params": some} for some, _ in groups], weight_decay=0.01)
     for step in range(12):
         rate, momentum = cycle.at(step)
-        for group, (_, relative) in zip(expected.param_groups, groups):
-            group["lr"] = rate * relative.factor * (step >= 12 * relative.start)
+        for group, (_, start) in zip(expected.param_groups, groups):
+            group["lr"] = rate * (step >= 12 * start)
             group["betas"] = momentum, 0.999
         x = torch.randn(7, 3, dtype=torch.float64)
         for module, steps in ((bare, expected), (ours, optimizer)):

@@ -1,14 +1,17 @@
 """Tests of networks that start from a pretrained encoder or from another run."""
 
+import copy
+
 import numpy as np
 import pytest
 import tomlkit
 import torch
 
+from gattn.apps.fitting.optimizer import AdamW, OneCycle
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.foundation import (
-    FINE_TUNING_RATES,
+    FINE_TUNING_STARTS,
     HEAD,
     Foundation,
     read_foundation,
@@ -72,8 +75,22 @@ def test_a_run_is_a_foundation_of_other_tasks(tmp_path):
 
 
 def test_only_the_head_is_trained_in_the_first_tenth_of_the_steps():
-    assert [FINE_TUNING_RATES[""].at(step, 100) for step in (0, 9, 10)] == [0, 0, 1]
-    assert FINE_TUNING_RATES[HEAD].at(0, 100) == 1
+    network = torch.nn.ModuleDict({name: torch.nn.Linear(2, 2) for name in ("body", HEAD[:-1])})
+    first = copy.deepcopy(network)
+    average = copy.deepcopy(network)
+    cycle = OneCycle(0.1, 100, 0.25)
+    optimizer = AdamW(
+        network, average, cycle, weight_decay=0.0, decay=0.9, starts=FINE_TUNING_STARTS
+    )
+    changed = {name: [] for name in network}
+    for _ in range(11):
+        optimizer.zero_grad()
+        sum(layer(torch.ones(1, 2)).sum() for layer in network.values()).backward()
+        optimizer.step()
+        optimizer.update_average()
+        for name, layer in network.items():
+            changed[name].append(not torch.equal(layer.weight, first[name].weight))
+    assert changed == {"body": [False] * 10 + [True], HEAD[:-1]: [True] * 11}
 
 
 @pytest.mark.parametrize("changes", [{"width": 32}, {"layers": 2}])
