@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ __all__ = [
     "say",
     "show_metrics",
     "show_repeats",
+    "show_rows",
     "show_runs",
     "watched",
 ]
@@ -45,6 +47,8 @@ UNITLESS = ("r2",)
 """Metrics of numbers that have the same unit for all targets."""
 MAX_TARGETS = 20
 """Maximum number of targets in a table of their metrics."""
+MAX_ROWS = 20
+"""Maximum number of predictions that are printed."""
 # If torchrun starts several processes, only the first process prints messages.
 QUIET = not is_first_process()
 NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
@@ -229,6 +233,34 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
         lines.append(f"intervals or sets for {level:.0%} contain {share:.1%} of the labels")
     for line in lines:
         _print_plain(line)
+
+
+def show_rows(path: Path, count: int) -> None:
+    """Print the first rows of a table of predictions with four significant digits.
+
+    Args:
+        path: the CSV file.
+        count: its number of rows.
+    """
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        separator = max(",;\t|", key=file.readline().count)
+        file.seek(0)
+        rows = list(islice(csv.DictReader(file, delimiter=separator), MAX_ROWS))
+    names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    cells = {
+        str(number): {name: _short(row[name]) for name in names}
+        for number, row in enumerate(rows, 1)
+    }
+    _print_metrics("", cells)
+    if count > len(rows):
+        _print_plain(f"and {count - len(rows):,} more rows; --out FILE.csv writes all")
+
+
+def _short(cell: str) -> str:
+    try:
+        return _format(float(cell))
+    except ValueError:
+        return cell
 
 
 def _mean_and_error(moments: Mapping[str, float]) -> str:

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from gattn.apps.cli.console import counted, quoted, rated, say, show_metrics, show_repeats
+from gattn.apps.cli.console import (
+    counted,
+    quoted,
+    rated,
+    say,
+    show_metrics,
+    show_repeats,
+    show_rows,
+)
 from gattn.apps.cli.help import CommandGroup
 from gattn.apps.cli.inputs import check_run_inputs, check_table_inputs, check_training_inputs
-from gattn.apps.cli.options import ConfigFile, Run, read_stdin, with_settings
+from gattn.apps.cli.options import ConfigFile, Run, read_molecules, read_stdin, with_settings
 from gattn.apps.fitting.settings import SettingsError, declared
 from gattn.apps.molecules.runs.config import NumberSettings, RunSettings, override
 from gattn.apps.molecules.screening.settings import ScreenSettings, is_screening
@@ -153,8 +162,8 @@ def predict(
         Argument(
             metavar="INPUT...",
             help="CSV, Parquet or SMILES file, which may be compressed (.gz); several files, "
-            "folders and patterns; or -, the standard input.",
-            callback=read_stdin,
+            "folders and patterns; -, the standard input; or one or more SMILES.",
+            callback=read_molecules,
         ),
     ],
     out: Annotated[
@@ -162,9 +171,10 @@ def predict(
         Option(
             help="File to write, which must not exist and must end in .csv, .tsv, .csv.gz or "
             ".parquet; - for the standard output; or, with another ending, a folder of shards. Run "
-            "the same command again after an interruption to continue with the unfinished shards."
+            "the same command again after an interruption to continue with the unfinished shards. "
+            "Without --out, the first rows are printed."
         ),
-    ],
+    ] = "",
     neighbors: Neighbors = 0,
     *,
     settings: dict[str, Any],
@@ -175,7 +185,9 @@ def predict(
     training and validation parts. If --out has no ending of a table, the rows are written to a
     folder in shards.
     """
-    if is_screening(inputs, out, settings):
+    if is_screening(inputs, out or "predicted.csv", settings):
+        if not out:
+            raise SettingsError("--out must name the folder of a screening")
         if neighbors:
             raise SettingsError("--neighbors needs one input and a file as --out")
         check_run_inputs(run, None, settings)
@@ -184,11 +196,15 @@ def predict(
     check_run_inputs(run, Path(inputs[0]), settings)
     from gattn.apps.molecules.runs.predict import predict_table
 
-    table, file = Path(inputs[0]), Path(out)
-    with counted("predicting") as on_progress:
+    table = Path(inputs[0])
+    with TemporaryDirectory() as folder, counted("predicting") as on_progress:
+        file = Path(out or f"{folder}/predicted.csv")
         counts = predict_table(
             run, table, file, neighbors=neighbors, on_progress=on_progress, log=say, **settings
         )
+        if not out:
+            show_rows(file, counts.rows)
+            return
     _show_counts(counts, table, file)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 import inspect
 import shutil
 import sys
@@ -19,7 +20,7 @@ from typer import Argument, Option
 from gattn.apps.cli.help import HelpAll
 from gattn.apps.fitting.settings import Setting, check_value, declared
 
-__all__ = ["ConfigFile", "Run", "read_stdin", "with_settings"]
+__all__ = ["ConfigFile", "Run", "read_molecules", "read_stdin", "with_settings"]
 
 PathOrText = TypeVar("PathOrText", Path, str, list[str])
 
@@ -51,6 +52,42 @@ def read_stdin(context: typer.Context, value: PathOrText) -> PathOrText:
     with source as stream, copy.open("wb") as file:
         shutil.copyfileobj(stream, file)
     return type(value)(copy)
+
+
+def read_molecules(context: typer.Context, inputs: list[str]) -> list[str]:
+    """Replace arguments that are SMILES by a temporary SMILES file, and ``-`` by the content of the
+    standard input.
+
+    Raises:
+        ValueError: an argument without the ending of a table is neither a file nor a SMILES.
+    """
+    texts = [text for text in inputs if not _is_path(text)]
+    if not texts:
+        return read_stdin(context, inputs)
+    # RDKit takes a third of a second, which other commands do not need.
+    from rdkit import Chem, rdBase
+
+    with rdBase.BlockLogs():
+        bad = next((text for text in texts if Chem.MolFromSmiles(text) is None), None)
+    if bad is not None:
+        raise ValueError(f"{bad!r} is no file, and RDKit cannot read it as a SMILES")
+    if len(texts) < len(inputs):
+        raise ValueError(f"inputs must be files or SMILES; got both, for example {texts[0]!r}")
+    folder = context.with_resource(tempfile.TemporaryDirectory(prefix="gattn"))
+    path = Path(folder) / "arguments.smi"
+    path.write_text("".join(f"{text}\n" for text in texts), "utf-8")
+    return [str(path)]
+
+
+def _is_path(text: str) -> bool:
+    """Return True if an argument is a file, a folder, a stream, a pattern of existing files, or has
+    the ending of a table.
+    """
+    # NumPy, which this module imports, is not needed for --help.
+    from gattn.apps.tables.formats import format_of
+
+    path = Path(text)
+    return text == "-" or path.exists() or bool(format_of(path)) or any(glob.iglob(text))
 
 
 def with_settings(

@@ -1,0 +1,33 @@
+"""Tests of ``gattn molecules predict`` with SMILES as arguments and without ``--out``."""
+
+from rich.console import Console
+
+from gattn.apps.cli import console
+
+
+def test_predictions_of_smiles_arguments_are_printed(gattn, tmp_path, monkeypatch):
+    monkeypatch.setattr(console, "RESULTS", Console(width=200, soft_wrap=True))
+    code, out = gattn("predict", "bbb", "CC(=O)Oc1ccccc1C(=O)O", "CCO")
+    assert code == 0, out
+    assert {"CC(=O)Oc1ccccc1C(=O)O", "CCO", "probability_BBB-"} <= set(
+        out.replace("│", " ").split()
+    )
+
+    table = tmp_path / "new.csv"
+    table.write_text("ID;Drug\n" + "1;CCO\n" * 30)
+    code, out = gattn("predict", "bbb", table)
+    assert code == 0, out
+    assert "and 10 more rows" in out
+
+
+def test_argument_that_is_neither_file_nor_smiles_is_an_error(gattn, tmp_path):
+    table = tmp_path / "new.csv"
+    table.write_text("smiles\nCCO\n")
+    for arguments, message in (
+        (["CCX"], "'CCX' is no file, and RDKit cannot read it as a SMILES"),
+        (["CCO", table], "files or SMILES; got both"),
+        ([tmp_path / "missing.csv"], "No such file"),
+        ([table, "--top", 1], "--out must name the folder"),
+    ):
+        code, out = gattn("predict", "bbb", *arguments)
+        assert (code, message in out) == (2, True), out
