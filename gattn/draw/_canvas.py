@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from xml.sax.saxutils import escape
 
 from gattn.data.molecules.smiles import need_rdkit
+from gattn.draw.theme import mixture
 
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont
     from rdkit.Chem.Draw.rdMolDraw2D import MolDraw2D
 
-    from gattn.draw._colours import Colour, Palette
+    from gattn.draw.theme import Theme
 
 __all__ = ["Anchor", "Canvas", "PictureFormat"]
 
@@ -54,7 +55,7 @@ class Canvas:
         height: height of the picture.
         panel: width and height of the panel of one molecule.
         format: "svg" or "png".
-        palette: colours of the picture.
+        theme: colours of the picture.
         drawer: RDKit's drawing object, whose lengths are in output pixels.
         zoom: number of output pixels per pixel of an SVG.
     """
@@ -63,7 +64,7 @@ class Canvas:
     height: int
     panel: tuple[int, int]
     format: PictureFormat
-    palette: Palette
+    theme: Theme
     drawer: MolDraw2D = field(init=False)
     zoom: float = field(init=False)
     _texts: list[_Text] = field(init=False, default_factory=list)
@@ -78,7 +79,7 @@ class Canvas:
         self.zoom = _PNG_ZOOM if self.format == "png" else 1.0
         sizes = (self.width, self.height, *self.panel)
         self.drawer = kinds[self.format](*(round(size * self.zoom) for size in sizes))
-        self.drawer.drawOptions().setBackgroundColour(self.palette.ground)
+        self.drawer.drawOptions().setBackgroundColour(mixture(self.theme.paper))
         self.drawer.ClearDrawing()
         self.drawer.drawOptions().clearBackground = False
 
@@ -86,8 +87,10 @@ class Canvas:
         """Set the upper left corner of the next molecule's panel."""
         self.drawer.SetOffset(round(x * self.zoom), round(y * self.zoom))
 
-    def disc(self, x: float, y: float, radius: float, fill: Colour, outline: Colour | None) -> None:
-        """Draw a disc outside of molecules, with a thin outline if ``outline`` is a colour."""
+    def disc(
+        self, x: float, y: float, radius: float, fill: tuple[float, ...], outline: str
+    ) -> None:
+        """Draw a disc outside of molecules, with a thin outline unless ``outline`` is empty."""
         from rdkit.Geometry import Point2D
 
         ends = [Point2D((x + r) * self.zoom, (y + r) * self.zoom) for r in (-radius, radius)]
@@ -95,10 +98,10 @@ class Canvas:
         self.drawer.SetFillPolys(True)
         self.drawer.SetColour(fill)
         self.drawer.DrawEllipse(*ends, rawCoords=True)
-        if outline is not None:
+        if outline:
             self.drawer.SetFillPolys(False)
             self.drawer.SetLineWidth(round(self.zoom))
-            self.drawer.SetColour(outline)
+            self.drawer.SetColour(mixture(outline))
             self.drawer.DrawEllipse(*ends, rawCoords=True)
 
     def write(
@@ -129,19 +132,13 @@ class Canvas:
         drawing = self.drawer.GetDrawingText()
         return self._svg(drawing) if isinstance(drawing, str) else self._png(drawing)
 
-    @property
-    def _ink(self) -> tuple[int, int, int]:
-        red, green, blue = (round(255 * part) for part in self.palette.ink)
-        return red, green, blue
-
     def _svg(self, drawing: str) -> bytes:
         _, _, rest = drawing.partition("?>")
         body, end, _ = rest.rpartition("</svg>")
-        ink = "#" + bytes(self._ink).hex()
         texts = "".join(
             f"<text x='{t.x:.1f}' y='{t.y:.1f}' font-family='{_FAMILY}' font-size='{t.size:.3g}' "
             f"font-weight='{'bold' if t.bold else 'normal'}' text-anchor='{t.anchor}' "
-            f"fill='{ink}'>{escape(t.text)}</text>\n"
+            f"fill='{self.theme.ink}'>{escape(t.text)}</text>\n"
             for t in self._texts
         )
         return f"<?xml version='1.0' encoding='UTF-8'?>{body}{texts}{end}\n".encode()
@@ -154,7 +151,8 @@ class Canvas:
         for t in self._texts:
             position = (t.x * self.zoom, t.y * self.zoom)
             font = _font(t.size * self.zoom, t.bold)
-            pen.text(position, t.text, fill=self._ink, font=font, anchor=_PILLOW_ANCHORS[t.anchor])
+            anchor = _PILLOW_ANCHORS[t.anchor]
+            pen.text(position, t.text, fill=self.theme.ink, font=font, anchor=anchor)
         out = io.BytesIO()
         picture.save(out, "PNG", dpi=(96 * self.zoom, 96 * self.zoom))
         return out.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from gattn.draw.theme import DARK, LIGHT, Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Draw", "line", "render"]
+__all__ = ["WIDTH", "Draw", "heading", "line", "render"]
 
 # Width of a plot in inches. With this width, text of 10 points is about 11 pixels high on a page.
 WIDTH = 4.1
@@ -40,6 +41,16 @@ def line(text: str, longest: int = LONGEST) -> str:
     text = " ".join(text.split())
     text = f"{text[: longest - 1]}…" if len(text) > longest else text
     return text.replace("$", r"\$")
+
+
+def heading(text: str) -> str:
+    """Wrap a title to at most two lines, so that it fits above a plot, and escape its dollar signs.
+
+    >>> heading("attention of the members of a club to their neighbours")
+    'attention of the members of a club to\\ntheir neighbours'
+    """
+    wrapped = textwrap.wrap(text, LONGEST, max_lines=2, placeholder="…")
+    return "\n".join(map(line, wrapped))
 
 
 def _settings(theme: Theme) -> dict[str, object]:

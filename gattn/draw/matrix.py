@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gattn.draw.edges import Numbers, read_edges, read_weights
-from gattn.draw.figure import WIDTH, line, render
+from gattn.draw.figure import WIDTH, heading, line, render
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def draw_matrix(
         _name_ticks(axes, queries, keys)
         axes.set_xlabel("key")
         axes.set_ylabel("query")
-        axes.set_title(line(title))
+        axes.set_title(heading(title))
         axes.figure.colorbar(image, ax=axes, shrink=0.7)
 
     # The matrix takes 3/4 of the plot's width, and names and title take 0.8 inches of its height.

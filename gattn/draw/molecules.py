@@ -12,7 +12,7 @@ from torch import Tensor
 from gattn.data.molecules.plain import plain_atoms
 from gattn.data.molecules.smiles import parse_smiles
 from gattn.draw._canvas import Canvas, PictureFormat
-from gattn.draw._colours import DARK, LIGHT, radius
+from gattn.draw.theme import DARK, LIGHT, Theme, mixture
 
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
@@ -41,6 +41,12 @@ _FONT = 9
 _NARROWEST, _LOWEST, _LARGEST = 340, 140, 1200
 _SMALLEST_SHARE = 0.05
 """An atom has a disc if its weight is at least this fraction of the scale."""
+_FAINTEST = 0.35
+"""Share of the strong colour in the disc of a weight near zero, which remains distinguishable."""
+_RADII = 0.18, 0.56
+"""Radii of the smallest and the largest disc, in Angstrom: less than half of a bond, which is 1.5
+Angstrom long.
+"""
 
 
 def draw_molecule(
@@ -245,7 +251,7 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> No
     shown = {i: w for i, w in enumerate(weights.tolist()) if abs(w) >= _SMALLEST_SHARE}
     options = canvas.drawer.drawOptions()
     # Draw all elements in black, because colours show the weights.
-    options.setAtomPalette({-1: canvas.palette.ink})
+    options.setAtomPalette({-1: mixture(canvas.theme.ink)})
     options.prepareMolsBeforeDrawing = False
     options.atomHighlightsAreCircles = True
     options.fixedBondLength = _ANGSTROM * canvas.zoom
@@ -255,11 +261,26 @@ def _molecule(canvas: Canvas, mol: Mol, weights: np.ndarray, signed: bool) -> No
     canvas.drawer.DrawMolecule(
         mol,
         highlightAtoms=list(shown),
-        highlightAtomColors={i: canvas.palette.disc(w, signed=signed) for i, w in shown.items()},
-        highlightAtomRadii={i: radius(w) for i, w in shown.items()},
+        highlightAtomColors={i: _colour(canvas.theme, w, signed) for i, w in shown.items()},
+        highlightAtomRadii={i: _radius(w) for i, w in shown.items()},
         highlightBonds=[],
     )
-    _outline(canvas, mol, [(i, radius(w)) for i, w in shown.items() if w < 0])
+    _outline(canvas, mol, [(i, _radius(w)) for i, w in shown.items() if w < 0])
+
+
+def _colour(theme: Theme, weight: float, signed: bool) -> tuple[float, ...]:
+    """Return the colour of a weight from -1 to 1, or of an unsigned weight from 0 to 1."""
+    strong = theme.unsigned
+    if signed:
+        strong = theme.positive if weight > 0 else theme.negative
+    share = _FAINTEST + (1 - _FAINTEST) * min(abs(weight), 1.0)
+    return mixture(strong, theme.paper, share)
+
+
+def _radius(weight: float) -> float:
+    """Return the radius of the disc for a weight, in Angstrom."""
+    smallest, largest = _RADII
+    return smallest + (largest - smallest) * min(abs(weight), 1.0) ** 0.5
 
 
 def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> None:
@@ -268,7 +289,7 @@ def _outline(canvas: Canvas, mol: Mol, discs: Sequence[tuple[int, float]]) -> No
 
     canvas.drawer.SetFillPolys(False)
     canvas.drawer.SetLineWidth(round(canvas.zoom))
-    canvas.drawer.SetColour(canvas.palette.outline)
+    canvas.drawer.SetColour(mixture(canvas.theme.outline))
     for atom, r in discs:
         centre = mol.GetConformer().GetAtomPosition(atom)
         ends = [Point2D(centre.x + d, centre.y + d) for d in (-r, r)]
@@ -287,9 +308,9 @@ def _legend(
     for half in halves:
         weight, x = half / 2, middle + (half - centre) * step
         if weight:
-            outline = canvas.palette.outline if weight < 0 else None
-            fill = canvas.palette.disc(weight, signed=signed)
-            canvas.disc(x, y, radius(weight) * _ANGSTROM, fill, outline)
+            outline = canvas.theme.outline if weight < 0 else ""
+            fill = _colour(canvas.theme, weight, signed)
+            canvas.disc(x, y, _radius(weight) * _ANGSTROM, fill, outline)
         relation = {-2: "≤ ", 2: "≥ "}.get(half, "") if beyond else ""
         number = f"{weight * scale:{'+' if signed else ''}.3g}" if weight else "0"
         canvas.write(f"{relation}{number}".replace("-", "−"), x, y + 29, size=11, max_width=step)

@@ -1,8 +1,8 @@
 """Pictures of networks: colours show the classes of nodes, and line widths show edge weights.
 
-The two directions of an edge have different weights: the half of a line next to a node shows the
-weight of the edge into this node. In a picture with many edges, only those of largest weight are
-drawn, and edges between two communities are curved towards the communities' centres.
+The two directions of an edge have different weights: the width of a line at a node shows the weight
+of the edge into this node. In a picture with many edges, only those of largest weight are drawn,
+and edges between two communities are curved towards the communities' centres.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from gattn.draw._layout import Layout, lay_out
 from gattn.draw.edges import Numbers, array, read_edges, read_weights, strongest_edges
-from gattn.draw.figure import line, render
-from gattn.draw.theme import Theme
+from gattn.draw.figure import heading, line, render
+from gattn.draw.theme import PALETTE, Theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,22 +33,17 @@ FAN = 10
 EDGES_PER_NODE = 1.5
 """Maximum number of edges per node for which a larger picture is readable."""
 CURVE = np.linspace(0, 1, 13)
-"""Parameters t from 0 to 1 at which the points of a curved edge are computed; the middle point
-separates its halves.
-"""
-PALETTE = (
-    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
-)  # fmt: skip
-"""Colours of classes that colour-blind readers can distinguish (from Okabe and Ito, and from Tol).
-"""
+"""Parameters t from 0 to 1 at which the points of a curved edge are computed."""
 MARKERS = "os^"
 """Marker shapes of nodes. After eight classes, the colours are used again with the next shape."""
 LOOKS = len(PALETTE) * len(MARKERS)
 """Number of combinations of colour and marker shape."""
 FREQUENT = 10
 """Number of classes that have a colour if there are more classes than ``LOOKS``."""
-THIN = 0.2
-"""Line width of an edge with weight 0."""
+THIN, THICK = 0.0012, 0.011
+"""Width of a line at the end with weight 0, and how much wider it is with weight 1, as fractions of
+the picture.
+"""
 LABEL = 20
 """Maximum number of characters in a text beside a node."""
 CHARACTER = 0.02, 0.04
@@ -137,9 +132,9 @@ def draw_network(
 
     Each connected component has a separate rectangle, whose area is proportional to its number of
     nodes. In a component of more than 50 nodes, the nodes of each community lie in a separate disc.
-    The half of a line next to the destination shows the weight of the edge. The other half shows
-    the weight of the opposite edge, and is thin if there is none. Lines are transparent, and those
-    between communities more so.
+    The width of a line at the destination shows the weight of the edge. The width at the other end
+    shows the weight of the opposite edge, and is thin if there is none. Lines are transparent, and
+    those between communities more so.
 
     Args:
         edge_index: [2, e] pairs of nodes; self-loops are not drawn.
@@ -242,7 +237,7 @@ def draw_network(
         if marks:
             _explain_marks(axes, marks, size, theme)
         axes.set_axis_off()
-        axes.set_title("\n".join(filter(None, [line(title), part])))
+        axes.set_title("\n".join(filter(None, [heading(title), part])))
 
     return render(draw, dark=dark, height=HEIGHT + ROW * (rows + len(marks)))
 
@@ -350,18 +345,29 @@ def _draw_edges(
     axes: Axes, pairs: NDArray[np.int64], strength: NDArray[np.float64], layout: Layout,
     theme: Theme,
 ) -> None:  # fmt: skip
-    from matplotlib.collections import LineCollection
+    from matplotlib.collections import PolyCollection
 
     if not pairs.size:
         return
-    curves = _curves(pairs, layout)
-    # Only the half of an edge that is next to its destination shows the weight.
-    halves = curves[:, len(CURVE) // 2 :]
-    inside = layout.community[pairs[0]] == layout.community[pairs[1]]
-    for drawn, widths in ((curves, THIN), (halves, THIN + 2.5 * np.clip(strength, 0, 1))):
-        lines = LineCollection(list(drawn), linewidths=widths, colors=theme.muted)
-        lines.set_alpha(np.where(inside, 0.6, 0.25).tolist())
-        axes.add_collection(lines)
+    # Both directions of an edge are one line with a width at each end.
+    lines, index = np.unique(np.sort(pairs, axis=0), axis=1, return_inverse=True)
+    ends = np.zeros(lines.shape)
+    np.maximum.at(ends, (1 * (pairs[0] < pairs[1]), index.reshape(-1)), strength.clip(0, 1))
+    inside = layout.community[lines[0]] == layout.community[lines[1]]
+    extent = float(np.ptp(layout.positions, axis=0).max()) or 1.0
+    widths = extent * (THIN + THICK * ((1 - CURVE) * ends[0][:, None] + CURVE * ends[1][:, None]))
+    shapes = PolyCollection(_strips(_curves(lines, layout), widths), linewidths=0)
+    shapes.set_facecolor(theme.muted)
+    shapes.set_alpha(np.where(inside, 0.65, 0.35).tolist())
+    axes.add_collection(shapes)
+
+
+def _strips(curves: NDArray[np.float64], widths: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return polygons around curves [e, p, 2] with the given width [e, p] at each point."""
+    along = np.gradient(curves, axis=1)
+    length = np.maximum(np.linalg.norm(along, axis=-1), 1e-12)
+    across = np.stack([-along[..., 1], along[..., 0]], -1) * (widths / length / 2)[..., None]
+    return list(np.concatenate([curves + across, (curves - across)[:, ::-1]], axis=1))
 
 
 def _curves(pairs: NDArray[np.int64], layout: Layout) -> NDArray[np.float64]:

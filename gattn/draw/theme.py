@@ -1,4 +1,4 @@
-"""Colours of plots and of the report page, for light and dark screens.
+"""Colours of all pictures and pages, for light and dark screens.
 
 The hues are from Okabe and Ito, Color Universal Design, 2008. People with any common form of
 colour blindness can distinguish them.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DARK", "LIGHT", "Theme"]
+__all__ = ["DARK", "LIGHT", "PALETTE", "Theme", "mixture"]
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,10 @@ class Theme:
         first: colour of the model.
         second: colour of the baseline beside it, and of warnings.
         best: background of the best number of a row.
+        positive: colour of the largest positive weight of an atom; ``ink`` is readable on it.
+        negative: colour of the most negative weight.
+        unsigned: colour of the largest weight if weights cannot be negative, as for attention.
+        outline: line around the disc of a negative weight, which marks it in greyscale print.
     """
 
     ground: str = "#f5f6f8"
@@ -34,6 +38,10 @@ class Theme:
     first: str = "#0072b2"
     second: str = "#c24e00"
     best: str = "#e3f0f9"
+    positive: str = "#e69f00"
+    negative: str = "#56b4e9"
+    unsigned: str = "#009e73"
+    outline: str = "#0f4085"
 
 
 LIGHT = Theme()
@@ -47,4 +55,23 @@ DARK = Theme(
     first="#56b4e9",
     second="#e69f00",
     best="#1d3a4d",
+    positive="#a85405",
+    negative="#1a61a8",
+    unsigned="#006b4f",
+    outline="#94c9ff",
 )
+
+PALETTE = (
+    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#999933", "#882255",
+)  # fmt: skip
+"""Colours of classes that colour-blind readers can distinguish; the last two are from Paul Tol."""
+
+
+def mixture(colour: str, ground: str = "#000000", share: float = 1.0) -> tuple[float, ...]:
+    """Return red, green and blue from 0 to 1 of a colour that is mixed with a background.
+
+    >>> mixture("#ff0000"), mixture("#ff0000", "#ffffff", 0.0)
+    ((1.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    """
+    pairs = zip(bytes.fromhex(colour[1:]), bytes.fromhex(ground[1:]))
+    return tuple((share * above + (1 - share) * below) / 255 for above, below in pairs)

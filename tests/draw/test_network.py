@@ -9,7 +9,7 @@ import torch
 pytest.importorskip("matplotlib")
 pytest.importorskip("networkx")
 
-from matplotlib.collections import LineCollection
+from matplotlib.collections import PolyCollection
 from PIL import Image
 
 from gattn.draw import draw_network, figure, network, sample_network
@@ -39,21 +39,24 @@ def axes(monkeypatch):
 
 
 def _lines(axes):
-    """Return the collections of lines: thin edges, and half edges whose width shows their
-    weight.
-    """
-    return [
-        collection for collection in axes[0].collections if isinstance(collection, LineCollection)
-    ]
+    """Return the ends and the widths at both ends, [2], of each drawn edge."""
+    (shapes,) = [each for each in axes[0].collections if isinstance(each, PolyCollection)]
+    lines = []
+    for path in shapes.get_paths():
+        left, right = np.split(path.vertices[:-1], 2)
+        right = right[::-1]
+        width = np.linalg.norm(left - right, axis=1)
+        lines.append((((left + right) / 2)[[0, -1]], width[[0, -1]]))
+    return lines
 
 
-def test_both_directions_of_an_edge_are_seen(axes):
-    draw_network([[0, 1], [1, 0]], [0.2, 0.9])
-    thin, halves = _lines(axes)
-    first, second = thin.get_segments()[0][[0, -1]]
-    to_second, to_first = halves.get_segments()
-    assert np.allclose(to_second[[0, -1]], [(first + second) / 2, second])
-    assert np.allclose(to_first[[0, -1]], [(first + second) / 2, first])
+def test_an_edge_is_wide_where_its_weight_is_large(axes):
+    draw_network([[0, 1, 2], [1, 0, 1]], [0.2, 0.9, 0.5])
+    (_, (at_0, at_1)), (_, (from_1, at_2)) = _lines(axes)
+    assert at_0 > at_1 > at_2
+    assert from_1 > at_2
+    assert (at_0 - at_2) / (at_1 - at_2) == pytest.approx(0.9 / 0.2)
+    assert (from_1 - at_2) / (at_1 - at_2) == pytest.approx(0.5 / 0.2)
 
 
 def test_of_a_large_network_some_nodes_are_drawn(axes):
@@ -61,7 +64,7 @@ def test_of_a_large_network_some_nodes_are_drawn(axes):
     draw_network(star, colour=np.arange(41), most=11)
     dots = axes[0].collections[-1].get_offsets()
     assert len(dots) == 11
-    assert [len(lines.get_segments()) for lines in _lines(axes)] == [10, 10]
+    assert len(_lines(axes)) == 10
 
 
 def test_classes_have_a_legend_and_nodes_their_labels(axes):
@@ -75,7 +78,7 @@ def test_more_classes_than_colours_differ_by_shape(axes):
     dots = [
         collection
         for collection in axes[0].collections
-        if not isinstance(collection, LineCollection)
+        if not isinstance(collection, PolyCollection)
     ]
     looks = {(tuple(d.get_facecolor()[0]), len(d.get_paths()[0].vertices)) for d in dots}
     assert len(looks) == len(dots) == 6
@@ -90,11 +93,13 @@ def test_edges_of_largest_weight_are_drawn(axes):
     edges = np.array([(i, j) for i in range(30) for j in range(30) if i != j]).T
     weights = np.random.default_rng(0).random(edges.shape[1])
     draw_network(edges, weights, max_edges=100)
-    _, halves = _lines(axes)
-    widths = np.sort(halves.get_linewidths())
+    widths = np.sort(np.concatenate([width for _, width in _lines(axes)]))
     strongest = [weights[edges[1] == node].max() for node in range(30)]
     others = np.sort(weights[~np.isin(weights, strongest)])[-70:]
-    assert np.allclose(widths, 0.2 + 2.5 * np.sort([*strongest, *others]))
+    drawn = np.sort([*strongest, *others])
+    slope, thin = np.polyfit(drawn, widths[-100:], 1)
+    assert np.allclose(widths[-100:], thin + slope * drawn)
+    assert np.allclose(widths[:-100], thin)
 
 
 def test_wrong_and_uncertain_nodes_are_marked(axes):

@@ -252,8 +252,8 @@ def _picture(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Figure:
     labels = [str(name) for name in run.encoded.graph.names]
     names, wrong, uncertain = [], None, None
     caption = (
-        "Nodes coloured by their predictions; the half of an edge next to a node is as thick "
-        "as the attention of this node to the other node."
+        "Nodes coloured by their predictions. The width of an edge at a node is the attention of "
+        "this node to the other node."
     )
     if isinstance(run.estimator, NodeClassifier):
         colour = run.predicted.argmax(1)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gattn.draw.figure import LONGEST, Draw, line, render
+from gattn.draw.figure import Draw, heading, render
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
@@ -90,8 +89,7 @@ def title(text: str, metrics: Mapping[str, float] | None = None) -> str:
     'price of a \\\\$x\\\\$\\nRMSE 0.500'
     """
     facts = (f"{METRICS.get(key, key)} {number(at)}" for key, at in (metrics or {}).items())
-    lines = map(line, textwrap.wrap(text, LONGEST, max_lines=2, placeholder="…"))
-    return "\n".join(part for part in (*lines, "   ".join(facts)) if part)
+    return "\n".join(part for part in (heading(text), "   ".join(facts)) if part)
 
 
 def frame(axes: Axes, x: str, y: str, text: str) -> None:
