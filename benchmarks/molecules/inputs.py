@@ -18,12 +18,6 @@ needed. Each case measures the default model on a test part that is drawn by mol
     ridge regression on the features of the atom or bond (no attention), the means of equal
     environments (no attention), attention alone, and the model, the weighted mean of the last two.
     The share of the labels inside the intervals for 90 % is a mean over molecules.
-``quantiles``
-    The label is made, so that its spread is known: Crippen's logP plus exponential noise, whose
-    mean is 2 for molecules with at least the median number of nitrogens, and 0.2 for the others.
-    Intervals for 90 % of the squared error and of the quantile loss are compared by the share of
-    labels inside, for either noise, by their mean width, and by the interval score: the width, plus
-    20 times the distance of a label outside.
 """
 
 from __future__ import annotations
@@ -65,35 +59,6 @@ def bounded(model: Model, count: int, seed: int) -> dict[str, float]:
         fitted = model(seed=seed, **options).fit(smiles[train], labels[train])
         errors[name] = float(np.sqrt(np.mean((fitted.predict(smiles[test]) - y[test]) ** 2)))
     return errors
-
-
-def quantiles(model: Model, count: int, seed: int) -> dict[str, float]:
-    """Return the coverage, the width and the interval score of the intervals for two loss
-    functions.
-    """
-    from rdkit.Chem import Crippen, MolFromSmiles
-
-    smiles = np.array(load_molecules("chembl2321810").smiles[:count])
-    structures = list(map(MolFromSmiles, smiles))
-    nitrogens = np.array([sum(a.GetAtomicNum() == 7 for a in s.GetAtoms()) for s in structures])
-    is_wide = nitrogens >= np.median(nitrogens)
-    generator = np.random.default_rng(seed)
-    noise = np.where(is_wide, 2.0, 0.2) * generator.standard_exponential(len(smiles))
-    y = np.array(list(map(Crippen.MolLogP, structures))) + noise
-    train, test = _parts(smiles.tolist(), seed)
-    results = {}
-    for loss in ("mse", "quantile"):
-        fitted = model(seed=seed, loss_function=loss).fit(smiles[train], y[train])
-        lower, upper = (np.asarray(end) for end in fitted.predict_interval(smiles[test], 0.9))
-        inside = (lower <= y[test]) & (y[test] <= upper)
-        outside = np.maximum(lower - y[test], 0) + np.maximum(y[test] - upper, 0)
-        results |= {
-            f"{loss}, share inside, small noise": float(inside[~is_wide[test]].mean()),
-            f"{loss}, share inside, large noise": float(inside[is_wide[test]].mean()),
-            f"{loss}, mean width": float((upper - lower).mean()),
-            f"{loss}, interval score": float((upper - lower + 20 * outside).mean()),
-        }
-    return results
 
 
 def atoms(model: Model, count: int, seed: int) -> dict[str, float]:
@@ -148,9 +113,8 @@ def _parts(smiles: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:
 CASES: dict[str, Callable[[Model, int, int], dict[str, float]]] = {
     "atoms": atoms,
     "bounded": bounded,
-    "quantiles": quantiles,
 }
-ERROR = {"atoms": "value", "bounded": "RMSE", "quantiles": "value"}
+ERROR = {"atoms": "value", "bounded": "RMSE"}
 """Name of the error that each case returns."""
 
 

@@ -17,7 +17,6 @@ __all__ = [
     "check_finite",
     "cross_entropy",
     "multiclass_cross_entropy",
-    "quantile_error",
     "regression_loss",
     "squared_error",
 ]
@@ -52,39 +51,6 @@ def squared_error(output: Tensor, target: Tensor) -> Tensor:
 def absolute_error(output: Tensor, target: Tensor) -> Tensor:
     """Compute |output - target|, for regression: [g, t]."""
     return F.l1_loss(output, target, reduction="none")
-
-
-def quantile_error(levels: Sequence[float]) -> Loss:
-    r"""Return a function that computes the quantile loss (pinball loss), for regression.
-
-    .. math::
-        L = \frac{1}{q} \sum_{j=1}^{q} \max\bigl(\tau_j (y - z_j),\, (\tau_j - 1)(y - z_j)\bigr)
-
-    The expected loss is smallest if :math:`z_j` is the quantile of y at the level :math:`\tau_j`.
-
-    Args:
-        levels: the q levels :math:`\tau`, in (0, 1).
-
-    Returns:
-        A function of outputs z [..., t q], the quantiles of the first target first, and of targets
-        y [..., t], with element-wise results [..., t].
-
-    Reference:
-        Koenker and Bassett, "Regression Quantiles" (Econometrica 1978).
-
-    Example:
-        >>> loss = quantile_error([0.1, 0.5])
-        >>> loss(torch.tensor([[0.0, 1.0]]), torch.tensor([[2.0]]))
-        tensor([[0.3500]])
-    """
-    share = torch.tensor(tuple(levels))
-
-    def of_quantiles(output: Tensor, target: Tensor) -> Tensor:
-        tau = share.to(output)
-        difference = target[..., None] - output.unflatten(-1, (-1, len(tau)))
-        return torch.maximum(tau * difference, (tau - 1) * difference).mean(-1)
-
-    return of_quantiles
 
 
 def regression_loss(error: str, *, is_bounded: bool = False) -> Loss:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules.components import Components, combined_quantiles, disagreement
+from gattn.apps.molecules.components import Components, disagreement
 from gattn.apps.molecules.evidence import Evidence, network_prior, part_weights
 from gattn.apps.molecules.prediction import Prediction
-from gattn.apps.molecules.settings import MEDIAN
 from gattn.apps.molecules.stacking import combine, fit_shrinkage, fit_spread, predicted_std
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def calibrate(
     components: Components, val: MoleculeInputs, y_val: Tensor, outputs: Tensor, *,
     similarities: Tensor, kernel_index: Tensor, group: Tensor, folds: Tensor,
     by_part: tuple[Tensor | None, Tensor | None], evidence: Evidence | None,
-    forest_val: Tensor | None, forest_quantiles: Tensor | None = None,
+    forest_val: Tensor | None,
 ) -> Calibration:  # fmt: skip
     """Fit the weights of the components, and the coefficients of the error variance.
 
@@ -66,8 +65,6 @@ def calibrate(
             of one component.
         forest_val: [m, t], predictions of the forest by the trees that were not trained on the
             group of a molecule; None if there is no forest.
-        forest_quantiles: [m, t, q], quantiles of the predictions of the same trees; None if the
-            model predicts no quantiles.
 
     Returns:
         The weights, the coefficients, and the predictions of the validation part.
@@ -117,22 +114,16 @@ def calibrate(
     means = components.means(members, left_out[0][0], forest_all)
     sources = components.error_inputs(means, members, left_out[0][1])
     mean, std = combine(means, chosen[0]) + chosen[2], disagreement(means, members)
-    parts = components.quantiles(outputs, *left_out[0], forest_quantiles)
-    quantiles = None if parts is None else combined_quantiles(parts, chosen[0])
     for fold, pair in zip(range(count), left_out[1:], strict=True):
         inside = folds == fold
         weights, coefficients, offset = fit(pair, ~inside) if not inside.all() else chosen
         mean[inside] = combine(means[:, inside], weights) + offset
-        if quantiles is not None and parts is not None:
-            quantiles[inside] = combined_quantiles(parts[:, inside], weights)
         if regression:
             measured = y_val[~inside].isfinite().any(0)
             coefficients = coefficients.where(measured, chosen[1])
             std[inside] = predicted_std(sources[:, inside], coefficients)
     named = dict(zip(components.names, means))
-    if quantiles is not None:
-        mean = quantiles[..., components.levels.index(MEDIAN)]
-    validation = Prediction(mean, std, named, members, similarities, quantiles=quantiles)
+    validation = Prediction(mean, std, named, members, similarities)
     return Calibration(*chosen, validation)
 
 

@@ -14,15 +14,13 @@ from gattn.apps.molecules.forest import Forest
 from gattn.apps.molecules.gaussian_process import GaussianProcess
 from gattn.apps.molecules.members import make_network, predict_members
 from gattn.apps.molecules.network import MoleculeNetwork
-from gattn.apps.molecules.quantiles import by_level, normal_quantiles, sorted_quantiles
-from gattn.apps.molecules.settings import MEDIAN, MoleculeSettings, Task
-from gattn.apps.molecules.stacking import combine
+from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.run.model_io import add_prefix, remove_prefix
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.inputs import MoleculeInputs
 
-__all__ = ["ComponentPredictions", "Components", "combined_quantiles", "disagreement", "levels_of"]
+__all__ = ["ComponentPredictions", "Components", "disagreement"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,17 +28,14 @@ class ComponentPredictions:
     """Predictions of k molecules by each of P components.
 
     Attributes:
-        means: mean [k, t] of each component by its name; the medians if the model predicts
-            quantiles.
+        means: mean [k, t] of each component by its name.
         members: [K, k, t] predictions of each network.
         variance: [k, t] variances of the Gaussian process; zeros if the model has none.
-        quantiles: [P, k, t, q] quantiles of each component; None if the model predicts none.
     """
 
     means: dict[str, Tensor]
     members: Tensor
     variance: Tensor
-    quantiles: Tensor | None
 
 
 class Components:
@@ -66,7 +61,6 @@ class Components:
         names: names of the components, in the order of their weights.
         mean: [t] float64, the mean by which each target is scaled; 0 for classes.
         scale: [t] float64, the standard deviation by which each target is scaled; 1 for classes.
-        levels: levels of the predicted quantiles; () if the model predicts none.
     """
 
     def __init__(
@@ -75,11 +69,10 @@ class Components:
     ) -> None:  # fmt: skip
         self.task, self.settings, self.targets = task, settings, targets
         self.classes = tuple(classes)
-        self.levels = levels_of(task, settings)
         self.mean, self.scale = tensors["mean"], tensors["scale"]
         self.networks = [
             _loaded(
-                make_network(settings, self._outputs, extra=extra, molecules=molecules),
+                make_network(settings, targets, extra=extra, molecules=molecules),
                 remove_prefix(f"networks.{member}.", tensors),
             )
             for member in range(settings.ensemble if settings.model != "gp" else 0)
@@ -87,7 +80,6 @@ class Components:
         kernel = remove_prefix("gp.", tensors)
         # In classification, predict does not need the variance of the Gaussian process.
         self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
-        # Models of earlier versions of gattn have no forest.
         trees = remove_prefix("forest.", tensors)
         self.forest = Forest(trees) if trees else None
         self.names = [settings.model]
@@ -106,23 +98,14 @@ class Components:
         return tensors
 
     def in_units(self, raw: Tensor) -> Tensor:
-        """Convert the outputs of networks, [..., o], to the units of the transformed targets, or to
-        probabilities: [..., t]. If the model predicts quantiles, the result is the medians.
+        """Convert the outputs of networks, [..., t], to the units of the transformed targets, or to
+        probabilities.
         """
-        if self.levels:
-            return self.network_quantiles(raw)[..., self.levels.index(MEDIAN)]
         if self.task == "multiclass":
             return class_softmax(raw, self.classes)
         if self.task == "classification":
             return raw.sigmoid()
         return raw * self.scale + self.mean
-
-    def network_quantiles(self, raw: Tensor) -> Tensor:
-        """Convert the outputs of networks, [..., t q], to ascending quantiles in the units of the
-        transformed targets: [..., t, q].
-        """
-        scaled = sorted_quantiles(by_level(raw, len(self.levels)))
-        return scaled * self.scale[:, None] + self.mean[:, None]
 
     def probabilities(self, mean: Tensor) -> Tensor:
         """Convert means [k, t] of the Gaussian process or the forest to probabilities if the labels
@@ -142,20 +125,15 @@ class Components:
         Returns:
             The predictions, in the units of the transformed targets.
         """
-        raw = predict_members(self.networks, inputs, self._outputs, threads=threads)
-        members = self.in_units(raw)
+        members = self.in_units(
+            predict_members(self.networks, inputs, self.targets, threads=threads)
+        )
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
-        forest, quantiles = mean, None
-        if self.forest is not None and self.levels:
-            quantiles = self.forest.quantiles(inputs, self.levels)
-            forest = quantiles[..., self.levels.index(MEDIAN)]
-        elif self.forest is not None:
-            forest = self.forest.predict(inputs)
+        forest = mean if self.forest is None else self.forest.predict(inputs)
         means = dict(zip(self.names, self._means(members, mean, forest)))
-        quantiles = self.quantiles(raw, mean, variance, quantiles)
-        return ComponentPredictions(means, members, variance, quantiles)
+        return ComponentPredictions(means, members, variance)
 
     def means(self, members: Tensor, mean: Tensor, forest: Tensor) -> Tensor:
         """Return the mean of each of P components, [P, k, t].
@@ -166,35 +144,6 @@ class Components:
             forest: [k, t] means of the forest; not read if the model has none.
         """
         return torch.stack(self._means(members, mean, forest))
-
-    def quantiles(
-        self, outputs: Tensor, mean: Tensor, variance: Tensor, forest: Tensor | None
-    ) -> Tensor | None:
-        """Return the quantiles of each of P components, [P, k, t, q], in the units of the
-        transformed targets; None if the model predicts none.
-
-        The quantiles of an ensemble are the means over its networks. The Gaussian process predicts
-        a normal distribution.
-
-        Args:
-            outputs: [K, k, o], outputs of the networks.
-            mean: [k, t], means of the Gaussian process; not read if the model has none.
-            variance: [k, t], its variances.
-            forest: [k, t, q], quantiles of the forest; None if the model has no forest.
-        """
-        if not self.levels:
-            return None
-        parts = [self.network_quantiles(outputs).mean(0)] if self.networks else []
-        if self.kernel is not None:
-            parts.append(normal_quantiles(mean, variance, self.levels))
-        if self.forest is not None and forest is not None:
-            parts.append(forest)
-        return torch.stack(parts)
-
-    @property
-    def _outputs(self) -> int:
-        """Number of outputs of each network: one for each target, or for each of its quantiles."""
-        return self.targets * max(len(self.levels), 1)
 
     def error_inputs(self, means: Tensor, members: Tensor, variance: Tensor) -> Tensor:
         """Return the inputs of the model of the squared error, [s, k, t], in squares of the
@@ -230,39 +179,6 @@ class Components:
         if self.forest is not None:
             means.append(self.probabilities(forest))
         return means
-
-
-def levels_of(task: Task, settings: MoleculeSettings) -> tuple[float, ...]:
-    """Return the levels of the quantiles that a model predicts.
-
-    Args:
-        task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
-        settings: the settings of the model.
-
-    Returns:
-        The levels in ascending order; () for classes, and if the loss function is not
-        ``"quantile"``.
-    """
-    return settings.quantile_levels if task == "regression" else ()
-
-
-def combined_quantiles(parts: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted mean of the components' quantiles at each level.
-
-    The quantiles of each component are ascending. Their weighted means are therefore ascending,
-    too.
-
-    Reference: Ratcliff, "Group reaction time distributions and an analysis of distribution
-    statistics" (Psychological Bulletin 1979), for means of quantiles.
-
-    Args:
-        parts: [P, k, t, q] quantiles of each of P components.
-        weights: [P] weights of the components.
-
-    Returns:
-        [k, t, q].
-    """
-    return combine(parts.flatten(2), weights).unflatten(1, parts.shape[2:])
 
 
 def disagreement(means: Tensor, members: Tensor) -> Tensor:

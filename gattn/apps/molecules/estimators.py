@@ -5,7 +5,7 @@ classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from gattn.apps.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.apps.molecules.base import MoleculeEstimator, Rows
 from gattn.apps.molecules.classes import split_classes
 from gattn.apps.molecules.prediction import Prediction
-from gattn.apps.molecules.quantiles import QuantileIntervals
 from gattn.apps.molecules.settings import Task
 from gattn.apps.molecules.target_transform import (
     TransformedIntervals,
@@ -57,7 +56,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
     """
 
     task: ClassVar[Task] = "regression"
-    calibrator_: IntervalCalibrator | QuantileIntervals
+    calibrator_: IntervalCalibrator
 
     def predict(
         self, X: Rows, return_std: bool = False
@@ -70,10 +69,9 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
                 scikit-learn's Gaussian processes do.
 
         Returns:
-            Means in the shape that y had in ``fit``, [n] or [n, t], float64 in the targets' units;
-            for ``loss_function="quantile"`` medians. With ``return_std`` also the standard
-            deviations, in the same shape. NaN in the rows of SMILES that cannot be parsed, with one
-            warning that lists them.
+            Means in the shape that y had in ``fit``, [n] or [n, t], float64 in the targets' units.
+            With ``return_std`` also the standard deviations, in the same shape. NaN in the rows of
+            SMILES that cannot be parsed, with one warning that lists them.
 
         Raises:
             NotFittedError: the estimator was not fitted.
@@ -105,41 +103,6 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         lower, upper = self._collect(smiles, lambda each: self.intervals(each, coverage))
         return self._shaped(lower.numpy()), self._shaped(upper.numpy())
 
-    def predict_quantiles(self, X: Rows) -> np.ndarray:
-        """Predict quantiles of the targets, at the levels :attr:`quantile_levels`.
-
-        They are the weighted means of the quantiles of the networks, the Gaussian process and the
-        forest at each level, and ascend with the level. They are not calibrated; the intervals of
-        :meth:`predict_interval` are.
-
-        Args:
-            X: n SMILES, or a table as in :meth:`fit`.
-
-        Returns:
-            [n, q] if y was [n], [n, t, q] if it was [n, t]; NaN in the rows of SMILES that cannot
-            be parsed, with one warning that lists them.
-
-        Raises:
-            NotFittedError: the estimator was not fitted.
-            ValueError: the loss function is not ``"quantile"``.
-
-        Example:
-            >>> smiles = ["C" * n + "O" for n in range(1, 25)]
-            >>> options = {"loss_function": "quantile", "quantiles": (0.1, 0.9)}
-            >>> model = MoleculeRegressor(model="gp", **options)
-            >>> quantiles = model.fit(smiles, range(24)).predict_quantiles(["CCCCO"])
-            >>> model.quantile_levels, bool((np.diff(quantiles) > 0).all())
-            ((0.1, 0.5, 0.9), True)
-        """
-        self.check_fitted()
-        if not self.quantile_levels:
-            raise ValueError(
-                f"quantiles need a model with loss_function 'quantile'; it is "
-                f"{self.loss_function!r}"
-            )
-        (values,) = self._collect(X, lambda each: (cast(Tensor, each.quantiles),))
-        return self._shaped(values.numpy())
-
     def score(self, X: Rows, y: Any, sample_weight: np.ndarray | None = None) -> float:
         """Return R², averaged over targets, for the molecules with a valid SMILES and a label.
 
@@ -155,13 +118,6 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
 
         return self._score(r2_score, X, y, sample_weight)
 
-    @property
-    def quantile_levels(self) -> tuple[float, ...]:
-        """Levels of the predicted quantiles, ascending; empty if the loss function is not
-        quantile.
-        """
-        return self.predictor_.levels
-
     def intervals(self, predicted: Prediction, coverage: float) -> tuple[Tensor, Tensor]:
         """Return the lower and the upper ends of the prediction intervals, [k, t] each.
 
@@ -169,18 +125,10 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
             predicted: a prediction of k molecules by :attr:`predictor_`.
             coverage: the requested probability, in (0, 1).
         """
-        mean, std = predicted.mean, predicted.std
-        if isinstance(self.calibrator_, IntervalCalibrator):
-            return self.calibrator_.interval(mean, std, coverage=coverage)
-        assert predicted.quantiles is not None
-        return self.calibrator_.interval(mean, predicted.quantiles, std, coverage=coverage)
+        return self.calibrator_.interval(predicted.mean, predicted.std, coverage=coverage)
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        calibration = state["calibration"]
-        if calibration.get("quantiles"):
-            self.calibrator_ = QuantileIntervals.from_state(calibration)
-        else:
-            self.calibrator_ = restore_intervals(calibration)
+        self.calibrator_ = restore_intervals(state["calibration"])
 
     def _fit_labels(self, table: np.ndarray) -> None:
         for name, column in zip(self.targets_, as_numbers(table).T):
@@ -198,11 +146,8 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         return mean.numpy()
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        transform, mean, std = self.predictor_.transform, prediction.mean, prediction.std
-        if prediction.quantiles is not None:
-            self.calibrator_ = QuantileIntervals.fit(transform, y, mean, prediction.quantiles, std)
-        else:
-            self.calibrator_ = TransformedIntervals.of(transform, y, mean, std)
+        transform = self.predictor_.transform
+        self.calibrator_ = TransformedIntervals.of(transform, y, prediction.mean, prediction.std)
 
     def _labels_state(self) -> dict[str, Any]:
         return {"calibration": self.calibrator_.state()}

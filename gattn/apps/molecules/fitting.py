@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.molecules.calibration import calibrate
-from gattn.apps.molecules.components import Components, levels_of
+from gattn.apps.molecules.components import Components
 from gattn.apps.molecules.descriptor_scaling import column_tensors, with_standard_columns
 from gattn.apps.molecules.evidence import Evidence, left_out_of_kernel
 from gattn.apps.molecules.folds import assign_folds
@@ -35,7 +35,7 @@ from gattn.apps.molecules.members import (
 from gattn.apps.molecules.nearest import NearestMolecules, pack_bits
 from gattn.apps.molecules.network import MoleculeNetwork
 from gattn.apps.molecules.prediction import Prediction
-from gattn.apps.molecules.settings import MEDIAN, MoleculeSettings, Task
+from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.target_transform import TargetTransform, choose
 from gattn.apps.run.model_io import add_prefix
 from gattn.apps.runtime.threads import Background, available_threads, limited_threads
@@ -173,12 +173,12 @@ def fit_model(
             replace(part, weights=None if part.weights is None else part.weights.double() / unit)
             for part in (train, val)
         )
-    is_bounded, levels = task == "regression" and settings.bounded, levels_of(task, settings)
+    is_bounded = task == "regression" and settings.bounded
     batches, val_batches = (
         MoleculeBatches(
             part.inputs, (part.y - mean) / scale,
             None if part.bounds is None else (part.bounds - mean[:, None]) / scale[:, None],
-            bounded=is_bounded, weights=part.weights, levels=max(len(levels), 1),
+            bounded=is_bounded, weights=part.weights,
         )
         for part in (train, val)
     )  # fmt: skip
@@ -188,9 +188,7 @@ def fit_model(
 
     def fit_others(check: Callable[[], None] = lambda: None, progress: bool = False) -> _Others:
         """Train the components that are not networks."""
-        return _fit_others(
-            train, val, settings, levels, forest=not without, check=check, progress=progress
-        )
+        return _fit_others(train, val, settings, forest=not without, check=check, progress=progress)
 
     history: list[History] = []
     networks: list[MoleculeNetwork] = []
@@ -242,7 +240,6 @@ def fit_model(
             by_part=(train.weights, val.weights),
             evidence=None if others is None else others.evidence,
             forest_val=None if others is None else others.forest_val,
-            forest_quantiles=None if others is None else others.forest_quantiles,
         )  # fmt: skip
     tensors |= {
         "weights": calibration.weights, "spread": calibration.spread,
@@ -265,24 +262,20 @@ class _Others:
         forest: the forest of both parts.
         forest_val: [m, t] predictions of the validation molecules, each by the trees that were not
             trained on its group.
-        forest_quantiles: [m, t, q] quantiles of the predictions of these trees; None if the model
-            predicts none.
     """
 
     kernel: GaussianProcess
     evidence: Evidence | None = None
     forest: Forest | None = None
     forest_val: Tensor | None = None
-    forest_quantiles: Tensor | None = None
 
 
 def _fit_others(
-    train: FitPart, val: FitPart, settings: MoleculeSettings, levels: Sequence[float], *,
+    train: FitPart, val: FitPart, settings: MoleculeSettings, *,
     forest: bool, check: Callable[[], None], progress: bool,
 ) -> _Others:  # fmt: skip
-    """Train the Gaussian process, and the forest if ``forest`` is True. The forest also predicts
-    the quantiles of the molecules at the levels. ``check`` is called repeatedly, and raises an
-    error to stop the training.
+    """Train the Gaussian process, and the forest if ``forest`` is True. ``check`` is called
+    repeatedly, and raises an error to stop the training.
     """
     rows, seed = settings.kernel_rows, settings.seed
     kernel = GaussianProcess.fit(
@@ -306,16 +299,13 @@ def _fit_others(
         weights = torch.cat([train.weights, val.weights])
     trees, (few, all_trees) = Forest.fit(
         train.inputs, val.inputs, y_both, trees=settings.trees, seed=seed, groups=every,
-        weights=weights, levels=levels, check=check,
+        weights=weights, check=check,
     )  # fmt: skip
     # No tree was trained on a missing label, so all trees may be used for its molecule.
-    unlabelled, quantiles = trees.predict(val.inputs), None
-    if levels:
-        quantiles = trees.quantiles(val.inputs, levels)
-        unlabelled = quantiles[..., levels.index(MEDIAN)]
-    few_val, all_val = (each[rest].filled(unlabelled, quantiles) for each in (few, all_trees))
+    unlabelled = trees.predict(val.inputs)
+    few_val, all_val = (each[rest].filled(unlabelled) for each in (few, all_trees))
     evidence = Evidence(inner, outer, few[first], few_val, train.y, *groups)
-    return _Others(kernel, evidence, trees, all_val.mean, all_val.quantiles)
+    return _Others(kernel, evidence, trees, all_val.mean)
 
 
 def _with_transform(

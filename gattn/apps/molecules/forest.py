@@ -5,7 +5,7 @@ tensors.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,28 +48,20 @@ class OutOfBag:
             a tree.
         excess: [k, t], the part of the squared error that is due to the small number of those
             trees: the expected decrease of the squared error for all trees of the forest.
-        quantiles: [k, t, q] quantiles over those trees, whose median then is ``mean``; None if
-            none were requested.
     """
 
     mean: Tensor
     excess: Tensor
-    quantiles: Tensor | None = None
 
     def __getitem__(self, rows: slice) -> OutOfBag:
-        quantiles = None if self.quantiles is None else self.quantiles[rows]
-        return OutOfBag(self.mean[rows], self.excess[rows], quantiles)
+        return OutOfBag(self.mean[rows], self.excess[rows])
 
-    def filled(self, mean: Tensor, quantiles: Tensor | None = None) -> OutOfBag:
+    def filled(self, mean: Tensor) -> OutOfBag:
         """Return the predictions of trees that were not trained on a molecule. If there is no such
-        tree, return the rows of the given means [k, t] and quantiles [k, t, q].
+        tree, return the row of the given means [k, t].
         """
         missing = self.mean.isnan()
-        if self.quantiles is not None and quantiles is not None:
-            quantiles = quantiles.where(missing[..., None], self.quantiles)
-        return OutOfBag(
-            mean.where(missing, self.mean), self.excess.masked_fill(missing, 0.0), quantiles
-        )
+        return OutOfBag(mean.where(missing, self.mean), self.excess.masked_fill(missing, 0.0))
 
 
 def forest_obstacle(trees: int, targets: int, *bounds: Tensor | None) -> str:
@@ -128,7 +120,7 @@ class Forest:
     @classmethod
     def fit(
         cls, train: MoleculeInputs, val: MoleculeInputs, y: Tensor, *, trees: int, seed: int,
-        groups: Tensor, weights: Tensor | None = None, levels: Sequence[float] = (),
+        groups: Tensor, weights: Tensor | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> tuple[Forest, list[OutOfBag]]:  # fmt: skip
         """Train the trees; predict each molecule with the trees that were not trained on it.
@@ -143,8 +135,6 @@ class Forest:
             groups: [k] int64, the group of each molecule. A tree is trained on all molecules of a
                 group or on none.
             weights: [k] above 0, factors of the squared errors; None if all are 1.
-            levels: levels of the quantiles to predict for the k molecules, with 0.5 among them;
-                the medians then are their means.
             check: called before each tree; an error that it raises ends the training.
 
         Returns:
@@ -166,8 +156,7 @@ class Forest:
         block = torch.from_numpy(block.reshape(-1).astype(np.int64))
         tensors = {"mean": mean, "scale": scale, "columns": columns, "block": block}
         count = max(min(trees, trees * TOTAL // patterns.shape[1]), 2)
-        shape = (2 + len(levels), total, y.shape[1])
-        outs = [torch.full(shape, torch.nan).double() for _ in range(2)]
+        outs = [torch.full((2, total, y.shape[1]), torch.nan).double() for _ in range(2)]
         names = groups.numpy()
         blocks: list[TreeProblem] = []
         places: list[tuple[Tensor, Tensor]] = []
@@ -190,53 +179,23 @@ class Forest:
             for out, allowed in zip(outs, (half, torch.ones_like(half))):
                 left = ~torch.from_numpy(inside) & allowed
                 out[(slice(None), *places[number])] = _out_of_bag(
-                    grown, x[blocks[number].rows], left, int(allowed.sum()), levels
+                    grown, x[blocks[number].rows], left, int(allowed.sum())
                 )
         forest = cls(tensors)
-        return forest, [
-            OutOfBag(
-                out[0] * scale + mean, out[1] * scale.square(),
-                (out[2:] * scale + mean).movedim(0, 2) if levels else None,
-            )
-            for out in outs
-        ]  # fmt: skip
+        return forest, [OutOfBag(out[0] * scale + mean, out[1] * scale.square()) for out in outs]
 
     def predict(self, inputs: MoleculeInputs) -> Tensor:
         """Predict the targets of k molecules, [k, t] float64, in the targets' units."""
-        return self._predict(inputs, lambda values: values.mean(1)[None])[..., 0]
-
-    def quantiles(self, inputs: MoleculeInputs, levels: Sequence[float]) -> Tensor:
-        """Predict quantiles of the targets of k molecules, [k, t, q] float64, in their units.
-
-        A leaf contains the label of one training molecule, or of a few with equal features. The
-        quantiles over the leaves of a molecule are those of its weighted training labels.
-
-        Args:
-            inputs: k molecules.
-            levels: the q levels, in (0, 1).
-
-        Reference:
-            Meinshausen, "Quantile Regression Forests" (JMLR 2006).
-        """
-        tau = torch.tensor(tuple(levels)).double()
-        return self._predict(inputs, lambda values: values.quantile(tau, dim=1))
-
-    def _predict(self, inputs: MoleculeInputs, reduce: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return statistics of the trees' predictions, [k, t, q], in the targets' units.
-
-        ``reduce`` converts predictions [b, T, o] of T trees to q statistics, [q, b, o].
-        """
         columns, block = self._tensors["columns"], self._tensors["block"]
-        count = len(reduce(torch.zeros(1, 1, 1).double()))
-        result = torch.zeros(count, len(inputs), self.targets, dtype=torch.float64)
+        result = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         begin = 0
         for some in in_pieces(inputs, PIECE):
             x = torch.from_numpy(_features(some, columns))
             for number, trees in enumerate(self._blocks):
                 rows = slice(begin, begin + len(some))
-                result[:, rows, block == number] = reduce(trees.value[trees.leaves(x)].double())
+                result[rows, block == number] = trees.value[trees.leaves(x)].double().mean(1)
             begin += len(some)
-        return (result * self._tensors["scale"] + self._tensors["mean"]).movedim(0, 2)
+        return result * self._tensors["scale"] + self._tensors["mean"]
 
     def state(self) -> dict[str, Tensor]:
         """Return the tensors from which the forest can be restored."""
@@ -272,17 +231,11 @@ class _Trees:
         return TreeNodes(self.feature, self.threshold, self.right, self.roots)
 
 
-def _out_of_bag(
-    trees: _Trees, x: np.ndarray, left: Tensor, count: int, levels: Sequence[float]
-) -> Tensor:
-    """Return statistics over the trees that ``left`` [k, T] marks: [2 + q, k, o] float64.
-
-    The statistics are the mean, the difference between its expected squared error and that of the
-    mean over ``count`` trees, and the quantiles at the levels. If there are levels, the median
-    replaces the mean.
+def _out_of_bag(trees: _Trees, x: np.ndarray, left: Tensor, count: int) -> Tensor:
+    """Return the mean over the trees that ``left`` [k, T] marks, and the difference between its
+    expected squared error and that of the mean over ``count`` trees: [2, k, o] float64.
     """
-    means, excesses, quantiles = [], [], []
-    tau = torch.tensor(tuple(levels)).double()
+    means, excesses = [], []
     for piece, mask in zip(torch.from_numpy(x).split(PIECE), left.split(PIECE)):
         values = trees.value[trees.leaves(piece)].double()
         used, number = mask[:, :, None].double(), mask.sum(1)[:, None].double()
@@ -290,13 +243,8 @@ def _out_of_bag(
         squares = ((values - mean[:, None]).square() * used).sum(1)
         variance = squares / (number - 1).clamp(min=1)
         excesses.append(variance * (1 / number - 1 / count))
-        if len(tau):
-            missing = ~mask[:, :, None]
-            quantiles.append(values.masked_fill(missing, torch.nan).nanquantile(tau, dim=1))
-            mean = quantiles[-1][levels.index(0.5)]
         means.append(mean)
-    statistics = torch.stack([torch.cat(means), torch.cat(excesses)])
-    return torch.cat([statistics, torch.cat(quantiles, 1)]) if len(tau) else statistics
+    return torch.stack([torch.cat(means), torch.cat(excesses)])
 
 
 def _features(inputs: MoleculeInputs, columns: Tensor) -> np.ndarray:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from gattn.apps.fitting.losses import (
     cross_entropy,
     multiclass_cross_entropy,
-    quantile_error,
     regression_loss,
 )
 from gattn.apps.fitting.settings import TrainingSettings
@@ -80,7 +79,6 @@ class MoleculeBatches:
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
         weights: [k] weights of the rows; None if all are equal.
-        levels: number of outputs of a network for each target, the levels of its quantiles.
     """
 
     def __init__(
@@ -91,10 +89,8 @@ class MoleculeBatches:
         *,
         bounded: bool = False,
         weights: Tensor | None = None,
-        levels: int = 1,
     ) -> None:
-        self.inputs, self.y = inputs, y.float()
-        self.levels, self.bounded = levels, bounded
+        self.inputs, self.y, self.bounded = inputs, y.float(), bounded
         self.weights = None if weights is None else weights.float()[:, None]
         self.targets = self.y
         if bounded:
@@ -104,7 +100,7 @@ class MoleculeBatches:
     @property
     def outputs(self) -> int:
         """Number of outputs of a network for the targets."""
-        return self.y.shape[1] * self.levels
+        return self.y.shape[1]
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -202,7 +198,7 @@ def fit_members(
     """
     if not len(val) or not varied(val.y).any():
         none = val.inputs[torch.arange(0)]
-        val = MoleculeBatches(none, val.y[:0], bounded=val.bounded, levels=val.levels)
+        val = MoleculeBatches(none, val.y[:0], bounded=val.bounded)
     foundation = read_foundation_of(settings)
     training = _MemberTraining(
         train, val, task, settings, folder, tuple(classes), threads, foundation
@@ -362,8 +358,8 @@ def predict_members(
     *,
     threads: int = 0,
 ) -> Tensor:
-    """Return the outputs of each of K networks, [K, k, o] float64: scaled targets or quantiles of
-    them, or logits of classes.
+    """Return the outputs of each of K networks, [K, k, o] float64: scaled targets, or logits
+    of classes.
 
     ``outputs`` is the number o of outputs, and ``threads`` is the number of threads that compute a
     batch; 0 to choose it.
@@ -391,7 +387,5 @@ def _measured(targets: Tensor) -> Tensor:
 def _loss(task: Task, settings: MoleculeSettings, classes: Sequence[int]) -> Loss:
     """Return a function that computes the loss of outputs for a batch of g molecules, [g, t]."""
     if task == "regression":
-        if levels := settings.quantile_levels:
-            return quantile_error(levels)
         return regression_loss(settings.error, is_bounded=settings.bounded)
     return multiclass_cross_entropy(classes) if task == "multiclass" else cross_entropy

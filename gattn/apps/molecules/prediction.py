@@ -32,9 +32,6 @@ class Prediction:
         nearest_index: [k, c] int64, the columns of the model's fingerprints of the c most similar
             molecules, as :meth:`MoleculePredictor.nearest` returns them; None if not requested.
         nearest_similarity: [k, c] float32, their similarities; None if not requested.
-        quantiles: [k, t, q] float64, ascending quantiles at the levels of the model, in the
-            target's unit; None unless the loss function is ``"quantile"``. If the model predicts
-            quantiles, ``mean``, ``component_means`` and ``member_predictions`` are medians.
     """
 
     mean: Tensor
@@ -44,11 +41,10 @@ class Prediction:
     max_train_similarity: Tensor
     nearest_index: Tensor | None = None
     nearest_similarity: Tensor | None = None
-    quantiles: Tensor | None = None
 
     def take(self, index: Tensor) -> Prediction:
         """Return the predictions of the molecules at these indices."""
-        optional = (self.nearest_index, self.nearest_similarity, self.quantiles)
+        optional = (self.nearest_index, self.nearest_similarity)
         return Prediction(
             self.mean[index], self.std[index],
             {name: mean[index] for name, mean in self.component_means.items()},
@@ -85,11 +81,9 @@ def in_target_units(predicted: Prediction, transform: TargetTransform) -> Predic
         return predicted
 
     inverse = transform.restored
-    mean, quantiles = inverse(predicted.mean), predicted.quantiles
-    if quantiles is not None:
-        quantiles = inverse(quantiles.transpose(1, 2)).transpose(1, 2)
+    mean = inverse(predicted.mean)
     return replace(
-        predicted, quantiles=quantiles, mean=mean, std=predicted.std / transform.slope(mean),
+        predicted, mean=mean, std=predicted.std / transform.slope(mean),
         component_means={name: inverse(m) for name, m in predicted.component_means.items()},
         member_predictions=inverse(predicted.member_predictions),
     )  # fmt: skip

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.settings import from_table, to_table
-from gattn.apps.molecules.components import Components, combined_quantiles, disagreement
+from gattn.apps.molecules.components import Components, disagreement
 from gattn.apps.molecules.descriptor_scaling import (
     RANGE,
     SCALE,
@@ -33,7 +33,7 @@ from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.apps.molecules.nearest import NearestMolecules
 from gattn.apps.molecules.network import batch_inputs
 from gattn.apps.molecules.prediction import Prediction, empty_prediction, in_target_units
-from gattn.apps.molecules.settings import MEDIAN, MoleculeSettings, Task
+from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.stacking import combine, extrapolated_std, predicted_std
 from gattn.apps.molecules.target_transform import TargetTransform
 from gattn.apps.runtime.threads import limited_threads
@@ -71,7 +71,6 @@ class MoleculePredictor:
         extra: number of descriptor columns of the user.
         transform: the transform of each target; see ``target_transform`` of the settings.
         molecules: number of molecules in a row.
-        levels: levels of the predicted quantiles; () if the model predicts none.
     """
 
     threads = 0
@@ -82,7 +81,7 @@ class MoleculePredictor:
         self._components = components
         self.task, self.settings = components.task, components.settings
         self.targets, self.classes = components.targets, components.classes
-        self.networks, self.levels = components.networks, components.levels
+        self.networks = components.networks
         self.kernel, self.forest = components.kernel, components.forest
         self.history: list[History] = []
         self.validation = empty_prediction(self.targets)
@@ -189,11 +188,7 @@ class MoleculePredictor:
         with limited_threads(elements, self.threads):
             predicted = self._components.predict(inputs, threads=self.threads)
             means, members = torch.stack(list(predicted.means.values())), predicted.members
-            mean, quantiles = combine(means, self._tensors["weights"]), predicted.quantiles
-            similarities = self._similarity(inputs)
-            if quantiles is not None:
-                quantiles = combined_quantiles(quantiles, self._tensors["weights"])
-                mean = quantiles[..., self.levels.index(MEDIAN)]
+            mean, similarities = combine(means, self._tensors["weights"]), self._similarity(inputs)
             if self.task == "regression":
                 sources = self._components.error_inputs(means, members, predicted.variance)
                 least = self._tensors.get(LEAST, torch.tensor(0.0))
@@ -202,9 +197,7 @@ class MoleculePredictor:
             else:
                 mean = mean + self._tensors.get(OFFSET, 0.0)
                 std = disagreement(means, members)
-            return Prediction(
-                mean, std, predicted.means, members, similarities, quantiles=quantiles
-            )
+            return Prediction(mean, std, predicted.means, members, similarities)
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
         """Return the inputs with standardised descriptor columns, as the model reads them.
@@ -364,7 +357,7 @@ class MoleculePredictor:
 
     def in_units(self, raw: Tensor) -> Tensor:
         """Convert the outputs of networks, [..., o], to the units of the transformed targets, or to
-        probabilities: [..., t]. If the model predicts quantiles, the result is the medians.
+        probabilities: [..., t].
         """
         return self._components.in_units(raw)
 

@@ -10,7 +10,6 @@ from msgspec import Meta
 from gattn.apps.fitting.settings import SettingsError, Threads, TrainingSettings, document
 
 __all__ = [
-    "MEDIAN",
     "LossFunction",
     "ModelName",
     "MoleculeParameters",
@@ -24,13 +23,9 @@ Task = Literal["regression", "classification", "multiclass"]
 ModelName = Literal["stacked", "attention", "gp"]
 Standardization = Literal["largest-fragment", "neutral", "tautomer"]
 Transform = Literal["none", "log10", "logit", "auto"]
-LossFunction = Literal["mse", "mae", "quantile", "bounded-mse", "bounded-mae"]
+LossFunction = Literal["mse", "mae", "bounded-mse", "bounded-mae"]
 BOUNDED = {"bounded-mse": "mse", "bounded-mae": "mae"}
 """Dictionary from the loss functions that read censored labels as limits to their errors."""
-
-MEDIAN = 0.5
-DEFAULT_QUANTILES = (0.05, 0.95)
-"""Levels of the quantiles of an interval with a coverage of 0.9."""
 
 
 @document
@@ -109,23 +104,11 @@ class MoleculeSettings(TrainingSettings):
         LossFunction,
         Meta(
             description="Loss of a regression. mse is the squared error. mae is the absolute "
-            "error, which depends less on outliers. quantile predicts the median and the levels "
-            "of quantiles; use it if the spread of the labels is different for different "
-            "molecules, or skewed. bounded-mse and bounded-mae also read censored labels such as "
-            ">10 as limits: the loss is 0 if the prediction is beyond the limit. The setting has "
-            "no effect in classification."
+            "error, which depends less on outliers. bounded-mse and bounded-mae also read censored "
+            "labels such as >10 as limits: the loss is 0 if the prediction is beyond the limit. "
+            "The setting has no effect in classification."
         ),
     ] = "mse"
-    quantiles: Annotated[
-        tuple[float, ...],
-        Meta(
-            description="Levels of the quantiles to predict, between 0 and 1, for loss_function "
-            "quantile. There must be a level below 0.5 and one above it; the median, 0.5, is "
-            "always predicted. The intervals are computed from the lowest and the highest level, "
-            "so choose them near the ends of the intervals: 0.05 and 0.95 for a coverage of 0.9.",
-            extra={"default": "0.05 and 0.95"},
-        ),
-    ] = ()
     target_transform: Annotated[
         Transform,
         Meta(
@@ -226,44 +209,13 @@ class MoleculeSettings(TrainingSettings):
         """
         return BOUNDED.get(self.loss_function, self.loss_function)
 
-    @property
-    def quantile_levels(self) -> tuple[float, ...]:
-        """Levels of the predicted quantiles, ascending, with 0.5 among them; empty for another
-        loss function.
-
-        >>> MoleculeSettings(loss_function="quantile", quantiles=(0.9, 0.1)).quantile_levels
-        (0.1, 0.5, 0.9)
-        """
-        if self.loss_function != "quantile":
-            return ()
-        return tuple(sorted({*(self.quantiles or DEFAULT_QUANTILES), MEDIAN}))
-
     def check(self) -> None:
-        """Check that ``heads`` divides ``width``, and that the levels of quantiles are in their
-        range.
-        """
+        """Check that ``heads`` divides ``width``, and that a network can start from an encoder."""
         super().check()
-        self._check_quantiles()
         if self.from_foundation and self.model == "gp":
             raise SettingsError("from_foundation needs a model with a network; got model gp")
         if self.width % self.heads:
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
-
-    def _check_quantiles(self) -> None:
-        levels = self.quantiles
-        shown = ", ".join(f"{level:g}" for level in levels)
-        if levels and self.loss_function != "quantile":
-            raise SettingsError(
-                f"quantiles are predicted with loss_function quantile; got quantiles {shown} and "
-                f"loss_function {self.loss_function}"
-            )
-        if not all(0 < level < 1 for level in levels):
-            raise SettingsError(f"quantiles must be above 0 and below 1; got {shown}")
-        if levels and not min(levels) < MEDIAN < max(levels):
-            raise SettingsError(
-                f"quantiles must have a level below 0.5 and a level above it, such as 0.05 and "
-                f"0.95; got {shown}"
-            )
 
     def check_rows(self, molecules: int) -> None:
         """Check that ``order_free`` and ``reaction`` are consistent with the number of molecules in

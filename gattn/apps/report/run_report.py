@@ -164,10 +164,6 @@ def _uncertainty(run: RunFacts, calibration: Figure) -> Section:
             "mean_size": "mean number of labels",
         }
         values = {name: intervals[key] for key, name in names.items() if key in intervals}
-        if quantiles := intervals.get("quantiles"):
-            values["mean quantile loss"] = quantiles["loss"]
-            for level, share in quantiles["below"].items():
-                values[f"share of values below quantile {level}"] = share
         tables = (facts(values),)
     return Section("Uncertainty", run.interval_notes, tables, (calibration,))
 

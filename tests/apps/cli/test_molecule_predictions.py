@@ -9,7 +9,7 @@ import pytest
 
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.run.notes import coverage_note
-from tests.apps.cli.molecule_table import GP, TABLE, read_rows
+from tests.apps.cli.molecule_table import GP, read_rows
 
 HARD = '''id,smiles,note
 1,CCO,"a, ""b"""
@@ -49,33 +49,6 @@ def test_a_row_out_for_each_row_in(folder, tmp_path, gattn):
         expected = [*np.ravel(model.predict([row["smiles"]], return_std=True)), *lower, *upper]
         assert np.allclose([float(n) for n in numbers[:4]], expected, rtol=1e-4)
         assert 0 <= float(numbers[4]) <= 1
-
-
-def test_a_model_of_quantiles(tmp_path, gattn):
-    run, table, config = (tmp_path / name for name in ("run", "table.csv", "quantiles.toml"))
-    config.write_text('[model]\nloss_function = "quantile"\nquantiles = [0.9, 0.1]\n')
-    options = ["--target", "y", "--config", config, "--coverage", 0.8]
-    table.write_text(TABLE)
-    code, output = gattn("train", table, "--out", run, *options, *GP)
-    assert code == 0, output
-    quantiles = json.loads((run / "metrics.json").read_text())["intervals"]["quantiles"]
-    assert quantiles.keys() == {"loss", "below"}
-    assert quantiles["below"].keys() == {"0.1", "0.5", "0.9"}
-    assert "share of values below quantile 0.9" in (run / "report.html").read_text()
-    code, output = gattn("predict", run, table, "--out", tmp_path / "out.csv", "--workers", 1)
-    assert code == 0, output
-    fitted = MoleculeRegressor.load(run)
-    rows = read_rows(tmp_path / "out.csv")
-    quantiles = [[float(row[f"quantile_{q}"]) for q in (0.1, 0.5, 0.9)] for row in rows]
-    smiles = [row["smiles"] for row in rows]
-    assert np.allclose(quantiles, fitted.predict_quantiles(smiles), rtol=1e-4)
-    screened = tmp_path / "screened"
-    code, output = gattn("predict", run, table, "--out", f"{screened}/", "--workers", 1,
-                         "--where", "`quantile_0.1` > 10")  # fmt: skip
-    assert code == 0, output
-    selected = sum(low > 10 for low, _, _ in quantiles)
-    assert 0 < selected < len(rows)
-    assert f"{selected} written" in output
 
 
 def test_of_no_rows_comes_none_and_that_is_said(folder, tmp_path, gattn):

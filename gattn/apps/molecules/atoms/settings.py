@@ -33,7 +33,7 @@ def check_atom_settings(settings: MoleculeSettings) -> None:
     for name in UNSUPPORTED:
         if getattr(settings, name) != defaults[name]:
             raise SettingsError(f"{name} is not available for targets of atoms and bonds")
-    if settings.quantile_levels or settings.bounded:
+    if settings.bounded:
         raise SettingsError(
             f"loss_function {settings.loss_function} is not available for targets of atoms and "
             "bonds"

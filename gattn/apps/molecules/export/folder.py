@@ -132,7 +132,6 @@ def _check(run: str | Path, model: MoleculeEstimator) -> None:
     others += ["reactions"] * model.reaction
     others += ["several molecules in a row"] * (model.molecules_per_row > 1)
     others += ["descriptor columns"] * (predictor.extra > 0)
-    others += ["quantiles"] * bool(predictor.levels)
     if others:
         raise ExportError(
             f"{run} cannot be exported, because its model has {others[0]}: models of one molecule "

@@ -11,7 +11,6 @@ from gattn.apps.molecules.arrays import is_missing
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.prediction import Prediction
-from gattn.apps.molecules.quantiles import level_name
 from gattn.apps.run.text import with_precision
 
 if TYPE_CHECKING:
@@ -37,8 +36,7 @@ def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
 
     Returns:
         The names, which begin with the name of the target if there are several targets. For
-        numbers: ``prediction``, ``std``, ``lower`` and ``upper``, and for the loss function
-        quantile a column for each level, such as ``quantile_0.05``; for two classes:
+        numbers: ``prediction``, ``std``, ``lower`` and ``upper``; for two classes:
         ``prediction``, ``probability`` of class 1 (``probability_NAME`` if the second class is
         called NAME), ``std`` of the probability, and ``set``, the classes that cannot be excluded.
         For several classes there is a column ``probability_NAME`` for each class, and ``std`` is
@@ -67,8 +65,6 @@ def prediction_cells(
     mean, std, columns = predicted.mean, predicted.std, []
     if isinstance(estimator, MoleculeRegressor):
         shown = (mean, std, *estimator.intervals(predicted, coverage))
-        if predicted.quantiles is not None:
-            shown += predicted.quantiles.unbind(2)
         for i in range(mean.shape[1]):
             columns += [_precise(values[:, i], std[:, i]) for values in shown]
     elif isinstance(estimator, MoleculeClassifier):
@@ -144,8 +140,7 @@ def table_rows(
 
 def _names(estimator: MoleculeEstimator, target: int) -> Sequence[str]:
     if not isinstance(estimator, MoleculeClassifier):
-        levels = estimator.quantile_levels if isinstance(estimator, MoleculeRegressor) else ()
-        return ("prediction", "std", "lower", "upper", *map(level_name, levels))
+        return ("prediction", "std", "lower", "upper")
     if estimator.class_counts:
         names = estimator.classes_by_target[target].tolist()
         return ("prediction", *(f"probability_{name}" for name in names), "std", "set")

@@ -16,7 +16,6 @@ from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.baselines import baseline_predictions
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.prediction import Prediction
-from gattn.apps.molecules.quantiles import quantile_metrics
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.run.measure import interval_metrics, measure, set_metrics
 
@@ -236,17 +235,12 @@ def measure_intervals(
         The result of :func:`gattn.apps.run.measure.interval_metrics`, or of ``set_metrics`` for
         classes; and ``validation_rows``, the number of calibration labels of the target that has
         the fewest. For classes ``least_class_rows`` is this number for the class that has the
-        fewest. For several targets, ``by_target`` contains ``held`` for each of them. If the model
-        predicts quantiles, ``quantiles`` is the result of
-        :func:`gattn.apps.molecules.quantiles.quantile_metrics`.
+        fewest. For several targets, ``by_target`` contains ``held`` for each of them.
     """
     more: dict[str, Any] = {}
     if isinstance(estimator, MoleculeRegressor):
         low, high = estimator.intervals(predicted, coverage)
         rows = [len(each) for each in estimator.calibrator_.scores]
-        if predicted.quantiles is not None:
-            levels = estimator.quantile_levels
-            more["quantiles"] = quantile_metrics(y, predicted.quantiles, levels)
 
         def metrics_of(places: list[int]) -> dict[str, Any]:
             return interval_metrics(y[:, places], low[:, places], high[:, places], coverage)

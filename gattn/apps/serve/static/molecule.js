@@ -69,27 +69,12 @@ function domainText(domain) {
     : `⚠ Outside the applicability domain: ${similarity}; ${limit}. The interval may be too narrow.`;
 }
 
-/** Return a table of the predicted quantiles, or null if the model predicts none. */
-function quantileTable({values, unit, target}) {
-  const levels = Object.keys(values).filter((name) => name.startsWith("quantile_"))
-    .map((name) => [Number(name.slice("quantile_".length)), values[name]]).sort((a, b) => a[0] - b[0]);
-  if (!levels.length) return null;
-  const rows = levels.map(([level, value]) => make("tr", {},
-    make("th", {scope: "row"}, `${digits(100 * level)} %${level === 0.5 ? " (median)" : ""}`),
-    make("td", {class: "right"}, digits(value))));
-  return make("table", {class: "quantiles"},
-    make("caption", {}, `Predicted quantiles of ${target}`),
-    make("thead", {}, make("tr", {}, make("th", {scope: "col"}, "probability of a lower value"),
-      make("th", {scope: "col", class: "right"}, unit ? `value in ${unit}` : "value"))),
-    make("tbody", {}, ...rows));
-}
-
 function predictionCard(model, answer) {
   const card = make("article", {class: "card"},
     make("h3", {}, `${model.name}: ${answer.target}`),
     make("p", {class: "number"}, predictedText(model, answer),
       answer.unit ? make("span", {class: "unit"}, ` ${answer.unit}`) : null),
-    make("p", {}, certainty(model, answer)), ...warningsOf(model), quantileTable(answer));
+    make("p", {}, certainty(model, answer)), ...warningsOf(model));
   if (answer.domain)
     card.append(make("p", {class: `flag ${answer.domain.inside ? "inside" : "outside"}`}, domainText(answer.domain)));
   if (answer.percentile !== null)

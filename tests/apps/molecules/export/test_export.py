@@ -230,7 +230,6 @@ REFUSED = {
     "several molecules in a row": (PAIRS, {"molecules_per_row": 2}),
     "reactions": ([f"[CH3:1]{text}>>[CH3:1]" for text in SMILES], {"reaction": True}),
     "descriptor columns": (pd.DataFrame({"smiles": SMILES, "pH": range(len(SMILES))}), {}),
-    "quantiles": (SMILES, {"loss_function": "quantile"}),
 }
 
 

@@ -1,4 +1,4 @@
-"""gattn serve of models of quantiles: the API, and the page at both widths."""
+"""gattn serve of a model whose labels have a unit: the API, and the page at both widths."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,6 @@ from tests.apps.serve.clients import listening, serving
 from tests.apps.serve.test_page import open_page
 from tests.pictures import leave_blank
 
-LEVELS = ("quantile_0.1", "quantile_0.5", "quantile_0.9")
 SMI = "CCCO first\nbad( second name\n\nCCN\n"
 DROP = """
 const dataTransfer = new DataTransfer();
@@ -25,13 +24,13 @@ document.getElementById("drop").dispatchEvent(new DragEvent("drop", {dataTransfe
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Folder of a run that predicts quantiles of concentrations, whose unit is uM."""
-    folder = tmp_path_factory.mktemp("quantiles")
+    """Folder of a run that predicts concentrations, whose unit is uM."""
+    folder = tmp_path_factory.mktemp("units")
     data = folder / "data.csv"
     lines = [f"{smiles},{1 + y}" for smiles, y, _ in ROWS]
     data.write_text("\n".join(["smiles,IC50", *lines, ""]))
     config = folder / "in.toml"
-    config.write_text('unit = "uM"\n[model]\nloss_function = "quantile"\nquantiles = [0.1, 0.9]\n')
+    config.write_text('unit = "uM"\n')
     options = ["--target-transform", "log10", "--config", config, *GP, "--out", folder / "run"]
     with pytest.MonkeyPatch.context() as patch:
         leave_blank(patch)
@@ -47,15 +46,10 @@ def runs(folder):
 @pytest.fixture(scope="module")
 def answer(runs):
     with serving(Server(runs, ServeSettings(workers=1))) as client:
-        row = client.post("/predict", json={"smiles": ["CCCO"]}).json()["rows"][0]
-        answer = client.post("/explain", json={"smiles": "CCCO"}).json()
-    assert {name: answer["values"][name] for name in LEVELS} == {name: row[name] for name in LEVELS}
-    return answer
+        return client.post("/explain", json={"smiles": "CCCO"}).json()
 
 
-def test_an_explanation_has_the_quantiles_their_unit_and_the_explained_quantity(answer):
-    low, median, high = (answer["values"][name] for name in LEVELS)
-    assert low < median == answer["values"]["prediction"] < high
+def test_an_explanation_has_the_unit_and_the_explained_quantity(answer):
     assert answer["unit"] == "uM"
     assert answer["explained"] == "log10(IC50)"
 
@@ -75,15 +69,9 @@ def page(browser, runs):
 
 
 @pytest.mark.slow
-def test_the_page_shows_quantiles_with_their_unit(page, answer):
+def test_the_page_shows_the_unit_and_the_explained_quantity(page):
     page.resize(390, dark=True)
     page.predict("CCCO")
-    page.wait(".quantiles tbody tr", 3)
-    head, *rows = [line.split() for line in page.text_of(".quantiles").splitlines()[1:]]
-    assert head[-3:] == ["value", "in", "uM"]
-    assert [row[0] for row in rows] == ["10", "50", "90"]
-    for row, name in zip(rows, LEVELS):
-        assert float(row[-1]) == pytest.approx(answer["values"][name], rel=1e-3)
     assert page.text_of(".number").endswith("uM")
     assert "uM" in page.text_of(".nearest")
     assert "log10(IC50)" in page.text_of("figcaption")
@@ -100,7 +88,6 @@ def test_a_smiles_file_is_predicted_and_other_files_are_refused(page):
     assert page.text_of("#file-status") == "some.smi: 3 rows, 1 of them with an error."
     head = [cell.text for cell in page.all("#predicted thead th")]
     assert head[1:3] == ["smiles", "name"]
-    assert set(LEVELS) <= set(head)
     assert "second name" in page.text_of("#predicted")
     page.browser.execute_script(DROP, "some.parquet", "PAR1")
     page.until(lambda: "is not a CSV or SMILES file" in page.text_of("#file-status"))
