@@ -1,33 +1,23 @@
-"""Checks for columns, and for an order of the rows, from which a target can be predicted without
-the molecules.
-"""
+"""Checks for columns from which a target can be predicted without the molecules."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from gattn.apps.molecules.checks.findings import Finding
 from gattn.apps.molecules.checks.table import CLASSES, CheckedTable, Target
+from gattn.apps.tables.csv_table import as_number
 
-__all__ = ["COPY", "ORDER", "check_columns", "rank_correlation"]
+__all__ = ["COPY", "check_columns", "rank_correlation"]
 
-ORDER = 0.5
-"""A target is reported if its rank correlation with the row number or an identifier is at least
-this number.
-"""
 COPY = 0.98
 """A target is reported if its rank correlation with another numeric column is at least this
 number.
 """
 FEWEST = 20
 """Minimum number of rows for which a rank correlation is computed."""
-DIGITS = re.compile(r"^\D{0,20}(\d{1,15})$")
-"""Pattern of an identifier, such as CMP-0012 or CHEMBL25; its group is the number in the
-identifier.
-"""
 MOST = 20
 """Maximum number of different labels of a target that another column may contain in another
 writing.
@@ -37,39 +27,26 @@ EVERY = 0.9
 
 
 def check_columns(table: CheckedTable) -> Iterator[Finding]:
-    """Yield a finding for each column that alone predicts a target, and for an order of the rows
-    that does.
-    """
-    columns = {"the row number": (np.arange(float(len(table))), True)}
+    """Yield a finding for each column that alone predicts a target."""
     skipped = {table.smiles_column, table.part_column}
     names = [
         name
         for name in dict.fromkeys(table.columns)
         if name not in skipped and table.columns.count(name) == 1
     ]
-    for name in names:
-        values, is_identifier = _values(table.cells(name))
-        if np.isfinite(values).sum() >= EVERY * len(table):
-            columns[f"column {name!r}"] = (values, is_identifier)
     for target in table.targets:
-        copies: set[str] = set()
-        for name, (values, is_identifier) in columns.items():
-            if name == f"column {target.name!r}" or (
-                target.is_class and len(set(target.cells) - {""}) > CLASSES
-            ):
-                continue
-            correlation = rank_correlation(values, _numbers(target))
-            if abs(correlation) < (ORDER if is_identifier else COPY):
-                continue
-            message = f"{target.name}: {name} has a rank correlation of {correlation:.2f} with it"
-            copies.add(name)
-            yield Finding("order" if is_identifier else "copies", message, target=target.name)
+        labels = _numbers(target)
         for name in names:
-            if name == target.name or f"column {name!r}" in copies:
+            if name == target.name:
                 continue
-            if is_rewritten(table.cells(name), target.cells):
-                message = f"{target.name}: column {name!r} determines it in another writing"
-                yield Finding("copies", message, target=target.name)
+            cells = table.cells(name)
+            correlation = rank_correlation(_values(cells), labels)
+            words = f"column {name!r} has a rank correlation of {correlation:.2f} with it"
+            if abs(correlation) < COPY:
+                if not is_rewritten(cells, target.cells):
+                    continue
+                words = f"column {name!r} determines it in another writing"
+            yield Finding("copies", f"{target.name}: {words}", target=target.name)
 
 
 def is_rewritten(cells: Sequence[str], labels: Sequence[str]) -> bool:
@@ -93,32 +70,22 @@ def is_rewritten(cells: Sequence[str], labels: Sequence[str]) -> bool:
 
 
 def _numbers(target: Target) -> np.ndarray:
-    """Return the labels as numbers; classes as 0 and 1."""
+    """Return the labels as numbers; two classes as 0 and 1, and NaN for more classes."""
     if not target.is_class:
         return np.where(target.measured, target.values, np.nan)
     kinds = sorted({cell for cell in target.cells if cell})
+    if len(kinds) > CLASSES:
+        return np.full(len(target.cells), np.nan)
     return np.array([kinds.index(cell) if cell else np.nan for cell in target.cells], float)
 
 
-def _values(cells: list[str]) -> tuple[np.ndarray, bool]:
-    """Return the numbers in a column, and True if they look like identifiers.
-
-    Identifiers are whole numbers, alone or after letters, that differ in almost every row.
+def _values(cells: list[str]) -> np.ndarray:
+    """Return the numbers in cells, with NaN for other cells; NaN alone if more than a tenth of the
+    cells are no numbers.
     """
-    values = np.full(len(cells), np.nan)
-    whole = True
-    for row, cell in enumerate(cells):
-        match = DIGITS.match(cell)
-        if match:
-            values[row] = float(match[1])
-            continue
-        try:
-            values[row] = float(cell)
-        except ValueError:
-            continue
-        whole = False
-    readable = values[np.isfinite(values)]
-    return values, whole and len(np.unique(readable)) >= EVERY * max(len(readable), 1)
+    values = np.array([as_number(cell) for cell in cells], float)
+    is_numeric = np.isfinite(values).sum() >= EVERY * len(cells)
+    return values if is_numeric else np.full(len(cells), np.nan)
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:

@@ -14,24 +14,14 @@ from gattn.data.molecules.standardise import standardise
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["LARGE", "SMALL", "check_structures", "groups_of", "tautomers_of"]
-
-SMALL, LARGE = 3, 100
-"""Molecules with at most SMALL or at least LARGE heavy atoms are reported."""
-USUAL = frozenset(("H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"))
-IONS = frozenset(("Li", "Na", "K", "Mg", "Ca", "Zn", "Cs", "Ag"))
-"""Elements that are usual in organic molecules and in their counterions."""
-VALENCE = ("valence", "kekulize", "aromatic")
+__all__ = ["check_structures", "groups_of", "tautomers_of"]
 
 
 def check_structures(table: CheckedTable) -> Iterator[Finding]:
     """Yield the findings on the structures in a table."""
     yield from _unreadable(table)
     yield from _repeated(table)
-    yield from _mixtures(table)
     yield from _twins(table)
-    yield from _elements(table)
-    yield from _sizes(table)
 
 
 def groups_of(keys: Sequence[str]) -> list[list[int]]:
@@ -68,48 +58,24 @@ def _unreadable(table: CheckedTable) -> Iterator[Finding]:
             tuple(misfits), details=tuple(table.problems[row] for row in misfits),
         )  # fmt: skip
     bad = [row for row, error in enumerate(table.errors) if error and not table.problems[row]]
-    valence = [row for row in bad if any(word in table.errors[row].lower() for word in VALENCE)]
-    for kind, rows in (
-        ("unreadable", [row for row in bad if row not in set(valence)]), ("valence", valence)
-    ):  # fmt: skip
-        if rows:
-            yield Finding(
-                kind, f"{len(rows):,} SMILES: {table.errors[rows[0]]}",
-                tuple(rows), details=tuple(table.errors[row] for row in rows),
-            )  # fmt: skip
+    if bad:
+        yield Finding(
+            "unreadable", f"{len(bad):,} SMILES: {table.errors[bad[0]]}",
+            tuple(bad), details=tuple(table.errors[row] for row in bad),
+        )  # fmt: skip
 
 
 def _repeated(table: CheckedTable) -> Iterator[Finding]:
     def labels(row: int) -> str:
         return ", ".join(filter(None, (target.cells[row] for target in table.targets)))
 
-    copies = groups_of(
-        [
-            "" if table.problems[row] or not table.smiles[row] else "\0".join(map(str.strip, cells))
-            for row, cells in enumerate(table.rows)
-        ]
-    )
-    rows = sum(map(len, copies))
-    message = f"{plural(rows, 'row')} of {plural(len(copies), 'group')} are equal in every cell"
-    yield from _finding("duplicates", message, copies, labels)
     same = groups_of(table.identities)
-    copied = {row for group in copies for row in group[1:]}
-    same = [group for group in ([r for r in g if r not in copied] for g in same) if len(group) > 1]
     written = sum(len({table.smiles[row] for row in group}) > 1 for group in same)
     message = (
         f"{plural(len(same), 'molecule')} in {plural(sum(map(len, same)), 'row')}, "
         f"{written:,} of them with different SMILES"
     )
     yield from _finding("same_molecule", message, same, labels)
-
-
-def _mixtures(table: CheckedTable) -> Iterator[Finding]:
-    rows = [row for row, text in enumerate(table.identities) if "." in text]
-    if rows:
-        yield Finding(
-            "mixtures", f"{plural(len(rows), 'row')} with several fragments", tuple(rows),
-            details=tuple(f"parent {table.parents[row]}" for row in rows),
-        )  # fmt: skip
 
 
 def _twins(table: CheckedTable) -> Iterator[Finding]:
@@ -162,37 +128,3 @@ def _tautomer(text: str, molecule: Mol) -> str:
     except ValueError:
         # RDKit has no canonical tautomer of this molecule, so it is compared as it is.
         return text
-
-
-def _elements(table: CheckedTable) -> Iterator[Finding]:
-    details: dict[int, str] = {}
-    for row, molecule in enumerate(table.molecules):
-        if molecule is None:
-            continue
-        atoms = molecule.GetAtoms()
-        bound = {a.GetSymbol() for a in atoms if a.GetDegree() or a.GetSymbol() not in IONS}
-        if unusual := sorted(bound - USUAL):
-            details[row] = ", ".join(unusual)
-    if details:
-        names = sorted(set(", ".join(details.values()).split(", ")))
-        yield Finding(
-            "elements", f"{plural(len(details), 'row')} with {', '.join(names)}",
-            tuple(details), details=tuple(details.values()),
-        )  # fmt: skip
-
-
-def _sizes(table: CheckedTable) -> Iterator[Finding]:
-    atoms = {
-        row: molecule.GetNumHeavyAtoms()
-        for row, molecule in enumerate(table.molecules)
-        if molecule is not None
-    }
-    for rows, words in (
-        ([row for row, count in atoms.items() if count <= SMALL], f"at most {SMALL}"),
-        ([row for row, count in atoms.items() if count >= LARGE], f"at least {LARGE}"),
-    ):
-        if rows:
-            yield Finding(
-                "size", f"{plural(len(rows), 'row')} with {words} heavy atoms", tuple(rows),
-                details=tuple(plural(atoms[row], "heavy atom") for row in rows),
-            )  # fmt: skip
