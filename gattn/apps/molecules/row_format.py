@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gattn.apps.molecules.arrays import as_smiles
@@ -15,7 +15,6 @@ __all__ = [
     "RowFormat",
     "drawn_smiles",
     "join_smiles",
-    "map_parts",
     "row_text",
     "split_smiles",
 ]
@@ -166,16 +165,6 @@ def drawn_smiles(text: str) -> str:
     'CCO.O'
     """
     return ".".join(part.split()[0] for part in text.split(BETWEEN))
-
-
-def map_parts(function: Callable[[str], str], text: str) -> str:
-    """Apply a function to each canonical SMILES in the text of a row.
-
-    >>> map_parts(str.lower, "C + O"), map_parts(str.lower, "C>>O")
-    ('c + o', 'c>>o')
-    """
-    pieces = SEPARATORS.split(text)
-    return "".join(piece if i % 2 else function(piece) for i, piece in enumerate(pieces))
 
 
 def _sides(text: str) -> list[str]:

@@ -39,7 +39,6 @@ def test_two_molecules_from_training_to_explanation(gattn, tmp_path, data):
     assert "molecule 1: not valid SMILES" in left["C1CC + O"]
     assert left["CCO + "] == "molecule 2: the SMILES is empty"
     metrics = json.loads((run / "metrics.json").read_text())
-    assert metrics["conflicts"]["y"]["example"]["smiles"] == "CCO + O"
     noun = "rows of 2 molecules"
     assert f"regression, {metrics['molecules']['test']} {noun}" in out
     report = json.loads((run / "report.json").read_text("utf-8"))

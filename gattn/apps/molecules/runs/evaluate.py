@@ -21,7 +21,7 @@ from gattn.apps.molecules.runs.measure import (
     target_coverage_note,
     undefined,
 )
-from gattn.apps.molecules.runs.overlaps import conflict_notes, conflicts, training_overlap
+from gattn.apps.molecules.runs.overlaps import training_overlap
 from gattn.apps.molecules.runs.source import Source
 from gattn.apps.report.run_figures import write_plots
 from gattn.apps.run.model_io import write_json
@@ -76,8 +76,7 @@ def evaluate_table(
         ``task``, ``test`` (the metrics), ``targets`` (the metrics of each target), ``intervals``,
         ``labels`` (the number of labels of each target), ``undefined`` (the reasons why metrics
         are undefined), ``molecules`` (their numbers), ``overlaps`` with the molecules that the
-        model was trained or validated on (``"learned/test"``), and ``conflicts`` between labels
-        (:func:`gattn.apps.molecules.runs.overlaps.conflicts`).
+        model was trained or validated on (``"learned/test"``).
 
     Raises:
         RunError: the folder does not contain a readable model.
@@ -127,10 +126,9 @@ def evaluate_table(
             "left_out": len({row.row for row in (*source.bad, *molecules.bad)}),
         },
         "overlaps": {"learned/test": repeats},
-        "conflicts": conflicts(test, source, estimator.task),
         **({"intervals": intervals} if intervals else {}),
     }
-    for note in (*conflict_notes(metrics["conflicts"]), *target_coverage_note(intervals)):
+    for note in target_coverage_note(intervals):
         log(note)
     if out is not None:
         with new_folder(out) as folder:

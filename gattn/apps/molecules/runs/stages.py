@@ -26,7 +26,7 @@ from gattn.apps.molecules.runs.measure import (
     target_coverage_note,
     undefined,
 )
-from gattn.apps.molecules.runs.overlaps import duplicate_facts, duplicate_notes
+from gattn.apps.molecules.runs.overlaps import overlap_notes, overlaps
 from gattn.apps.molecules.runs.source import Source, built_in, read_source
 from gattn.apps.molecules.runs.splits import (
     check_parts,
@@ -79,13 +79,13 @@ class MoleculeParts(Parts):
     Attributes:
         data: the data without the targets that have fewer than two labels in the training part.
         split: positions of the molecules in the three parts.
-        duplicates: molecules in several parts and contradicting labels, for ``metrics.json``.
+        overlaps: numbers of molecules in two parts, for ``metrics.json``.
         notes: sentences for the report.
     """
 
     data: MoleculeData
     split: Split
-    duplicates: dict[str, Any]
+    overlaps: dict[str, Any]
     notes: list[str]
 
 
@@ -162,9 +162,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         )  # fmt: skip
         data, split, note = self.without_constant(data, split)
         source, molecules, estimator = data.source, data.molecules, data.estimator
-        duplicates = duplicate_facts(split, molecules, source, estimator.task)
+        common = overlaps(split, molecules, source)
         train_rows = molecules.rows[split.train].numpy()
-        notes += [*note, *duplicate_notes(duplicates), *source.descriptor_notes(train_rows)]
+        notes += [*note, *overlap_notes(common), *source.descriptor_notes(train_rows)]
         parts = {"validation": split.val, "test": split.test}
         if estimator.task == "multiclass":
             parts = {"training": split.train, **parts}
@@ -174,7 +174,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             self.log(line)
         record = splits_record(split, molecules, source)
         left_out = _left_out(source, molecules)
-        return MoleculeParts(record, left_out, data, split, duplicates, notes)
+        return MoleculeParts(record, left_out, data, split, common, notes)
 
     def without_constant(
         self, data: MoleculeData, split: Split
@@ -246,7 +246,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
                 "left_out": len(molecules.bad),
             },
             **({"intervals": intervals} if intervals else {}),
-            **parts.duplicates,
+            "overlaps": parts.overlaps,
         }
         notes = self.notes(intervals, predicted, validation)
         for note in notes:
