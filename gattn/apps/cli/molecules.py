@@ -62,7 +62,7 @@ COMMON = ("smiles", "target", "task", "split", "model", "ensemble", "epochs", "s
 SCREENING = tuple(declared(ScreenSettings))
 FILE_ONLY = (
     "accelerator", "add_h", "devices", "dropout", "heads", "kernel_rows", "max_atoms", "precision",
-    "reorder_atoms", "trees", "unit", "weight_decay",
+    "trees", "unit", "weight_decay",
 )  # fmt: skip
 """Settings of ``train`` without an option, which are read from the file of ``--config``."""
 

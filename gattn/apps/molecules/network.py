@@ -38,7 +38,6 @@ __all__ = [
     "batch_inputs",
     "feature_sizes",
     "join_graphs",
-    "molecule_vectors",
 ]
 
 QUERIES = 4
@@ -169,29 +168,6 @@ class AtomLayers(nn.Module):
         return x
 
 
-def molecule_vectors(
-    x: Tensor, batch: MoleculeBatch, attend: QueryReadout, project: nn.Linear
-) -> Tensor:
-    """Return the vectors of molecules, which consist of the results of learned queries and the
-    projected sum of the atoms.
-
-    Args:
-        x: [n, d], features of the atoms.
-        batch: the batch of g molecules.
-        attend: readout by learned queries.
-        project: linear map of the sum.
-
-    Returns:
-        [g, (queries + 1) * d].
-    """
-    attended = attend(x, batch.ptr)
-    # The sum of a molecule's atoms is projected, because this takes one product per molecule
-    # instead of one per atom.
-    total, count = sum_atoms(x, batch.batch, batch.ptr.shape[0] - 1), batch.ptr.diff()[:, None]
-    projected = F.linear(total, project.weight) + count * project.bias
-    return torch.cat([attended, projected / ATOMS], 1)
-
-
 class MoleculeNetwork(AtomLayers):
     r"""Graph attention network that predicts the targets of molecules from their atoms and bonds.
 
@@ -297,7 +273,12 @@ class MoleculeNetwork(AtomLayers):
             [g, 5 * width] for one molecule in a row; see :class:`Readouts` for several.
         """
         x = self.atom_states(batch)
-        return self.readouts(molecule_vectors(x, batch, self.attend, self.project))
+        # The sum of a molecule's atoms is projected, because this takes one product per molecule
+        # instead of one per atom.
+        total, count = sum_atoms(x, batch.batch, batch.ptr.shape[0] - 1), batch.ptr.diff()[:, None]
+        projected = F.linear(total, self.project.weight) + count * self.project.bias
+        attended = self.attend(x, batch.ptr)
+        return self.readouts(torch.cat([attended, projected / ATOMS], 1))
 
     def _kernel_parameters(self) -> list[Tensor]:
         """Return the parameters in the order of :func:`gattn.apps.molecules.kernels.network`."""

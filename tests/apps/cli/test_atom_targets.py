@@ -36,14 +36,14 @@ def write_table(path, extra=(), smiles=SMILES):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Folder with a table, the run of a model of atoms, bonds and molecules, and its notes."""
+    """Folder with a table, the run of a model of atoms and bonds, and its notes."""
     folder = tmp_path_factory.mktemp("atoms")
     bad = [["CCO", 1, "[1, 2]", "", ""], ["C1C", 1, "[1, 2]", "", ""], ["CCC", "", "", "", ""]]
     settings = override(
         None,
         {
             "data": str(write_table(folder / "table.csv", bad)), "atom_target": ("mass",),
-            "bond_target": ("order",), "target": ("weight",), "epochs": 2, "width": 16,
+            "bond_target": ("order",), "epochs": 2, "width": 16,
             "heads": 2, "layers": 1, "workers": 1,
         },
     )  # fmt: skip
@@ -59,7 +59,7 @@ def test_training_writes_lists_and_a_report(trained, capsys):
     assert "2 rows left out" in notes
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
     assert metrics["molecules"] == {"train": 38, "val": 5, "test": 5, "left_out": 2}
-    assert set(metrics["targets"]) == {"weight", "mass", "order"}
+    assert set(metrics["targets"]) == {"mass", "order"}
     assert set(metrics["baselines"]) == {"mean", "attention", "environments"}
     left_out = read_rows(folder / "run" / "left_out.csv")
     assert left_out[0]["reason"] == "mass: its list has 2 values, and the molecule has 3 atoms"
@@ -72,12 +72,11 @@ def test_training_writes_lists_and_a_report(trained, capsys):
         lists = [read_list(row[f"mass_{name}"]) for name in names]
         assert all(len(each) == count for each in lists)
         assert len(read_list(row["order_prediction"])) == count - 1
-        assert float(row["weight_prediction"])
     few = (
         "5 validation molecules with a label of 'mass' are too few for this coverage, so its "
         "intervals are infinite; with a --coverage of up to 0.83, they are finite"
     )
-    assert metrics["intervals"]["calibration"] == {"weight": 5, "mass": 5, "order": 5}
+    assert metrics["intervals"]["calibration"] == {"mass": 5, "order": 5}
     show_metrics(metrics, "molecules")
     assert few in " ".join(capsys.readouterr().out.split())
     report = json.loads((folder / "run" / "report.json").read_text("utf-8"))
@@ -203,7 +202,8 @@ def test_classes_of_atoms_and_folds(gattn, tmp_path):
     [
         (["--model", "gp"], "need the model stacked or attention; got gp"),
         (["--standardize", "neutral"], "standardize is not available for targets of atoms"),
-        (["--target", "mass"], "each target must be listed once; got mass, mass"),
+        (["--bond-target", "mass"], "each target must be listed once; got mass, mass"),
+        (["--target", "weight"], "--target cannot be used with --atom-target"),
         (["--bond-target", "weight"], "no label at all; weight: expected a list such as [0.1,"),
         (["--descriptors-columns", "weight"], "--descriptors-columns cannot be used with"),
     ],
@@ -223,41 +223,12 @@ def test_other_commands_name_the_kind_of_model(trained, gattn, tmp_path):
     assert "contains a model of atoms and bonds" in " ".join(text.split())
 
 
-def numbered(smiles):
-    """Return a SMILES whose heavy atoms have descending atom map numbers."""
-    molecule = Chem.MolFromSmiles(smiles)
-    for atom in molecule.GetAtoms():
-        atom.SetAtomMapNum(molecule.GetNumAtoms() - atom.GetIdx())
-    return Chem.MolToSmiles(molecule, canonical=False)
-
-
-def test_rows_without_an_order_by_map_numbers_are_left_out(gattn, tmp_path):
-    bad = ["CCO", "[CH3:1]C[OH:2]", "[CH3:1][CH2:1][OH:2]"]
-    rows = [[text, 1, "[1, 2, 3]", "", ""] for text in bad]
-    table = write_table(tmp_path / "table.csv", rows, smiles=list(map(numbered, SMILES)))
-    (tmp_path / "order.toml").write_text("reorder_atoms = true\n")
-    options = ["--atom-target", "mass", "--config", tmp_path / "order.toml", *NETWORK]
-    code, text = gattn("train", table, *options, "--out", tmp_path / "none")
-    assert code != 0
-    assert "3 of 51 rows have lists that cannot be used" in " ".join(text.split())
-    code, text = gattn("train", table, *options, "--skip-bad-labels", "--out", tmp_path / "run")
-    assert code == 0, text
-    reasons = [row["reason"] for row in read_rows(tmp_path / "run" / "left_out.csv")]
-    assert [reason.split(":")[0] for reason in reasons] == ["atom map numbers"] * 3
-    code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
-    assert code == 0, text
-    out = read_rows(tmp_path / "out.csv")
-    assert [row["error"] for row in out[48:]] == reasons
-    assert not any(row["error"] for row in out[:48])
-
-
 FEW = ["[H][H]", "O", "NO", "NO", "OO", "[CH2:3]=[O+:1][H:2]", "CCCO", "CN=O", "C#C", "C1CO1", "CF"]
-FEW = [text if "[" in text else numbered(text) for text in FEW]
 
 
 @pytest.mark.parametrize("kind", ["numbers", "two", "several"])
 def test_small_tables_of_every_kind(gattn, tmp_path, kind):
-    """Train on eleven rows with labels of molecules, atoms and bonds; two of the rows contain the
+    """Train on eleven rows with labels of atoms and bonds; two of the rows contain the
     same molecule.
     """
     parameters = Chem.SmilesParserParams()
@@ -276,23 +247,20 @@ def test_small_tables_of_every_kind(gattn, tmp_path, kind):
     table = tmp_path / "table.csv"
     with table.open("w", newline="") as file:
         rows = csv.writer(file)
-        rows.writerow(["smiles", "whole", "of_atoms", "of_bonds", "weight"])
+        rows.writerow(["smiles", "of_atoms", "of_bonds", "weight"])
         for i, text in enumerate(FEW):
             molecule = Chem.MolFromSmiles(text, parameters)
             atoms = [label(atom.GetAtomicNum() + i % 2) for atom in molecule.GetAtoms()]
             bonds = [label(bond.GetIdx() + i) for bond in molecule.GetBonds()]
-            rows.writerow([text, label(len(atoms) + i), atoms, bonds, (i + 1) / 11])
-    (tmp_path / "order.toml").write_text("reorder_atoms = true\n")
+            rows.writerow([text, atoms, bonds, (i + 1) / 11])
     code, text = gattn(
-        "train", table, "--target", "whole", "--atom-target", "of_atoms", "--bond-target",
-        "of_bonds", "--config", tmp_path / "order.toml", "--out", tmp_path / "run", *options,
-        *NETWORK,
+        "train", table, "--atom-target", "of_atoms", "--bond-target", "of_bonds",
+        "--out", tmp_path / "run", *options, *NETWORK,
     )  # fmt: skip
     assert code == 0, text
     code, text = gattn("predict", tmp_path / "run", table, "--out", tmp_path / "out.csv")
     assert code == 0, text
     for row in read_rows(tmp_path / "out.csv"):
         molecule = Chem.MolFromSmiles(row["smiles"], parameters)
-        assert row["whole_prediction"]
         assert len(read_list(row["of_atoms_prediction"])) == molecule.GetNumAtoms()
         assert len(read_list(row["of_bonds_prediction"])) == molecule.GetNumBonds()

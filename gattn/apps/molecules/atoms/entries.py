@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from gattn.apps.molecules.atoms.lists import Item
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.plain import written_places
 from gattn.data.molecules.smiles_text import strip_blanks, without_maps
 
-__all__ = ["ORDER", "Entries", "find_entries", "graph_entries", "order_problem", "place_values"]
+__all__ = ["Entries", "find_entries", "graph_entries", "place_values"]
 
 WRITTEN = re.compile(r"\[\d*H(?![a-z])")
 """Pattern of a hydrogen that a SMILES contains as an atom; it does not match ``[Hg]``."""
-
-ORDER = "atom map numbers: "
-"""Beginning of the reasons why atom map numbers do not order the atoms of a molecule."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +29,6 @@ class Entries:
             node.
         bonds: [b] int64, the bond of the graph of each entry of a list of bonds; -1 for the bond of
             such a hydrogen.
-        ends: [b, 2] int64, the entries of the two atoms of each bond.
         nodes: number of nodes of the graph.
         heavy: number of nodes without hydrogens that were added.
         edges: number of bonds of the graph.
@@ -40,7 +36,6 @@ class Entries:
 
     atoms: np.ndarray
     bonds: np.ndarray
-    ends: np.ndarray
     nodes: int
     heavy: int
     edges: int
@@ -55,9 +50,7 @@ def graph_entries(arrays: MoleculeArrays, index: int) -> tuple[np.ndarray, int]:
     return arrays.edge_index[:, begin:end:2].t().numpy(), last - first
 
 
-def find_entries(
-    smiles: str, arrays: MoleculeArrays, index: int, *, add_h: bool, reorder: bool
-) -> Entries:
+def find_entries(smiles: str, arrays: MoleculeArrays, index: int, *, add_h: bool) -> Entries:
     """Return the nodes and bonds to which the values in a molecule's lists belong.
 
     The entries are the atoms that the SMILES writes, in its order, with the hydrogens that it
@@ -69,23 +62,21 @@ def find_entries(
         arrays: graphs of molecules.
         index: the molecule among them.
         add_h: whether hydrogens are nodes of the graph.
-        reorder: whether the entries are in the order of the atom map numbers.
 
     >>> from gattn.data import read_smiles
     >>> graph = read_smiles(["[H]OC"]).arrays
-    >>> find_entries("[H]OC", graph, 0, add_h=False, reorder=False).atoms.tolist()
+    >>> find_entries("[H]OC", graph, 0, add_h=False).atoms.tolist()
     [-1, 0, 1]
     """
     bonds, nodes = graph_entries(arrays, index)
     heavy = nodes
     if add_h:
         heavy = nodes - _added(bonds, nodes, smiles)
-    if not WRITTEN.search(smiles) and not (reorder and ":" in smiles):
-        return Entries(np.arange(nodes), np.arange(len(bonds)), bonds, nodes, heavy, len(bonds))
+    if not WRITTEN.search(smiles):
+        return Entries(np.arange(nodes), np.arange(len(bonds)), nodes, heavy, len(bonds))
     from rdkit import Chem, rdBase
 
-    text = strip_blanks(smiles).split()[0]
-    text = text if reorder else without_maps(text)
+    text = without_maps(strip_blanks(smiles).split()[0])
     with rdBase.BlockLogs():
         molecule = Chem.MolFromSmiles(text, sanitize=False)
     atoms = np.full(molecule.GetNumAtoms(), -1)
@@ -94,58 +85,18 @@ def find_entries(
     ends = ends.reshape(-1, 2).astype(np.int64)
     if add_h:
         _pair_hydrogens(atoms, ends, bonds, heavy)
-        if not WRITTEN.search(smiles):
-            atoms = np.concatenate([atoms, np.arange(heavy, nodes)])
-            ends = np.concatenate([ends, bonds[len(ends) :]])
     number = {frozenset(pair): i for i, pair in enumerate(bonds.tolist())}
     bond_of = [number.get(frozenset(atoms[list(pair)].tolist()), -1) for pair in ends.tolist()]
-    if reorder:
-        maps = [atom.GetAtomMapNum() for atom in molecule.GetAtoms()]
-        maps += [max(maps, default=0) + 1] * (len(atoms) - len(maps))
-        order = np.argsort(maps, kind="stable")
-        atoms, place = atoms[order], np.argsort(order, kind="stable")
-        ends = place[ends] if len(ends) else ends
-    return Entries(atoms, np.array(bond_of, np.int64), ends, nodes, heavy, len(bonds))
-
-
-def order_problem(smiles: str) -> str:
-    """Return the reason why atom map numbers do not order the atoms of a molecule, or "".
-
-    Each heavy atom needs a number, and no two atoms may have the same one. Hydrogens need none.
-
-    Args:
-        smiles: a text; for a text that is not a SMILES the result is "", because the parser reports
-            it.
-
-    >>> order_problem("[CH3:2][OH:1]"), order_problem("[CH3:1][OH:1]")
-    ('', 'atom map numbers: the number 1 occurs twice')
-    """
-    from rdkit import Chem, rdBase
-
-    words = strip_blanks(smiles).split()
-    with rdBase.BlockLogs():
-        molecule = Chem.MolFromSmiles(words[0], sanitize=False) if words else None
-        if molecule is None:
-            bare = Chem.MolFromSmiles(without_maps(words[0]), sanitize=False) if words else None
-            return "" if bare is None else f"{ORDER}RDKit cannot read them"
-    atoms = list(molecule.GetAtoms())
-    heavy = [atom.GetAtomMapNum() for atom in atoms if atom.GetAtomicNum() != 1]
-    if heavy and not any(heavy):
-        return f"{ORDER}reorder_atoms needs them, and the SMILES has none"
-    if without := heavy.count(0):
-        return f"{ORDER}{without} of {len(heavy)} heavy atoms have none"
-    numbers = Counter(number for atom in atoms if (number := atom.GetAtomMapNum()))
-    twice = [number for number, count in numbers.items() if count > 1]
-    return f"{ORDER}the number {twice[0]} occurs twice" if twice else ""
+    return Entries(atoms, np.array(bond_of, np.int64), nodes, heavy, len(bonds))
 
 
 def place_values(
-    values: Sequence[object], kind: str, entries: Entries
-) -> tuple[np.ndarray, list[object]]:
+    values: Sequence[Item], kind: str, entries: Entries
+) -> tuple[np.ndarray, list[Item]]:
     """Return the values of a list, and the positions in the graph to which they belong.
 
     Args:
-        values: the list of a cell; for bonds also a matrix of all pairs of atoms.
+        values: the list of a cell.
         kind: ``"atom"`` or ``"bond"``.
         entries: the entries of the molecule.
 
@@ -156,13 +107,6 @@ def place_values(
     Raises:
         ValueError: the list has a wrong length.
     """
-    if kind == "bond" and values and isinstance(values[0], list):
-        if len(values) != len(entries.atoms):
-            raise ValueError(
-                f"its matrix has {len(values)} rows, and the molecule has {len(entries.atoms)} "
-                "atoms"
-            )
-        values = [values[i][j] for i, j in entries.ends.tolist()]  # type: ignore[index]
     places, without = (
         (entries.atoms, entries.heavy) if kind == "atom" else (entries.bonds, _plain_bonds(entries))
     )

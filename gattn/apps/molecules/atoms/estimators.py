@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules.arrays import as_texts
-from gattn.apps.molecules.atoms.entries import ORDER, find_entries, order_problem
+from gattn.apps.molecules.atoms.entries import find_entries
 from gattn.apps.molecules.atoms.faults import without_faults
 from gattn.apps.molecules.atoms.labels import (
     AtomCells,
@@ -24,19 +23,18 @@ from gattn.apps.molecules.atoms.labels import (
     read_cells,
 )
 from gattn.apps.molecules.atoms.predictor import AtomPrediction, AtomPredictor
-from gattn.apps.molecules.atoms.settings import AtomParameters, check_atom_settings
+from gattn.apps.molecules.atoms.settings import check_atom_settings
 from gattn.apps.molecules.atoms.values import KINDS, LabelledAtoms, Targets, Values, padded
 from gattn.apps.molecules.feature_version import check_predictor_features
 from gattn.apps.molecules.inputs import (
     FeaturizedSmiles,
     Piece,
-    check_is_list,
     featurise,
     make_pieces,
 )
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import bad_rows, smiles_hashes, warn_of
-from gattn.apps.molecules.settings import MoleculeSettings, Task
+from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings, Task
 from gattn.apps.run.estimator import SerializableEstimator
 from gattn.data import BadRow, MoleculeError, random_split
 from gattn.data.molecules.arrays import MoleculeArrays
@@ -50,7 +48,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 
 if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
-    Parameters = AtomParameters
+    Parameters = MoleculeParameters
 else:
     Parameters = object
 
@@ -64,7 +62,7 @@ class AtomEstimator(SerializableEstimator, Parameters):
     coding_: Coding
     bad_: tuple[BadRow, ...]
     seen_: Tensor
-    _parameters = AtomParameters
+    _parameters = MoleculeParameters
     _predictor_kind = AtomPredictor
 
     @property
@@ -87,21 +85,19 @@ class AtomEstimator(SerializableEstimator, Parameters):
         smiles: Any,
         atoms: Columns | None = None,
         bonds: Columns | None = None,
-        molecules: Columns | None = None,
         *,
         sample_weight: Any = None,
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
     ) -> Self:
-        """Train the model on labels of the atoms, the bonds and the molecules.
+        """Train the model on labels of the atoms and the bonds.
 
         Args:
             smiles: n SMILES.
             atoms: for each target of atoms the labels of n molecules: lists with a value for each
                 atom that the SMILES writes, in its order; None, or None in a list, for missing
                 labels. See :func:`gattn.apps.molecules.atoms.entries.find_entries` for hydrogens.
-            bonds: the same for bonds, in RDKit's order: a list, or a square matrix of all atoms.
-            molecules: for each target of molecules n values.
+            bonds: the same for bonds, in RDKit's order: a list.
             sample_weight: [n] weights of the rows, above 0; equal by default.
             folder: a folder for checkpoints, from which an interrupted fit continues.
             progress: show a progress bar with the time left.
@@ -113,7 +109,7 @@ class AtomEstimator(SerializableEstimator, Parameters):
             MoleculeError: SMILES or lists that cannot be read under ``on_error="raise"``.
             ValueError: a parameter is out of its range; the labels are too few or all equal.
         """
-        cells = read_cells({"molecule": molecules or {}, "atom": atoms or {}, "bond": bonds or {}})
+        cells = read_cells({"atom": atoms or {}, "bond": bonds or {}})
         weights = None if sample_weight is None else torch.tensor(np.asarray(sample_weight, float))
         labelled = self.read(as_texts(smiles, ordered=True), cells, weights=weights)
         fraction = float(self.validation_fraction)
@@ -145,7 +141,7 @@ class AtomEstimator(SerializableEstimator, Parameters):
         Returns:
             The valid molecules that have a label.
         """
-        settings_of(AtomParameters, self)  # raises an error for a parameter out of its range
+        settings_of(MoleculeParameters, self)  # raises an error for a parameter out of its range
         check_atom_settings(self.settings())
         if len(cells.problems) != len(smiles):
             raise ValueError(
@@ -168,16 +164,14 @@ class AtomEstimator(SerializableEstimator, Parameters):
         rows, inputs = parsed.row_index.tolist(), parsed.inputs
         y, problems = labels_of_graphs(
             cells, self.coding_, rows, [str(smiles[row]) for row in rows],
-            inputs.molecules.arrays, add_h=self.add_h, reorder=self.reorder_atoms,
+            inputs.molecules.arrays, add_h=self.add_h,
         )  # fmt: skip
         of_row = dict(zip(rows, problems))
         reasons = [
             error or cells.problems[row] or of_row[row] for row, error in enumerate(parsed.errors)
         ]
-        # Atom map numbers that cannot be used are a problem of the labels, because the order of the
-        # lists is not known.
         bad = tuple(
-            BadRow(row, str(smiles[row]), reason, in_labels=not error or error.startswith(ORDER))
+            BadRow(row, str(smiles[row]), reason, in_labels=not error)
             for row, (reason, error) in enumerate(zip(reasons, parsed.errors))
             if reason
         )
@@ -214,7 +208,7 @@ class AtomEstimator(SerializableEstimator, Parameters):
         self.predictor_ = AtomPredictor.fit(
             train, val, self.task, self.settings(), self.targets_,
             tuple(map(len, self.coding_.classes)), folder=folder, progress=progress,
-            threads=settings_of(AtomParameters, self).threads,
+            threads=settings_of(MoleculeParameters, self).threads,
         )  # fmt: skip
         self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
         return self
@@ -224,36 +218,20 @@ class AtomEstimator(SerializableEstimator, Parameters):
         return settings_of(MoleculeSettings, self)
 
     def featurise(self, smiles: Sequence[str]) -> FeaturizedSmiles:
-        """Compute the inputs of the model from n SMILES. With ``reorder_atoms``, a SMILES is not
-        parsed if its atom map numbers do not order its atoms.
-        """
-        check_is_list(smiles)
-        problems = [order_problem(str(s)) if self.reorder_atoms else "" for s in smiles]
-        if any(problems):
-            smiles = ["" if problem else text for text, problem in zip(smiles, problems)]
-        parsed = featurise(
+        """Compute the inputs of the model from n SMILES."""
+        return featurise(
             smiles, max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format
         )
-        return replace(parsed, errors=[p or e for p, e in zip(problems, parsed.errors)])
 
     def predictions(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, AtomPrediction]]:
         """Predict molecules in chunks, in the order of the input and with bounded memory."""
         self.check_fitted()
-        check_is_list(items)
-        get = cast("Callable[[Item], str]", smiles or str)
-
-        def problem(item: Item) -> str:
-            return order_problem(get(item)) if self.reorder_atoms else ""
-
-        pieces = make_pieces(
-            self.predictor_.predict, items, smiles=lambda item: "" if problem(item) else get(item),
-            max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format,
+        return make_pieces(
+            self.predictor_.predict, items, smiles=smiles, max_atoms=self.max_atoms,
+            workers=self.workers, row_format=self.row_format,
         )  # fmt: skip
-        for piece in pieces:
-            errors = [e and (problem(item) or e) for item, e in zip(piece.items, piece.errors)]
-            yield replace(piece, errors=errors)
 
     def columns_of(self, y: Values, mean: Values) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Yield the name of each target, its labels [r], and its predictions [r, c]: numbers, the
@@ -288,12 +266,9 @@ class AtomEstimator(SerializableEstimator, Parameters):
             smiles: the SMILES of the molecules.
             graphs: the graphs of the molecules.
         """
-        pieces = values.lists(kind, column)
-        if kind == "molecule":
-            return [piece.numpy() for piece in pieces]
         arrays = []
-        for i, (rows, text) in enumerate(zip(pieces, smiles)):
-            entries = find_entries(text, graphs, i, add_h=self.add_h, reorder=self.reorder_atoms)
+        for i, (rows, text) in enumerate(zip(values.lists(kind, column), smiles)):
+            entries = find_entries(text, graphs, i, add_h=self.add_h)
             places = entries.atoms if kind == "atom" else entries.bonds
             array = np.full((len(places), *rows.shape[1:]), np.nan)
             array[places >= 0] = rows.numpy()[places[places >= 0]]
@@ -301,7 +276,7 @@ class AtomEstimator(SerializableEstimator, Parameters):
         return arrays
 
     def _collect(self, smiles: Any, choose: Callable[[AtomPrediction], Values]) -> dict[str, Any]:
-        """Return the values of each target for n SMILES, as an array [n] or a list of arrays."""
+        """Return the values of each target for n SMILES as a list of arrays."""
         self.check_fitted()
         texts = as_texts(smiles, ordered=True)
         parsed = self.featurise(texts)
@@ -310,17 +285,11 @@ class AtomEstimator(SerializableEstimator, Parameters):
         rows, values = parsed.row_index.tolist(), choose(predicted)
         results: dict[str, Any] = {}
         for kind, column, name in self.targets_:
-            if kind == "molecule":
-                shape = values.rows[kind].shape[2:]
-                result: Any = np.full((len(texts), *shape), np.nan)
-                result[rows] = values.rows[kind][:, column].numpy()
-            else:
-                result = [np.zeros(0)] * len(texts)
-                some = [texts[row] for row in rows]
-                arrays = self.lists(values, kind, column, some, predicted.graphs)
-                for row, array in zip(rows, arrays):
-                    result[row] = array
-            results[name] = result
+            results[name] = [np.zeros(0)] * len(texts)
+            some = [texts[row] for row in rows]
+            arrays = self.lists(values, kind, column, some, predicted.graphs)
+            for row, array in zip(rows, arrays):
+                results[name][row] = array
         return results
 
     @classmethod
@@ -348,7 +317,7 @@ class AtomEstimator(SerializableEstimator, Parameters):
 
 
 class AtomRegressor(AtomEstimator):
-    """Regressor that predicts a number for every atom, bond or molecule.
+    """Regressor that predicts a number for every atom or bond.
 
     The prediction is a weighted mean of an attention network, which has a head for each kind of
     target, and of the mean label of atoms with the same environment.
@@ -358,7 +327,7 @@ class AtomRegressor(AtomEstimator):
 
     Attributes:
         predictor_: the fitted model.
-        targets_: the names of the targets of molecules, atoms and bonds.
+        targets_: the names of the targets of atoms and bonds.
         bad_: the rows that ``fit`` did not use.
 
     Example:
@@ -379,9 +348,9 @@ class AtomRegressor(AtomEstimator):
             smiles: n SMILES.
 
         Returns:
-            For each target of atoms or bonds n arrays, in the order of the lists of ``fit``; for
-            each target of molecules an array [n]. NaN or an empty array for a SMILES that cannot
-            be parsed, with one warning; NaN for a hydrogen that is not an atom of the graph.
+            For each target n arrays, in the order of the lists of ``fit``. An empty array for a
+            SMILES that cannot be parsed, with one warning; NaN for a hydrogen that is not an atom
+            of the graph.
         """
         return self._collect(smiles, lambda predicted: predicted.numbers)
 
@@ -406,14 +375,14 @@ class AtomRegressor(AtomEstimator):
 
 
 class AtomClassifier(AtomEstimator):
-    """Classifier that predicts a class for every atom, bond or molecule.
+    """Classifier that predicts a class for every atom or bond.
 
     Args:
         {settings}
 
     Attributes:
         predictor_: the fitted model.
-        targets_: the names of the targets of molecules, atoms and bonds.
+        targets_: the names of the targets of atoms and bonds.
         bad_: the rows that ``fit`` did not use.
 
     Example:
@@ -435,22 +404,18 @@ class AtomClassifier(AtomEstimator):
         The class of a hydrogen that is not an atom of the graph is None.
         """
         results = self.predict_proba(smiles)
-        for (kind, _, name), kinds in zip(self.targets_, self.coding_.classes):
-            each = [results[name]] if kind == "molecule" else results[name]
-            chosen = [
+        for name, kinds in zip(self.targets_.names, self.coding_.classes):
+            results[name] = [
                 np.array(self.decide(probabilities, kinds), dtype=object)
-                for probabilities in each
-            ]  # fmt: skip
-            results[name] = chosen[0] if kind == "molecule" else chosen
+                for probabilities in results[name]
+            ]
         return results
 
     def predict_proba(self, smiles: Any) -> dict[str, Any]:
         """Return the probabilities of the classes ``coding_.classes`` for each target, [a, c]."""
         results = self._collect(smiles, lambda predicted: predicted.mean)
-        for (kind, _, name), kinds in zip(self.targets_, self.coding_.classes):
-            each = [results[name]] if kind == "molecule" else results[name]
-            full = [class_probabilities(p, len(kinds)) for p in each]
-            results[name] = full[0] if kind == "molecule" else full
+        for name, kinds in zip(self.targets_.names, self.coding_.classes):
+            results[name] = [class_probabilities(p, len(kinds)) for p in results[name]]
         return results
 
 

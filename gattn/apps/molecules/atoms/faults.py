@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,13 +43,13 @@ def number_faults(cells: AtomCells) -> list[Fault]:
     ["a: value 2 must be a number or null; it is 'x'"]
     """
     faults = []
-    for kind, _, name in cells.targets:
+    for name in cells.targets.names:
         for row, values in enumerate(cells.values[name]):
-            for place, value in enumerate(_flat(values or ())):
+            for place, value in enumerate(values or ()):
                 reason, selective = _reason(value)
                 if reason:
-                    what = "the label" if kind == "molecule" else f"value {place + 1}"
-                    faults.append(Fault(row, name, f"{name}: {what} {reason}", selective))
+                    words = f"{name}: value {place + 1} {reason}"
+                    faults.append(Fault(row, name, words, selective))
                     break
     return sorted(faults)
 
@@ -68,12 +67,6 @@ def without_faults(cells: AtomCells) -> AtomCells:
         problems[row] = problems[row] or reason
         values[name][row] = None
     return replace(cells, values=values, problems=problems)
-
-
-def _flat(values: Sequence[Item] | Sequence[list[Item]]) -> Sequence[Item]:
-    if values and isinstance(values[0], list):
-        return [value for row in values for value in row]  # type: ignore[union-attr]
-    return values  # type: ignore[return-value]
 
 
 def _reason(value: Item) -> tuple[str, bool]:

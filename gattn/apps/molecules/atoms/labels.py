@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,8 +34,7 @@ class AtomCells:
 
     Attributes:
         targets: the names of the columns by kind.
-        values: for each target the values of each row, None for an empty cell. A value of a
-            molecule is a list of one value.
+        values: for each target the values of each row, None for an empty cell.
         problems: n texts, the reason why the cells of a row cannot be read, or "".
         column_problems: the first such reason of each column that has one, by the column's name.
     """
@@ -48,11 +46,8 @@ class AtomCells:
 
     def items(self, name: str) -> list[Item]:
         """Return all values of a target except missing ones."""
-        flat: list[Item] = []
-        for values in self.values[name]:
-            for value in values or ():
-                flat += value if isinstance(value, list) else [value]
-        return [value for value in flat if value is not None]
+        cells = self.values[name]
+        return [value for values in cells for value in values or () if value is not None]
 
 
 @dataclass(frozen=True)
@@ -86,14 +81,14 @@ def read_cells(cells: Cells) -> AtomCells:
     targets = Targets(**{kind: tuple(map(str, cells.get(kind, {}))) for kind in KINDS})
     names = targets.names
     if not names:
-        raise ValueError("at least one target of atoms, bonds or molecules is needed")
+        raise ValueError("at least one target of atoms or bonds is needed")
     if len(set(names)) < len(names):
         raise ValueError(f"targets must have different names; got {', '.join(names)}")
     columns = {name: list(cells[kind][name]) for kind, _, name in targets}
     count = len(columns[names[0]])
     problems, values = [""] * count, {}
     column_problems: dict[str, str] = {}
-    for kind, _, name in targets:
+    for name in names:
         if len(columns[name]) != count:
             raise ValueError(
                 f"{name} must have {count} rows, as {names[0]}; got {len(columns[name])}"
@@ -102,7 +97,7 @@ def read_cells(cells: Cells) -> AtomCells:
         for row, cell in enumerate(columns[name]):
             parsed = None
             try:
-                parsed = read_list([cell]) if kind == "molecule" else read_list(cell)
+                parsed = read_list(cell)
             except ValueError as error:
                 problem = f"{name}: {error}"
                 problems[row] = problems[row] or problem
@@ -212,7 +207,6 @@ def labels_of_graphs(
     arrays: MoleculeArrays,
     *,
     add_h: bool,
-    reorder: bool,
 ) -> tuple[Values, list[str]]:
     """Return the labels of the nodes and of the bonds of graphs.
 
@@ -223,7 +217,6 @@ def labels_of_graphs(
         smiles: the SMILES of each graph.
         arrays: the graphs.
         add_h: whether hydrogens are nodes of the graphs.
-        reorder: whether lists are in the order of the atom map numbers.
 
     Returns:
         The labels [r, t] by kind, and for each graph the reason why its lists cannot be used, or
@@ -240,26 +233,20 @@ def labels_of_graphs(
     problems = [""] * len(rows)
     starts = {kind: ptr[kind].tolist() for kind in KINDS}
     for i, row in enumerate(rows):
-        cells_of_row = [(each, cells.values[each[2]][row]) for each in targets]
-        if not any(values is not None for _, values in cells_of_row):
+        if all(cells.values[name][row] is None for name in targets.names):
             continue
-        entries = None
-        if any(kind != "molecule" for (kind, _, _), values in cells_of_row if values is not None):
-            entries = find_entries(smiles[i], arrays, i, add_h=add_h, reorder=reorder)
+        entries = find_entries(smiles[i], arrays, i, add_h=add_h)
         for (kind, column, name), codes in zip(targets, numbers):
             values = cells.values[name][row]
             if values is None:
                 continue
-            places: np.ndarray | Sequence[int] = [0]
-            if kind != "molecule":
-                assert entries is not None
-                try:
-                    places, values = place_values(values, kind, entries)
-                except ValueError as error:
-                    problems[i] = problems[i] or f"{name}: {error}"
-                    continue
-            encoded = [_encode(cast(Item, value), codes) for value in values]
-            index = torch.as_tensor(np.asarray(places)) + starts[kind][i]
+            try:
+                places, values = place_values(values, kind, entries)
+            except ValueError as error:
+                problems[i] = problems[i] or f"{name}: {error}"
+                continue
+            encoded = [_encode(value, codes) for value in values]
+            index = torch.from_numpy(places) + starts[kind][i]
             y[kind][index, column] = torch.tensor(encoded, dtype=torch.float64)
     return Values(y, ptr), problems
 

@@ -24,11 +24,11 @@ LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?[\d.].*)")
 BETWEEN = re.compile(r"[\s,;]+")
 
 
-def read_list(cell: object) -> list[Item] | list[list[Item]] | None:
+def read_list(cell: object) -> list[Item] | None:
     """Return the values in a cell such as ``[0.1, -0.2]``, in order.
 
     The cell may be a list of JSON, a list or tuple of Python, or numbers in brackets that spaces,
-    commas or semicolons separate, as NumPy prints them. A list of lists is a matrix.
+    commas or semicolons separate, as NumPy prints them.
 
     Args:
         cell: the text of a cell, or a sequence of numbers or texts.
@@ -41,8 +41,6 @@ def read_list(cell: object) -> list[Item] | list[list[Item]] | None:
 
     >>> read_list("[0.1, None, '<2']"), read_list("[0.5 1]"), read_list("")
     ([0.1, None, '<2'], [0.5, 1.0], None)
-    >>> read_list("[[0, 2], [2, 0]]")
-    [[0, 2], [2, 0]]
     """
     if cell is None:
         return None
@@ -117,15 +115,11 @@ def _sequence(cell: object) -> object:
     return convert() if convert is not None else cell
 
 
-def _items(values: object, cell: object) -> list[Item] | list[list[Item]] | None:
+def _items(values: object, cell: object) -> list[Item] | None:
     if values is None:
         return None
     if not isinstance(values, (list, tuple)):
         raise ValueError(f"expected a list such as [0.1, 0.2]; got {_shown(cell)}")
-    if any(isinstance(value, (list, tuple)) for value in values):
-        if not all(isinstance(v, (list, tuple)) and len(v) == len(values) for v in values):
-            raise ValueError(f"a list of lists must be a square matrix; got {_shown(cell)}")
-        return [[_item(value, cell) for value in row] for row in values]
     return [_item(value, cell) for value in values]
 
 
@@ -135,14 +129,12 @@ def _item(value: object, cell: object) -> Item:
     if isinstance(value, (int, float)):
         # An infinite number is converted to a text, so that a regression reports it together with
         # its row.
-        return value if -sys.float_info.max <= value <= sys.float_info.max else _infinite(value)
+        if abs(value) <= sys.float_info.max:
+            return value
+        return "inf" if value > 0 else "-inf"
     if isinstance(value, str):
         return _text(value.strip())
     raise ValueError(f"expected numbers or texts in a list; got {value!r} in {_shown(cell)}")
-
-
-def _infinite(value: float) -> str:
-    return "inf" if value > 0 else "-inf"
 
 
 def _text(text: str) -> Item:

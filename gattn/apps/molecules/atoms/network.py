@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from gattn.apps.molecules.atoms.values import KINDS
-from gattn.apps.molecules.layers import MoleculeBatch, QueryReadout
-from gattn.apps.molecules.network import QUERIES, AtomLayers, feature_sizes, molecule_vectors
+from gattn.apps.molecules.layers import MoleculeBatch
+from gattn.apps.molecules.network import AtomLayers, feature_sizes
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.ops.registration import path_trace
 
@@ -27,12 +27,11 @@ class AtomNetwork(AtomLayers):
         y_{ij} = \mathrm{MLP}(x_i + x_j \,\Vert\, |x_i - x_j| \,\Vert\, e_{ij})
 
     for the last features x of the atoms, after a LayerNorm, and the features e of the bonds. The
-    result of a bond does not depend on its direction. A value of a molecule is computed as in
-    :class:`gattn.apps.molecules.network.MoleculeNetwork`.
+    result of a bond does not depend on its direction.
 
     Args:
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.
-        targets: the number of targets by kind: ``"molecule"``, ``"atom"`` or ``"bond"``.
+        targets: the number of targets by kind: ``"atom"`` or ``"bond"``.
         classes: number c of outputs of each target, 1 for numbers and for two classes.
 
     Attributes:
@@ -41,8 +40,8 @@ class AtomNetwork(AtomLayers):
     Shapes:
         - **input:** a batch of g molecules, n atoms and b bonds from
           :func:`gattn.apps.molecules.network.batch_inputs`
-        - **output:** [g t_m + n t_a + b t_b, c], the values of all molecules, then of all atoms,
-          then of all bonds, with the targets of one row after another
+        - **output:** [n t_a + b t_b, c], the values of all atoms, then of all bonds, with the
+          targets of one row after another
 
     Example:
         >>> from gattn.data import batch_molecules, smiles_to_data
@@ -60,14 +59,8 @@ class AtomNetwork(AtomLayers):
         self.targets = {kind: targets[kind] for kind in KINDS if targets.get(kind)}
         self.classes = classes
         width, bond_features = settings.width, feature_sizes(settings)[1]
-        inputs = {
-            "molecule": (QUERIES + 1) * width, "atom": width, "bond": 2 * width + bond_features
-        }  # fmt: skip
+        inputs = {"atom": width, "bond": 2 * width + bond_features}
         self.norm = nn.LayerNorm(width)
-        self.attend = self.project = None
-        if "molecule" in self.targets:
-            self.attend = QueryReadout(width, QUERIES, QUERIES)
-            self.project = nn.Linear(width, width)
         self.head = nn.ModuleDict(
             {
                 kind: nn.Sequential(
@@ -93,10 +86,6 @@ class AtomNetwork(AtomLayers):
         """Return the input of the output layer for one kind of target."""
         if kind == "atom":
             return states
-        if kind == "bond":
-            # Bond k has the edges 2 k and 2 k + 1 of the graph.
-            one, other = states[batch.edge_index[:, ::2]].unbind(0)
-            return torch.cat([one + other, (one - other).abs(), batch.edge_attr[::2]], 1)
-        assert self.attend is not None
-        assert self.project is not None
-        return molecule_vectors(states, batch, self.attend, self.project)
+        # Bond k has the edges 2 k and 2 k + 1 of the graph.
+        one, other = states[batch.edge_index[:, ::2]].unbind(0)
+        return torch.cat([one + other, (one - other).abs(), batch.edge_attr[::2]], 1)

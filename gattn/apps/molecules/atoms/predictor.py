@@ -76,14 +76,14 @@ class _Parts:
     Attributes:
         members: predictions [K, r, t, d] of the K networks, by kind.
         means: prediction [r, t, d] of each component by its name, by kind.
-        environments: the mean label of the environment and its number of labels, by kind.
+        labels: [r, t] the number of labels of the environment, by kind.
         radius: see :class:`AtomPrediction`.
         graphs: the graphs of the molecules.
     """
 
     members: dict[str, Tensor]
     means: dict[str, Mapping[str, Tensor]]
-    environments: dict[str, tuple[Tensor, Tensor]]
+    labels: dict[str, Tensor]
     radius: dict[str, Tensor]
     graphs: MoleculeArrays
 
@@ -128,7 +128,6 @@ class AtomPredictor:
         self.environments = {
             kind: EnvironmentMeans.from_state(remove_prefix(f"environments.{kind}.", tensors))
             for kind in targets.kinds
-            if kind != "molecule"
         }
         self.scores = [
             GroupedScores.from_state(remove_prefix(f"scores.{i}.", tensors))
@@ -181,12 +180,11 @@ class AtomPredictor:
             if task == "regression":
                 mean, scale = moments(y)
             tensors |= {f"mean.{kind}": mean, f"scale.{kind}": scale}
-            if kind != "molecule":
-                weights = None if train.weights is None else train.weights / train.weights.mean()
-                rows = None if weights is None else weights[train.y.owners(kind)]
-                labels = one_hot_labels(y, output_width(task, classes))
-                means = EnvironmentMeans.fit(codes[kind], labels, rows)
-                tensors |= add_prefix(f"environments.{kind}.", means.state())
+            weights = None if train.weights is None else train.weights / train.weights.mean()
+            rows = None if weights is None else weights[train.y.owners(kind)]
+            labels = one_hot_labels(y, output_width(task, classes))
+            means = EnvironmentMeans.fit(codes[kind], labels, rows)
+            tensors |= add_prefix(f"environments.{kind}.", means.state())
         training = AtomTraining(task, settings, targets, tuple(classes), tensors)
         networks, history = training.fit(train, val, folder, progress=progress, threads=threads)
         for member, network in enumerate(networks):
@@ -209,17 +207,13 @@ class AtomPredictor:
         codes = environment_codes(arrays)
         members = self._predict_networks(inputs)
         attention = {kind: values.mean(0) for kind, values in members.items()}
-        parts: dict[str, Mapping[str, Tensor]] = {"attention": attention}
+        means: dict[str, Tensor] = {}
+        labels: dict[str, Tensor] = {}
         radius: dict[str, Tensor] = {}
-        of_environments: dict[str, tuple[Tensor, Tensor]] = {}
-        for kind, means in self.environments.items():
-            mean, labels, radius[kind] = means.predict(codes[kind])
-            of_environments[kind] = mean, labels
-        parts["environments"] = {
-            kind: of_environments[kind][0] if kind in of_environments else attention[kind]
-            for kind in attention
-        }
-        return _Parts(members, parts, of_environments, radius, arrays)
+        for kind, environments in self.environments.items():
+            means[kind], labels[kind], radius[kind] = environments.predict(codes[kind])
+        parts = {"attention": attention, "environments": means}
+        return _Parts(members, parts, labels, radius, arrays)
 
     def _combine(self, each: _Parts) -> AtomPrediction:
         """Combine the predictions of the components with the weights of each target."""
@@ -264,8 +258,7 @@ class AtomPredictor:
         names = ("attention", "environments")
         return {
             name: dict(zip(names, self._tensors[f"weights.{i}"].tolist()))
-            for i, (kind, _, name) in enumerate(self.targets)
-            if kind != "molecule"
+            for i, name in enumerate(self.targets.names)
         }
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -309,9 +302,7 @@ class AtomPredictor:
 
     def _split(self, raw: Tensor, batch: MoleculeBatch) -> dict[str, Tensor]:
         """Split the outputs of K networks, [K, N, c], into tensors [K, r, t, c] by kind."""
-        rows = {
-            "molecule": len(batch.ptr) - 1, "atom": len(batch.x), "bond": len(batch.edge_attr) // 2
-        }  # fmt: skip
+        rows = {"atom": len(batch.x), "bond": len(batch.edge_attr) // 2}
         shapes = {kind: (rows[kind], len(self.targets.of(kind))) for kind in self.targets.kinds}
         parts = raw.split([r * t for r, t in shapes.values()], 1)
         return {
@@ -335,10 +326,12 @@ class AtomPredictor:
         """Return the s inputs of the model of the squared error of a target, [s, r, 1]."""
         stacked, members = each.stacked(kind, column), each.members[kind]
         unit = self._tensors[f"scale.{kind}"][column].square()
-        sources = [unit.expand(stacked.shape[1], 1)]
-        if kind in each.environments:
-            labels = each.environments[kind][1][:, column, None]
-            sources += [(stacked[0] - stacked[1]).square(), unit / (1 + labels)]
+        labels = each.labels[kind][:, column, None]
+        sources = [
+            unit.expand(stacked.shape[1], 1),
+            (stacked[0] - stacked[1]).square(),
+            unit / (1 + labels),
+        ]
         if len(members) > 1:
             deviations = members[:, :, column] - members[:, :, column].mean(0)
             sources.append(deviations.square().sum(0) / (len(members) - 1))
@@ -355,7 +348,7 @@ class AtomPredictor:
             labels = one_hot_labels(y, self.width)[:, column]
             stacked = each.stacked(kind, column)
             weights = torch.tensor([1.0, 0.0]).double()
-            if stacked_model and kind != "molecule":
+            if stacked_model:
                 weights = mixture_weights(stacked[0], stacked[1], labels)
             self._tensors[f"weights.{i}"] = weights
             if self.task == "regression":

@@ -1,16 +1,13 @@
-"""Parameters of the estimators for atoms and bonds."""
+"""Settings that models of atoms and bonds do not support."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Annotated
-
-from msgspec import Meta
+from dataclasses import fields
 
 from gattn.apps.fitting.settings import SettingsError
-from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
+from gattn.apps.molecules.settings import MoleculeSettings
 
-__all__ = ["AtomParameters", "check_atom_settings"]
+__all__ = ["check_atom_settings"]
 
 UNSUPPORTED = (
     "order_free",
@@ -42,16 +39,3 @@ def check_atom_settings(settings: MoleculeSettings) -> None:
         raise SettingsError(
             f"targets of atoms and bonds need the model {' or '.join(MODELS)}; got {settings.model}"
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AtomParameters(MoleculeParameters):
-    """Parameters of :class:`gattn.apps.molecules.AtomRegressor` and ``AtomClassifier``."""
-
-    reorder_atoms: Annotated[
-        bool,
-        Meta(
-            description="Read the lists of atoms in the order of the atom map numbers, instead of "
-            "the order of the atoms in the SMILES. The order of lists of bonds does not change."
-        ),
-    ] = False

@@ -13,7 +13,7 @@ from gattn.data.molecules.arrays import MoleculeArrays
 
 __all__ = ["KINDS", "LabelledAtoms", "Targets", "Values", "padded", "pointers"]
 
-KINDS = ("molecule", "atom", "bond")
+KINDS = ("atom", "bond")
 """Kinds of targets, in the order of a network's outputs."""
 
 
@@ -21,7 +21,6 @@ KINDS = ("molecule", "atom", "bond")
 class Targets:
     """Names of the targets of molecules, of atoms and of bonds."""
 
-    molecule: tuple[str, ...] = ()
     atom: tuple[str, ...] = ()
     bond: tuple[str, ...] = ()
 
@@ -97,8 +96,7 @@ def pointers(arrays: MoleculeArrays) -> dict[str, Tensor]:
     """Return the index of the first row of each molecule, by kind. A bond has two edges in the
     graph.
     """
-    count = len(arrays.ptr)
-    return {"molecule": torch.arange(count), "atom": arrays.ptr, "bond": arrays.edge_ptr // 2}
+    return {"atom": arrays.ptr, "bond": arrays.edge_ptr // 2}
 
 
 def padded(values: Mapping[str, Tensor], targets: Targets) -> Tensor:

@@ -138,26 +138,17 @@ class RunSettings(NumberSettings):
         Meta(
             description="Name of a column of lists, such as [0.1, -0.2], with a label for each "
             "atom in the order of the SMILES. null is a missing label. Repeat the option for "
-            "several columns. The model predicts these columns and the columns of --target with "
-            "attention networks and with the mean label of the atoms that have the same "
-            "environment."
+            "several columns. The model predicts these columns with attention networks and with "
+            "the mean label of the atoms that have the same environment."
         ),
     ] = ()
     bond_target: Annotated[
         tuple[str, ...],
         Meta(
             description="Name of a column whose cells contain a list with a label for each bond in "
-            "RDKit's order, or a square matrix with a row and a column for each atom. Repeat the "
-            "option for several columns."
+            "RDKit's order. Repeat the option for several columns."
         ),
     ] = ()
-    reorder_atoms: Annotated[
-        bool,
-        Meta(
-            description="Read the lists of atoms in the order of the atom map numbers, instead of "
-            "the order of the atoms in the SMILES. The order of lists of bonds does not change."
-        ),
-    ] = False
     descriptors_columns: Annotated[
         tuple[str, ...],
         Meta(
@@ -313,10 +304,11 @@ class RunSettings(NumberSettings):
 
     def _check_lists(self) -> None:
         """Check that the options are possible for targets of atoms and bonds."""
-        names = [*self.target, *self.atom_target, *self.bond_target]
+        names = [*self.atom_target, *self.bond_target]
         if len(set(names)) < len(names):
             raise SettingsError(f"each target must be listed once; got {', '.join(names)}")
         changed = {
+            "--target": bool(self.target),
             "several --smiles": len(self.smiles_columns) > 1,
             "--descriptors-columns": bool(self.descriptors_columns),
             "--decimal": self.decimal != ".",

@@ -1,19 +1,18 @@
-"""Order of the values of lists: hydrogens, atom map numbers, bonds and matrices."""
+"""Order of the values of lists: hydrogens and bonds."""
 
-import numpy as np
 import pytest
 from rdkit import Chem
 
-from gattn.apps.molecules.atoms.entries import find_entries, order_problem, place_values
+from gattn.apps.molecules.atoms.entries import find_entries, place_values
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.row_format import RowFormat
 
 SMILES = ["CCO", "c1ccc2[nH]ccc2c1", "C[C@H](N)C(=O)[O-]", "[13CH3]C#N", "[Na+].[Cl-]", "C1NN1"]
 
 
-def entries(smiles, *, add_h=False, reorder=False):
+def entries(smiles, *, add_h=False):
     arrays = featurise([smiles], row_format=RowFormat(add_h=add_h)).inputs.molecules.arrays
-    return find_entries(smiles, arrays, 0, add_h=add_h, reorder=reorder), arrays
+    return find_entries(smiles, arrays, 0, add_h=add_h), arrays
 
 
 def rdkit_molecule(smiles):
@@ -78,45 +77,6 @@ def test_added_hydrogens_follow_the_other_atoms():
     assert places.tolist() == [0]
     with pytest.raises(ValueError, match="3 values, and the molecule has 6 atoms, or 2 without"):
         place_values([1.0] * 3, "atom", order)
-
-
-def test_atom_map_numbers_order_the_atoms_but_not_the_bonds():
-    order, _ = entries("[N:2][C:1]#[C:3]", reorder=True)
-    assert order.atoms.tolist() == [1, 0, 2]
-    assert order.bonds.tolist() == [0, 1]
-    matrix = np.zeros((3, 3))
-    matrix[0, 1] = matrix[1, 0] = 7  # the bond of the atoms 1 and 2: C and N
-    matrix[0, 2] = matrix[2, 0] = 8
-    places, values = place_values(matrix.tolist(), "bond", order)
-    assert (places.tolist(), values) == ([0, 1], [7, 8])
-    assert entries("[N:2][C:1]#[C:3]")[0].atoms.tolist() == [0, 1, 2]
-
-
-def test_matrix_of_bonds_has_a_row_for_each_atom():
-    order, _ = entries("N#CC=N")
-    matrix = [[0, 3, 0, 0], [3, 0, 1, 0], [0, 1, 0, 2], [0, 0, 2, 0]]
-    assert place_values(matrix, "bond", order)[1] == [3, 1, 2]
-    with pytest.raises(ValueError, match="matrix has 3 rows, and the molecule has 4 atoms"):
-        place_values([row[:3] for row in matrix[:3]], "bond", order)
-
-
-@pytest.mark.parametrize(
-    ("smiles", "problem"),
-    [
-        ("[CH3:2][OH:1]", ""),
-        ("[CH3:2][O:1][H]", ""),
-        ("[H][H]", ""),
-        ("x", ""),
-        ("", ""),
-        ("CCO", "reorder_atoms needs them, and the SMILES has none"),
-        ("[CH3:1]C[OH:2]", "1 of 3 heavy atoms have none"),
-        ("[CH3:1][CH2:1][OH:2]", "the number 1 occurs twice"),
-        ("[CH2:3]=[O+:1][H:1]", "the number 1 occurs twice"),
-        ("[CH3:01][OH:2]", "RDKit cannot read them"),
-    ],
-)
-def test_each_heavy_atom_needs_its_own_map_number(smiles, problem):
-    assert order_problem(smiles) == (problem and f"atom map numbers: {problem}")
 
 
 def test_lists_of_a_smiles_with_unreadable_map_numbers_are_in_its_order():

@@ -35,18 +35,17 @@ def bond_values(smiles=SMILES):
 def test_network_does_not_depend_on_the_order_of_atoms_or_on_the_batch():
     torch.manual_seed(0)
     settings = MoleculeSettings(width=16, heads=2, layers=2)
-    network = AtomNetwork(settings, {"molecule": 1, "atom": 2, "bond": 1}).double().eval()
+    network = AtomNetwork(settings, {"atom": 2, "bond": 1}).double().eval()
     one, other = (batch_molecules([smiles_to_data(text)]) for text in ("CCO", "OCC"))
     for batch in (one, other):
         batch.x, batch.edge_attr = batch.x.double(), batch.edge_attr.double()
     first, second = network(one), network(other)
-    assert first.shape == (1 + 3 * 2 + 2, 1)
-    torch.testing.assert_close(first[0], second[0])
-    torch.testing.assert_close(first[1:7].view(3, 2), second[1:7].view(3, 2).flip(0))
-    torch.testing.assert_close(first[7:], second[7:].flip(0))
+    assert first.shape == (3 * 2 + 2, 1)
+    torch.testing.assert_close(first[:6].view(3, 2), second[:6].view(3, 2).flip(0))
+    torch.testing.assert_close(first[6:], second[6:].flip(0))
     both = batch_molecules([smiles_to_data("N"), smiles_to_data("CCO")])
     both.x, both.edge_attr = both.x.double(), both.edge_attr.double()
-    torch.testing.assert_close(network(both)[4:10], first[1:7])
+    torch.testing.assert_close(network(both)[2:8], first[:6])
 
 
 def test_path_names_the_reason_for_the_layers():
@@ -58,11 +57,9 @@ def test_path_names_the_reason_for_the_layers():
 def test_network_of_empty_inputs():
     from gattn.apps.molecules.inputs import featurise
 
-    network = AtomNetwork(
-        MoleculeSettings(width=16, heads=2), {"molecule": 1, "atom": 1, "bond": 1}
-    )
+    network = AtomNetwork(MoleculeSettings(width=16, heads=2), {"atom": 1, "bond": 1})
     assert network(batch_inputs(featurise([]).inputs)).shape == (0, 1)
-    assert network(batch_inputs(featurise(["[Na+]"]).inputs)).shape == (2, 1)
+    assert network(batch_inputs(featurise(["[Na+]"]).inputs)).shape == (1, 1)
 
 
 def neighbourhoods(molecule, radius):
@@ -134,8 +131,7 @@ def test_intervals_hold_for_dependent_atoms_of_new_molecules():
 @pytest.fixture(scope="module")
 def model():
     labels = {"atoms": {"mass": atom_values()}, "bonds": {"order": bond_values()}}
-    sizes = {"size": [float(len(text)) for text in SMILES]}
-    return AtomRegressor(**SMALL).fit(SMILES, **labels, molecules=sizes)
+    return AtomRegressor(**SMALL).fit(SMILES, **labels)
 
 
 def test_estimator_predicts_lists_and_is_saved(model, tmp_path):
@@ -144,7 +140,6 @@ def test_estimator_predicts_lists_and_is_saved(model, tmp_path):
     assert [len(each) for each in predicted["mass"]] == [4, 0, 4, 1]
     assert [len(each) for each in predicted["order"]] == [3, 0, 3, 0]
     assert np.isnan(predicted["mass"][2]).tolist() == [True, False, False, False]
-    assert np.isnan(predicted["size"]).tolist() == [False, True, False, False]
     np.testing.assert_allclose(predicted["mass"][2][1:], model.predict(["OCC"])["mass"][0])
     assert abs(predicted["mass"][0] - [1.2011, 1.2011, 1.2011, 1.4007]).max() < 0.1
     lower, upper = model.predict_interval(["CCCN"])["mass"]

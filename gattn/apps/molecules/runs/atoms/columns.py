@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,14 +30,13 @@ def prediction_columns(model: AtomEstimator) -> list[str]:
     if model.task != "regression":
         names = ("prediction", "probability")
     columns = [f"{target}_{name}" for target in model.targets_.names for name in names]
-    return [*columns, *(f"{kind}_radius" for kind in model.targets_.kinds if kind != "molecule")]
+    return [*columns, *(f"{kind}_radius" for kind in model.targets_.kinds)]
 
 
 def prediction_cells(
     model: AtomEstimator, predicted: AtomPrediction, smiles: Sequence[str], coverage: float
 ) -> list[list[str]]:
-    """Return the cells for k molecules. A cell contains a number for a molecule, or a JSON list for
-    atoms or bonds.
+    """Return the cells for k molecules. A cell contains a JSON list.
 
     Args:
         model: the model.
@@ -47,8 +46,8 @@ def prediction_cells(
     """
     columns: list[list[str]] = []
 
-    def add(kind: str, lists: Sequence[Sequence[Any]]) -> None:
-        columns.append([_cell(kind, values) for values in lists])
+    def add(lists: Iterable[Iterable[Any]]) -> None:
+        columns.append(list(map(format_list, lists)))
 
     def lists_of(values: Values, kind: str, column: int) -> list[np.ndarray]:
         return model.lists(values, kind, column, smiles, predicted.graphs)
@@ -57,20 +56,19 @@ def prediction_cells(
     for number, (kind, column, _) in enumerate(model.targets_):
         if model.task == "regression":
             for values in (predicted.numbers, predicted.std, *ends):
-                add(kind, [each.tolist() for each in lists_of(values, kind, column)])
+                add([each.tolist() for each in lists_of(values, kind, column)])
             continue
         kinds = model.coding_.classes[number]
         chances = [
             class_probabilities(each, len(kinds))
             for each in lists_of(predicted.mean, kind, column)
         ]  # fmt: skip
-        add(kind, [model.decide(each, kinds) for each in chances])
-        add(kind, [(each if len(kinds) > 2 else each[:, 1]).tolist() for each in chances])
+        add([model.decide(each, kinds) for each in chances])
+        add([(each if len(kinds) > 2 else each[:, 1]).tolist() for each in chances])
     for kind in model.targets_.kinds:
-        if kind != "molecule":
-            radius = Values({kind: predicted.radius[kind].double()[:, None]}, predicted.mean.ptr)
-            lists = lists_of(radius, kind, 0)
-            add(kind, [[None if r != r else int(r) for r in each.tolist()] for each in lists])
+        radius = Values({kind: predicted.radius[kind].double()[:, None]}, predicted.mean.ptr)
+        lists = lists_of(radius, kind, 0)
+        add([[None if r != r else int(r) for r in each.tolist()] for each in lists])
     return [list(cells) for cells in zip(*columns)]
 
 
@@ -91,13 +89,8 @@ def prediction_table(
     names = model.targets_.names
 
     def labels_of(row: int) -> list[object]:
-        texts = []
-        for kind, _, name in cells.targets:
-            values: Any = cells.values[name][row]
-            if values is not None:
-                values = str(values[0]) if kind == "molecule" else format_list(values)
-            texts.append(values or "")
-        return texts
+        lists = (cells.values[name][row] for name in cells.targets.names)
+        return ["" if values is None else format_list(values) for values in lists]
 
     def cells_of(part: str) -> list[list[str]]:
         texts = [source.smiles[row].strip() for row in parts[part].rows.tolist()]
@@ -105,13 +98,3 @@ def prediction_table(
 
     columns = [*(f"{name}_measured" for name in names), *prediction_columns(model)]
     return table_rows(source, parts, columns, labels_of, cells_of)
-
-
-def _cell(kind: str, values: Sequence[Any]) -> str:
-    """Return the cell of a list, or of the single value of a molecule."""
-    if kind != "molecule":
-        return format_list(values)
-    (value,) = values
-    if isinstance(value, list):
-        return format_list(value)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -35,9 +35,7 @@ def read_atom_source(settings: RunSettings) -> tuple[Source, AtomCells, Coding]:
         skip_bad=settings.skip_bad_labels, weight=settings.weight_column or None,
         time=settings.time or None, file_parts=settings.file_parts,
     )  # fmt: skip
-    names = {
-        "molecule": settings.target, "atom": settings.atom_target, "bond": settings.bond_target
-    }  # fmt: skip
+    names = {"atom": settings.atom_target, "bond": settings.bond_target}
     cells = read_list_cells(settings.files, names, settings.encoding)
     try:
         coding = coding_of(cells, settings.task)

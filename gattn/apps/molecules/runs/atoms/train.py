@@ -40,7 +40,7 @@ class AtomProduct(MoleculeProduct):
         kind = AtomRegressor if coding.task == "regression" else AtomClassifier
         estimator = kind(
             **asdict(settings.model), on_error="skip", workers=settings.workers,
-            threads=settings.threads, reorder_atoms=settings.reorder_atoms,
+            threads=settings.threads,
         )  # fmt: skip
         weights = None if source.weights is None else torch.from_numpy(source.weights)
         labelled = estimator.read(source.smiles, cells, coding=coding, weights=weights)
