@@ -1,17 +1,20 @@
 """Base of settings: frozen dataclasses that declare a type, a range and a help text for each
 setting.
 
-A field is ``name: Annotated[type, Meta(gt=0, description=...)] = default``, where ``Meta`` is a
-class of msgspec. Validation, TOML files, the options of commands, the parameters of estimators and
-the tables of the documentation are derived from it. This module imports no package except msgspec,
-so that commands can reject an argument before PyTorch is imported; tomlkit is imported when a file
-is read.
+A field is ``name: Annotated[type, Meta(gt=0)] = default``, where ``Meta`` is a class of msgspec,
+and the docstring below the field is its help text. Validation, TOML files, the options of commands,
+the parameters of estimators and the tables of the documentation are derived from it. This module
+imports no package except msgspec, so that commands can reject an argument before PyTorch is
+imported; tomlkit is imported when a file is read.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
+import inspect
+import itertools
 import os
 import textwrap
 from collections.abc import Mapping
@@ -173,13 +176,29 @@ def declared(kind: type) -> dict[str, Setting]:
             name=field.name,
             hint=hint,
             default=default,
-            description=(meta and meta.description) or "",
+            description=(meta and meta.description) or _docstrings(owner).get(field.name, ""),
             default_text=extra.get("default") or default_text(default),
             panel=getattr(owner, "panel", Settings.panel),
             expected=expected_values(field_types(kind)[field.name]),
             flag=extra.get("flag", ""),
         )
     return settings
+
+
+@functools.cache
+def _docstrings(kind: type) -> dict[str, str]:
+    """Return the docstring below each field of a dataclass, as one line."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        field.target.id: " ".join(text.value.value.split())
+        for field, text in itertools.pairwise(definition.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 def check_value(kind: type, name: str, value: object) -> Any:
@@ -420,63 +439,35 @@ class TrainingSettings(Settings):
 
     panel: ClassVar[str] = "The network and its training"
 
-    epochs: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Maximum number of epochs, which are passes over the training part. "
-            "Raise it if the validation loss still falls in the last epochs.",
-        ),
-    ] = 60
-    batch_size: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of training examples in one step, summed over all devices. Lower "
-            "it if memory runs out.",
-        ),
-    ] = 64
-    learning_rate: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="Highest learning rate of AdamW. The rate rises to this value in the "
-            "first tenth of the steps and falls afterwards. Lower it if the training loss "
-            "jumps.",
-        ),
-    ] = 1e-3
-    weight_decay: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Strength of AdamW's weight decay, which keeps the weights small. "
-            "Raise it if the network overfits.",
-        ),
-    ] = 1e-4
+    epochs: Annotated[int, Meta(ge=1)] = 60
+    """Maximum number of epochs, which are passes over the training part. Raise it if the validation
+    loss still falls in the last epochs.
+    """
+    batch_size: Annotated[int, Meta(ge=1)] = 64
+    """Number of training examples in one step, summed over all devices. Lower it if memory runs
+    out.
+    """
+    learning_rate: Annotated[float, Meta(gt=0)] = 1e-3
+    """Highest learning rate of AdamW. The rate rises to this value in the first tenth of the steps
+    and falls afterwards. Lower it if the training loss jumps.
+    """
+    weight_decay: Annotated[float, Meta(ge=0)] = 1e-4
+    """Strength of AdamW's weight decay, which keeps the weights small. Raise it if the network
+    overfits.
+    """
     seed: Seed = 0
-    accelerator: Annotated[
-        Accelerator,
-        Meta(
-            description="Device on which the networks are trained. With auto, this is a GPU if "
-            "there is one, and the CPU otherwise."
-        ),
-    ] = "cpu"
-    devices: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of devices that train a network together. To use more than one, "
-            "start the command with torchrun -m gattn.apps.cli.",
-        ),
-    ] = 1
-    precision: Annotated[
-        Precision,
-        Meta(
-            description="Floating-point format of the training. bf16-mixed and 16-mixed save "
-            "time and memory on a GPU. With 64, several devices give the same metrics as one "
-            "device."
-        ),
-    ] = "32"
+    accelerator: Accelerator = "cpu"
+    """Device on which the networks are trained. With auto, this is a GPU if there is one, and the
+    CPU otherwise.
+    """
+    devices: Annotated[int, Meta(ge=1)] = 1
+    """Number of devices that train a network together. To use more than one, start the command with
+    torchrun -m gattn.apps.cli.
+    """
+    precision: Precision = "32"
+    """Floating-point format of the training. bf16-mixed and 16-mixed save time and memory on a GPU.
+    With 64, several devices give the same metrics as one device.
+    """
 
     def check(self) -> None:
         """Check that the device supports the precision."""

@@ -50,150 +50,85 @@ class MoleculeSettings(TrainingSettings):
 
     panel: ClassVar[str] = TrainingSettings.panel
 
-    model: Annotated[
-        ModelName,
-        Meta(
-            description="Model to train. attention is a graph neural network. gp is an exact "
-            "Gaussian process on fingerprints and descriptors, which trains fastest. stacked is a "
-            "weighted mean of attention, gp and a forest of trees; the weights are computed from "
-            "the errors of these three models on molecules on which they were not trained."
-        ),
-    ] = "stacked"
-    ensemble: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of networks that are trained with different seeds and whose "
-            "predictions are averaged. Raise it for more accurate predictions. The networks "
-            "are trained in parallel on several processors.",
-        ),
-    ] = 1
-    width: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of hidden features of each atom; it must be a multiple of heads. "
-            "Raise it for large data sets.",
-        ),
-    ] = 128
-    layers: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of attention layers. With each layer, an atom receives "
-            "information from atoms one bond farther away.",
-        ),
-    ] = 4
-    heads: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of attention heads of each layer; width must be a multiple of it.",
-        ),
-    ] = 8
-    dropout: Annotated[
-        float,
-        Meta(
-            ge=0,
-            lt=1,
-            description="Probability that a hidden feature is set to zero during training. Raise "
-            "it if the network overfits.",
-        ),
-    ] = 0.0
-    loss_function: Annotated[
-        LossFunction,
-        Meta(
-            description="Loss of a regression. mse is the squared error. mae is the absolute "
-            "error, which depends less on outliers. bounded-mse and bounded-mae also read censored "
-            "labels such as >10 as limits: the loss is 0 if the prediction is beyond the limit. "
-            "The setting has no effect in classification."
-        ),
-    ] = "mse"
-    target_transform: Annotated[
-        Transform,
-        Meta(
-            description="Transform of the labels before training, so that no prediction and no "
-            "interval is outside the possible values. log10 is for positive numbers such as "
-            "concentrations, and logit for fractions between 0 and 1. auto chooses log10, logit or "
-            "none for each target from its labels. Predictions, intervals and errors are in the "
-            "original unit. Classification ignores it."
-        ),
-    ] = "none"
-    standardize: Annotated[
-        tuple[Standardization, ...],
-        Meta(
-            description="Standardisation of every molecule before training and before each "
-            "prediction. largest-fragment removes salts and solvents, neutral neutralises acids "
-            "and bases, and tautomer replaces a molecule by RDKit's canonical tautomer, which is "
-            "slow for large tables. Repeat the option to combine them; they are applied in this "
-            "order. Use it if a table has several forms of one molecule.",
-        ),
-    ] = ()
-    from_foundation: Annotated[
-        str,
-        Meta(
-            description="Pretrained weights from which the networks start: the name of an encoder "
-            "that gattn ships, or the folder of another run or of an encoder of your own. Only the "
-            "last layers start from random weights. Set epochs to 30 and batch_size to 32, and "
-            "compare the errors with the errors of a run without this option. The settings width, "
-            "layers and heads must have the same values as in the encoder.",
-        ),
-    ] = ""
-    kernel_rows: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Maximum number of training molecules for the Gaussian process. If there "
-            "are more, it uses a random sample of this size. Its memory grows with the "
-            "square of this number.",
-        ),
-    ] = 3000
-    trees: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Number of trees of the forest in a stacked model; 0 for a model without "
-            "a forest. Raise it for slightly more accurate predictions; time and size of the "
-            "model grow with it.",
-        ),
-    ] = 100
-    max_atoms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Maximum number of atoms of a molecule. Larger molecules are "
-            "rejected with an error. Raise it for polymers.",
-        ),
-    ] = 1000
+    model: ModelName = "stacked"
+    """Model to train. attention is a graph neural network. gp is an exact Gaussian process on
+    fingerprints and descriptors, which trains fastest. stacked is a weighted mean of attention, gp
+    and a forest of trees; the weights are computed from the errors of these three models on
+    molecules on which they were not trained.
+    """
+    ensemble: Annotated[int, Meta(ge=1)] = 1
+    """Number of networks that are trained with different seeds and whose predictions are averaged.
+    Raise it for more accurate predictions. The networks are trained in parallel on several
+    processors.
+    """
+    width: Annotated[int, Meta(ge=1)] = 128
+    """Number of hidden features of each atom; it must be a multiple of heads. Raise it for large
+    data sets.
+    """
+    layers: Annotated[int, Meta(ge=1)] = 4
+    """Number of attention layers. With each layer, an atom receives information from atoms one bond
+    farther away.
+    """
+    heads: Annotated[int, Meta(ge=1)] = 8
+    """Number of attention heads of each layer; width must be a multiple of it."""
+    dropout: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    """Probability that a hidden feature is set to zero during training. Raise it if the network
+    overfits.
+    """
+    loss_function: LossFunction = "mse"
+    """Loss of a regression. mse is the squared error. mae is the absolute error, which depends less
+    on outliers. bounded-mse and bounded-mae also read censored labels such as >10 as limits: the
+    loss is 0 if the prediction is beyond the limit. The setting has no effect in classification.
+    """
+    target_transform: Transform = "none"
+    """Transform of the labels before training, so that no prediction and no interval is outside the
+    possible values. log10 is for positive numbers such as concentrations, and logit for fractions
+    between 0 and 1. auto chooses log10, logit or none for each target from its labels. Predictions,
+    intervals and errors are in the original unit. Classification ignores it.
+    """
+    standardize: tuple[Standardization, ...] = ()
+    """Standardisation of every molecule before training and before each prediction.
+    largest-fragment removes salts and solvents, neutral neutralises acids and bases, and tautomer
+    replaces a molecule by RDKit's canonical tautomer, which is slow for large tables. Repeat the
+    option to combine them; they are applied in this order. Use it if a table has several forms of
+    one molecule.
+    """
+    from_foundation: str = ""
+    """Pretrained weights from which the networks start: the name of an encoder that gattn ships, or
+    the folder of another run or of an encoder of your own. Only the last layers start from random
+    weights. Set epochs to 30 and batch_size to 32, and compare the errors with the errors of a run
+    without this option. The settings width, layers and heads must have the same values as in the
+    encoder.
+    """
+    kernel_rows: Annotated[int, Meta(ge=1)] = 3000
+    """Maximum number of training molecules for the Gaussian process. If there are more, it uses a
+    random sample of this size. Its memory grows with the square of this number.
+    """
+    trees: Annotated[int, Meta(ge=0)] = 100
+    """Number of trees of the forest in a stacked model; 0 for a model without a forest. Raise it
+    for slightly more accurate predictions; time and size of the model grow with it.
+    """
+    max_atoms: Annotated[int, Meta(ge=1)] = 1000
+    """Maximum number of atoms of a molecule. Larger molecules are rejected with an error. Raise it
+    for polymers.
+    """
 
-    order_free: Annotated[
-        bool,
-        Meta(
-            description="Rows contain several molecules whose order has no meaning, such as the "
-            "components of a mixture: the prediction is the same in any order."
-        ),
-    ] = False
-    reaction: Annotated[
-        bool,
-        Meta(
-            description="Rows are reactions A>>B with atom map numbers. The model reads the graph "
-            "of the reactants together with the changes of atoms and bonds to the products."
-        ),
-    ] = False
-    ignore_stereo: Annotated[
-        bool,
-        Meta(
-            description="Ignore stereochemistry (@, / and \\ in SMILES), so that stereoisomers are "
-            "one molecule. Use it if the marks of the table are incomplete or unreliable."
-        ),
-    ] = False
-    add_h: Annotated[
-        bool,
-        Meta(
-            description="Add hydrogens as atoms of the graph of a network, which takes about twice "
-            "the time. Fingerprints and descriptors do not change."
-        ),
-    ] = False
+    order_free: bool = False
+    """Rows contain several molecules whose order has no meaning, such as the components of a
+    mixture: the prediction is the same in any order.
+    """
+    reaction: bool = False
+    """Rows are reactions A>>B with atom map numbers. The model reads the graph of the reactants
+    together with the changes of atoms and bonds to the products.
+    """
+    ignore_stereo: bool = False
+    """Ignore stereochemistry (@, / and \\ in SMILES), so that stereoisomers are one molecule. Use
+    it if the marks of the table are incomplete or unreliable.
+    """
+    add_h: bool = False
+    """Add hydrogens as atoms of the graph of a network, which takes about twice the time.
+    Fingerprints and descriptors do not change.
+    """
 
     @property
     def bounded(self) -> bool:
@@ -240,34 +175,21 @@ class MoleculeSettings(TrainingSettings):
 class MoleculeParameters(MoleculeSettings):
     """Parameters of :class:`gattn.apps.molecules.MoleculeRegressor` and ``MoleculeClassifier``."""
 
-    molecules_per_row: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of molecules in a row: the first columns of X contain their "
-            "SMILES, and the other columns are descriptors.",
-        ),
-    ] = 1
-    validation_fraction: Annotated[
-        float,
-        Meta(
-            gt=0,
-            lt=1,
-            description="Share of the molecules used for validation if ``fit`` gets no "
-            "validation part. The validation part selects the epoch and, by cross-fitted "
-            "predictions, calibrates the intervals or sets of classes.",
-        ),
-    ] = 0.1
-    on_error: Annotated[
-        Literal["raise", "skip"],
-        Meta(
-            description='Treatment of SMILES that ``fit`` cannot read: ``"raise"`` reports all '
-            'of them in one error, ``"skip"`` leaves them out and lists them in ``bad_``.'
-        ),
-    ] = "raise"
-    workers: Annotated[
-        int, Meta(ge=1, description="Number of processes that parse SMILES in parallel.")
-    ] = 1
+    molecules_per_row: Annotated[int, Meta(ge=1)] = 1
+    """Number of molecules in a row: the first columns of X contain their SMILES, and the other
+    columns are descriptors.
+    """
+    validation_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    """Share of the molecules used for validation if ``fit`` gets no validation part. The validation
+    part selects the epoch and, by cross-fitted predictions, calibrates the intervals or sets of
+    classes.
+    """
+    on_error: Literal["raise", "skip"] = "raise"
+    """Treatment of SMILES that ``fit`` cannot read: ``"raise"`` reports all of them in one error,
+    ``"skip"`` leaves them out and lists them in ``bad_``.
+    """
+    workers: Annotated[int, Meta(ge=1)] = 1
+    """Number of processes that parse SMILES in parallel."""
     threads: Threads = 0
 
     def check(self) -> None:

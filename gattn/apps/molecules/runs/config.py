@@ -36,29 +36,19 @@ class NumberSettings(Settings):
 
     panel: ClassVar[str] = "Notation of the numbers in the labels"
 
-    decimal: Annotated[
-        Literal[".", ","],
-        Meta(
-            description="Decimal separator of the numbers in the label columns. Set it to a comma "
-            "if the table contains numbers such as 3,2."
-        ),
-    ] = "."
-    thousands: Annotated[
-        Literal["", ",", ".", " ", "'"],
-        Meta(
-            description="Character between groups of three digits in the label columns, for "
-            "example the comma in 1,008."
-        ),
-    ] = ""
-    censored: Annotated[
-        Literal["refuse", "drop", "bound"],
-        Meta(
-            description="Treatment of censored labels, of which only a limit is known, such "
-            "as >10. With refuse, the command stops with an error. With drop, such labels are "
-            "treated as missing. With bound, the number after the sign, here 10, is used as "
-            "the label."
-        ),
-    ] = "refuse"
+    decimal: Literal[".", ","] = "."
+    """Decimal separator of the numbers in the label columns. Set it to a comma if the table
+    contains numbers such as 3,2.
+    """
+    thousands: Literal["", ",", ".", " ", "'"] = ""
+    """Character between groups of three digits in the label columns, for example the comma in
+    1,008.
+    """
+    censored: Literal["refuse", "drop", "bound"] = "refuse"
+    """Treatment of censored labels, of which only a limit is known, such as >10. With refuse, the
+    command stops with an error. With drop, such labels are treated as missing. With bound, the
+    number after the sign, here 10, is used as the label.
+    """
 
     @property
     def style(self) -> NumberFormat:
@@ -92,151 +82,83 @@ class RunSettings(NumberSettings):
     panel: ClassVar[str] = "Data and run"
 
     data: Annotated[
-        str,
-        Meta(
-            description="CSV file with a header line, a column of SMILES and columns of labels.",
-            extra={"default": "the 1,017 measured compounds of CHEMBL2321810"},
-        ),
+        str, Meta(extra={"default": "the 1,017 measured compounds of CHEMBL2321810"})
     ] = ""
-    more_data: Annotated[
-        tuple[str, ...],
-        Meta(description="Further CSV files with the same columns, whose rows are added."),
-    ] = ()
-    validation: Annotated[
-        str,
-        Meta(
-            description="CSV file of the validation part, with the same columns. The rows of DATA "
-            "are then divided into a training and a test part only.",
-            extra={"default": "a part of DATA"},
-        ),
-    ] = ""
-    test: Annotated[
-        str,
-        Meta(
-            description="CSV file of the test part, with the same columns. The rows of DATA are "
-            "then divided into a training and a validation part only.",
-            extra={"default": "a part of DATA"},
-        ),
-    ] = ""
-    smiles: Annotated[
-        str | tuple[str, ...],
-        Meta(
-            description="Name of the column that contains the SMILES. Repeat the option for rows "
-            "of several molecules, such as a solute and a solvent. The molecules of a row have the "
-            "same order as the options."
-        ),
-    ] = "smiles"
-    target: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Name of a column of labels to predict. Repeat the "
-            "option to predict several columns."
-        ),
-    ] = ()
-    atom_target: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Name of a column of lists, such as [0.1, -0.2], with a label for each "
-            "atom in the order of the SMILES. null is a missing label. Repeat the option for "
-            "several columns. The model predicts these columns with attention networks and with "
-            "the mean label of the atoms that have the same environment."
-        ),
-    ] = ()
-    bond_target: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Name of a column whose cells contain a list with a label for each bond in "
-            "RDKit's order. Repeat the option for several columns."
-        ),
-    ] = ()
-    descriptors_columns: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Name of a column of numbers that the model reads in addition to the "
-            "SMILES, such as a temperature or a pH. Repeat the option to read several "
-            "columns. A missing number is replaced by the mean of the training part. Tables "
-            "for prediction must contain the same columns."
-        ),
-    ] = ()
-    unit: Annotated[
-        str,
-        Meta(
-            description="Unit of the labels, for example nM, which the report and the page of "
-            "the service show. The cells contain numbers without the unit."
-        ),
-    ] = ""
+    """CSV file with a header line, a column of SMILES and columns of labels."""
+    more_data: tuple[str, ...] = ()
+    """Further CSV files with the same columns, whose rows are added."""
+    validation: Annotated[str, Meta(extra={"default": "a part of DATA"})] = ""
+    """CSV file of the validation part, with the same columns. The rows of DATA are then divided
+    into a training and a test part only.
+    """
+    test: Annotated[str, Meta(extra={"default": "a part of DATA"})] = ""
+    """CSV file of the test part, with the same columns. The rows of DATA are then divided into a
+    training and a validation part only.
+    """
+    smiles: str | tuple[str, ...] = "smiles"
+    """Name of the column that contains the SMILES. Repeat the option for rows of several molecules,
+    such as a solute and a solvent. The molecules of a row have the same order as the options.
+    """
+    target: tuple[str, ...] = ()
+    """Name of a column of labels to predict. Repeat the option to predict several columns."""
+    atom_target: tuple[str, ...] = ()
+    """Name of a column of lists, such as [0.1, -0.2], with a label for each atom in the order of
+    the SMILES. null is a missing label. Repeat the option for several columns. The model predicts
+    these columns with attention networks and with the mean label of the atoms that have the same
+    environment.
+    """
+    bond_target: tuple[str, ...] = ()
+    """Name of a column whose cells contain a list with a label for each bond in RDKit's order.
+    Repeat the option for several columns.
+    """
+    descriptors_columns: tuple[str, ...] = ()
+    """Name of a column of numbers that the model reads in addition to the SMILES, such as a
+    temperature or a pH. Repeat the option to read several columns. A missing number is replaced by
+    the mean of the training part. Tables for prediction must contain the same columns.
+    """
+    unit: str = ""
+    """Unit of the labels, for example nM, which the report and the page of the service show. The
+    cells contain numbers without the unit.
+    """
     relation_column: Annotated[
-        str,
-        Meta(
-            description="Column of relations, such as > and =, which say that a label is a limit.",
-            extra={"default": "the only column whose cells are all relations"},
-        ),
+        str, Meta(extra={"default": "the only column whose cells are all relations"})
     ] = ""
-    weight_column: Annotated[
-        str,
-        Meta(
-            description="Name of a column of weights above 0. A larger weight makes a row "
-            "count more in the training. Use a weight below 1 for uncertain values. The metrics "
-            "of the report are not weighted.",
-            extra={"default": "equal weights"},
-        ),
-    ] = ""
-    task: Annotated[
-        Literal["auto", "regression", "classification", "multiclass"],
-        Meta(
-            description="Type of the labels: regression for numbers, classification for two "
-            "classes, multiclass for more than two classes. With auto, labels that are only 0 "
-            "and 1, or two texts, are two classes, and three to twenty texts that each occur "
-            "at least twice are several classes. All other labels are numbers, including "
-            "whole numbers such as 0, 1 and 2."
-        ),
-    ] = "auto"
-    split: Annotated[
-        str,
-        Meta(
-            description="Rule that divides the molecules into training, validation and test "
-            "parts. With random, molecules are assigned at random. With scaffold, all "
-            "molecules with the same scaffold are in the same part, which makes the test "
-            "harder. With molecule:NAME, all rows with the same molecule in the SMILES column "
-            "NAME are in the same part, which tests the prediction for a new solvent, for "
-            "example. With butina, all molecules of a cluster of similar fingerprints are in the "
-            "same part. With time, the test part contains the latest times of the column --time. "
-            "With column:NAME, the parts (train, val or test) are read from the column NAME. With "
-            "FILE.json, the parts are read from the file splits.json of another run."
-        ),
-    ] = "random"
-    time: Annotated[
-        str,
-        Meta(
-            description="Column of numbers or dates, such as 2019 or 2024-01-31, for --split time.",
-            extra={"default": "none"},
-        ),
-    ] = ""
+    """Column of relations, such as > and =, which say that a label is a limit."""
+    weight_column: Annotated[str, Meta(extra={"default": "equal weights"})] = ""
+    """Name of a column of weights above 0. A larger weight makes a row count more in the training.
+    Use a weight below 1 for uncertain values. The metrics of the report are not weighted.
+    """
+    task: Literal["auto", "regression", "classification", "multiclass"] = "auto"
+    """Type of the labels: regression for numbers, classification for two classes, multiclass for
+    more than two classes. With auto, labels that are only 0 and 1, or two texts, are two classes,
+    and three to twenty texts that each occur at least twice are several classes. All other labels
+    are numbers, including whole numbers such as 0, 1 and 2.
+    """
+    split: str = "random"
+    """Rule that divides the molecules into training, validation and test parts. With random,
+    molecules are assigned at random. With scaffold, all molecules with the same scaffold are in the
+    same part, which makes the test harder. With molecule:NAME, all rows with the same molecule in
+    the SMILES column NAME are in the same part, which tests the prediction for a new solvent, for
+    example. With butina, all molecules of a cluster of similar fingerprints are in the same part.
+    With time, the test part contains the latest times of the column --time. With column:NAME, the
+    parts (train, val or test) are read from the column NAME. With FILE.json, the parts are read
+    from the file splits.json of another run.
+    """
+    time: Annotated[str, Meta(extra={"default": "none"})] = ""
+    """Column of numbers or dates, such as 2019 or 2024-01-31, for --split time."""
     encoding: Annotated[
-        str | None,
-        Meta(
-            description="Text encoding of the table, for example latin-1. Set it if the table is "
-            "not UTF-8.",
-            extra={"default": "the encoding of the byte order mark, else UTF-8"},
-        ),
+        str | None, Meta(extra={"default": "the encoding of the byte order mark, else UTF-8"})
     ] = None
-    skip_bad_labels: Annotated[
-        bool,
-        Meta(
-            description="Leave out every label that cannot be read. Without this option, the "
-            "command stops with an error if two or more labels, and more than 5 % of the labels "
-            "of a target, are texts."
-        ),
-    ] = False
+    """Text encoding of the table, for example latin-1. Set it if the table is not UTF-8."""
+    skip_bad_labels: bool = False
+    """Leave out every label that cannot be read. Without this option, the command stops with an
+    error if two or more labels, and more than 5 % of the labels of a target, are texts.
+    """
     coverage: Coverage = 0.9
-    workers: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of processes that parse SMILES in "
-            "parallel. Raise it for large tables if the machine has more processors.",
-        ),
-    ] = 2
+    workers: Annotated[int, Meta(ge=1)] = 2
+    """Number of processes that parse SMILES in parallel. Raise it for large tables if the machine
+    has more processors.
+    """
     threads: Threads = 0
     model: MoleculeSettings = field(default_factory=MoleculeSettings)
 

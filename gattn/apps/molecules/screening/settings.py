@@ -32,62 +32,35 @@ class ScreenSettings(Settings):
 
     panel: ClassVar[str] = "Many files (--out is a folder)"
 
-    where: Annotated[
-        str,
-        Meta(
-            description="Condition that a row must meet to be written, for example "
-            "'prediction > 7 and std < 0.5'. It may use the columns of the output.",
-            extra={"default": "write all rows"},
-        ),
-    ] = ""
-    top: Annotated[
-        int,
-        Meta(
-            description="Number of best rows to write, at least 1. The best rows of all files are "
-            "in top.csv, in order.",
-            extra={"default": "all rows"},
-        ),
-    ] = 0
-    by: Annotated[
-        str,
-        Meta(
-            description="Expression that is computed from the columns of a row. --top keeps the "
-            "rows with the largest values, for example '-prediction' keeps the lowest predictions.",
-            extra={"default": "prediction; the probability for classes"},
-        ),
-    ] = ""
+    where: Annotated[str, Meta(extra={"default": "write all rows"})] = ""
+    """Condition that a row must meet to be written, for example 'prediction > 7 and std < 0.5'. It
+    may use the columns of the output.
+    """
+    top: Annotated[int, Meta(extra={"default": "all rows"})] = 0
+    """Number of best rows to write, at least 1. The best rows of all files are in top.csv, in
+    order.
+    """
+    by: Annotated[str, Meta(extra={"default": "prediction; the probability for classes"})] = ""
+    """Expression that is computed from the columns of a row. --top keeps the rows with the largest
+    values, for example '-prediction' keeps the lowest predictions.
+    """
     keep: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Column of the input to copy to the output; repeat it for several, or set "
-            'it to "" for none.',
-            extra={"default": "the columns that all inputs have"},
-        ),
+        tuple[str, ...], Meta(extra={"default": "the columns that all inputs have"})
     ] = ()
-    rows_per_shard: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of rows of a shard, the part of an input that is written at once. "
-            "After an interruption, the rows of an unfinished shard are predicted again.",
-        ),
-    ] = 16_384
-    shard: Annotated[
-        str,
-        Meta(
-            description="Part of the work that this job does, written as I/N with I from 0 to N-1, "
-            "for example 0/4. Start N jobs with the same --out on one or several machines.",
-            extra={"default": "0/1, all of the work"},
-        ),
-    ] = ""
-    engine: Annotated[
-        Literal["local", "ray"],
-        Meta(
-            description="Processes that compute the predictions. With local, --workers processes "
-            "are started on this machine. With ray, the machines of a Ray cluster are used, "
-            "which needs the extra ray."
-        ),
-    ] = "local"
+    """Column of the input to copy to the output; repeat it for several, or set it to "" for none.
+    """
+    rows_per_shard: Annotated[int, Meta(ge=1)] = 16_384
+    """Number of rows of a shard, the part of an input that is written at once. After an
+    interruption, the rows of an unfinished shard are predicted again.
+    """
+    shard: Annotated[str, Meta(extra={"default": "0/1, all of the work"})] = ""
+    """Part of the work that this job does, written as I/N with I from 0 to N-1, for example 0/4.
+    Start N jobs with the same --out on one or several machines.
+    """
+    engine: Literal["local", "ray"] = "local"
+    """Processes that compute the predictions. With local, --workers processes are started on this
+    machine. With ray, the machines of a Ray cluster are used, which needs the extra ray.
+    """
 
     def check(self) -> None:
         """Check the job number and the settings of the ranking."""
