@@ -39,8 +39,8 @@ def test_wheel_without_a_compiler_runs_on_the_reference_and_has_no_sources(tmp_p
     registry = "gattn/data/datasets/registry.toml"
     assert {"gattn/py.typed", registry, "gattn/functional.py"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    editor = "gattn/apps/serve/static/jsme/"
-    assert {f"{editor}jsme.nocache.js", f"{editor}license.txt"} <= set(names)
+    editor = "gattn/apps/serve/static/openchemlib/"
+    assert {f"{editor}openchemlib.js", f"{editor}LICENSE.txt"} <= set(names)
     assert [name for name in names if name.endswith(SOURCES)] == []
     tops = {name.split("/")[0] for name in names}
     assert tops == {"gattn", f"gattn-{gattn.__version__}.dist-info"}

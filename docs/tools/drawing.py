@@ -1,4 +1,4 @@
-"""Matplotlib with a file backend, or an error that explains how to install it."""
+"""Matplotlib with a file backend and gattn's style, or an error that explains how to install it."""
 
 try:
     import matplotlib as mpl
@@ -11,4 +11,14 @@ except ImportError as error:
 mpl.use("agg")
 import matplotlib.pyplot as plt
 
-__all__ = ["mpl", "plt"]
+from gattn.draw.figure import settings
+from gattn.draw.theme import LIGHT, PALETTE
+
+__all__ = ["LIGHT", "WEIGHTS", "mpl", "plt"]
+
+mpl.rcParams.update(
+    settings(LIGHT) | {"axes.grid": False, "axes.prop_cycle": mpl.cycler(color=PALETTE)}
+)
+SHADES = mpl.colors.LinearSegmentedColormap.from_list("weight", [LIGHT.paper, LIGHT.first])
+WEIGHTS = SHADES.with_extremes(bad=LIGHT.line)
+"""Colours of attention weights, with grey for pairs without an edge."""

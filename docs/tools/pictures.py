@@ -16,13 +16,12 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 import gattn
-from docs.tools.drawing import mpl, plt
+from docs.tools.drawing import LIGHT, WEIGHTS, plt
 from gattn import functional, graphs
 from gattn.draw import attention_matrix
 from gattn.nn import GATConv, LearnedQueryReadout
 
 FOLDER = Path(__file__).parents[1] / "guide" / "images"
-COLOURS = mpl.colormaps["viridis"].with_extremes(bad="#ececec")
 
 
 def matrix(graph: gattn.Graph, weight: Tensor) -> np.ndarray:
@@ -32,7 +31,7 @@ def matrix(graph: gattn.Graph, weight: Tensor) -> np.ndarray:
 
 def draw(axes: plt.Axes, dense: np.ndarray, title: str, query: str, key: str) -> None:
     """Draw a matrix with its scale: one square per pair, grey if the graph has no edge."""
-    image = axes.imshow(dense, cmap=COLOURS, vmin=0, interpolation="nearest")
+    image = axes.imshow(dense, cmap=WEIGHTS, vmin=0, interpolation="nearest")
     highest = float(np.nanmax(dense))
     bar = axes.figure.colorbar(image, ax=axes, orientation="horizontal", fraction=0.04, pad=0.02)
     bar.set_ticks([0, highest], labels=["0", f"{highest:.2g}"])
@@ -86,17 +85,17 @@ def graph_itself() -> None:
     border = float((label == 0).sum()) - 0.5
     figure, axes = panels(2, 4.2)
     place = networkx.spring_layout(club, seed=3)
-    colour = ["#35507e" if one else "#d98b2b" for one in label]
+    colour = [LIGHT.first if one else LIGHT.positive for one in label]
     networkx.draw_networkx(
         club, place, ax=axes[0], node_color=colour, node_size=90, with_labels=False,
-        edge_color="#b0b0b0",
+        edge_color=LIGHT.muted,
     )  # fmt: skip
     axes[0].set_title("the graph", fontsize=11)
     axes[0].axis("off")
     dense = matrix(graph, weight)[np.ix_(order, order)]
     draw(axes[1], dense, "attention of a trained GATConv", "member", "neighbour")
-    axes[1].axhline(border, color="#d94b2b", lw=1)
-    axes[1].axvline(border, color="#d94b2b", lw=1)
+    axes[1].axhline(border, color=LIGHT.second, lw=1)
+    axes[1].axvline(border, color=LIGHT.second, lw=1)
     save(figure, "graphs")
 
 
@@ -108,7 +107,7 @@ def sets() -> None:
     graph = graphs.complete(sizes)
     weight = functional.dot_product_attention_weights(x, x, graph)
     figure, axes = panels(1, 4.2)
-    draw(axes[0], matrix(graph, weight), "complete([9, 4, 14])", "query", "key")
+    draw(axes[0], matrix(graph, weight), "three sets", "query", "key")
     save(figure, "sets")
 
 
@@ -120,9 +119,9 @@ def sequences() -> None:
     for axis, (title, graph) in zip(
         axes,
         {
-            "causal([20, 12])": graphs.causal(sizes),
-            "band([20, 12], 3)": graphs.band(sizes, 3),
-            "band([20, 12], 3, one_sided=True)": graphs.band(sizes, 3, one_sided=True),
+            "causal": graphs.causal(sizes),
+            "band of three tokens on each side": graphs.band(sizes, 3),
+            "band of three earlier tokens": graphs.band(sizes, 3, one_sided=True),
         }.items(),
     ):
         weight = functional.dot_product_attention_weights(x, x, graph, scale=0.6)
@@ -140,11 +139,11 @@ def grids() -> None:
     figure, axes = panels(3)
     axes[0].imshow(image.numpy(), cmap="gray_r")
     axes[0].set_title("the image and one pixel", fontsize=11)
-    axes[0].add_patch(plt.Rectangle((2.5, 0.5), 1, 1, fill=False, edgecolor="#d94b2b", lw=2.5))
+    axes[0].add_patch(plt.Rectangle((2.5, 0.5), 1, 1, fill=False, edgecolor=LIGHT.second, lw=2.5))
     axes[0].set_xticks([])
     axes[0].set_yticks([])
     draw(axes[1], dense[1 * 8 + 3].reshape(8, 8), "where that pixel looks", "", "")
-    draw(axes[2], dense, "grid((8, 8), 2)", "pixel", "attends to")
+    draw(axes[2], dense, "all pixels", "pixel", "attends to")
     save(figure, "grids")
 
 
@@ -161,7 +160,7 @@ def cross() -> None:
     graph = graphs.bipartite(query_sizes, key_sizes)
     weight = functional.dot_product_attention_weights(query, memory, graph)
     figure, axes = panels(1, 4.8)
-    draw(axes[0], matrix(graph, weight), "bipartite([12, 7], [16, 9])", "query", "memory")
+    draw(axes[0], matrix(graph, weight), "queries and their memory", "query", "memory")
     save(figure, "cross")
 
 
@@ -175,7 +174,7 @@ def readouts() -> None:
     weight = readout.attention_weights(torch.randn(23, 8), index, dim_size=3)
     figure, axes = panels(1, 7.0)
     dense = matrix(graph, weight.flatten(0, 1))
-    draw(axes[0], dense, "readout(index, 2, 3): the second graph has no nodes", "query", "node")
+    draw(axes[0], dense, "three graphs, of which the second has no nodes", "query", "node")
     save(figure, "readouts")
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.core import record, tables
-from docs.tools.drawing import plt
+from docs.tools.drawing import LIGHT, plt
 
 PICTURE = Path(__file__).parents[1] / "images" / "speed.png"
 LAYERS = ("GATConv", "GATv2Conv", "TransformerConv")
-COLOURS = {"gattn": "#3949ab", "pyg": "#b0b4c4"}
+COLOURS = {"gattn": LIGHT.first, "pyg": "#b0b4c4"}
 NAMES = {"gattn": "gattn", "pyg": "PyG"}
 
 

@@ -14,7 +14,7 @@ from gattn.draw.theme import DARK, LIGHT, Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["WIDTH", "Draw", "heading", "line", "render"]
+__all__ = ["WIDTH", "Draw", "heading", "line", "render", "settings"]
 
 # Width of a plot in inches. With this width, text of 10 points is about 11 pixels high on a page.
 WIDTH = 4.1
@@ -53,7 +53,8 @@ def heading(text: str) -> str:
     return "\n".join(map(line, wrapped))
 
 
-def _settings(theme: Theme) -> dict[str, object]:
+def settings(theme: Theme) -> dict[str, object]:
+    """Return the settings of matplotlib for pictures in the colours of a theme."""
     return {
         # Matplotlib contains this font, so plots look the same on every machine.
         "font.family": "DejaVu Sans",
@@ -116,7 +117,7 @@ def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[floa
     with (
         _LOCK,
         style.context("default"),
-        rc_context(RcParams(_settings(theme))),
+        rc_context(RcParams(settings(theme))),
         warnings.catch_warnings(),
     ):
         # Matplotlib draws a box for a character that is missing in the font. The warning is hidden,

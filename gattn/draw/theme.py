@@ -36,7 +36,7 @@ class Theme:
     muted: str = "#5b6572"
     line: str = "#dde1e7"
     first: str = "#0072b2"
-    second: str = "#c24e00"
+    second: str = "#b84a00"
     best: str = "#e3f0f9"
     positive: str = "#e69f00"
     negative: str = "#56b4e9"

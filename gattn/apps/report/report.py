@@ -18,7 +18,10 @@ from gattn.apps.report.plots.style import number
 from gattn.draw.theme import DARK, LIGHT
 from gattn.files import replace_files
 
-__all__ = ["Figure", "Highlight", "Link", "ReportContent", "Section", "Table", "write_report"]
+__all__ = [
+    "Figure", "Highlight", "Link", "ReportContent", "Section", "Table", "style_sheet",
+    "write_report",
+]  # fmt: skip
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -154,6 +157,24 @@ def write_report(folder: Path, content: ReportContent) -> Path:
     ...     write_report(Path(folder), content).name
     'report.html'
     """
+    page = _rendered("report.html", content=content)
+    numbers = json.dumps(_numbers(content), ensure_ascii=False, indent=1, allow_nan=False)
+    path = folder / "report.html"
+    replace_files({folder / "report.json": f"{numbers}\n".encode(), path: page.encode()})
+    return path
+
+
+def style_sheet() -> str:
+    """Return the style sheet that all pages share: colours, sizes of type, cards and tables.
+
+    Raises:
+        ImportError: Jinja2 is not installed.
+    """
+    return _rendered("style.css")
+
+
+def _rendered(template: str, **content: object) -> str:
+    """Return the text of a template with the colours of both themes."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError:
@@ -168,11 +189,7 @@ def write_report(folder: Path, content: ReportContent) -> Path:
     )
     environment.filters |= {"cell": _shown, "uri": _data_uri}
     environment.tests["link"] = lambda cell: isinstance(cell, Link)
-    page = environment.get_template("report.html").render(content=content, light=LIGHT, dark=DARK)
-    numbers = json.dumps(_numbers(content), ensure_ascii=False, indent=1, allow_nan=False)
-    path = folder / "report.html"
-    replace_files({folder / "report.json": f"{numbers}\n".encode(), path: page.encode()})
-    return path
+    return environment.get_template(template).render(**content, light=LIGHT, dark=DARK)
 
 
 def _is_number(value: Cell) -> bool:

@@ -109,8 +109,7 @@ def run_report(
         run.title,
         run.summary,
         (
-            Section("Metrics", run.notes, (*tables, *_targets(run))),
-            Section("Predictions of the test part", (), (), predictions),
+            Section("Metrics", run.notes, (*tables, *_targets(run)), predictions),
             _uncertainty(run, figures["calibration"]),
             *sections,
             *training,

@@ -7,6 +7,8 @@ import re
 
 from markdown_it import MarkdownIt
 
+from gattn.apps.report.report import style_sheet
+
 __all__ = ["CARD_FILE", "card_page"]
 
 CARD_FILE = "card.md"
@@ -17,15 +19,7 @@ PAGE = """<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
 <title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ margin: 2rem auto; padding: 0 1rem; max-width: 52rem; overflow-wrap: break-word;
-  font: 1rem/1.5 system-ui, sans-serif; }}
-table {{ border-collapse: collapse; display: block; overflow-x: auto; }}
-th, td {{ padding: .35rem .8rem; border-top: 1px solid #8886; text-align: left;
-  vertical-align: top; }}
-pre {{ overflow-x: auto; }}
-</style>
+<style>{style}</style>
 <main>
 {body}</main>
 </html>
@@ -40,4 +34,5 @@ def card_page(title: str, text: str) -> str:
         text: the card in Markdown. HTML in it is shown as text.
     """
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
-    return PAGE.format(title=html.escape(title), body=reader.render(RELATIVE.sub(r"\1", text)))
+    body = reader.render(RELATIVE.sub(r"\1", text))
+    return PAGE.format(title=html.escape(title), style=style_sheet(), body=body)

@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.settings import ServeSettings
 
-__all__ = ["EDITOR_POLICY", "PAGE_POLICY", "REPORT_POLICY", "Gate", "error_response"]
+__all__ = ["PAGE_POLICY", "REPORT_POLICY", "Gate", "error_response"]
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
 """Content security policy of the page and the API, which forbids inline scripts and other
@@ -30,15 +30,6 @@ REPORT_POLICY = (
 )
 """Content security policy of a run's report. It allows embedded pictures and styles, but no
 script.
-"""
-EDITOR_POLICY = (
-    "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
-    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'self'"
-)
-"""Content security policy of the structure editor. JSME compiles its code with ``eval``, which
-the policy of the page forbids. Therefore the editor is a frame with its own policy, which allows
-requests only for files of the server.
 """
 COOKIE = "gattn_token"
 PUBLIC = "/static/"

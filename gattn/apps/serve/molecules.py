@@ -48,8 +48,12 @@ __all__ = [
     "open_molecules",
 ]  # fmt: skip
 
-NEAREST = 5
+NEAREST = 6
 """Number of similar training molecules that are shown beside a prediction."""
+PICTURE = 220, 150
+"""Width and height in pixels of a picture without weights, about as large as on the page, so that
+its lines are not thin there.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +289,7 @@ def draw_plain(smiles: str, dark: bool) -> bytes:
         RequestError: the SMILES cannot be read, or the molecule is too large (422).
     """
     try:
-        return draw_molecule(smiles, dark=dark)
+        return draw_molecule(smiles, size=PICTURE, dark=dark)
     except ValueError as error:
         raise RequestError(422, f"the molecule cannot be drawn: {error}") from error
 

@@ -144,8 +144,7 @@ class ServedNodes(ServedNetwork):
         with self._drawing:
             return draw_network(
                 edges.reshape(2, -1), strength, colour,
-                labels=[self.attended[node] for node in nodes],
-                title=f"{name} attends to", dark=dark,
+                labels=[self.attended[node] for node in nodes], top_labels=SHOWN, dark=dark,
             )  # fmt: skip
 
     def _predicted(self, node: int) -> Any:

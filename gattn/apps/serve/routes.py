@@ -13,9 +13,10 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gattn import __version__
+from gattn.apps.report.report import style_sheet
 from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.errors import RequestError
-from gattn.apps.serve.gate import EDITOR_POLICY, REPORT_POLICY
+from gattn.apps.serve.gate import REPORT_POLICY
 from gattn.apps.serve.links import ServedLinks
 from gattn.apps.serve.molecules import ServedMolecules, as_values, draw_plain
 from gattn.apps.serve.nodes import ServedNetwork, ServedNodes
@@ -261,11 +262,9 @@ def add_page(app: FastAPI, server: Server) -> None:
     async def page() -> FileResponse:
         return FileResponse(STATIC / "index.html")
 
-    @app.get("/editor", include_in_schema=False)
-    async def editor() -> FileResponse:
-        return FileResponse(
-            STATIC / "editor.html", headers={"content-security-policy": EDITOR_POLICY}
-        )
+    @app.get("/static/style.css", include_in_schema=False)
+    async def style() -> Response:
+        return Response(style_sheet(), media_type="text/css")
 
     app.mount("/static", StaticFiles(directory=STATIC))
 

@@ -105,6 +105,7 @@ class ModelDescription(BaseModel):
         ),
     ] = None
     test: Annotated[dict[str, Value], Field(description="Metrics of the test part.")]
+    metrics: Annotated[dict[str, str], Field(description="Names of these metrics in words.")]
     files: Annotated[list[str], Field(description="Files of the run under /models/NAME/.")]
     notes: list[str]
     warnings: Annotated[

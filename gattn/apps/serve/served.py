@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gattn.apps.report.plots.style import METRICS
 from gattn.apps.run.model_io import read_card
 from gattn.apps.run.notes import baseline_note
 from gattn.apps.serve.card import CARD_FILE, card_page
@@ -53,7 +54,7 @@ class ServedRun:
         metrics = read_card(self.folder).get("metrics") or {}
         return ModelDescription(
             kind=self.kind, name=self.name, files=self.files, columns=list(self.columns),
-            notes=list(self.notes), warnings=_warnings(metrics),
+            notes=list(self.notes), warnings=_warnings(metrics), metrics=METRICS,
             test={name: json_value(value) for name, value in metrics.get("test", {}).items()},
             **self.details(metrics),
         )  # fmt: skip

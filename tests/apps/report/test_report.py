@@ -185,7 +185,7 @@ def test_a_run_becomes_a_page(task: str, files: set[str], tmp_path: Path) -> Non
     assert set(figures) == files
     titles = [section.title for section in content.sections]
     assert titles == [
-        "Metrics", "Predictions of the test part", "Uncertainty", "The worst",
+        "Metrics", "Uncertainty", "The worst",
         "Training", "Data", "Settings and versions",
     ]  # fmt: skip
     page = _read(write_report(tmp_path, content))

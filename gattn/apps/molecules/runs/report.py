@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,8 +46,14 @@ WORST = 12
 """Number of molecules that the report page shows, those with the largest errors."""
 DRAWN = 100
 """Maximum number of atoms in a molecule that the report draws; larger pictures are unreadable."""
-SIZE = 320, 240
+SIZE = 240, 180
 """Width and height of a molecule's picture, in pixels."""
+COMPONENTS = {
+    "attention": "graph neural network with attention over the bonds",
+    "gp": "Gaussian process on fingerprints and descriptors",
+    "forest": "forest of trees on fingerprints and descriptors",
+}
+"""Descriptions of the components of a stacked model."""
 
 
 def molecule_report(run: MoleculeRun) -> Report:
@@ -63,7 +70,23 @@ def molecule_report(run: MoleculeRun) -> Report:
         mean=predicted.mean, std=predicted.std, reliability=reliability(estimator, test, predicted),
         words=_words(estimator), logarithmic=_logarithmic(estimator),
     )  # fmt: skip
-    return run_report(facts, [_worst_molecules(run)])
+    return run_report(facts, [*_components(run), _worst_molecules(run)])
+
+
+def _components(run: MoleculeRun) -> list[Section]:
+    """Return the section on the weights of the models in a stack; none for a single model."""
+    weights = run.metrics["weights"]
+    if len(weights) < 2:
+        return []
+    text = (
+        "The prediction is a weighted mean of these models. The weights were fitted to molecules "
+        "on which the models were not trained; a model with the weight 0 does not improve the "
+        "others there."
+    )
+    # With several targets, a component has a weight for each.
+    means = {name: float(np.mean(weight)) for name, weight in weights.items()}
+    rows = tuple((name, COMPONENTS[name], weight) for name, weight in means.items())
+    return [Section("Components", (text,), (Table(("component", "description", "weight"), rows),))]
 
 
 def run_facts(run: MoleculeRun, unit: str = "", **special: Any) -> RunFacts:
@@ -200,8 +223,8 @@ def _worst_molecules(run: MoleculeRun) -> Section:
     noun = model.row_format.rows_noun
     text = (
         f"The {noun} of the test part with the largest errors and at most {DRAWN} atoms, the "
-        "largest first. “Nearest” is the Tanimoto similarity to the most similar one of the "
-        "training and validation parts.",
+        "largest first. Below each are the measured and the predicted value, and the Tanimoto "
+        "similarity to the nearest one of the training and validation parts.",
     )
     if not model.reaction:
         figures = [
@@ -265,12 +288,10 @@ def _caption(
         kinds = estimator.classes_by_target[target]
         chance = estimator.probabilities(predicted.mean[[row]])[target][0]
         place = int(chance.argmax())
-        lines += [f"measured {kinds[int(y)]}", f"predicted {kinds[place]}"]
         name = class_probability(estimator, target, place)
-        lines += [f"{name} {number(float(chance[place]))}"]
+        lines += [f"{kinds[int(y)]} → {kinds[place]}", f"{name} {number(float(chance[place]))}"]
     else:
         mean, std = (float(values[row, target]) for values in (predicted.mean, predicted.std))
-        values = f"measured {number(y)}", f"predicted {number(mean)} ± {number(std)}"
-        lines += [f"{value} {unit}".rstrip() for value in values]
-    lines += [f"nearest {number(float(predicted.max_train_similarity[row]))}"]
+        lines += [f"{number(y)} → {number(mean)} ± {number(std)} {unit}".rstrip()]
+    lines += [f"similarity {number(float(predicted.max_train_similarity[row]))}"]
     return "\n".join(lines)

@@ -43,6 +43,15 @@ MODELS = {
     "gps": "GPS",
     "hgt": "HGT",
 }
+COMPONENTS = {
+    "constant": "share of each class, or the mean of the numbers",
+    "columns": "linear model of a node's own columns",
+    "neighbours": "the same, also of the columns' means over neighbours within two steps",
+    "labels": "the same, also of the known labels around a node",
+    "consistent": "networks that also learn from nodes without a label",
+    "propagation": "known labels that spread along the edges",
+}
+"""Descriptions of the components other than the attention network."""
 TOP_LABELS = 10
 """Number of nodes whose names are written beside them in the picture of the network."""
 
@@ -165,14 +174,20 @@ def _components(run: NodeRun) -> Section:
     components = run.metrics["components"]
     metrics = list(run.metrics["test"])
     rows = [
-        (name, each["weight"], *(each["test"][metric] for metric in metrics))
+        (
+            name,
+            COMPONENTS.get(name, "attention network"),
+            each["weight"],
+            *(each["test"][metric] for metric in metrics),
+        )
         for name, each in components.items()
     ]
-    rows.append(("stack", None, *(run.metrics["test"][metric] for metric in metrics)))
+    stack = (run.metrics["test"][metric] for metric in metrics)
+    rows.append(("stack", "the model: all components together", None, *stack))
     text = (
         "The prediction combines these models with weights that were fitted on the validation "
-        "part. For classes, the weights multiply the logarithms of the probabilities and need not "
-        "sum to 1.",
+        "part. A component with the weight 0 does not improve the others there. For classes, the "
+        "weights multiply the logarithms of the probabilities and need not sum to 1.",
     )
     factors = run.metrics.get("class_factors", {})
     if len(set(factors.values())) > 1:
@@ -181,7 +196,7 @@ def _components(run: NodeRun) -> Section:
             "The probabilities of the combination were multiplied by factors, because the classes "
             f"have other frequencies outside of the training part: {listed}.",
         )
-    columns = "component", "weight", *(METRICS[metric] for metric in metrics)
+    columns = "component", "description", "weight", *(METRICS[metric] for metric in metrics)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
 
 

@@ -32,11 +32,13 @@ export async function ask(address, options = {}) {
 export const post = (address, body) =>
   ask(address, {method: "POST", body: JSON.stringify(body), headers: {"content-type": "application/json"}});
 
-/** Return a number with at most four significant digits. */
+/** Return a number with three significant digits; whole numbers and those from 100 without a fraction. */
 export function digits(value) {
   if (value === null || value === undefined) return "∞";
   if (typeof value !== "number") return String(value);
-  return Number(value.toPrecision(4)).toString().replace("-", "−");
+  const text = Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en")
+    : Number.isInteger(value) ? String(value) : value.toPrecision(3);
+  return text.replace("-", "−");
 }
 
 /** Return the classes of a prediction set as words. */
@@ -47,8 +49,26 @@ const isSeveral = (predicted, set) => String(set || "").includes("|") && String(
 /** Return a predicted class as a headline: "undecided" if the set holds several classes. */
 export const classText = (predicted, set) => (isSeveral(predicted, set) ? "undecided" : String(predicted));
 
+/** Return each different error once, after the names of the models that have it if others do not. */
+export function faultsOf(faults, count) {
+  const names = new Map();
+  for (const [name, message] of faults) names.set(message, [...(names.get(message) || []), name]);
+  return [...names].map(([message, list]) => list.length < count ? `${list.join(", ")}: ${message}` : message);
+}
+
+/** Show a card for each answer of several models, and a sentence for each answer and each error. */
+export function showAnswers(models, answers, place, status, cardOf, sentenceOf) {
+  const pairs = answers.map((answer, i) => [models[i], answer]);
+  const fulfilled = pairs.filter(([, answer]) => answer.status === "fulfilled");
+  const faults = pairs.filter(([, answer]) => answer.status === "rejected")
+    .map(([model, answer]) => [model.name, answer.reason.message]);
+  place.replaceChildren(...fulfilled.map(([model, answer]) => cardOf(model, answer.value)));
+  status.replaceChildren(fulfilled.map(([model, answer]) => sentenceOf(model, answer.value)).join(" "),
+    ...faultsOf(faults, models.length).map((text) => make("span", {class: "error"}, ` ${text}`)));
+}
+
 /** Return the coverage of a model's intervals and sets as a percentage. */
-export const percent = (model) => `${digits(100 * model.coverage)} %`;
+export const percent = (model) => `${Number((100 * model.coverage).toPrecision(3))} %`;
 
 /** Return paragraphs with the warnings of a model. */
 export const warningsOf = (model) => model.warnings.map((text) => make("p", {class: "flag outside"}, `⚠ ${text}`));

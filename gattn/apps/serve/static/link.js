@@ -1,6 +1,6 @@
 // Links of a network: the score of a pair of nodes, and the proposed links of a node.
 
-import {byId, digits, make, post, warningsOf} from "./dom.js";
+import {byId, digits, make, post, showAnswers, warningsOf} from "./dom.js";
 import {table} from "./node.js";
 
 /** Score the pair in the fields, or propose links of the first node. */
@@ -15,18 +15,16 @@ export async function predictLinks(models) {
   status.textContent = "Predicting …";
   const answers = await Promise.allSettled(models.map((model) => target
     ? post("/link", {source, target, model: model.name}) : post("/links", {name: source, model: model.name})));
-  byId("links").replaceChildren(...answers.map((answer, i) => make("article", {class: "card"},
-    make("h3", {}, models[i].name),
-    ...(answer.status === "rejected" ? [make("p", {class: "error"}, answer.reason.message)]
-      : [...warningsOf(models[i]), ...(target ? pairOf(answer.value) : [proposals(models[i], answer.value)])]))));
-  status.textContent = answers.map((answer, i) => answer.status === "rejected" ? answer.reason.message
-    : target ? `${models[i].name}: probability ${digits(answer.value.probability)}.`
-    : `${models[i].name} proposes ${answer.value.links.length} links of ${source}.`).join(" ");
+  const cardOf = (model, answer) => make("article", {class: "card"}, make("h3", {}, model.name), ...warningsOf(model),
+    ...(target ? pairOf(answer) : [proposals(model, answer)]));
+  const sentenceOf = (model, answer) => target ? `${model.name}: probability ${digits(answer.probability)}.`
+    : `${model.name} proposes ${answer.links.length} links of ${source}.`;
+  showAnswers(models, answers, byId("links"), status, cardOf, sentenceOf);
 }
 
 function pairOf({source, target, score, probability, linked}) {
   return [
-    make("p", {class: "number"}, digits(probability)),
+    make("p", {class: "value"}, digits(probability)),
     make("p", {}, `Probability that ${source} and ${target} are linked, if half of the pairs were links. Score: ${digits(score)}.`),
     make("p", {class: "muted"}, linked ? "The graph has this link, and the score reads it." : "The graph does not have this link."),
   ];

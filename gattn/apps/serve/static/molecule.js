@@ -1,34 +1,22 @@
 // One molecule: its predictions by the chosen models, side by side.
 
-import {byId, classText, digits, make, moleculePicture, percent, post, setText, svgAddress, themed, warningsOf} from "./dom.js";
+import {
+  byId, classText, digits, make, moleculePicture, percent, post, setText, showAnswers, svgAddress, themed, warningsOf,
+} from "./dom.js";
 
 let latest = 0;
 
-/** Predict the molecule in the field with the chosen models. */
-export async function predictMolecule(models, targets) {
-  const smiles = byId("smiles").value.trim();
+/** Predict and explain one molecule with the chosen models. */
+export async function predictMolecule(smiles, models, targets) {
   const status = byId("molecule-status"), cards = byId("predictions");
   const number = ++latest;
-  if (!smiles) return;
-  if (!models.length) {
-    status.textContent = "Choose a model of single molecules above.";
-    return;
-  }
   status.textContent = "Predicting …";
   cards.setAttribute("aria-busy", "true");
   const answers = await Promise.allSettled(models.map(async (model) =>
     post("/explain", {smiles, model: model.name, target: targets(model)})));
   if (number !== latest) return;  // a newer request replaces this one
-  cards.replaceChildren(...answers.map((answer, i) => answer.status === "fulfilled"
-    ? predictionCard(models[i], answer.value) : errorCard(models[i], answer.reason)));
   cards.removeAttribute("aria-busy");
-  status.textContent = answers.map((answer, i) => answer.status === "fulfilled"
-    ? summary(models[i], answer.value) : `${models[i].name}: ${answer.reason.message}`).join(" ");
-}
-
-function errorCard(model, error) {
-  return make("article", {class: "card"},
-    make("h3", {}, model.name), make("p", {class: "error"}, error.message));
+  showAnswers(models, answers, cards, status, predictionCard, summary);
 }
 
 function predictedText(model, answer) {
@@ -61,22 +49,21 @@ function certainty(model, {values, unit}) {
   return `${likeliest}Probability of ${event}: ${digits(values[name])}. Prediction set for ${percent(model)} coverage: ${set}`;
 }
 
-function domainText(domain) {
-  const similarity = `similarity ${domain.similarity.toFixed(2)} to the nearest training molecule`;
-  const limit = `95 % of the test molecules reach ${domain.threshold.toFixed(2)}`;
-  return domain.inside
-    ? `✓ Within the applicability domain: ${similarity}; ${limit}.`
-    : `⚠ Outside the applicability domain: ${similarity}; ${limit}. The interval may be too narrow.`;
+function domainFlag({inside, similarity, threshold}) {
+  const [side, word] = inside ? ["inside", "✓ Inside"] : ["outside", "⚠ Outside"];
+  const rest = inside ? "" : " The interval may be too narrow.";
+  return make("p", {class: `flag ${side}`}, `${word} the applicability domain. `, make("span", {class: "muted"},
+    `Similarity to the nearest training molecule ${similarity.toFixed(2)}; 95 % of the test molecules reach ` +
+    `${threshold.toFixed(2)}.${rest}`));
 }
 
 function predictionCard(model, answer) {
   const card = make("article", {class: "card"},
     make("h3", {}, `${model.name}: ${answer.target}`),
-    make("p", {class: "number"}, predictedText(model, answer),
+    make("p", {class: "value"}, predictedText(model, answer),
       answer.unit ? make("span", {class: "unit"}, ` ${answer.unit}`) : null),
     make("p", {}, certainty(model, answer)), ...warningsOf(model));
-  if (answer.domain)
-    card.append(make("p", {class: `flag ${answer.domain.inside ? "inside" : "outside"}`}, domainText(answer.domain)));
+  if (answer.domain) card.append(domainFlag(answer.domain));
   if (answer.percentile !== null)
     card.append(make("p", {}, `At least as high as ${answer.percentile.toFixed(0)} % of the measured training values.`));
   card.append(answer.pictures ? weightsFigure(answer)

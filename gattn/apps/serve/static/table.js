@@ -1,43 +1,83 @@
-// A file: its predictions by the chosen models in one table that can be sorted and downloaded.
+// Several molecules: the predictions of the chosen models in one table that can be sorted and downloaded.
 
-import {ask, byId, make, moleculePicture} from "./dom.js";
+import {ask, byId, classText, digits, faultsOf, make, moleculePicture} from "./dom.js";
 
 const PAGE = 25;  // rows on a page, so that few pictures are drawn
 const FORMULA = /^[=+\-@\t\r]/, NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|^-inf$/i;
 const SMILES = /\.(smi|smiles)$/i, OTHERS = /\.(parquet|gz|zip|xlsx?|ods|sdf|mol)$/i;
 
-/** Predict a file with the chosen models and show the table. */
-export async function predictFile(file, models) {
-  const status = byId("file-status"), place = byId("table-place");
+/** Read a file that the user chose, show a choice of its columns of SMILES, and predict it. */
+export async function openFile(file, models) {
+  const status = byId("file-status"), place = byId("table-place"), columns = byId("columns");
   place.replaceChildren();
-  if (!models.length) {
-    status.textContent = "Choose a model of molecules above.";
-    return;
-  }
+  columns.replaceChildren();
   if (OTHERS.test(file.name)) {
     status.textContent = `${file.name} is not a CSV or SMILES file: the command gattn molecules predict ` +
       "reads Parquet and compressed files; save other tables as CSV.";
     return;
   }
-  status.textContent = `Predicting ${file.name} …`;
-  const body = SMILES.test(file.name) ? smilesTable(await file.text()) : file;
+  if (SMILES.test(file.name)) {
+    await predictTable(smilesTable(await file.text()), file.name, models(), ["smiles"], status, place);
+    return;
+  }
+  const header = headerOf(await file.slice(0, 65536).text());
+  const expected = models().map((model) => model.smiles_columns).sort((a, b) => b.length - a.length)[0] || ["smiles"];
+  const fields = expected.map((name) => header.includes(name) ? name
+    : expected.length > 1 ? "" : header.find((each) => /smiles|structure/i.test(each)) || "");
+  const run = () => {
+    const lacking = expected.filter((_, i) => !fields[i]);
+    if (lacking.length)
+      status.textContent = `${file.name} has no column ${lacking.join(", ")}: choose the column of SMILES.`;
+    else return predictTable(file, file.name, models(), fields, status, place);
+  };
+  columns.replaceChildren(...expected.map((name, i) => make("label", {class: "field"},
+    expected.length > 1 ? `Column of SMILES for ${name}` : "Column of SMILES",
+    make("select", {id: `column-${i + 1}`, on: {change: (event) => {
+      fields[i] = event.target.value;
+      run();
+    }}}, ...["", ...header].map((each) => make("option", {value: each, selected: each === fields[i]}, each || "choose …"))))));
+  await run();
+}
+
+/** Return the names in the first line of a CSV file. */
+function headerOf(text) {
+  const first = text.replace(/^\ufeff/, "").split(/\r?\n/, 1)[0];
+  const comma = ["\t", ";", ","].find((each) => first.includes(each)) || ",";
+  const cells = first.match(new RegExp(`("([^"]|"")*"|[^${comma}]*)(${comma}|$)`, "g")) || [];
+  const names = cells.map((cell) => cell.endsWith(comma) ? cell.slice(0, -1) : cell)
+    .map((cell) => /^".*"$/.test(cell) ? cell.slice(1, -1).replaceAll('""', '"') : cell.trim());
+  return [...new Set(names)].filter(Boolean);
+}
+
+/** Predict the lines of a text, one SMILES in each, and show the table. */
+export function predictLines(text, models) {
+  const place = byId("predictions");
+  place.replaceChildren();
+  return predictTable(smilesTable(text), "Pasted molecules", models, ["smiles"], byId("molecule-status"), place);
+}
+
+/** Predict a table with models, whose first columns of SMILES are given, and show the predictions. */
+async function predictTable(body, name, models, fields, status, place) {
+  place.replaceChildren();
+  if (!models.length) {
+    status.textContent = "Choose a model of molecules above.";
+    return;
+  }
+  status.textContent = `Predicting ${name} …`;
   const answers = [], predicted = [], faults = [];
   for (const model of models) {
     try {
-      answers.push(await predictWith(body, model));
+      answers.push(await predictWith(body, model, fields));
       predicted.push(model);
     } catch (error) {
-      faults.push(models.length > 1 ? `${model.name}: ${error.message}` : error.message);
+      faults.push([model.name, error.message]);
     }
   }
-  if (!answers.length) {
-    status.textContent = faults.join(" ");
-    return;
-  }
-  const table = joined(answers, predicted);
-  const bad = table.rows.filter((row) => row[table.error]).length;
-  status.textContent = [`${file.name}: ${table.rows.length} rows, ${bad} of them with an error.`, ...faults].join(" ");
-  show(table, place);
+  const table = answers.length ? joined(answers, predicted) : null;
+  const bad = table?.rows.filter((row) => row[table.error]).length;
+  const counts = table ? [`${name}: ${table.rows.length} rows, ${bad} of them with an error.`] : [];
+  status.textContent = [...counts, ...faultsOf(faults, models.length)].join(" ");
+  if (table) show(table, place);
 }
 
 /** Return the lines of a SMILES file as a CSV table with the columns smiles and name. */
@@ -49,12 +89,9 @@ function smilesTable(text) {
   return ["smiles,name", ...rows].join("\n") + "\n";
 }
 
-function predictWith(file, model) {
+function predictWith(file, model, fields) {
   const query = new URLSearchParams({model: model.name});
-  const column = byId("column").value.trim();
-  const names = model.smiles_columns.length > 1 ? column.split(",").map((name) => name.trim()) : [column];
-  const chosen = typeof file === "string" ? ["smiles"] : names.filter(Boolean);
-  for (const name of chosen) query.append("smiles", name);
+  for (const name of fields.slice(0, model.smiles_columns.length)) query.append("smiles", name);
   const headers = {"content-type": "text/csv", accept: "application/json"};
   return ask(`/predict?${query}`, {method: "POST", body: file, headers});
 }
@@ -69,7 +106,7 @@ function joined(answers, models) {
   columns.push("error");
   const rows = first.rows.map((row, i) => [
     ...row.slice(0, width), ...answers.flatMap((answer) => answer.rows[i].slice(width, -1)), errorOf(answers, models, i)]);
-  return {columns, rows, smiles: first.smiles_columns, error: columns.length - 1};
+  return {columns, rows, width, smiles: first.smiles_columns, error: columns.length - 1};
 }
 
 /** Return the error of a row: once if all models have the same one, otherwise by model. */
@@ -83,12 +120,12 @@ function show(table, place) {
   const state = {order: table.rows.map((_, i) => i), sorted: -1, ascending: true, page: 0};
   const numeric = table.columns.map((_, c) => table.rows.every((row) => row[c] === "" || isFinite(row[c])));
   const head = make("tr", {}, make("th", {scope: "col"}, "structure"),
-    ...table.columns.map((name, c) => make("th", {scope: "col", class: numeric[c] ? "right" : null},
+    ...table.columns.map((name, c) => make("th", {scope: "col", class: numeric[c] ? "number" : null},
       make("button", {type: "button", on: {click: () => sortBy(c)}}, name))));
   const body = make("tbody"), position = make("span", {role: "status", "aria-live": "polite"});
   const back = make("button", {type: "button", on: {click: () => turn(-1)}}, "Previous rows");
   const next = make("button", {type: "button", on: {click: () => turn(1)}}, "Next rows");
-  const download = make("button", {type: "button", id: "download", on: {click: () => save(table, state.order)}},
+  const download = make("button", {type: "button", class: "download", on: {click: () => save(table, state.order)}},
     "Download as CSV");
 
   function sortBy(column) {
@@ -121,8 +158,8 @@ function show(table, place) {
   fill();
   place.replaceChildren(
     make("div", {class: "pages"}, back, next, position, download),
-    make("div", {class: "scroll file", tabindex: "0", role: "region", "aria-label": "Predictions of the file"},
-      make("table", {id: "predicted"}, make("thead", {}, head), body)));
+    make("div", {class: "scroll file", tabindex: "0", role: "region", "aria-label": "Predictions"},
+      make("table", {}, make("thead", {}, head), body)));
 }
 
 function line(table, row, numeric) {
@@ -130,13 +167,22 @@ function line(table, row, numeric) {
   const isReaction = /[^-]>/.test(smiles);
   const picture = row[table.error] || isReaction ? "" : moleculePicture(smiles, `Structure of ${smiles}`);
   return make("tr", {}, make("td", {}, picture),
-    ...row.map((cell, c) => make("td", {class: kindOf(table, numeric, c)}, cell)));
+    ...row.map((cell, c) => make("td", {class: kindOf(table, numeric, c)}, shown(table, row, c, numeric[c]))));
+}
+
+/** Return the text of a cell: predicted numbers with three digits; the download contains all digits. */
+function shown(table, row, column, isNumber) {
+  const cell = row[column], name = table.columns[column];
+  if (cell === "" || column < table.width || column === table.error) return cell;
+  if (isNumber) return digits(Number(cell));
+  const set = name.endsWith("prediction") ? table.columns.indexOf(name.replace(/prediction$/, "set")) : -1;
+  return set < 0 ? cell : classText(cell, row[set]);
 }
 
 function kindOf(table, numeric, column) {
   if (column === table.error) return "error";
   if (table.smiles.includes(column)) return "smiles";
-  return numeric[column] ? "right" : null;
+  return numeric[column] ? "number" : null;
 }
 
 /**
