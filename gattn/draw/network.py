@@ -193,7 +193,7 @@ def draw_network(
     mask = strongest_edges(pairs, strength, limit)
     part = _part_drawn(len(chosen), nodes, int(mask.sum()), all_edges)
     layout = lay_out(pairs[:, mask], np.clip(strength[mask], 1e-6, None), len(chosen))
-    texts = [line(str(labels[node]), LABEL) for node in chosen.tolist()] if len(labels) else []
+    texts = [_label(str(labels[node])) for node in chosen.tolist()] if len(labels) else []
     if top_labels is not None:
         attention = np.bincount(pairs[0], strength, len(chosen)).astype(np.float64)
         texts = _top_texts(texts, attention, layout.positions, top_labels)
@@ -240,6 +240,12 @@ def draw_network(
         axes.set_title("\n".join(filter(None, [heading(title), part])))
 
     return render(draw, dark=dark, height=HEIGHT + ROW * (rows + len(marks)))
+
+
+def _label(text: str) -> str:
+    """Shorten a name in its middle, because the names of modules and files differ at their ends."""
+    short = f"{text[: LABEL // 3]}…{text[-(LABEL - LABEL // 3) :]}"
+    return line(short if len(text) > len(short) else text)
 
 
 def _frequent(
