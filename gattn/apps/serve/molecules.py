@@ -95,12 +95,10 @@ class ServedMolecules(ServedRun):
         """Return the fields of the description; see :meth:`.ServedRun.details`."""
         model = self.model
         return {
-            "task": model.task, "targets": model.targets_,
-            "units": [self.unit] * len(model.targets_), "coverage": coverage_of(self.card),
+            "task": model.task, "targets": model.targets_, "coverage": coverage_of(self.card),
             "smiles_columns": list(self.smiles_columns),
             "methods": list(METHODS) if self.reads_smiles else [],
             "size": metrics.get("molecules", {}).get("train", 0),
-            "domain_threshold": self.applicability.threshold if self.applicability else None,
         }  # fmt: skip
 
     @property

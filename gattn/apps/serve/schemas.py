@@ -72,9 +72,6 @@ class ModelDescription(BaseModel):
     kind: Literal["molecules", "nodes", "links"]
     task: Literal["regression", "classification", "multiclass"]
     targets: list[str]
-    units: Annotated[
-        list[str], Field(description="Unit of each target; an empty text if unknown.")
-    ] = [""]
     coverage: Annotated[
         float | None,
         Field(description="Coverage of the intervals or sets by default; null for links."),
@@ -98,12 +95,6 @@ class ModelDescription(BaseModel):
             "number of all nodes or links."
         ),
     ]
-    domain_threshold: Annotated[
-        float | None,
-        Field(
-            description="Minimum similarity to the training molecules in the applicability domain."
-        ),
-    ] = None
     test: Annotated[dict[str, Value], Field(description="Metrics of the test part.")]
     metrics: Annotated[dict[str, str], Field(description="Names of these metrics in words.")]
     files: Annotated[list[str], Field(description="Files of the run under /models/NAME/.")]

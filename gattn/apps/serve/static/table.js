@@ -77,7 +77,7 @@ async function predictTable(body, name, models, fields, status, place) {
   const bad = table?.rows.filter((row) => row[table.error]).length;
   const counts = table ? [`${name}: ${table.rows.length} rows, ${bad} of them with an error.`] : [];
   status.textContent = [...counts, ...faultsOf(faults, models.length)].join(" ");
-  if (table) show(table, place);
+  if (table) show(table, name, place);
 }
 
 /** Return the lines of a SMILES file as a CSV table with the columns smiles and name. */
@@ -116,7 +116,7 @@ function errorOf(answers, models, row) {
   return errors.map((error, i) => error && `${models[i].name}: ${error}`).filter(Boolean).join("; ");
 }
 
-function show(table, place) {
+function show(table, name, place) {
   const state = {order: table.rows.map((_, i) => i), sorted: -1, ascending: true, page: 0};
   const numeric = table.columns.map((_, c) => table.rows.every((row) => row[c] === "" || isFinite(row[c])));
   const head = make("tr", {}, make("th", {scope: "col"}, "structure"),
@@ -158,7 +158,7 @@ function show(table, place) {
   fill();
   place.replaceChildren(
     make("div", {class: "pages"}, back, next, position, download),
-    make("div", {class: "scroll file", tabindex: "0", role: "region", "aria-label": "Predictions"},
+    make("div", {class: "scroll file", tabindex: "0", role: "region", "aria-label": `Predictions of ${name}`},
       make("table", {}, make("thead", {}, head), body)));
 }
 
