@@ -80,13 +80,14 @@ async function predictTable(body, name, models, fields, status, place) {
   if (table) show(table, name, place);
 }
 
-/** Return the lines of a SMILES file as a CSV table with the columns smiles and name. */
+/** Return the lines of a SMILES file as a CSV table with the columns smiles and, if there are names, name. */
 function smilesTable(text) {
   const quoted = (cell) => `"${cell.replaceAll('"', '""')}"`;
   const rows = text.split(/\r?\n/).map((each) => each.trim()).filter(Boolean)
-    .map((each) => /^(\S+)\s*(.*)$/.exec(each).slice(1).map(quoted).join(","));
-  if (/^"smiles"/i.test(rows[0] || "")) rows.shift();
-  return ["smiles,name", ...rows].join("\n") + "\n";
+    .map((each) => /^(\S+)\s*(.*)$/.exec(each).slice(1));
+  if (/^smiles$/i.test(rows[0]?.[0])) rows.shift();
+  const width = rows.some(([, name]) => name) ? 2 : 1;
+  return [["smiles", "name"], ...rows].map((row) => row.slice(0, width).map(quoted).join(",")).join("\n") + "\n";
 }
 
 function predictWith(file, model, fields) {
@@ -152,6 +153,7 @@ function show(table, name, place) {
     const begin = state.page * PAGE, end = Math.min(begin + PAGE, state.order.length);
     body.replaceChildren(...state.order.slice(begin, end).map((i) => line(table, table.rows[i], numeric)));
     position.textContent = `Rows ${state.order.length ? begin + 1 : 0} to ${end} of ${state.order.length}`;
+    back.hidden = next.hidden = state.order.length <= PAGE;
     back.disabled = begin === 0;
     next.disabled = end === state.order.length;
   }
