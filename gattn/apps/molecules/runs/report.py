@@ -46,7 +46,7 @@ WORST = 12
 """Number of molecules that the report page shows, those with the largest errors."""
 DRAWN = 100
 """Maximum number of atoms in a molecule that the report draws; larger pictures are unreadable."""
-SIZE = 240, 180
+SIZE = 280, 200
 """Width and height of a molecule's picture, in pixels."""
 COMPONENTS = {
     "attention": "graph neural network with attention over the bonds",
