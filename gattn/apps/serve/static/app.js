@@ -51,6 +51,7 @@ function remember() {
     .map((model) => [`target of ${model.name}`, targetOf(model)]);
   history.replaceState(null, "", `#${new URLSearchParams([...values, ...others, ...targets])}`);
   byId("share").hidden = !navigator.clipboard;
+  byId("share").textContent = "Copy link to this answer";
 }
 
 /** Fill the fields from the address of the page, and predict. */

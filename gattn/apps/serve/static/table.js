@@ -158,10 +158,10 @@ function show(table, name, place) {
     next.disabled = end === state.order.length;
   }
   fill();
-  place.replaceChildren(
+  place.replaceChildren(make("div", {},
     make("div", {class: "pages"}, back, next, position, download),
     make("div", {class: "scroll file", tabindex: "0", role: "region", "aria-label": `Predictions of ${name}`},
-      make("table", {}, make("thead", {}, head), body)));
+      make("table", {}, make("thead", {}, head), body))));
 }
 
 function line(table, row, numeric) {
