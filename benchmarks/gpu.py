@@ -5,7 +5,6 @@
     python -m benchmarks.gpu --minutes 9         # start no case after nine minutes
     python -m benchmarks.gpu --resume            # continue with the remaining cases
     python -m benchmarks.gpu --table             # print the results as a table
-    python -m benchmarks.gpu --tune              # search for faster tiles on this GPU
     python -m benchmarks.gpu --dry-run           # test the script at small sizes, without a GPU
 
 JSON lines go to benchmarks/results/gpu.jsonl. :mod:`benchmarks.suites.gpu` describes the
@@ -72,14 +71,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         help="print the recorded results as a table, without measuring",
     )
     parser.add_argument(
-        "--tune", action="store_true", help="search for faster tiles, and write them to --tiles"
-    )
-    parser.add_argument(
-        "--tiles",
-        type=Path,
-        help="file for the tiles; by default tiles.jsonl in the folder of the results",
-    )
-    parser.add_argument(
         "--graphs",
         nargs="+",
         choices=graphs.NAMES,
@@ -129,7 +120,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     folder = Path(tempfile.gettempdir()) if options.dry_run else record.RESULTS
     options.out = options.out or folder / "gpu.jsonl"
-    options.tiles = options.tiles or folder / "tiles.jsonl"
     options.shapes = SHAPES[::2] if options.quick else SHAPES
     if options.graphs is None:
         options.graphs = FEW if options.quick else graphs.NAMES

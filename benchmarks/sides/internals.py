@@ -26,7 +26,7 @@ def as_any_graph(graph: gattn.Graph) -> gattn.Graph:
 
 
 def tiles() -> ModuleType:
-    """Return the module that chooses the tile of a kernel: ``override``, ``tuned``, ``seen``."""
+    """Return the module that chooses the tile of a kernel, with ``override``."""
     from gattn.kernels.triton import tiles
 
     return tiles

@@ -35,13 +35,6 @@ from benchmarks.suites.gpu_check import Ground, check
 
 CHECK_EDGES = 100_000
 DRY_EDGES = 120
-SPACE: list[dict[str, int]] = [
-    {}, {"warps": 2}, {"warps": 4}, {"unroll": 2}, {"unroll": 8}, {"rows": 2}, {"rows": 4},
-    {"rows": 4, "warps": 4}, {"rows": 4, "unroll": 2},
-]  # fmt: skip
-"""Tiles to try, as differences from the tile of the default rule."""
-LEAST_GAIN = 1.05
-"""Minimum speedup of a tile over the rule's tile."""
 
 
 def pyg_compiled(shape: Shape, topology: Topology) -> Function:
@@ -71,14 +64,14 @@ class Bench:
         self.done = self.finished() if options.resume and options.out.exists() else set()
 
     def run(self) -> None:
-        """Measure or tune all selected graphs."""
+        """Measure all selected graphs."""
         # The tile has a fixed size, because tuning it in the interpreter would be useless: all
         # tiles take equally long.
         tile = internals.tiles().override(rows=8, unroll=1)
         with tile if self.options.dry_run else contextlib.nullcontext():
             self.roofs()
             for name in self.options.graphs:
-                self.tune(name) if self.options.tune else self.graph(name)
+                self.graph(name)
 
     def write(self, case: str, **fields: Any) -> None:
         """Write one record to the results."""
@@ -243,43 +236,6 @@ class Bench:
             except RuntimeError as problem:
                 times["graph"] = f"cannot be captured: {str(problem)[:100]}"
         return times
-
-    def tune(self, name: str) -> None:
-        """Try tiles that are similar to the rule's tile for every shape class of a graph, and
-        keep the fastest.
-        """
-        topology = graphs.make(name, self.scale(name), self.device)
-        graph = ours.graph_of(topology)
-        for operator, (heads, channels), kind in itertools.product(
-            self.options.operators, self.options.shapes, self.options.dtypes
-        ):
-            if self.is_late(1):
-                continue
-            shape = Shape(operator, heads, channels, getattr(torch, kind))
-            inputs = operator_inputs(topology, shape, edge_gradient=True)
-            function = ours.operator(shape.family, graph, "triton")
-            self.tune_classes(timing.training(Contender.of(function, inputs)))
-
-    def tune_classes(self, step: timing.Run) -> None:
-        """Search for the best tile of each shape class of a step, while the other tiles are
-        fixed.
-        """
-        tiles = internals.tiles()
-        tiles.seen.clear()
-        step()
-        for shape_class in sorted(tiles.seen):
-            before = tiles.tuned.pop(shape_class, {})
-            times = {}
-            for fields in SPACE[:2] if self.options.dry_run else SPACE:
-                tiles.tuned[shape_class] = fields
-                times[tuple(fields.items())] = self.median(step)
-            best = min(times, key=lambda fields: times[fields])
-            gain = times[()] / times[best]
-            tiles.tuned[shape_class] = dict(best) if gain > LEAST_GAIN else before
-            if gain > LEAST_GAIN:
-                entry = {"shape_class": shape_class, "fields": dict(best), "gain": gain}
-                record.append(self.options.tiles, {**entry, "card": self.environment["card"]})
-                print(json.dumps(entry), flush=True)
 
 
 def floor_bytes(topology: Topology, shape: Shape) -> dict[str, int]:

@@ -2,9 +2,7 @@
 
 A tile depends on the shape class of a call: heads, channels, size of the dtype, and the mean degree
 rounded to a power of two. It does not depend on n or e, so that a new graph needs no compilation.
-There is no search at the first call, because `choose` has a rule for every shape class. ``python -m
-benchmarks.gpu --tune`` searches for better tiles near the rule on the current GPU. The environment
-variable GATTN_TRITON_TILES is the path of a file with its results.
+There is no search at the first call, because `choose` has a rule for every shape class.
 """
 
 from __future__ import annotations
@@ -12,10 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -55,33 +50,12 @@ class Tile:
     """Number of edges in a split."""
 
 
-tuned: dict[str, dict[str, int]] = {}
-"""Dictionary from a shape class to tile fields for which a search measured shorter times than for
-the default rule.
-"""
-seen: set[str] = set()
-"""Shape classes for which this process has chosen a tile."""
 _override: dict[str, int] = {}
-
-
-def load(path: str | Path) -> None:
-    """Read tuned tiles from a JSONL file. Each of its lines contains a shape class and tile
-    fields.
-    """
-    for line in Path(path).read_text().splitlines():
-        entry = json.loads(line)
-        tuned[entry["shape_class"]] = entry["fields"]
-
-
-if "GATTN_TRITON_TILES" in os.environ:
-    load(os.environ["GATTN_TRITON_TILES"])
 
 
 @contextlib.contextmanager
 def override(**fields: int) -> Iterator[None]:
-    """Use the given fields for every tile that is chosen inside the ``with`` block; for tests
-    and tuning.
-    """
+    """Use the given fields for every tile that is chosen inside the ``with`` block, for tests."""
     before = dict(_override)
     _override.update(fields)
     try:
@@ -122,13 +96,8 @@ def choose(
     full = LANES * (
         LOAD_BYTES // size if has_full_vectors(width, size) else min(LOAD_BYTES // size, 4)
     )
-    tile, shape_class = _rule(
-        heads, pad(width), size, full, power, unroll, min_slots, all_heads, more_rows
-    )
-    seen.add(shape_class)
-    if not (tuned or _override):
-        return tile
-    return dataclasses.replace(tile, **(tuned.get(shape_class, {}) | _override))
+    tile = _rule(heads, pad(width), size, full, power, unroll, min_slots, all_heads, more_rows)
+    return dataclasses.replace(tile, **_override) if _override else tile
 
 
 @functools.cache
@@ -142,8 +111,8 @@ def _rule(
     min_slots: int,
     all_heads: bool,
     more_rows: bool,
-) -> tuple[Tile, str]:
-    """Return the tile that the default rule chooses for a shape class, and the name of this class.
+) -> Tile:
+    """Return the tile that the rule chooses for a shape class.
 
     `full` is the number of elements that a warp loads with one instruction.
     """
@@ -153,8 +122,7 @@ def _rule(
     spare = max(1, full // (block * width))
     slots = min(spare, pad(degree // unroll))
     rows = min(8, spare // slots * (1 + (more_rows and degree < unroll)))
-    shape_class = f"{pad(heads)}x{width}x{size}B/2^{power}/unroll{unroll}/slots{min_slots}"
-    return Tile(block, max(slots, min_slots), rows, unroll, warps), shape_class
+    return Tile(block, max(slots, min_slots), rows, unroll, warps)
 
 
 @functools.cache
