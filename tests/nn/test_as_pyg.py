@@ -1,7 +1,6 @@
 """Hooks, subclasses and unusual inputs behave as in PyG, or raise one clear error."""
 
 import copy
-import inspect
 import warnings
 
 import pytest
@@ -10,7 +9,6 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn.models.attentive_fp import GATEConv
 
 from gattn import graphs, models, nn
-from gattn.nn.common.features import project
 from tests.nn.as_pyg import EDGES, X
 
 KINDS = torch.tensor([0, 1, 1, 0, 1, 0])
@@ -154,18 +152,6 @@ RETURN_WEIGHTS = {
 """Layers that return attention weights, each with its inputs in addition to x."""
 
 
-def test_every_layer_that_returns_weights_is_listed():
-    exported = {name: getattr(nn, name) for name in nn.__all__}
-    names = {
-        name
-        for name, kind in exported.items()
-        if isinstance(kind, type)
-        and issubclass(kind, torch.nn.Module)
-        and "return_attention_weights" in inspect.signature(kind.forward).parameters
-    }
-    assert names == set(RETURN_WEIGHTS)
-
-
 @pytest.mark.parametrize("name", RETURN_WEIGHTS)
 @pytest.mark.parametrize("training", [False, True])
 def test_weights_come_before_dropout_on_either_path(name, training):
@@ -203,25 +189,6 @@ def test_integer_edge_features_are_taken_as_in_pyg(name, dtype):
     torch.testing.assert_close(slow(X, EDGES, edge_attr), expected)
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.int8])
-@pytest.mark.parametrize("fill_value", ["mean", 2.0, "max"])
-def test_integer_edge_features_are_those_numbers(dtype, fill_value):
-    """Integer edge features are also accepted if PyG raises an error for them, and if the layer has
-    another precision than fp32.
-    """
-    edge_attr = torch.randint(0, 4, (6, 3)).to(dtype)
-    calls = [
-        (nn.GATConv(6, 4, edge_dim=3, fill_value=fill_value), (X, EDGES)),
-        (nn.GATv2Conv(6, 4, edge_dim=3, fill_value=fill_value), (X, EDGES)),
-        (nn.TransformerConv(6, 4, edge_dim=3), (X, EDGES)),
-        (nn.RGATConv(6, 4, 2, edge_dim=3), (X, EDGES, KINDS)),
-    ]
-    for layer, (x, *edges) in calls:
-        layer, x = layer.double(), x.double()
-        got = layer(x, *edges, edge_attr=edge_attr)
-        assert torch.equal(got, layer(x, *edges, edge_attr=edge_attr.double()))
-
-
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
 def test_other_dtypes_of_edge_features_are_refused_by_name(name):
     layer = getattr(nn, name)(6, 4, edge_dim=3)
@@ -247,37 +214,6 @@ def test_ignored_edge_features_are_told_once():
         nn.GATv2Conv(6, 4)(X, EDGES, WIDE)
 
 
-def _on_message(layer):
-    layer.register_message_forward_hook(lambda layer, args, out: None)
-    return layer
-
-
-def _on_forward(layer):
-    layer.register_forward_hook(lambda layer, args, out: None)
-    return layer
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: _on_message(nn.GATConv(6, 4)),
-        lambda: _on_forward(nn.GATConv(6, 4)),
-        lambda: pyg.Sequential("x, e, a", [(nn.GATConv(6, 4), "x, e, a -> x")]),
-        lambda: models.GAT(6, 4, 1),
-    ],
-    ids=["hook on messages", "hook", "Sequential", "GAT"],
-)
-def test_ignored_edge_features_are_told_to_the_caller(make):
-    model = make()
-    options = {"edge_attr": WIDE} if isinstance(model, models.GAT) else {}
-    args = (X, EDGES) if options else (X, EDGES, WIDE)
-    with pytest.warns(
-        UserWarning, match="created without edge_dim and ignores edge_attr"
-    ) as warned:
-        model(*args, **options)
-    assert [warning.filename for warning in warned] == [__file__]
-
-
 def test_autocast_leaves_the_dtype_of_layers_that_project_nothing():
     for layer, args in ((nn.AGNNConv(), (X, EDGES)), (nn.FAConv(6), (X, X, EDGES))):
         theirs = getattr(pyg, type(layer).__name__)(*([6] if args[1] is X else []))
@@ -286,13 +222,6 @@ def test_autocast_leaves_the_dtype_of_layers_that_project_nothing():
 
 
 BATCH = torch.tensor([0, 0, 0, 1, 1])
-
-
-def test_features_without_data_are_checked_and_projected():
-    lin = torch.nn.Linear(6, 4, device="meta")
-    assert project(lin, torch.empty(5, 6, device="meta")).shape == (5, 4)
-    with pytest.raises(ValueError, match="x must have 6 features"):
-        project(lin, torch.empty(5, 7, device="meta"))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

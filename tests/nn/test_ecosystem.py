@@ -102,37 +102,6 @@ def test_to_hetero(name):
         torch.testing.assert_close(outputs[1][key], outputs[0][key], rtol=1e-5, atol=1e-5)
 
 
-def test_hetero_conv_and_sequential():
-    conv = pyg.HeteroConv(
-        {
-            RELATIONS[0]: gattn.nn.GATConv(-1, 4),
-            RELATIONS[1]: gattn.nn.GATv2Conv((-1, -1), 4, add_self_loops=False),
-            RELATIONS[2]: gattn.nn.TransformerConv((-1, -1), 4),
-        }
-    )
-    x = {"paper": torch.randn(6, 5), "author": torch.randn(6, 3)}
-    assert conv(x, dict.fromkeys(RELATIONS, EDGES))["paper"].shape == (6, 4)
-    model = pyg.Sequential(
-        "x, edge_index",
-        [
-            (gattn.nn.GATConv(5, 4, heads=2), "x, edge_index -> x"),
-            torch.nn.ReLU(),
-            (gattn.nn.TransformerConv(8, 3), "x, edge_index -> x"),
-        ],
-    )
-    assert model(x["paper"], EDGES).shape == (6, 3)
-
-
-def test_pygs_models_take_our_layers():
-    class GAT(pyg.GAT):
-        def init_conv(self, in_channels, out_channels, **kwargs):
-            heads = kwargs.pop("heads", 1)
-            return gattn.nn.GATConv(in_channels, out_channels // heads, heads, **kwargs)
-
-    model = GAT(6, 8, 2, heads=2, dropout=0.1)
-    assert model(torch.randn(6, 6), EDGES).shape == (6, 8)
-
-
 def test_explained_model_can_be_copied():
     _, ours, _ = _two_models("GATConv")
     ours.conv.explain = True

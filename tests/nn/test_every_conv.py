@@ -21,18 +21,9 @@ from gattn.nn import (
     TransformerConv,
 )
 from gattn.ops.registration.backend import select
-from gattn.testing import (
-    assert_batch_independent,
-    assert_edge_order_independent,
-    assert_permutation_equivariant,
-)
 from tests.layers import layers
 
 LAYERS = layers(conv=True)
-
-
-WITH_FEATURES = [name for name, entry in LAYERS.items() if entry.edge_attr]
-"""Layers with edge features; test_theorem.py tests the others on the edge-case graphs."""
 
 
 @pytest.fixture(params=LAYERS)
@@ -51,25 +42,6 @@ def _inputs(edge_dim, dtype=torch.float32, nodes=7, edges=15, batch=None):
     x, edge_index = torch.randn(shape, dtype=dtype), torch.randint(nodes - 1, (2, edges))
     edge_attr = () if edge_dim is None else (torch.randn(edges, edge_dim, dtype=dtype),)
     return x, edge_index, *edge_attr
-
-
-@pytest.mark.parametrize("layer_and_width", WITH_FEATURES, indirect=True)
-def test_layer_is_permutation_equivariant(layer_and_width):
-    layer, edge_dim = layer_and_width
-    assert_permutation_equivariant(layer, 6, edge_dim=edge_dim)
-
-
-@pytest.mark.parametrize("layer_and_width", WITH_FEATURES, indirect=True)
-def test_edges_in_another_order(layer_and_width):
-    layer, edge_dim = layer_and_width
-    assert_edge_order_independent(layer, 6, edge_dim=edge_dim, tolerance=1e-10)
-
-
-@pytest.mark.bits
-@pytest.mark.parametrize("layer_and_width", WITH_FEATURES, indirect=True)
-def test_output_is_the_same_alone_and_in_a_batch(layer_and_width):
-    layer, edge_dim = layer_and_width
-    assert_batch_independent(layer, 6, edge_dim=edge_dim)
 
 
 @pytest.mark.bits
@@ -170,8 +142,8 @@ def test_first_and_second_derivatives(layer_and_width):
         def run(x, *edge_attr):
             return RGATConv.forward(layer, x, graph, kinds, *edge_attr)
 
-    assert torch.autograd.gradcheck(run, inputs)
-    assert torch.autograd.gradgradcheck(run, inputs)
+    assert torch.autograd.gradcheck(run, inputs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(run, inputs, fast_mode=True)
 
 
 def test_autocast_gives_its_dtype(layer_and_width):
@@ -225,28 +197,6 @@ def test_nothing_of_size_edges_times_channels(layer_and_width):
     with _Largest() as largest:
         layer(x, edge_index, *edge_attr).sum().backward()
     assert largest.elements <= per_edge * (edges + 20)
-
-
-def test_overridden_message_runs_edge_by_edge():
-    class Doubled(GATConv):
-        def message(self, x_j, alpha):
-            return 2 * super().message(x_j, alpha)
-
-    class Same(GATConv):
-        def forward(self, x, edge_index):
-            return super().forward(x, edge_index)
-
-    x, edge_index = _inputs(None)
-    layer, doubled, same = GATConv(6, 4), Doubled(6, 4), Same(6, 4)
-    for other in (doubled, same):
-        other.load_state_dict(layer.state_dict())
-    assert not doubled.fused
-    assert same.fused
-    torch.testing.assert_close(doubled(x, edge_index), 2 * layer(x, edge_index))
-    assert torch.equal(same(x, edge_index), layer(x, edge_index))
-    layer.message = lambda x_j, alpha: 3 * alpha.unsqueeze(-1) * x_j
-    assert not layer.fused
-    torch.testing.assert_close(2 * layer(x, edge_index), 3 * doubled(x, edge_index))
 
 
 @pytest.mark.parametrize("options", [{"flow": "target_to_source"}, {"aggr": "max"}], ids=str)

@@ -124,13 +124,6 @@ def shuffled():
     return graph, draw[:, 0], draw[:, 1:]
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_autocast_gives_its_dtype(score):
-    layer, x = GraphAttention(6, heads=2, score=score), torch.randn(5, 6)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert layer(x, x, x, graphs.complete([5])).dtype == torch.bfloat16
-
-
 def test_bad_input_gets_one_clear_error():
     x, graph = torch.randn(4, 6), graphs.complete([4])
     for call, message in [

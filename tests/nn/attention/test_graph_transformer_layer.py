@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from gattn import Graph
-from gattn.nn import GATConv, GraphTransformerLayer, TransformerConv
+from gattn.nn import GATConv, GraphTransformerLayer
 
 LAYERS = {
     "full": lambda: GraphTransformerLayer(4, 2),
@@ -43,17 +43,6 @@ def test_global_attention_reaches_where_no_edge_leads():
     (reach,) = torch.autograd.grad(out[0].square().sum(), x)
     assert (reach[:3] != 0).any(dim=1).all()
     assert torch.equal(reach[3:], torch.zeros(2, 4, dtype=torch.float64))
-
-
-def test_edge_features():
-    torch.manual_seed(0)
-    x, edges, batch = _batch()
-    edge_attr = torch.randn(5, 3, dtype=torch.float64)
-    built_in = GraphTransformerLayer(4, 2, edge_dim=3).double()
-    other = TransformerConv(4, 2, heads=2, edge_dim=3)
-    for layer in (built_in, GraphTransformerLayer(4, 2, local=other).double()):
-        out = layer(x, edges, batch, edge_attr=edge_attr)
-        assert not torch.allclose(out, layer(x, edges, batch, edge_attr=edge_attr + 1))
 
 
 def test_reset_and_errors():

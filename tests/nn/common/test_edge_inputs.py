@@ -6,11 +6,9 @@ import networkx
 import pytest
 import scipy.sparse
 import torch
-from torch_geometric.utils import from_scipy_sparse_matrix
 
 from gattn import Graph
 from gattn.graph import cache
-from gattn.graphs import edge_features
 from gattn.kernels import cpu
 from gattn.nn import (
     FAConv,
@@ -143,20 +141,6 @@ def test_features_of_networkx_and_scipy_edges(layer):
         conv(x[:2], matrix)
 
 
-@pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
-@pytest.mark.parametrize("kind", [scipy.sparse.csr_array, scipy.sparse.csc_matrix])
-def test_layers_read_a_scipy_matrix_along_its_rows(layer, kind):
-    stored = networkx.DiGraph([(0, 1), (2, 1), (1, 3)])
-    stored.add_weighted_edges_from([(0, 1, 5.0), (2, 1, 3.0), (1, 3, 2.0)])
-    nodes = range(4)
-    matrix = kind(networkx.to_scipy_sparse_array(stored, nodes))
-    pairs, weight = from_scipy_sparse_matrix(matrix)
-    conv, x = layer(4, 2, edge_dim=1), torch.randn(4, 4)
-    expected = conv(x, pairs, weight.float())
-    assert torch.equal(conv(x, matrix, edge_features(matrix)), expected)
-    assert torch.equal(conv(x, matrix.tocoo(), edge_features(matrix.tocoo())), expected)
-
-
 @pytest.fixture
 def graph_and_features():
     """A graph of three nodes with self-loops, and the features of the other edges."""
@@ -198,14 +182,6 @@ def test_features_of_loops_follow_a_write_to_the_edges(
     write(edge_attr)
     actual = with_loop_features(edge_attr, graph, "mean")
     torch.testing.assert_close(actual, _expected(graph, edge_attr))
-
-
-def test_features_of_loops_that_someone_wrote_to_are_formed_anew(graph_and_features):
-    graph, edge_attr = graph_and_features
-    with_loop_features(edge_attr, graph, "mean").zero_()
-    for _ in range(2):
-        actual = with_loop_features(edge_attr, graph, "mean")
-        torch.testing.assert_close(actual, _expected(graph, edge_attr))
 
 
 def test_features_of_loops_are_mapped_over_in_inference_mode(graph_and_features, monkeypatch):

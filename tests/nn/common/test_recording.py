@@ -1,6 +1,5 @@
 """Record the weights of every attention layer with record_attention."""
 
-import inspect
 import sys
 
 import pytest
@@ -9,7 +8,6 @@ import torch_geometric.nn as pyg
 
 import gattn
 from gattn.apps.nodes import NodeClassifier
-from gattn.models import GAT, AttentiveFP
 from gattn.nn import record_attention
 from tests.layers import LAYERS, NOT_OF_A_GRAPH, every
 
@@ -56,13 +54,6 @@ def test_every_layer_records_its_weights(layer):
             )
 
 
-def test_every_exported_layer_is_tried_or_known_not_to_attend():
-    kinds = {name for name in gattn.nn.__all__
-             if inspect.isclass(kind := getattr(gattn.nn, name))
-             and issubclass(kind, torch.nn.Module)}  # fmt: skip
-    assert kinds <= {layer.kind for layer in ATTENDS.values()} | PLAIN
-
-
 TYPED = {("a", "to", "b"): EDGES, ("b", "to", "b"): EDGES[:, :7]}
 NODES = {"a": torch.randn(6, 6), "b": torch.randn(6, 6)}
 METADATA = (["a", "b"], list(TYPED))
@@ -100,35 +91,6 @@ def test_recorded_weights_match_softmax_inside_pyg(name, arguments, inputs, monk
         assert [record.edge_type for record in recorded] == list(TYPED)
         for record in recorded:
             assert torch.equal(record.edge_index, TYPED[record.edge_type])
-
-
-def test_attentive_fp_records_bonds_and_molecules():
-    x, edge_attr = torch.randn(6, 6), torch.randn(EDGES.shape[1], 3)
-    batch = torch.tensor([0, 0, 0, 1, 1, 1])
-    model = AttentiveFP(6, 8, 1, edge_dim=3, num_layers=2, num_timesteps=2)
-    with record_attention(model) as recorded:
-        model(x, EDGES, edge_attr, batch)
-    assert [record.module for record in recorded] == [
-        "gate_conv", "atom_convs.0", "mol_conv", "mol_conv",
-    ]  # fmt: skip
-    assert recorded[-1].size == (6, 2)
-
-
-def test_recording_draws_no_random_numbers():
-    model, x = GAT(6, 8, num_layers=2, heads=2, dropout=0.5), torch.randn(6, 6)
-    torch.manual_seed(1)
-    plain = model(x, EDGES)
-    torch.manual_seed(1)
-    with record_attention(model):
-        assert torch.equal(model(x, EDGES), plain)
-
-
-def test_loss_can_be_made_of_weights():
-    layer = gattn.nn.GATConv(6, 3)
-    with record_attention(layer) as recorded:
-        layer(torch.randn(6, 6), EDGES)
-    recorded[0].weights.square().sum().backward()
-    assert layer.att_src.grad.abs().sum() > 0
 
 
 def test_outside_the_context_nothing_listens():

@@ -20,7 +20,6 @@ READOUTS = {
 }
 INDEX, PTR = torch.tensor([0, 0, 1, 1, 1, 3, 3]), torch.tensor([0, 2, 5, 5, 7])
 FORMS = {"one set": {}, "index": {"index": INDEX, "dim_size": 4}, "ptr": {"ptr": PTR}}
-EDGES = torch.tensor([[0, 1, 2], [1, 2, 3]])
 
 each_readout = pytest.mark.parametrize("build", READOUTS.values(), ids=READOUTS)
 each_form = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -35,14 +34,6 @@ def test_without_an_index_all_rows_are_one_set(build):
     torch.testing.assert_close(first[None], one)
     assert all(bool((row == row[:1]).all()) or not row.any() for row in rest)
     assert readout(x[:0]).shape == one.shape
-
-
-def test_one_set_is_laid_out_once():
-    readout, x = LearnedQueryReadout(6, 8), torch.randn(11, 6)
-    readout(x)
-    graph = segments.segment_graph(x)
-    assert segments.segment_graph(x + 1) is graph
-    assert "_layout" in graph.__dict__
 
 
 def test_segment_index_is_sorted_and_counted_once(monkeypatch):
@@ -73,6 +64,7 @@ def test_segment_index_inside_vmap_is_refused():
         torch.func.vmap(lambda index: readout(x, index, dim_size=4))(torch.stack([INDEX, INDEX]))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @each_readout
 def test_one_compilation_for_sets_of_every_size(build):

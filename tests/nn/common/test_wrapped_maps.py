@@ -2,8 +2,6 @@
 forwards.
 """
 
-import copy
-
 import pytest
 import torch
 import torch_geometric.nn as pyg
@@ -11,49 +9,9 @@ from torch_geometric.nn.models import attentive_fp
 
 import gattn.nn as ours
 from gattn import convert
-from gattn.graph import as_graph
 from tests.layers import BY_NAME, Call
 
 EDGES = torch.randint(0, 20, (2, 80), generator=torch.Generator().manual_seed(1))
-
-
-def thrice(module, inputs, out):
-    return out * 3
-
-
-@pytest.mark.parametrize(
-    ("layer", "part"),
-    [
-        ("GATConv", "lin"),
-        ("GATConv", "lin_edge"),
-        ("GATv2Conv", "lin_l"),
-        ("GATv2Conv", "lin_edge"),
-        ("TransformerConv", "lin_key"),
-        ("TransformerConv", "lin_edge"),
-        ("TransformerConv", "lin_beta"),
-    ],
-)
-@pytest.mark.parametrize("how", ["forward hook", "backward hook", "replaced forward"])
-def test_linear_maps_with_hooks_or_replaced_forward_are_called(layer, part, how):
-    options = {"beta": True} if layer == "TransformerConv" else {}
-    theirs = getattr(pyg, layer)(8, 4, heads=2, edge_dim=3, **options)
-    mine = getattr(ours, layer)(8, 4, heads=2, edge_dim=3, **options)
-    mine.load_state_dict(theirs.state_dict())
-    torch.manual_seed(0)
-    x, attr = torch.randn(20, 8, requires_grad=True), torch.randn(80, 3, requires_grad=True)
-    results = []
-    for conv in (theirs, mine):
-        module = getattr(conv, part)
-        if how == "forward hook":
-            module.register_forward_hook(thrice)
-        elif how == "backward hook":
-            module.register_full_backward_hook(lambda m, gi, go: tuple(g * 2 for g in gi))
-        else:
-            module.forward = lambda x, plain=module.forward: plain(x) * 3
-        out = conv(x, EDGES, attr)
-        results.append([out, *torch.autograd.grad(out.sin().sum(), [x, attr])])
-    for expected, actual in zip(*results, strict=True):
-        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def _biased(like):
@@ -102,77 +60,9 @@ def test_bias_of_replaced_linear_map_is_added(name):
     assert not torch.allclose(out, plain)
 
 
-@pytest.mark.parametrize("part", ["k_rel", "v_rel"])
-def test_bias_of_replaced_typed_map_is_added(part):
-    to, back = ("a", "to", "b"), ("b", "back", "a")
-    theirs, mine = (nn.HGTConv(8, 8, (["a", "b"], [to, back]), heads=2) for nn in (pyg, ours))
-    mine.load_state_dict(theirs.state_dict())
-    biased = pyg.HeteroLinear(4, 4, 4)
-    torch.nn.init.normal_(biased.bias, std=3)
-    for layer in (theirs, mine):
-        setattr(layer, part, biased)
-    x, edges = {"a": X, "b": X.sin()}, {to: EDGES, back: EDGES.flip(0)}
-    expected, out = theirs(x, edges), mine(x, edges)
-    for key in x:
-        torch.testing.assert_close(out[key], expected[key])
-
-
-def test_evaluation_in_inference_mode_does_not_break_training():
-    x, attr = torch.randn(20, 8), torch.randn(80, 3)
-    edges = EDGES.clone()
-    for layer in (ours.GATConv(8, 4, 2, edge_dim=3), ours.GATv2Conv(8, 4, 2, edge_dim=3)):
-        with torch.inference_mode():
-            expected = layer(x, edges, attr)
-        out = layer(x, edges, attr)
-        assert torch.equal(out, expected)
-        out.sum().backward()
-        assert all(p.grad is not None for p in layer.parameters())
-
-
-def test_edges_with_replaced_memory_are_sorted_again():
-    edges = EDGES.clone()
-    before = as_graph(edges, 20)
-    edges.data = EDGES.flip(0).clone()
-    assert as_graph(edges, 20) is not before
-
-
-HOOKS = pytest.mark.parametrize("how", ["forward hook", "parametrisation", "replaced forward"])
-
-
 class Thrice(torch.nn.Module):
     def forward(self, weight):
         return weight * 3
-
-
-def _wrap(module, how):
-    if how == "forward hook":
-        module.register_forward_hook(thrice)
-    elif how == "parametrisation":
-        torch.nn.utils.parametrize.register_parametrization(module, "weight", Thrice())
-    else:
-        module.forward = lambda *x, plain=module.forward: plain(*x) * 3
-
-
-@HOOKS
-@pytest.mark.parametrize("part", ["k_rel", "v_rel"])
-def test_typed_maps_are_called(part, how):
-    to, back = ("a", "to", "b"), ("b", "back", "a")
-    metadata = ["a", "b"], [to, back]
-    theirs, mine = (nn.HGTConv(8, 8, metadata, heads=2) for nn in (pyg, ours))
-    mine.load_state_dict(theirs.state_dict())
-    for parameter in (*theirs.p_rel.values(), *mine.p_rel.values()):
-        parameter.data.fill_(1.5)
-    x = {"a": torch.randn(20, 8), "b": torch.randn(20, 8)}
-    edges = {to: EDGES, back: EDGES.flip(0)}
-    plain = mine(x, edges)["a"]
-    for conv in (theirs, mine):
-        _wrap(getattr(conv, part), how)
-    expected = theirs(x, edges)
-    for edge_types in (edges, dict(reversed(edges.items()))):
-        out = mine(x, edge_types)
-        for key in x:
-            torch.testing.assert_close(out[key], expected[key])
-    assert not torch.allclose(mine(x, edges)["a"], plain)
 
 
 @pytest.mark.parametrize("how", ["forward hook", "parametrisation", "replaced forward"])
@@ -234,7 +124,16 @@ def _maps_of(entry):
     ]
 
 
-EVERY_MAP = [(name, part) for name, entry in BY_NAME.items() for part in _maps_of(entry)]
+DAILY = (
+    *("AttentiveFP", "GATConv, edges", "GeneralConv, edges", "GPSConv", "GraphAttention, edges"),
+    *("HANConv, two types", "HGTConv, two types", "LearnedQueryReadout"),
+    *("TransformerConv, edges and beta", "RGATConv, edges", "SetTransformerAggregation"),
+)
+"""Layers with all ways to call a linear map; the slow run tests the maps of all layers."""
+each_layer = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in DAILY else pytest.mark.slow) for name in BY_NAME],
+)
 
 
 class Adapter(torch.nn.Module):
@@ -247,33 +146,6 @@ class Adapter(torch.nn.Module):
     def forward(self, *args):
         self.calls += 1
         return 1.5 * self.base(*args)
-
-
-class LowRank(torch.nn.Module):
-    """Low-rank adapter that computes W x + b + B A x, as in LoRA."""
-
-    def __init__(self, base):
-        super().__init__()
-        self.base, self.calls = base, 0
-        rows, columns = base.weight.shape
-        self.down = torch.nn.Linear(columns, 2, bias=False)
-        self.up = torch.nn.Linear(2, rows, bias=False)
-
-    def forward(self, x):
-        self.calls += 1
-        return self.base(x) + self.up(self.down(x))
-
-
-def _equivalent(base, how):
-    """Return the linear map that computes the same as an adapter."""
-    equivalent = copy.deepcopy(base)
-    with torch.no_grad():
-        if isinstance(how, Adapter):
-            for parameter in equivalent.parameters():
-                parameter.mul_(1.5)
-        elif isinstance(how, LowRank):
-            equivalent.weight.add_(how.up.weight @ how.down.weight)
-    return equivalent
 
 
 def _exchange(layer, name, make):
@@ -301,23 +173,6 @@ def _inputs(entry, nodes=12, edges=40):
 
 def _module_of(layer):
     return layer.module if isinstance(layer, Call) else layer
-
-
-@pytest.mark.parametrize(("name", "part"), EVERY_MAP)
-def test_every_map_may_be_exchanged_for_an_adapter(name, part):
-    entry = BY_NAME[name]
-    args, options = _inputs(entry)
-    base = _module_of(entry.called(6, 3)).get_submodule(part)
-    kinds = [Adapter] if isinstance(base, pyg.HeteroLinear) else [Adapter, LowRank]
-    for kind in kinds:
-        adapted, equivalent = entry.called(6, 3).eval(), entry.called(6, 3).eval()
-        torch.manual_seed(3)
-        adapter = _exchange(_module_of(adapted), part, kind)
-        _exchange(_module_of(equivalent), part, lambda base, a=adapter: _equivalent(base, a))
-        actual, expected = (layer(*args, **options) for layer in (adapted, equivalent))
-        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
-        if (name, part) not in NOT_READ:
-            assert adapter.calls > 0
 
 
 CONVERTED = {
@@ -357,58 +212,82 @@ class Counted(torch.nn.Module):
         return 2 * weight
 
 
-@pytest.mark.parametrize(("name", "part"), EVERY_MAP)
-def test_parametrised_weight_is_evaluated_once_for_each_call_of_its_map(name, part):
+@each_layer
+def test_parametrised_weight_is_evaluated_once_for_each_call_of_its_map(name):
     entry = BY_NAME[name]
     args, options = _inputs(entry)
-    layer, equivalent, adapted = (entry.called(6, 3).eval() for _ in range(3))
-    linear, counted = _module_of(layer).get_submodule(part), Counted()
-    if isinstance(linear, pyg.HeteroLinear):
-        pytest.skip("PyG's map by type reads its weight several times itself")
-    adapter = _exchange(_module_of(adapted), part, Adapter)
-    adapted(*args, **options)
-    torch.nn.utils.parametrize.register_parametrization(linear, "weight", counted)
-    counted.times = 0
-    with torch.no_grad():
-        _module_of(equivalent).get_submodule(part).weight.mul_(2)
-    actual = layer(*args, **options)
-    assert counted.times == adapter.calls
-    assert adapter.calls == CALLS.get((name, part), 0 if (name, part) in NOT_READ else 1)
-    torch.testing.assert_close(actual, equivalent(*args, **options), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges"])
-def test_spectral_norm_iterates_once_per_forward(name):
-    entry = BY_NAME[name]
-    args, options = _inputs(entry)
-    parts = _maps_of(entry)
-    assert parts
-    for part in parts:
-        layer = entry.called(6, 3)
-        linear = layer.get_submodule(part)
-        torch.manual_seed(0)
-        torch.nn.utils.parametrizations.spectral_norm(linear)
-        alone = copy.deepcopy(linear)
-        layer(*args, **options)
-        alone.weight  # noqa: B018 - one evaluation in training is one step
-        vectors = [m.parametrizations.weight[0]._u for m in (linear, alone)]
-        assert torch.equal(*vectors), part
+    for part in _maps_of(entry):
+        layer, equivalent, adapted = (entry.called(6, 3).eval() for _ in range(3))
+        linear, counted = _module_of(layer).get_submodule(part), Counted()
+        if isinstance(linear, pyg.HeteroLinear):
+            continue  # PyG's map by type reads its weight several times itself
+        adapter = _exchange(_module_of(adapted), part, Adapter)
+        adapted(*args, **options)
+        torch.nn.utils.parametrize.register_parametrization(linear, "weight", counted)
+        counted.times = 0
+        with torch.no_grad():
+            _module_of(equivalent).get_submodule(part).weight.mul_(2)
+        actual = layer(*args, **options)
+        assert counted.times == adapter.calls, part
+        expected = CALLS.get((name, part), 0 if (name, part) in NOT_READ else 1)
+        assert adapter.calls == expected, part
+        torch.testing.assert_close(
+            actual, equivalent(*args, **options), rtol=1e-4, atol=1e-5, msg=part
+        )
 
 
 def _plain_linear(base):
-    """Return torch's linear layer with the same parameters."""
+    """Return torch's linear layer that computes 1.5 times the map."""
     linear = torch.nn.Linear(base.weight.shape[1], base.weight.shape[0], base.bias is not None)
-    linear.load_state_dict(base.state_dict())
+    linear.load_state_dict({name: 1.5 * value for name, value in base.state_dict().items()})
     return linear
 
 
-@pytest.mark.parametrize(("name", "part"), EVERY_MAP)
-def test_every_map_may_be_a_linear_of_torch(name, part):
+def _replace_forward(layer, part):
+    module = layer.get_submodule(part)
+    module.forward = lambda *args, plain=module.forward: 1.5 * plain(*args)
+
+
+CHANGES = {
+    "adapter": lambda layer, part: _exchange(layer, part, Adapter),
+    "forward hook": lambda layer, part: layer.get_submodule(part).register_forward_hook(
+        lambda module, args, out: 1.5 * out
+    ),
+    "replaced forward": _replace_forward,
+    "linear of torch": lambda layer, part: _exchange(layer, part, _plain_linear),
+}
+"""Changes of a linear map after which it computes 1.5 times as much."""
+
+
+@each_layer
+@pytest.mark.parametrize("how", CHANGES)
+def test_changed_linear_map_is_called(name, how):
     entry = BY_NAME[name]
     args, options = _inputs(entry)
-    layer = entry.called(6, 3).eval()
-    if isinstance(_module_of(layer).get_submodule(part), pyg.HeteroLinear):
-        pytest.skip("a map by type is none of torch.nn.Linear's")
-    expected = layer(*args, **options)
-    _exchange(_module_of(layer), part, _plain_linear)
-    torch.testing.assert_close(layer(*args, **options), expected, rtol=1e-4, atol=1e-5)
+    for part in _maps_of(entry):
+        changed, equivalent = entry.called(6, 3).eval(), entry.called(6, 3).eval()
+        linear = _module_of(equivalent).get_submodule(part)
+        if how == "linear of torch" and isinstance(linear, pyg.HeteroLinear):
+            continue  # a map by type is none of torch.nn.Linear's
+        CHANGES[how](_module_of(changed), part)
+        for parameter in linear.parameters():
+            parameter.data.mul_(1.5)
+        actual, expected = (layer(*args, **options) for layer in (changed, equivalent))
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5, msg=part)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("GATConv", "lin"), ("GATv2Conv", "lin_edge"), ("TransformerConv", "lin_beta")],
+)
+def test_backward_hook_of_a_linear_map_changes_its_gradient(name, part):
+    options = {"beta": True} if name == "TransformerConv" else {}
+    theirs, mine = (getattr(p, name)(8, 4, heads=2, edge_dim=3, **options) for p in (pyg, ours))
+    mine.load_state_dict(theirs.state_dict())
+    x, attr = X.clone().requires_grad_(), ATTR.clone().requires_grad_()
+    grads = []
+    for conv in (theirs, mine):
+        module = getattr(conv, part)
+        module.register_full_backward_hook(lambda m, gi, go: tuple(g * 2 for g in gi))
+        grads.append(torch.autograd.grad(conv(x, EDGES, attr).sin().sum(), [x, attr]))
+    torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-4)

@@ -44,17 +44,6 @@ def test_on_edge_case_graphs(beside_pyg, pair):
         beside_pyg.check(*pair, x, edges, *edge_attr, where=case.name)
 
 
-def test_weight_and_a_bias_for_each_edge(beside_pyg, pair):
-    layer, edges = pair[1], torch.tensor([[0, 1, 2, 3], [1, 2, 1, 1]])
-    args = beside_pyg.draw(4, 6), edges, *_edge_attr(layer, beside_pyg.draw, 4)
-    terms = {"edge_weight": beside_pyg.draw(4)}
-    if layer.attention:
-        terms["attn_bias"] = beside_pyg.draw(4, layer.heads)
-    fused = layer(*args, **terms)
-    layer.register_message_forward_hook(lambda layer, inputs, out: None)
-    torch.testing.assert_close(layer(*args, **terms), fused)
-
-
 def test_errors():
     x, edges = torch.randn(4, 6), torch.tensor([[0, 1], [1, 2]])
     with pytest.raises(ValueError, match=r"attention_type must be one of .* got 'cosine'"):

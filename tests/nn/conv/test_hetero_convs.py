@@ -1,8 +1,5 @@
 """HGTConv and HANConv on a heterogeneous graph."""
 
-import gc
-import weakref
-
 import pytest
 import torch
 
@@ -84,26 +81,6 @@ def test_joined_graph_is_laid_out_once(beside_pyg, monkeypatch):
     edges[EDGES[1]][0, 0] = 5  # an in-place change of the edges must not use the cached layout
     layers[0](x, edges)
     assert len(built) == 2
-
-
-def test_joined_graphs_are_freed():
-    """The graphs may be joined in any order and repeatedly. All of them are freed without the
-    garbage collector.
-    """
-    one, other = (Graph(torch.tensor([[0], [1]]), 2) for _ in range(2))
-    like = torch.empty(0)
-    for graphs in ([one, other], [other, one], [one, one]):
-        assert typed.join_graphs(graphs, [0, 2], 4, like).num_edges == 2
-    kinds = torch.tensor([1])
-    assert typed.typed_graph(one, kinds, 2).from_pairs.num_edges == 1
-    left = weakref.ref(one), weakref.ref(other), weakref.ref(kinds)
-    gc.collect()
-    gc.disable()
-    try:
-        del one, other, kinds, graphs
-        assert [ref() for ref in left] == [None] * 3
-    finally:
-        gc.enable()
 
 
 def test_han_raises_the_exception_of_pyg_for_types_outside_its_metadata(beside_pyg):

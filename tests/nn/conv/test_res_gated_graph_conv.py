@@ -10,21 +10,6 @@ import gattn
 from gattn.nn import ResGatedGraphConv
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"edge_dim": 3}, {"root_weight": False, "bias": False, "act": torch.tanh}],
-    ids=["plain", "edges", "tanh"],
-)  # fmt: skip
-def test_on_edge_case_graphs(beside_pyg, options):
-    pair = beside_pyg.pair("ResGatedGraphConv", 6, 4, **options)
-    for case in beside_pyg.graphs():
-        x = beside_pyg.draw(case.size[0], 6)
-        edge_dim = options.get("edge_dim")
-        edge_attr = (
-            () if edge_dim is None else (beside_pyg.draw(case.edge_index.shape[1], edge_dim),)
-        )
-        beside_pyg.check(*pair, x, case.edge_index, *edge_attr, where=case.name)
-
-
 def test_weight_for_each_edge():
     torch.manual_seed(0)
     layer, x = ResGatedGraphConv(6, 4, edge_dim=2), torch.randn(4, 6)

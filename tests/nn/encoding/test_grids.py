@@ -30,20 +30,6 @@ def test_rows_are_numbered_as_the_grid_numbers_cells():
     torch.testing.assert_close(nodes_to_grid(mean, x), pooled.movedim(1, -1))
 
 
-def test_output_takes_the_query_size():
-    query, key = torch.randn(2, 4, 4, 8), torch.randn(2, 3, 5, 8)
-    q, k = grid_to_nodes(query).unsqueeze(1), grid_to_nodes(key).unsqueeze(1)
-    v = torch.randn(30, 1, 6)
-    out = nodes_to_grid(
-        dot_product_attention(q, k, v, graphs.bipartite([16] * 2, [15] * 2))[:, 0], query
-    )
-    assert out.shape == (2, 4, 4, 6)
-    expected = torch.nn.functional.scaled_dot_product_attention(
-        query.flatten(1, 2), key.flatten(1, 2), v.view(2, 15, 6)
-    )
-    torch.testing.assert_close(out.flatten(1, 2), expected)
-
-
 def test_bad_input_gets_one_clear_error():
     with pytest.raises(ValueError, match="at least one axis; got"):
         grid_to_nodes(torch.randn(3, 4))

@@ -50,15 +50,6 @@ def test_gate_must_divide_the_features():
         readout(x, index, dim_size=4)
 
 
-@pytest.mark.parametrize("kind", ["bare", "node"])
-def test_autocast(kind):
-    readout, (x, index) = AttentionalAggregation(*_networks(kind)), _batch()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = readout(x.float(), index, dim_size=4)
-    expected = readout(x.float(), index, dim_size=4)
-    torch.testing.assert_close(out.float(), expected, rtol=0.05, atol=0.05)
-
-
 @pytest.mark.parametrize("gate", [1, 2, 6])
 @pytest.mark.parametrize("dim", [1, -2])
 def test_sets_of_features_are_reduced_as_by_pyg(gate, dim):

@@ -109,17 +109,6 @@ def test_gradients(few, monkeypatch):
     assert torch.autograd.gradcheck(call, inputs)
 
 
-@pytest.mark.parametrize("few", [0, 100])
-def test_autocast(few, monkeypatch):
-    monkeypatch.setattr(learned_query, "MIN_CHANNELS_PER_SCORE", few)
-    readout = _readout().float()
-    x, index = _batch(dtype=torch.float32)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = readout(x, index, dim_size=6)
-    assert out.dtype == torch.bfloat16
-    torch.testing.assert_close(out.float(), readout(x, index, dim_size=6), rtol=0.05, atol=0.05)
-
-
 def test_pyg_takes_it_as_an_aggregation():
     readout = LearnedQueryReadout(6, 4, num_queries=2)
     assert aggregation_resolver(readout) is readout
