@@ -1,6 +1,5 @@
 """Work of the test processes, in a module that new processes can import."""
 
-import argparse
 import copy
 import os
 import signal
@@ -149,14 +148,6 @@ def resume(processes, path, steps):
         state = {"network": task.network.state_dict(), "optimizer": task.optimizer.state_dict()}
         save_checkpoint(path, {**state, "losses": losses})
     return task.results(losses)
-
-
-def measure(processes, nodes, *layers):
-    """Run the distributed benchmark of these layers."""
-    from benchmarks import distributed
-
-    options = argparse.Namespace(nodes=nodes, degree=16, features=64, steps=2)
-    return [distributed.measure(name, processes, options) for name in layers]
 
 
 def end_badly(processes, how):

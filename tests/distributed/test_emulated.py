@@ -54,8 +54,9 @@ def compare(layer, edge_index, partition, dtype, edge_width=0):
             torch.testing.assert_close(sum(one for one in parts if one is not None), whole, **close)
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(1, torch.float32), (2, torch.float64), (4, torch.float32)]
+)
 @pytest.mark.parametrize("kind", PARTITIONS)
 @pytest.mark.parametrize(
     "name", ["GATConv, edges", "GATv2Conv, edges", "TransformerConv, edges and beta"]

@@ -20,9 +20,8 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize(
-    "how", ["kill", *(pytest.param(how, marks=pytest.mark.slow) for how in ("raise", "hang"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("how", EXPECTED)
 def test_other_processes_end_and_name_the_failed_one(start, how):
     begin = time.monotonic()
     processes, folder = start(3, ranks.end_badly, how, timeout=8.0)

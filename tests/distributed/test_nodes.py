@@ -16,6 +16,7 @@ from tests.apps.nodes.networks import repeating_network, write_parquet
 from tests.distributed import node_ranks
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_network_of_one(run, monkeypatch):
     # A step in this process has the same number of nodes as a step in the other processes.
     for name in ("BATCH", "FANOUT", "LATER_FANOUT"):

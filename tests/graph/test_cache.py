@@ -24,12 +24,6 @@ def test_self_loops_are_remembered_too(sorts):
     assert len(sorts) == 2
 
 
-def test_self_loops_of_a_graph_are_remembered(sorts):
-    graph = Graph(torch.tensor([[0, 1, 2], [1, 2, 2]]), 3)
-    assert as_graph(graph, self_loops=True) is as_graph(graph, self_loops=True)
-    assert len(sorts) == 2
-
-
 def test_in_place_change_of_edges_is_detected(sorts):
     edge_index = torch.tensor([[0, 1], [1, 0]])
     before = as_graph(edge_index, 3)
@@ -125,39 +119,6 @@ def test_memory_holds_no_sparse_matrix(make, indices):
     gc.collect()
     assert graph() is None
     assert cache.size() == before
-
-
-def test_other_memory_in_a_sparse_matrix_is_seen():
-    adj_t = torch.eye(3).to_sparse()
-    before = as_graph(adj_t)
-    adj_t.data = torch.ones(3, 3).to_sparse()
-    assert as_graph(adj_t).num_edges == 9
-    assert before.num_edges == 3
-
-
-def test_threads_share_the_memory():
-    tensors = [torch.tensor([[0, k % 4], [1, 0]]) for k in range(20)]
-    errors = []
-
-    def work():
-        try:
-            for _ in range(30):
-                for k, tensor in enumerate(tensors):
-                    graph = as_graph(tensor, 4, self_loops=k % 2 == 0)
-                    assert graph.size == (4, 4)
-                    edges = torch.tensor([[k % 4], [0]])
-                    assert as_graph(edges, 4).edge_index.tolist() == edges.tolist()
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
-    for tensor in tensors:
-        assert torch.equal(as_graph(tensor, 4).edge_index, tensor)
 
 
 def test_cache_of_ownerless_objects_is_bounded():

@@ -37,6 +37,9 @@ VIEWS = {
     "strided": lambda edges: edges.repeat_interleave(2, 1)[:, ::2],
 }
 
+WRITES = list(zip(VIEWS, [*UNCOUNTED, "numpy"], strict=True))
+"""Each view with one of the functions that write."""
+
 
 @pytest.fixture(params=["kernels", "no kernels"])
 def with_and_without_kernels(request, monkeypatch):
@@ -45,8 +48,7 @@ def with_and_without_kernels(request, monkeypatch):
         monkeypatch.setattr(cpu, "serves", lambda device: False)
 
 
-@pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("write", UNCOUNTED)
+@pytest.mark.parametrize(("view", "write"), WRITES, ids=str)
 def test_uncounted_writes_are_detected(write, view, with_and_without_kernels):
     edge_index = torch.tensor([[0, 1, 2, 3, 3], [1, 2, 0, 0, 1]])
     edges, version = VIEWS[view](edge_index), None

@@ -47,29 +47,6 @@ def test_bipartite(sizes):
     assert_consistent(graph)
 
 
-@pytest.mark.parametrize("build", [graphs.complete, graphs.causal])
-def test_blocks_are_laid_out_when_asked_for(build):
-    graph = build([10**7, 10**6])
-    assert graph.num_edges > 10**13
-    assert "_layout" not in graph.__dict__
-    assert "num_edges" in repr(graph)
-    small = build([2, 3])
-    assert small.layout is small.layout
-
-
-def test_blocks_survive_pickle_and_copy():
-    import copy
-    import pickle
-
-    for graph in (graphs.complete([2, 3]), graphs.causal([2, 3])):
-        for again in (pickle.loads(pickle.dumps(graph)), copy.deepcopy(graph), graph.to("cpu")):
-            assert again.blocks == graph.blocks
-            assert torch.equal(again.edge_index, graph.edge_index)
-        assert graph.transpose().blocks is None
-        assert torch.equal(graph.transpose().edge_index, graph.edge_index.flip(0))
-        assert gattn.Graph(graph).blocks == graph.blocks
-
-
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal, lambda s: graphs.band(s, 1)])
 def test_sizes_are_checked(build):
     for sizes in (3, torch.tensor([3]), [1.0], ["a"], None, [[1, 2]]):

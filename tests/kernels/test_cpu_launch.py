@@ -102,6 +102,7 @@ def faults_of_fifty_steps(**environment):
     return int(actual.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 def test_memory_that_a_step_frees_is_there_for_the_next():
     """Memory that a step frees is reused by the next step, unless the environment contains settings

@@ -48,8 +48,13 @@ def test_rows_of_any_strides(strides):
 
 @SHAPES
 @INDICES
-@pytest.mark.parametrize("is_sorted", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("dtype", "is_sorted"),
+    [
+        (torch.float64, False), (torch.float32, True), (torch.bfloat16, False),
+        (torch.float16, True),
+    ],
+)  # fmt: skip
 def test_added_rows_in_their_order(shape, index_dtype, is_sorted, dtype):
     """The sums equal sequential additions bit for bit, with any number of threads."""
     torch.manual_seed(0)

@@ -199,16 +199,6 @@ def test_several_molecules_are_selected_as_from_an_array(five, index, expected):
         assert torch.equal(ours.edge_attr, five[i].edge_attr)
 
 
-def test_a_batch_is_not_the_data_set(five):
-    before = [five.arrays.x.clone(), five.arrays.edge_attr.clone(), five.y.clone()]
-    batch = batch_molecules(five)
-    for tensor in (batch.x, batch.edge_attr, batch.y, batch.ptr):
-        tensor.zero_()
-    for now, then in zip([five.arrays.x, five.arrays.edge_attr, five.y], before, strict=True):
-        assert torch.equal(now.nan_to_num(-1), then.nan_to_num(-1))
-    assert five.arrays.ptr[-1] == len(five.arrays.x)
-
-
 @pytest.mark.parametrize(
     ("index", "error", "says"),
     [

@@ -61,7 +61,7 @@ def test_molecules_of_medicinal_chemistry_have_one_identity():
             assert set(molecule_identities(list(writings(molecule, rng)))) == {identity(molecule)}
 
 
-@pytest.mark.parametrize("name", ["bbbp", "esol", "freesolv", "tox21", "hiv"])
+@pytest.mark.parametrize("name", ["bbbp", "tox21"])
 def test_molecules_of_moleculenet_have_one_identity(real_data, name):
     """Compare ten SMILES of each of a hundred molecules of each data set."""
     record = get_dataset(name)

@@ -29,7 +29,7 @@ def packed(smiles):
     return builder, molecules
 
 
-@pytest.mark.parametrize("read", [1, 3, 1024])
+@pytest.mark.parametrize("read", [3, 1024])
 def test_features_are_those_of_every_atom_and_bond(read, monkeypatch):
     monkeypatch.setattr(building, "BLOCK", read)
     builder, molecules = packed([*ODD, *load_molecules("chembl2321810").smiles[::20], *ODD])

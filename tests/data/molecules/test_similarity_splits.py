@@ -8,13 +8,16 @@ from gattn.data.molecules import similarity_splits
 from gattn.data.molecules.similarity_splits import butina_clusters, butina_split
 from gattn.data.splits import split_by_order
 
-SMILES = sorted(load_molecules("chembl2321810").smiles[:80])
+
+@pytest.fixture(scope="module")
+def smiles():
+    return sorted(load_molecules("chembl2321810").smiles[:80])
 
 
 @pytest.fixture(scope="module")
-def distances():
+def distances(smiles):
     """Distances [n, n] of the molecules, from sets of bits."""
-    sets = [set(row.nonzero().flatten().tolist()) for row in morgan_fingerprints(SMILES)]
+    sets = [set(row.nonzero().flatten().tolist()) for row in morgan_fingerprints(smiles)]
     return [[1 - len(a & b) / len(a | b) for b in sets] for a in sets]
 
 
@@ -30,8 +33,8 @@ def plain_clusters(distances, limit):
 
 
 @pytest.mark.parametrize("limit", [0.35, 0.65])
-def test_sizes_of_clusters_are_those_of_the_definition(distances, limit):
-    numbers = butina_clusters(SMILES, distance=limit)
+def test_sizes_of_clusters_are_those_of_the_definition(smiles, distances, limit):
+    numbers = butina_clusters(smiles, distance=limit)
     sizes = torch.tensor(numbers).bincount().tolist()
     assert sizes == sorted(sizes, reverse=True)
     assert sizes == sorted(map(len, plain_clusters(distances, limit)), reverse=True)
@@ -40,17 +43,17 @@ def test_sizes_of_clusters_are_those_of_the_definition(distances, limit):
         assert any(all(distances[i][j] <= limit + 1e-6 for j in members) for i in members)
 
 
-def test_no_cluster_is_in_two_parts(monkeypatch):
+def test_no_cluster_is_in_two_parts(smiles, monkeypatch):
     monkeypatch.setattr(similarity_splits, "BLOCK", 7)
-    split, numbers = butina_split(SMILES), torch.tensor(butina_clusters(SMILES))
+    split, numbers = butina_split(smiles), torch.tensor(butina_clusters(smiles))
     parts = [set(numbers[part].tolist()) for part in (split.train, split.val, split.test)]
     assert len(set.union(*parts)) == sum(map(len, parts))
     assert sorted(torch.cat([split.train, split.val, split.test]).tolist()) == list(range(80))
     assert split.protocol == "Butina 8:1:1"
 
 
-def test_splits_by_similarity_do_not_depend_on_the_order_of_the_molecules():
-    smiles = [*SMILES[:40], *("C" * n for n in range(1, 9)), *("C" * n + "O" for n in range(1, 9))]
+def test_splits_by_similarity_do_not_depend_on_the_order_of_the_molecules(smiles):
+    smiles = [*smiles[:40], *("C" * n for n in range(1, 9)), *("C" * n + "O" for n in range(1, 9))]
     order = torch.randperm(len(smiles), generator=torch.Generator().manual_seed(0)).tolist()
     shuffled = [smiles[i] for i in order]
     assert butina_clusters(shuffled) == [butina_clusters(smiles)[i] for i in order]
@@ -60,11 +63,11 @@ def test_splits_by_similarity_do_not_depend_on_the_order_of_the_molecules():
         assert sorted(members) == sorted(shuffled[i] for i in getattr(second, part).tolist())
 
 
-def test_few_and_many_molecules(monkeypatch):
+def test_few_and_many_molecules(smiles, monkeypatch):
     assert butina_clusters([]) == []
     monkeypatch.setattr(similarity_splits, "MOST_COMPARED", 3)
     with pytest.raises(ValueError, match="at most 3 molecules; got 80: use scaffold or random"):
-        butina_clusters(SMILES)
+        butina_clusters(smiles)
 
 
 def test_equal_times_stay_together():

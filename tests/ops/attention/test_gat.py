@@ -69,19 +69,6 @@ def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
     assert set(compare(operator, random_graph, 3, 4, frozen=others)) == {"out", frozen}
 
 
-def test_query_and_key_score_may_be_one_tensor(operators, random_graph):
-    grads = []
-    for backend in ("cpu", "reference"):
-        inputs = operators["gat"].inputs(random_graph)
-        score = inputs.pop("query_score")
-        inputs.pop("key_score")
-        out = operators["gat"](
-            {"query_score": score, "key_score": score, **inputs}, random_graph, backend=backend
-        )
-        grads.append(torch.autograd.grad(out.square().sum(), score)[0])
-    torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize("size", [1e3, 1e10, 1e30])
 def test_backward_sees_the_scores_of_forward(size, operators, random_graph):
     """The terms of the scores are much larger than 1 / eps, so that the softmax is one-hot, also in

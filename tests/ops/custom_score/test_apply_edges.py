@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.testing._internal.two_tensor import TwoTensor
 
 import gattn
 from gattn.functional import apply_edges
@@ -53,13 +52,6 @@ def test_expanded_edge_features_are_not_copied_whole(hub, in_chunks, monkeypatch
     torch.testing.assert_close(out, _plain(query, key, hub) * features)
     assert not chunks.can_gather(features)
     assert all(table.stride() == key.stride() for table in read)
-
-
-def test_tensor_subclasses_are_accepted(hub, in_chunks):
-    query, key = _query_and_key(hub)
-    out = apply_edges(_product, query, TwoTensor(key, 2 * key), hub)
-    torch.testing.assert_close(out.a, _plain(query, key, hub))
-    torch.testing.assert_close(out.b, _plain(query, 2 * key, hub))
 
 
 @pytest.mark.parametrize("size", [7, 10_000])

@@ -178,9 +178,8 @@ def test_unused_inputs_and_parameters_have_no_gradient(size, hub, tensors, monke
     assert [grad is None for grad in grads] == [True, False, True]
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_16_bit_sums_accumulate_in_fp32(dtype, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 4)
     # If 4 is added repeatedly, a bfloat16 sum stops growing at 1024 and a float16 sum at 4096.
@@ -237,6 +236,7 @@ def test_gradients_in_smaller_chunks_than_forward_and_at_hubs(monkeypatch):
     assert {8, 16} <= set(lengths)
 
 
+@pytest.mark.slow
 def test_inputs_may_have_any_strides(hub, tensors, monkeypatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 7)
     for name in ("query", "key", "value"):

@@ -3,66 +3,18 @@
 import functools
 import importlib
 import inspect
-import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 import gattn.functional  # noqa: F401  # declares the operators
 from gattn.kernels import cpu, reference
-from gattn.ops.attention.dot_product import DOT_PRODUCT
-from gattn.ops.attention.gat import GAT
-from gattn.ops.attention.gatv2 import GATV2
-from gattn.ops.registration import checks
 from gattn.ops.registration.operator import OPERATORS
 
 built = pytest.mark.skipif(
     not cpu.serves(torch.device("cpu")), reason="the C++ extension is not built"
 )
-FOLDER = Path(inspect.getfile(checks)).parents[1]
-SOURCES = "".join(path.read_text("utf-8") for path in FOLDER.rglob("*.py"))
-PARTS = ("forward", "backward")
 EVERY = pytest.mark.parametrize("operator", OPERATORS.values(), ids=lambda o: o.name)
-
-
-def test_functional_declares_every_operator():
-    """After this module was imported, an exported program with an operator of gattn can be
-    loaded.
-    """
-    declared = re.findall(r"Operator\(\s*\"(\w+)\"|Family\(\s*\"(\w+)\"", SOURCES)
-    names = {plain for plain, _ in declared if plain}
-    names |= {f"{family}_{part}" for _, family in declared if family for part in PARTS}
-    assert len(names) == 14
-    code = "import gattn.functional; from gattn.ops.registration.operator import OPERATORS"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}; print(*OPERATORS)"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert set(done.stdout.split()) == names
-
-
-@EVERY
-def test_reference_takes_what_is_declared(operator):
-    if operator.name.endswith("_backward"):
-        # The reference of forward has a derivative, so backward needs no reference.
-        assert operator.reference is None
-        return
-    if inspect.ismethod(operator.reference) or operator.name == "gatv2_score":
-        # The reference is derived from the score of the family.
-        return
-    takes = tuple(inspect.signature(operator.reference).parameters)
-    assert takes == operator.inputs + operator.reference_args
-
-
-@pytest.mark.parametrize("family", [GAT, GATV2, DOT_PRODUCT], ids=lambda f: f.forward.name)
-def test_score_function_has_declared_arguments(family):
-    """A score takes the inputs and the settings of its family, except those of the weighted sum."""
-    others = {"value", "attn_bias", "edge_weight", "dropout"}
-    declared = [n for n in (*family.forward.inputs, *family.forward.settings) if n not in others]
-    assert list(inspect.signature(family.score).parameters) == declared
 
 
 @EVERY
@@ -86,21 +38,6 @@ def test_cpp_kernel_has_a_field_for_all_that_is_declared(operator):
 def test_value_without_a_field_is_refused():
     with pytest.raises(TypeError, match="the C\\+\\+ kernel edge_dot has no field bias, gate"):
         cpu.Launcher("edge_dot", {"query": 0, "gate": 1, "bias": 2})
-
-
-def test_output_length_without_input_is_read_from_layout(random_graph):
-    """If no input has a length, it is read from the layout: sums over the transposed edges have a
-    row for each source.
-    """
-    operator = OPERATORS["aggregate"]
-    args = torch.ones(1, 2), torch.ones(9, 2, 3), list(random_graph.transpose().layout)
-    for transposed, rows in ((False, random_graph.num_src), (True, random_graph.num_dst)):
-        (allocate_outputs,) = operator._shapes.allocate_outputs(
-            (*args, transposed, "cpu"),
-            operator._shapes.lengths((*args, transposed, "cpu")),
-            lambda like, *shape, dtype: like.new_empty(shape, dtype=dtype),
-        )
-        assert allocate_outputs.shape == (rows, 2, 3)
 
 
 @built
