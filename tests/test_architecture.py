@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 
 
@@ -160,40 +158,3 @@ def test_no_module_uses_what_another_calls_private() -> None:
 
 def test_imports_make_no_circle() -> None:
     assert circles(imports()) == []
-
-
-def test_circle_is_found() -> None:
-    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"a"}}
-    assert circles(graph) == [["a", "b", "c"]]
-
-
-@pytest.mark.parametrize(
-    ("here", "code", "expected"),
-    [
-        ("nn.x", "from gattn.graph import _memory", "gattn.graph._memory"),
-        ("nn.x", "from gattn.data import _files", "gattn.data._files"),
-        ("nn.x", "from gattn.data._files import root", "gattn.data._files.root"),
-        ("nn.x", "import gattn.graph as g; g._memory", "gattn.graph._memory"),
-        ("nn.x", "from gattn.kernels import cpu; cpu._kernels", "gattn.kernels.cpu._kernels"),
-        ("nn.x", "from gattn.graph import Graph; Graph._build()", "gattn.graph.Graph._build"),
-        ("nn.x", "def f(g): return g._is_mine", "._is_mine"),
-        ("nn.x", "def f(t): return t._replace(a=1)", None),
-        ("nn.x", "from gattn.graph import Graph; Graph.__name__", None),
-        ("data.x", "from gattn.data import _files; _files.root", None),
-        ("y", "class A:\n    def f(self, other): self._is_mine = other._is_mine", None),
-    ],
-)
-def test_private_use_is_found(
-    monkeypatch: pytest.MonkeyPatch, here: str, code: str, expected: str | None
-) -> None:
-    sources = {
-        "gattn.graph": "_memory = 1\nclass Graph:\n    def _build(self): ...",
-        "gattn.data": "",
-        "gattn.data._files": "def root(): ...",
-        "gattn.kernels.cpu": "from gattn.kernels.cpu import _kernels",
-        "gattn.z": "class Z:\n    def __init__(self):\n        self._is_mine = 1",
-        f"gattn.{here}": code,
-    }
-    parsed = {name: Module(name, ast.parse(text)) for name, text in sources.items()}
-    monkeypatch.setitem(globals(), "modules", lambda: parsed)
-    assert private_uses() == ({f"gattn.{here}: {expected}"} if expected else set())

@@ -1,25 +1,15 @@
 """The report of a conversion: layers with and without a twin, subclasses, log messages."""
 
-import importlib
-import inspect
 import logging
-import pkgutil
-import re
 import types
 
 import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch_geometric.nn import attention
-from torch_geometric.nn.aggr import utils as aggr_utils
-from torch_geometric.nn.models import visnet
 
 import gattn.nn
 from gattn.conversion import (
-    CONDITIONAL,
-    REBUILT,
-    TWINS,
-    UNSUPPORTED,
     conversion_report,
     convert,
 )
@@ -56,78 +46,6 @@ def test_what_cannot_be_replaced_is_left_and_told(caplog):
     }
     assert caplog.messages == [str(report)]
     assert "not replaced, 5: mine (a subclass of GATConv" in str(report)
-
-
-def _unmade(kind):
-    """Return a module without its constructor, which needs a library that is not installed."""
-    module = kind.__new__(kind)
-    torch.nn.Module.__init__(module)
-    return module
-
-
-ATTENDS = {
-    "ASAPooling": lambda: pyg.ASAPooling(8),
-    "CuGraphGATConv": lambda: _unmade(pyg.CuGraphGATConv),
-    "DNAConv": lambda: pyg.DNAConv(8),
-    "DenseGATConv": lambda: pyg.DenseGATConv(8, 8),
-    "FeaStConv": lambda: pyg.FeaStConv(8, 8),
-    "JumpingKnowledge": lambda: pyg.JumpingKnowledge("lstm", 8, 2),
-    "LPAttLayer": lambda: pyg.LPFormer(8, 8).att_layers[0],
-    "MemPooling": lambda: pyg.MemPooling(8, 8, 2, 2),
-    "MultiheadAttention": lambda: torch.nn.MultiheadAttention(8, 2),
-    "MultiheadAttentionBlock": lambda: aggr_utils.MultiheadAttentionBlock(8),
-    "PatchTransformerAggregation": lambda: pyg.PatchTransformerAggregation(8, 8, 2, 8, 1),
-    "PerformerAttention": lambda: attention.PerformerAttention(8, 2),
-    "QFormer": lambda: attention.QFormer(8, 8, 8, 2, 1),
-    "ViS_MP": lambda: visnet.ViS_MP(2, 8, 5.0, None, False),
-}
-"""Modules of torch and PyG that compute attention and that gattn cannot replace."""
-
-
-def test_every_attention_without_a_twin_is_known():
-    assert set(ATTENDS) == UNSUPPORTED
-    assert set(CONDITIONAL) < UNSUPPORTED
-
-
-DOES_NOT_ATTEND = {
-    "ClusterPooling": "scores of edges decide which are merged",
-    "DMoNPooling": "assigns nodes to clusters",
-    "DiffGroupNorm": "assigns nodes to groups",
-    "EdgePooling": "scores of edges decide which are merged",
-    "NeuralFingerprint": "a distribution over the positions of a fingerprint",
-    "PRBCDAttack": "an attack",
-    "ProteinMPNN": "a distribution over amino acids",
-    "RENet": "a distribution over entities",
-    "SelectTopK": "scores of nodes decide which are kept",
-    "SignedGCN": "a distribution over signs",
-}
-MADE_OF_WHAT_ATTENDS = {
-    "Attention",
-    "InducedSetAttentionBlock",
-    "MultiAggregation",
-    "MultiHead",
-    "PerformerProjection",
-    "PoolingByMultiheadAttention",
-    "SetAttentionBlock",
-    "ViSNetBlock",
-}
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_nothing_in_pyg_that_attends_is_unknown():
-    """Every layer of PyG that takes a softmax or calls attention is in one of the lists."""
-    names = {kind.__name__ for kind in (*TWINS, *REBUILT)} | UNSUPPORTED
-    names |= MADE_OF_WHAT_ATTENDS | set(DOES_NOT_ATTEND)
-    signs = re.compile(r"softmax\(|MultiheadAttention\b|scaled_dot_product|[Aa]ttention\w*\(")
-    for package in (pyg, importlib.import_module("torch_geometric.contrib.nn")):
-        submodules = list(pkgutil.walk_packages(package.__path__, f"{package.__name__}."))
-        assert submodules, package.__name__
-        for module_info in submodules:
-            module = importlib.import_module(module_info.name)
-            for name, kind in vars(module).items():
-                is_defined_here = inspect.isclass(kind) and kind.__module__ == module_info.name
-                if is_defined_here and issubclass(kind, torch.nn.Module) and name not in names:
-                    assert not signs.search(inspect.getsource(kind)), kind
 
 
 @pytest.mark.parametrize(

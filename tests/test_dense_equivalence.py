@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 
 from gattn import Graph, functional, graphs
-from gattn.nn import GraphAttention
 
 GRAPHS = {
     "complete": lambda: graphs.complete([5, 1, 17, 3]),
@@ -95,64 +94,3 @@ def test_bias_equals_a_mask_of_numbers(name):
     expected = with_gradients(masked, [*tensors, bias], grad)
     for what, a, b in zip(("out", "query", "key", "value", "bias"), got, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12, msg=f"{name}: {what}")
-
-
-@pytest.mark.bits
-@pytest.mark.parametrize("build", [graphs.complete, graphs.causal, lambda s: graphs.band(s, 2)])
-def test_batch_equals_its_members_alone(build):
-    """For each graph of a batch with different sizes, the result has the same bits as for the graph
-    alone.
-    """
-    sizes = [5, 0, 1, 9]
-    query, key, value = inputs(build(sizes), torch.float32)
-    together = functional.dot_product_attention(query, key, value, build(sizes))
-    alone = [
-        functional.dot_product_attention(q, k, v, build([len(q)]))
-        for q, k, v in zip(query.split(sizes), key.split(sizes), value.split(sizes))
-    ]
-    assert torch.equal(together, torch.cat(alone))
-
-
-def formula(name, attention, x, y, mask):
-    """Compute O = softmax(f(W_q x, W_k y)) W_v y, [n, out], with f over all pairs."""
-    h, c = attention.heads, attention.channels
-    q = attention.lin_query(x).view(-1, 1, h, c)
-    k = attention.lin_key(y).view(1, -1, h, c)
-    v = attention.lin_value(y).view(-1, h, c)
-    if name in ("dot", "embedded_gaussian"):
-        score = (q * k).sum(-1)
-    elif name == "scaled_dot":
-        score = (q * k).sum(-1) / c**0.5
-    elif name == "additive":
-        score = (attention.weight * torch.tanh(q + k)).sum(-1)
-    else:
-        norms = q.norm(dim=-1) * k.norm(dim=-1)
-        score = attention.beta * (q * k).sum(-1) / norms
-    if name == "embedded_gaussian":
-        # exp(q . k) divided by its sum, without subtracting the maximum.
-        kernel = score.exp() * mask[..., None]
-        alpha = kernel / kernel.sum(1, keepdim=True)
-    else:
-        alpha = score.masked_fill(~mask[..., None], -torch.inf).softmax(1)
-    return attention.lin_out(torch.einsum("ijh,jhc->ihc", alpha, v).flatten(1))
-
-
-@pytest.mark.parametrize("score", ["dot", "scaled_dot", "embedded_gaussian", "additive", "cosine"])
-@pytest.mark.parametrize(
-    "name", ["complete", "causal", "band", "grid, 3-D", "bipartite", "window and global tokens"]
-)
-def test_every_score_equals_its_formula(name, score):
-    torch.manual_seed(0)
-    graph = GRAPHS[name]()
-    attention = GraphAttention(6, 8, heads=2, key_channels=5, score=score).double()
-    if attention.beta is not None:
-        torch.nn.init.uniform_(attention.beta, 0.5, 2.0)
-    x = torch.randn(graph.num_dst, 6, dtype=torch.float64)
-    y = torch.randn(graph.num_src, 5, dtype=torch.float64)
-    grad = torch.randn(graph.num_dst, 8, dtype=torch.float64)
-    got = with_gradients(lambda x, y: attention(x, y, y, graph), [x, y], grad)
-    expected = with_gradients(
-        lambda x, y: formula(score, attention, x, y, dense_mask(graph)), [x, y], grad
-    )
-    for what, a, b in zip(("out", "query", "memory"), got, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10, msg=f"{name}, {score}: {what}")

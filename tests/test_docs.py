@@ -3,7 +3,6 @@
 import ast
 import re
 import shlex
-import shutil
 import sys
 import types
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.pictures import leave_blank
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-GUIDE = ("graphs", "sets", "sequences", "grids", "cross", "readouts")
 
 
 def python_blocks(page: Path) -> list[str]:
@@ -78,18 +76,6 @@ def test_page_of_settings_is_up_to_date() -> None:
     assert settings_page.PAGE.read_text("utf-8") == settings_page.page()
 
 
-def test_table_of_kernels_names_every_file_and_kernel() -> None:
-    table = (ROOT / "docs" / "design.md").read_text().split("### Which kernels serve what")[1]
-    table = table.split("\n## ")[0]
-    folder = ROOT / "gattn" / "kernels"
-    families = re.findall(r"FAMILY\((\w+)\)", (folder / "cpu" / "kernels.cpp").read_text())
-    expected = {f"{name}.cpp" for name in families if name != "family"}
-    for path in (folder / "triton").glob("*.py"):
-        kernels = re.findall(r"^def (\w+_kernel)\(", path.read_text(), re.MULTILINE)
-        expected |= {path.name, *kernels} if kernels else set()
-    assert set(re.findall(r"`(\w+_kernel|\w+\.(?:py|cpp))`", table)) == expected
-
-
 def names_in(path: Path) -> set[str]:
     """Return the dotted names of the functions and classes in a file, nested ones included."""
     if path.suffix == ".cpp":
@@ -121,35 +107,6 @@ def test_page_of_paths_names_existing_files_and_functions() -> None:
     assert not missing
 
 
-@pytest.mark.slow
-def test_table_of_costs_has_the_edges_and_steps_of_each_graph(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from docs.tools import costs
-
-    guide = shutil.copytree(ROOT / "docs" / "guide", tmp_path / "guide")
-    (guide / "images" / "costs.png").unlink()
-    costs.main(["--largest", "1024", "--seconds", "0", "--guide", str(guide)])
-    table = (guide / "sequences.md").read_text()
-    assert "16,384" not in table.split("<!-- end of costs -->")[0]
-    assert "| 256 | 32,896 |" in table  # causal attention of n tokens has n (n + 1) / 2 edges
-    # A band of width w has a longest path of ceil((n - 1) / w) steps.
-    assert "| 1,024 | 33,520 | 8.6e+06 | 1 | 64 |" in table
-    assert (guide / "images" / "costs.png").stat().st_size > 1000
-
-
-@pytest.mark.slow
-def test_every_picture_of_the_guide_is_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("matplotlib")
-    pytest.importorskip("sklearn")
-    from docs.tools import pictures
-
-    monkeypatch.setattr(pictures, "FOLDER", tmp_path)
-    pictures.main()
-    assert {path.stem for path in tmp_path.iterdir()} == set(GUIDE)
-
-
 def test_every_page_is_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     listed = set(re.findall(r"(\S+\.md)$", text, re.MULTILINE))
@@ -171,67 +128,3 @@ def test_every_name_of_nn_is_on_one_page_of_the_reference() -> None:
         name for page in pages for name in re.findall(r"^ {8}- (\w+)$", page.read_text(), re.M)
     ]
     assert sorted(listed) == sorted(gattn.nn.__all__)
-
-
-def test_names_in_docstrings_link_to_their_pages() -> None:
-    pytest.importorskip("griffe")
-    from docs.tools.docstrings import to_markdown
-
-    link = '<autoref identifier="{}" optional><code>{}</code></autoref>'.format
-    links = {
-        ":class:`gattn.Graph`": link("gattn.Graph", "gattn.Graph"),
-        ":func:`~gattn.graphs.grid`": link("gattn.graphs.grid", "grid"),
-        ":class:`RelativeBias`": link("gattn.nn.RelativeBias", "RelativeBias"),
-        ":meth:`Graph.with_self_loops`": link(
-            "gattn.Graph.with_self_loops", "Graph.with_self_loops"
-        ),
-        ":meth:`forward`": link("gattn.nn.GATConv.forward", "forward"),
-        ":func:`_private.name`": "`_private.name`",
-    }
-    for role, shown in links.items():
-        assert to_markdown(role, "GATConv") == shown
-    assert to_markdown(":meth:`forward`") == "`forward`"
-
-
-def test_equations_become_mathml() -> None:
-    pytest.importorskip("latex2mathml")
-    exceptions = pytest.importorskip("mkdocs.exceptions")
-    from docs.tools.hooks import on_page_content
-
-    shown = on_page_content(r'<div class="arithmatex">\[a = \Big\Vert_h b, \qquad c\]</div>')
-    assert shown.count("<math") == 2
-    assert "\N{DOUBLE VERTICAL LINE}" in shown
-    assert on_page_content(r'<span class="arithmatex">\(a \qquad b\)</span>').count("<math") == 1
-    with pytest.raises(exceptions.PluginError, match=r"does not know: \\nosuch"):
-        on_page_content(r'<div class="arithmatex">\[\nosuch\]</div>')
-
-
-def test_docstrings_become_markdown() -> None:
-    pytest.importorskip("griffe")
-    from docs.tools.docstrings import to_markdown
-
-    text = """One :func:`~a.b.name` of :math:`x_i`.
-
-    .. math::
-        a = b,
-        \\quad c
-
-    .. math:: d
-
-    ======  =====
-    head    other
-    ======  =====
-    one     two
-            three
-    ======  =====
-
-        >>> f(1)
-        [1,
-         2]
-    """
-    assert to_markdown(text).splitlines() == [
-        "One `name` of $x_i$.", "", "", "    $$", "    a = b,", "    \\quad c", "    $$", "", "",
-        "    $$", "    d", "    $$", "", "", "    | head | other |", "    |---|---|",
-        "    | one | two three |", "", "        ```pycon", "        >>> f(1)", "        [1,",
-        "         2]", "        ```", "    ",
-    ]  # fmt: skip

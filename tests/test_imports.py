@@ -73,26 +73,6 @@ def test_a_package_is_imported_when_it_is_first_needed() -> None:
     assert imported(after["layers"] - after["PyG"], (*LIBRARY, *COMPILER)) == []
 
 
-MOLECULES = """
-from gattn.apps.molecules.runs.config import RunSettings
-from gattn.apps.molecules.runs.predict import predict_table
-from gattn.apps.molecules.runs.train import train_run
-from gattn.apps.molecules.settings import MoleculeSettings
-model = MoleculeSettings(epochs=1, width=16, heads=2, trees=10)
-train_run(RunSettings(data="table.csv", target=("y",), model=model), "run")
-predict_table("run", "table.csv", "out.csv")
-"""
-
-
-@pytest.mark.slow
-def test_training_and_prediction_of_molecules_import_no_compiler(tmp_path: Path) -> None:
-    rows = [f"{'C' * n}O,{n * n / 7}" for n in range(1, 41)]
-    (tmp_path / "table.csv").write_text("\n".join(["smiles,y", *rows]))
-    (modules,) = modules_after([f"import os; os.chdir({str(tmp_path)!r})\n{MOLECULES}"])
-    assert len((tmp_path / "out.csv").read_text().splitlines()) == 41
-    assert imported(modules, PYG) == []
-
-
 RUN = """
 import contextlib, io, json, sys
 from gattn.apps.cli import main
@@ -141,31 +121,3 @@ def test_help_and_errors_of_arguments_do_not_import_torch(tmp_path: Path) -> Non
         assert imported(modules, HEAVY) == [], command
         if command == "--version":
             assert imported(modules, COMMAND) == []
-
-
-def test_errors_of_input_files_do_not_import_torch(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("smiles,y\nCCO,1\n")
-    messages = {
-        "train none.csv --target y --out run": "none.csv: No such file or directory",
-        "train data.csv --target z --out run": "name the column of labels with --target",
-        "train data.csv --target y --smiles s --out run": "name the column of SMILES with --smi",
-        "train data.csv --target y --test none.csv --out run": "none.csv: No such file",
-        "predict none data.csv --out p.csv": "none does not contain a trained model",
-        "predict none data.csv more.csv --out p/": "none does not contain a trained model",
-        "predict bbb none.csv --out p.csv": "none.csv: No such file or directory",
-        "predict bbb data.csv --smiles s --out p.csv": "the column of SMILES with --smiles",
-        "explain bbb none.csv --out why": "none.csv: No such file or directory",
-        "embed none data.csv --out e.npy": "none does not contain a trained model",
-        "evaluate bbb data.csv --target z": "name the column of labels with --target",
-        "check none.csv": "none.csv: No such file or directory",
-        "check data.csv --smiles s": "name the column of SMILES with --smiles",
-        "check data.csv --test none.csv": "none.csv: No such file or directory",
-    }
-    commands = [f"molecules {command}" for command in messages]
-    for (command, (code, text, modules)), message in zip(
-        outcomes(commands, tmp_path).items(), messages.values(), strict=True
-    ):
-        assert code == 2, command
-        assert message in text, command
-        assert imported(modules, (*DATA, *PYG, "safetensors", "torch", "triton")) == [], command
-    assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]

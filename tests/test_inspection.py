@@ -10,7 +10,7 @@ import gattn
 from gattn import explain_path, graphs, nn
 from gattn.ops.custom_score import edge_function
 from gattn.ops.custom_score.chunks import CHUNK, MAX_CHUNKS_AT_ONCE, MIN_COMPILED_CHUNKS
-from tests.layers import LAYERS
+from tests.layers import LAYERS, every
 
 NODES = 30
 READS_FLOATS = {"RGATConv", "HEATConv", "RandomWalkEncoding"}
@@ -43,7 +43,7 @@ def only(report):
     return report.records[0]
 
 
-@pytest.mark.parametrize("layer", LAYERS, ids=[layer.name for layer in LAYERS])
+@every({layer.kind: layer for layer in LAYERS})
 def test_names_a_path_for_every_layer(layer):
     x, edge_index = torch.randn(NODES, 4), edges(100).unique(dim=1)
     module, batch, options = layer.called(), torch.arange(NODES) // 10, {}

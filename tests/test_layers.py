@@ -2,14 +2,13 @@
 
 import inspect
 
-import pytest
 import torch
 import torch_geometric.nn as pyg
 
 import gattn.models
 import gattn.nn
 from gattn.nn.conv.base import AttentionConv
-from tests.layers import LAYERS, NOT_OF_A_GRAPH, every, layers
+from tests.layers import LAYERS, NOT_OF_A_GRAPH, every
 
 ALL = {layer.name: layer for layer in LAYERS}
 SHARED = {
@@ -29,10 +28,6 @@ def test_every_layer_is_in_the_registry():
     registered = {layer.kind for layer in LAYERS}
     assert exported == (registered - set(gattn.models.__all__)) | set(NOT_OF_A_GRAPH)
     assert not registered & set(NOT_OF_A_GRAPH)
-
-
-def test_layer_names_are_unique():
-    assert len(ALL) == len(LAYERS)
 
 
 @every(ALL)
@@ -66,18 +61,3 @@ def test_pyg_takes_the_same_arguments(layer):
         theirs, ours = layer.make(6, 3, package=pyg), layer.make(6, 3)
         assert repr(theirs) == repr(ours)
         assert list(theirs.state_dict()) == list(ours.state_dict())
-
-
-def test_layers_are_selected_by_what_they_take():
-    assert {layer.kind for layer in layers(readout=True).values()} == {
-        "AttentionalAggregation", "GraphMultisetTransformer", "LearnedQueryReadout", "MultiReadout",
-        "PoolingByMultiheadAttention", "Set2Set", "SetTransformerAggregation", "SoftmaxAggregation",
-    }  # fmt: skip
-    assert all(layer.edge_attr and not layer.batch
-               for layer in layers(edge_attr=True, batch=False).values())  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["GATConv", "RGATConv"])
-def test_options_come_before_what_is_registered(name):
-    module = ALL[name].make(6, heads=3)
-    assert (module.heads, module.in_channels) == (3, 6)

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -108,26 +107,6 @@ def test_missing_package_gives_one_line_with_its_extra() -> None:
         assert "another exception" not in text, use
 
 
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_workflow_runs_existing_targets(path: Path) -> None:
-    jobs = yaml.safe_load(path.read_text("utf-8"))["jobs"]
-    assert jobs
-    for name, job in jobs.items():
-        if "uses" in job:
-            assert (ROOT / job["uses"]).is_file()
-            continue
-        steps = job["steps"]
-        assert any("run" in step for step in steps) or name == "publish", name
-        for line in (step["run"] for step in steps if "run" in step):
-            target = re.fullmatch(r"make ([a-z]+)\b.*", line)
-            assert target, f"{name}: {line!r} is no target of the Makefile"
-            assert target[1] in TARGETS, f"{name}: {line}"
-
-
 def test_tag_other_than_the_version_is_refused() -> None:
     run("make", "tagged", f"TAG=v{gattn.__version__}", PWD=str(ROOT))
     done = subprocess.run(
@@ -135,19 +114,6 @@ def test_tag_other_than_the_version_is_refused() -> None:
     )
     assert done.returncode != 0
     assert "v99.0 is not the version" in done.stdout
-
-
-def test_pages_and_help_name_the_targets_of_the_makefile() -> None:
-    for page in (".ci/run", "README.md", "CONTRIBUTING.md", "docs/index.md"):
-        text = (ROOT / page).read_text("utf-8")
-        assert set(re.findall(r"(?:^|`)make ([a-z]+)", text, re.MULTILINE)) <= TARGETS, page
-    text = (ROOT / "Makefile").read_text("utf-8")
-    assert set(re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)[1].split()) == TARGETS
-    assert set(re.findall(r'@echo "make ([a-z]+)', text)) == TARGETS - {"help"}
-    page = (ROOT / "docs" / "contributing" / "commands.md").read_text("utf-8")
-    assert set(re.findall(r"^\| `make ([a-z]+)", page, re.M)) == TARGETS - {"help", "clean"}
-    quick = re.search(r"^QUICK := (.*(?:\\\n.*)*)", text, re.MULTILINE)[1].split()
-    assert [path for path in quick if path != "\\" and not (ROOT / path).is_file()] == []
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")

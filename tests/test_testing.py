@@ -55,45 +55,11 @@ class ReadsNodeIds(nn.Module):
         return x + self.embedding(torch.arange(len(x)))
 
 
-def pad(x: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
-    """Return a dense batch [g, longest, d] and its mask, as padded readouts create them."""
-    count = torch.bincount(index, minlength=dim_size)
-    longest = int(count.max()) if len(count) else 0
-    order = index.argsort(stable=True)
-    place = torch.arange(len(x)) - (count.cumsum(0) - count)[index[order]]
-    dense, mask = x.new_zeros(dim_size, longest, x.shape[1]), torch.zeros(dim_size, longest)
-    dense[index[order], place] = x[order]
-    mask[index[order], place] = 1
-    return dense, mask.bool()
-
-
-class PaddedReadout(nn.Module):
-    """Readout by softmax attention over a padded batch. It is incorrect if the padding is not
-    masked.
-    """
-
-    def __init__(self, leaks: bool) -> None:
-        super().__init__()
-        self.score = nn.Linear(3, 1)
-        self.leaks = leaks
-
-    def forward(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
-        dense, mask = pad(x, index, dim_size)
-        score = self.score(dense)
-        if not self.leaks:
-            score = score.masked_fill(~mask[..., None], -torch.inf)
-        return (score.softmax(1).nan_to_num() * dense).sum(1)
-
-
 def last_node(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
     out = x.new_zeros(dim_size, x.shape[1])
     for row, graph in zip(x, index.tolist()):
         out[graph] = row
     return out
-
-
-def total(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
-    return x.new_zeros(dim_size, x.shape[1]).index_add(0, index.long(), x)
 
 
 def test_good_layer_passes_every_check():
@@ -115,23 +81,10 @@ def test_batch_independence_rejects_convolution_across_graphs():
         assert_batch_independent(NodeOrderConvolution(), 3)
 
 
-def test_batch_independence_rejects_a_leaking_readout():
-    with pytest.raises(AssertionError, match="batch independence is broken on"):
-        assert_batch_independent(PaddedReadout(leaks=True), 3, readout=True)
-
-
 def test_invariance_rejects_a_readout_of_the_last_node():
     for sorted_index in (False, True):
         with pytest.raises(AssertionError, match="permutation invariance is broken on"):
             assert_permutation_invariant(last_node, 3, sorted_index=sorted_index)
-
-
-def test_invariance_rejects_a_readout_that_drops_empty_graphs():
-    def drops(x, index, dim_size):
-        return total(x, index, dim_size)[torch.bincount(index, minlength=dim_size) > 0]
-
-    with pytest.raises(AssertionError, match=r"an empty graph in the middle.*expected 3 rows"):
-        assert_permutation_invariant(drops, 3, cases=awkward_graphs()[11:12])
 
 
 def test_edge_order_rejects_weights_by_position():
@@ -141,14 +94,6 @@ def test_edge_order_rejects_weights_by_position():
 
     with pytest.raises(AssertionError, match="independence of edge order is broken on"):
         assert_edge_order_independent(weighted, 3)
-
-
-def test_edge_features_move_with_their_edges():
-    def ignores_order(x, edge_index, edge_attr):
-        return x.new_zeros(len(x), 2).index_add(0, edge_index[1], edge_attr)
-
-    assert assert_edge_order_independent(ignores_order, 3, edge_dim=2).holds
-    assert assert_permutation_equivariant(ignores_order, 3, edge_dim=2).holds
 
 
 def test_bipartite_layer():
@@ -203,15 +148,6 @@ def test_nan_and_wrong_shapes_are_reported():
         assert_permutation_equivariant(lambda x, e: x[1:], 3, cases=awkward_graphs()[3:4])
     with pytest.raises(AssertionError, match="must be a tensor; got tuple"):
         assert_permutation_equivariant(lambda x, e: (x, x), 3)
-
-
-def test_layer_that_fails_is_the_cause():
-    def fails(x, edge_index):
-        raise IndexError("no nodes")
-
-    with pytest.raises(AssertionError, match="'no nodes' raised IndexError") as caught:
-        assert_permutation_equivariant(fails, 3)
-    assert isinstance(caught.value.__cause__, IndexError)
 
 
 def test_no_cases_is_an_error():

@@ -31,10 +31,3 @@ def test_accuracy_of_every_graph_and_its_limit_are_reported(monkeypatch, capsys)
     assert possible[0] > possible[1] > result["sequences_none_possible"]
     assert possible[2] > result["sequences_none_possible"]
     assert result["seed"] == 3
-
-
-@pytest.mark.slow
-def test_accuracy_reaches_the_limit_of_the_causal_graph():
-    module = runpy.run_path(str(SCRIPT), run_name="example")
-    accuracy, possible = module["sequences"]("causal", 100, 0, "cpu")
-    assert abs(accuracy - possible) < 0.05

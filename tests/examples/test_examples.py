@@ -31,14 +31,13 @@ def run(monkeypatch, capsys):
 
 
 def test_node_classification_learns(run):
-    result, out, err = run("node_classification", "--epochs", 40, "--seed", 1)
+    result, out, err = run("node_classification", "--epochs", 15, "--seed", 1)
     assert "measured labels on constructed edges" in out
     assert result["seed"] == 1
-    assert result["epochs"] == 40
-    assert result["epochs_run"] == 40
+    assert result["epochs"] == result["epochs_run"] == 15
     assert 0.7 < result["test_accuracy"] <= 1
     assert result["ridge_accuracy"] > 0.8
-    assert "40/40" in err
+    assert "15/15" in err
 
 
 @pytest.mark.slow
@@ -57,6 +56,7 @@ def test_missing_links_are_ranked_better_than_at_random(run):
     assert "probability" in out
 
 
+@pytest.mark.slow
 def test_typed_nodes_are_predicted_from_another_type(run):
     result, out, _ = run("typed_nodes", "--papers", 240, "--authors", 90, "--epochs", 15)
     assert result["accuracy"]["model"] > result["accuracy"]["most frequent topic"] + 0.2
@@ -109,14 +109,6 @@ def test_imports_between_modules_are_written_as_a_network(run, package, tmp_path
     ]  # fmt: skip
 
 
-def test_imports_of_a_file_with_a_syntax_error_are_left_out(run, package, tmp_path):
-    (tmp_path / "birds/land/emu.py").write_text("def quack[T = int](: ...\n")
-    arguments = ("--package", package, "--least", 2, "--out", tmp_path / "tables")
-    result, stderr, _ = run("imports", *arguments)
-    assert (result["modules"], result["skipped"], result["imports"]) == (4, 1, 2)
-    assert "Left out 1 of them, whose syntax Python" in stderr
-
-
 def test_imports_of_a_package_that_is_not_installed_are_refused(run, tmp_path):
     with pytest.raises(SystemExit, match="package 'nowhere' is not installed"):
         run("imports", "--package", "nowhere", "--out", tmp_path)
@@ -152,22 +144,11 @@ def test_molecule_property_of_a_csv_file_is_compared_with_the_mean(run, table):
     assert "2/2" in err
 
 
+@pytest.mark.slow
 def test_molecule_property_gives_the_same_error_twice(run, few_molecules):
     results = [run("molecule_property", "--epochs", 2, "--seed", 2)[0] for _ in range(2)]
     assert results[0]["test_rmse"] == results[1]["test_rmse"]
     assert 0 < results[0]["test_rmse"] < 5
-
-
-def test_early_stopping_is_reported_as_epochs_run(monkeypatch, capsys):
-    """A run that stops early reports both the requested and the completed number of epochs."""
-    script = str(EXAMPLES / "node_classification.py")
-    monkeypatch.setattr(sys, "argv", [script, "--epochs", "60"])
-    main = runpy.run_path(script)["main"]
-    main.__globals__["PATIENCE"] = 2
-    main()
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert result["epochs"] == 60
-    assert 3 <= result["epochs_run"] < 60
 
 
 def test_molecule_property_of_one_molecule_is_refused(run, tmp_path, capsys):
@@ -186,6 +167,7 @@ def test_pyg_pipeline_gives_the_same_numbers_with_either_library(run, few_molecu
     assert result["explaining_edges"] > 0
 
 
+@pytest.mark.slow
 def test_link_prediction_learns(run):
     pytest.importorskip("sklearn")
     result, out, _ = run("link_prediction", "--epochs", 8)
@@ -195,6 +177,7 @@ def test_link_prediction_learns(run):
     assert "chembl2321810, adamic_adar: auc 0.9" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["multihead", "exphormer"])
 def test_graph_transformer_is_compared_with_a_network_of_similar_size(
     attention, run, few_molecules

@@ -6,12 +6,9 @@ import copy
 
 import pytest
 import torch
-import torch_geometric.nn as pyg
-from torch_geometric.explain import Explainer, GNNExplainer
 
 import gattn
 from gattn import models
-from gattn.nn import GATConv
 
 OPTIONS = {
     "SGFormer": {"trans_dropout": 0.0, "gnn_dropout": 0.0},
@@ -97,28 +94,6 @@ def test_hooked_convolution_runs_edge_by_edge_as_in_pyg(beside_pyg):
         handle.remove()
     model.graph_conv.convs[0].normalize = False
     assert not torch.allclose(model(x, EDGES), expected)
-
-
-def test_explained_as_pygs(beside_pyg):
-    actual = []
-    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "log_probs"}
-    for model in _pair(beside_pyg, "SGFormer"):
-        torch.manual_seed(0)
-        explainer = Explainer(
-            model.eval(), GNNExplainer(epochs=3), explanation_type="model", edge_mask_type="object",
-            model_config=config,
-        )  # fmt: skip
-        x = beside_pyg.draw(6, 6)
-        actual.append(explainer(x, EDGES, batch=torch.zeros(6, dtype=torch.int64)).edge_mask)
-    torch.testing.assert_close(*actual)
-
-
-def test_another_local_layer(beside_pyg):
-    model, x = _pair(beside_pyg, "Polynormer")[1], beside_pyg.draw(6, 6)
-    model.local_convs[1] = pyg.SAGEConv(8, 8)
-    assert model(x, EDGES).shape == (6, 3)
-    converted = models.Polynormer(6, 8, 3, local_layers=1, local_attn=True)
-    assert type(converted.local_convs[0]) is GATConv
 
 
 def test_errors():

@@ -48,24 +48,11 @@ def test_they_are_eigenvectors_in_ascending_order():
     torch.testing.assert_close(value, torch.linalg.eigvalsh(matrix)[1:6])
 
 
-def test_largest_entry_is_positive():
-    vectors = laplacian_eigenvectors(TREE, 8, k=7)
-    largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))
-    assert (largest > 0).all()
-
-
 def test_pyg_agrees_up_to_signs():
     theirs = AddLaplacianEigenvectorPE(3, is_undirected=True)
     expected = theirs(Data(edge_index=TREE, num_nodes=8)).laplacian_eigenvector_pe
     actual = laplacian_eigenvectors(TREE, 8, k=3)
     torch.testing.assert_close(actual.abs(), expected.abs().double(), atol=1e-5, rtol=0)
-
-
-def test_it_is_equivariant_where_eigenvalues_differ():
-    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
-    actual = laplacian_eigenvectors(order.argsort()[TREE], 8, k=4)
-    expected = laplacian_eigenvectors(TREE, 8, k=4)[order]
-    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-10)
 
 
 def test_batch_gives_what_each_graph_gives_alone():
