@@ -113,13 +113,11 @@ ONNX = (
     *("HGTConv", "LearnedQueryReadout", "MultiReadout", "RGATConv, edges"),
     *("SetTransformerAggregation, induced", "SuperGATConv", "TransformerConv, edges and beta"),
 )
-"""Layers that are exported to ONNX, of which one is in the daily run."""
+"""Layers that are exported to ONNX."""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name == "GATv2Conv" else pytest.mark.slow) for name in ONNX],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ONNX)
 def test_onnx_gives_the_same_numbers_on_graphs_of_any_size(name, tmp_path):
     pytest.importorskip("onnxscript")
     onnxruntime = pytest.importorskip("onnxruntime")
@@ -146,8 +144,6 @@ EXPORTED_DAILY = (
     "GATConv, edges",
     "GraphAttention, edges",
     "TransformerBlock",
-    "LinearAttention",
-    "LearnedQueryReadout",
     "SetTransformerAggregation",
 )
 """Layers whose export takes a few seconds and which cover all ways to lay out edges and sets."""

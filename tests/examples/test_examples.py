@@ -50,6 +50,7 @@ def test_an_exported_model_predicts_without_gattn(run):
     assert "not valid SMILES" in out
 
 
+@pytest.mark.slow
 def test_missing_links_are_ranked_better_than_at_random(run):
     result, out, _ = run("missing_links", "--epochs", 30)
     assert result["mrr"] > 2 * result["chance"]
@@ -157,6 +158,7 @@ def test_molecule_property_of_one_molecule_is_refused(run, tmp_path, capsys):
     assert "needs at least 10 molecules" in refusal(run, capsys, "molecule_property", "--csv", path)
 
 
+@pytest.mark.slow
 def test_pyg_pipeline_gives_the_same_numbers_with_either_library(run, few_molecules):
     result, _, _ = run("pyg_pipeline", "--epochs", 2, "--explain-epochs", 5, "--batch-size", 32)
     assert result["torch_geometric.nn.GATConv"] == result["gattn.nn.GATConv"]

@@ -14,13 +14,13 @@ from gattn.models import GAT
     ],
     ids=str,
 )
-def test_matches_pyg(beside_pyg, dtype, options):
-    pair = beside_pyg.pair("GAT", 6, 8, 3, ours=GAT, dtype=dtype, **options)
+def test_matches_pyg(beside_pyg, options):
+    pair = beside_pyg.pair("GAT", 6, 8, 3, ours=GAT, **options)
     for case in beside_pyg.graphs():
-        x = beside_pyg.draw(case.size[0], 6, dtype=dtype)
+        x = beside_pyg.draw(case.size[0], 6)
         edge_attr = None
         if "edge_dim" in options:
-            edge_attr = beside_pyg.draw(case.edge_index.shape[1], 3, dtype=dtype)
+            edge_attr = beside_pyg.draw(case.edge_index.shape[1], 3)
         beside_pyg.check(*pair, x, case.edge_index, edge_attr=edge_attr, where=case.name)
 
 

@@ -155,6 +155,7 @@ def test_model_on_a_graph_laid_out_before():
     first.sum().backward()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_sets_of_nodes_need_their_sizes():
     layer = GPSConv(8, GATv2Conv(8, 4, 2), heads=2, norm="layer_norm")
@@ -175,7 +176,7 @@ def _sized(name, nodes, edges):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", ["GATConv, edges", "FAConv"])
+@pytest.mark.parametrize("name", ["GATConv, edges", pytest.param("FAConv", marks=pytest.mark.slow)])
 def test_graphs_of_every_size_share_what_was_compiled(name):
     torch._dynamo.reset()
     layer, frames = _layer(name).eval(), []

@@ -76,7 +76,7 @@ def _arguments(entry):
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-@every({n: e for n, e in BY_NAME.items() if not (e.bipartite or e.readout)})
+@every({n: e for n, e in BY_NAME.items() if e.conv or e.batch})
 def test_many_gradients_at_once_are_those_one_by_one(layer):
     """Compare the batched gradients of jacobian(vectorize=True) and grad(is_grads_batched=True)."""
     module = layer.called(6, 3).eval()

@@ -105,12 +105,14 @@ def test_moleculenet(real_data, name, count, bad, tasks):
         assert [g.smiles for g in molecules.graphs if g.edge_index.shape == (2, 0)] == ["C"]
 
 
+@pytest.mark.slow
 def test_an_empty_cell_of_a_registered_table_is_a_missing_target(real_data):
     molecules = load_molecules("tox21", real_data, download=False, on_error="skip")
     assert molecules.y.shape[1] == 12
     assert 0 < molecules.mask.float().mean() < 1
 
 
+@pytest.mark.slow
 def test_moleculenet_with_molecules_that_rdkit_refuses(real_data):
     with pytest.raises(MoleculeError, match="11 bad"):
         load_molecules("bbbp", real_data, download=False)

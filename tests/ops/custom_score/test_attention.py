@@ -39,7 +39,7 @@ def test_output_and_gradients_equal_the_definition(
     check_definition(hub, tensors, score, message, normalize)
 
 
-@pytest.mark.parametrize("normalize", NORMALIZE)
+@pytest.mark.parametrize("normalize", ["softmax", "mean"])
 def test_first_and_second_derivatives(normalize, hub, tensors) -> None:
     score = Perceptron().double()
     weight = score.weight.detach().clone().requires_grad_()

@@ -76,6 +76,7 @@ def test_gradcheck_and_gradgradcheck(operator, tiny):
     assert torch.autograd.gradgradcheck(function, tuple(inputs.values()), fast_mode=True)
 
 
+@pytest.mark.slow
 @torch_warns
 def test_compiles_in_one_graph(operator, tiny):
     torch._dynamo.reset()
