@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from gattn.apps.cli import main
+from tests.pictures import leave_blank
 
 
 def run_command(patch, *arguments):
@@ -24,3 +25,10 @@ def runner(patch, capsys, *product):
         return code, err if code else out + err
 
     return run
+
+
+def train(*arguments):
+    """Run a training, whose plots are empty."""
+    with pytest.MonkeyPatch.context() as patch:
+        leave_blank(patch)
+        assert run_command(patch, *arguments) == 0

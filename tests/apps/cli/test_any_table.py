@@ -57,20 +57,3 @@ def test_written_tables_stay_aligned(run, rows, separator, end, encoding):
             assert other.cells[:3] == one.cells
             # Each row has either a prediction or an error.
             assert bool(other.cells[3]) != bool(other.cells[-1])
-
-
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
-@given(content=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_any_bytes(run, content):
-    with tempfile.TemporaryDirectory() as folder:
-        path, out = Path(folder) / "in.csv", Path(folder) / "out.csv"
-        path.write_bytes(b"smiles,b\n" + content)
-        message, counts = "", None
-        try:
-            counts = predict_table(run, path, out, workers=1)
-        except ValueError as error:
-            message = str(error)
-        assert (counts is None) == (str(path) in message) == (not out.exists())
-        if counts is not None:
-            table = open_table(out, ["error"], on_bad_bytes="surrogateescape")
-            assert table.count() == counts.rows

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests.apps.cli.molecule_table import GP, read_rows
 
 ROWS = [
@@ -14,7 +12,7 @@ TABLE = "smiles,T,pH,y\n" + "".join(f"{s},{t},{p},{y:.3f}\n" for s, t, p, y in R
 COLUMNS = ["--descriptors-columns", "T", "--descriptors-columns", "pH"]
 
 
-def test_descriptor_columns_from_training_to_explanation(gattn, tmp_path):
+def test_descriptor_columns_are_trained_predicted_and_explained(gattn, tmp_path):
     data, run = tmp_path / "data.csv", tmp_path / "run"
     data.write_text(TABLE + "CCCCO,warm,7,1.0\nCCCCN,,7,1.0\n")
     code, out = gattn("train", data, "--target", "y", "--out", run, *COLUMNS, *GP)
@@ -61,43 +59,3 @@ def test_columns_without_effect_are_noted_and_prediction_needs_them(gattn, tmp_p
         code, err = gattn("predict", run, new, "--out", tmp_path / "p.csv")
         assert code == 2
         assert f"no column {missing!r}" in err
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        (["smiles"], "a column can be used only once; got smiles, y, smiles"),
-        (["q"], "no column 'q'"),
-        (["kind"], "in line 2: kind must be a finite number or empty; it is 'idle'"),
-    ],
-)
-def test_columns_that_are_no_descriptors(gattn, tmp_path, columns, message):
-    data = tmp_path / "data.csv"
-    data.write_text(
-        TABLE.replace("pH,y", "pH,y,kind").replace("\n", ",idle\n").replace("kind,idle", "kind")
-    )
-    options = [word for column in columns for word in ("--descriptors-columns", column)]
-    code, err = gattn("train", data, "--target", "y", "--out", tmp_path / "run", *options, *GP)
-    assert code == 2
-    assert message in err
-
-
-def test_a_run_on_censored_labels(gattn, tmp_path):
-    data, run = tmp_path / "data.csv", tmp_path / "run"
-    labels = (f"{s},{'>8' if y > 8 else f'{y:.3f}'}\n" for s, _, _, y in ROWS)
-    data.write_text("smiles,y\n" + "".join(labels))
-    code, err = gattn("train", data, "--target", "y", "--out", run, *GP)
-    assert code == 2
-    assert "--loss-function bounded-mse" in err
-    options = ["--loss-function", "bounded-mse", *GP]
-    code, out = gattn("train", data, "--target", "y", "--out", run, *options)
-    assert code == 0, out
-    censored = sum(y > 8 for *_, y in ROWS)
-    assert f"{censored} censored labels read as limits for training" in out
-    metrics = json.loads((run / "metrics.json").read_text())
-    assert metrics["labels"]["y"]["censored"] == censored
-    fresh = tmp_path / "held.csv"
-    fresh.write_text("smiles,y\nCCCCCCCCCCCCCO,>8\nCCOC,3\nCCOCC,4\n")
-    code, out = gattn("evaluate", run, fresh)
-    assert code == 0, out
-    assert "2 labelled molecules" in out

@@ -30,7 +30,7 @@ def run(gattn, data):
     return run
 
 
-def test_neighbors_beside_predictions(gattn, run, tmp_path):
+def test_predictions_have_their_nearest_measured_molecules(gattn, run, tmp_path):
     new, out = tmp_path / "new.csv", tmp_path / "p.csv"
     new.write_text(NEW)
     code, text = gattn("predict", run, new, "--out", out, "--neighbors", 2, "--coverage", 0.8)
@@ -48,27 +48,3 @@ def test_neighbors_beside_predictions(gattn, run, tmp_path):
         k: v for k, v in first.items() if k not in ("smiles", "name")
     }
     assert all(float(row["lower"]) > 0 for row in (first, salt, far))
-
-
-def test_a_changed_table_is_one_error(gattn, data, run, tmp_path):
-    new, out = tmp_path / "new.csv", tmp_path / "p.csv"
-    new.write_text(NEW)
-    text = data.read_text()
-    try:
-        data.write_text(text.replace("CO,", "CF,", 1))
-        code, message = gattn("predict", run, new, "--out", out, "--neighbors", 1)
-    finally:
-        data.write_text(text)
-    assert code == 2
-    assert "has changed since the model was trained" in message
-    assert not out.exists()
-
-
-def test_a_label_outside_the_domain_names_its_line(gattn, tmp_path):
-    data = tmp_path / "data.csv"
-    data.write_text("smiles,y\n" + "".join(f"{s},{y - 1}\n" for s, y, _ in ROWS))
-    options = ["--target", "y", "--target-transform", "log10", "--out", tmp_path / "run"]
-    code, text = gattn("train", data, *options, *GP)
-    assert code == 2
-    assert "target_transform log10 needs a number above 0 as every label of y" in text
-    assert "in line 2" in text

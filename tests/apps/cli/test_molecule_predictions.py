@@ -1,13 +1,12 @@
 """Tests of the commands ``gattn molecules predict``, ``embed``, ``evaluate`` and ``explain``."""
 
 import json
-import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.run.notes import coverage_note
 from tests.apps.cli.molecule_table import GP, read_rows
 
@@ -27,7 +26,7 @@ break"
 '''
 
 
-def test_a_row_out_for_each_row_in(folder, tmp_path, gattn):
+def test_every_input_row_has_an_output_row(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text(HARD, encoding="latin-1")
     code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--coverage", 0.5,
                        "--out", tmp_path / "out.csv", "--workers", 1)  # fmt: skip
@@ -51,7 +50,7 @@ def test_a_row_out_for_each_row_in(folder, tmp_path, gattn):
         assert 0 <= float(numbers[4]) <= 1
 
 
-def test_of_no_rows_comes_none_and_that_is_said(folder, tmp_path, gattn):
+def test_a_table_without_rows_gives_no_rows_and_a_note(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\n")
     out = tmp_path / "out.csv"
     code, output = gattn("predict", folder / "numbers", tmp_path / "in.csv", "--out", out)
@@ -60,22 +59,7 @@ def test_of_no_rows_comes_none_and_that_is_said(folder, tmp_path, gattn):
     assert read_rows(out) == []
 
 
-def test_classes_are_predicted_with_their_sets(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\n")
-    code, output = gattn("predict", folder / "classes", tmp_path / "in.csv", "--out",
-                       tmp_path / "out.csv", "--workers", 1)  # fmt: skip
-    assert code == 0, output
-    first, second = read_rows(tmp_path / "out.csv")
-    assert first["prediction"] in ("active", "idle")
-    assert (first["prediction"] == "idle") == (float(first["probability_idle"]) > 0.5)
-    assert set(first["set"].split("|")) <= {"active", "idle", ""}
-    assert second["prediction"] == ""
-    assert second["error"].startswith("not valid SMILES")
-    probability = MoleculeClassifier.load(folder / "classes").predict_proba(["CCCO"])[0, 1]
-    assert float(first["probability_idle"]) == pytest.approx(probability, rel=1e-5)
-
-
-def test_embeddings(folder, tmp_path, gattn):
+def test_embeddings_are_written_in_the_format_of_the_file(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\nCN\n")
     for name in ("x.npy", "x.parquet"):
         code, output = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
@@ -97,22 +81,6 @@ def test_embeddings(folder, tmp_path, gattn):
     assert len(pd.read_parquet(tmp_path / "none.parquet")) == 0
 
 
-def test_embeddings_that_find_no_room_leave_nothing(folder, tmp_path, gattn):
-    resource = pytest.importorskip("resource")
-    (tmp_path / "in.csv").write_text("smiles\n" + "CCCO\n" * 300)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    for name in ("x.npy", "x.parquet"):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-        try:
-            code, output = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
-                               tmp_path / name, "--workers", 1)  # fmt: skip
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert code == 2
-        assert "File too large" in output
-        assert {path.name for path in tmp_path.iterdir()} == {"in.csv"}
-
-
 def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
     out = tmp_path / "evaluation"
     code, output = gattn("evaluate", folder / "numbers", folder / "data.csv", "--out", out)
@@ -132,18 +100,16 @@ def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
         assert "no labelled molecules other than those that the model was trained on" in output
 
 
-def test_explanations(folder, tmp_path, gattn):
+def test_explanations_are_written_as_tables_and_pictures(folder, tmp_path, gattn):
     (tmp_path / "in.csv").write_text("smiles,Name\nCCCO,propanol\nbad(,\nCN,\n")
-    out = tmp_path / "why"
-    code, output = gattn("explain", folder / "numbers", tmp_path / "in.csv", "--out", out,
-                       "--method", "masking", "--method", "integrated_gradients")  # fmt: skip
+    table, out = ["explain", folder / "numbers", tmp_path / "in.csv", "--out"], tmp_path / "why"
+    code, output = gattn(*table, out, "--method", "masking", "--method", "integrated_gradients")
     assert code == 0, output
     assert "3 rows, 1 of them with an error" in output
-    assert {path.name for path in out.iterdir()} == {
-        "atoms.csv", "molecules.csv", "errors.csv",
-        *(f"row{n}-{m}.{e}" for n in (0, 2) for m in ("masking", "integrated_gradients") for e in
-          ("svg", "png")),
-    }  # fmt: skip
+    methods = ("masking", "integrated_gradients")
+    pictures = {f"row{n}-{m}.{e}" for n in (0, 2) for m in methods for e in ("svg", "png")}
+    tables = {"atoms.csv", "molecules.csv", "errors.csv"}
+    assert {path.name for path in out.iterdir()} == tables | pictures
     assert ">row 0: propanol<" in (out / "row0-masking.svg").read_text("utf-8")
     assert ">row 2: CN<" in (out / "row2-masking.svg").read_text("utf-8")
     atoms = pd.read_csv(out / "atoms.csv")
@@ -152,15 +118,12 @@ def test_explanations(folder, tmp_path, gattn):
     assert [row["row"] for row in read_rows(out / "errors.csv")] == ["1"]
     explained = MoleculeRegressor.load(folder / "numbers").explain(["CCCO"], method="masking")
     assert np.allclose(atoms.masking[:4], explained[0].weights, atol=1e-6)
-    table = ["explain", folder / "numbers", tmp_path / "in.csv", "--out"]
     for options, word in (
         ([out], "exists already"),
         ([tmp_path / "new", "--method", "guess"], "method must be one of"),
-        ([tmp_path / "new", "--target", "z"], "target must be one of y"),
     ):
         code, output = gattn(*table, *options)
-        assert code == 2
-        assert word in output.splitlines()[-1]
+        assert (code, word in output) == (2, True)
     assert not (tmp_path / "new").exists()
 
 
@@ -191,30 +154,6 @@ def test_explanations_of_a_logarithm_name_their_scale(tmp_path, gattn):
     page = (out / "row0-masking.svg").read_text("utf-8")
     assert "weights and drops are in log10(IC50), which is" in page
     assert "contribution to log10(IC50)" in page
-
-
-def test_a_run_that_was_tampered_with(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles\nC\n")
-    for name, change in {
-        "weights.safetensors": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
-        "model.json": lambda content: content.replace(b"regression", b"classification"),
-    }.items():
-        run = shutil.copytree(folder / "numbers", tmp_path / name)
-        (run / name).write_bytes(change((run / name).read_bytes()))
-        code, error = gattn("predict", run, tmp_path / "in.csv", "--out", tmp_path / "out.csv")
-        assert (code, error.count("\n")) == (2, 1)
-        assert name in error
-        assert not (tmp_path / "out.csv").exists()
-
-
-def test_a_column_that_predictions_add(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles,error\nC,1\n")
-    code, output = gattn(
-        "predict", folder / "numbers", tmp_path / "in.csv", "--out", tmp_path / "o.csv"
-    )
-    assert code == 0
-    assert "is called 'error_input' in the output" in output
-    assert read_rows(tmp_path / "o.csv")[0]["error_input"] == "1"
 
 
 def test_a_test_part_of_another_kind_is_named_in_terminal_and_report(tmp_path, gattn):

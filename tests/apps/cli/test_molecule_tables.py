@@ -1,6 +1,5 @@
 """Tests of ``gattn molecules`` on tables with number formats, bad cells and columns of parts."""
 
-import csv
 import json
 import sys
 from io import BytesIO, TextIOWrapper
@@ -47,94 +46,44 @@ def test_thousands_separators_are_named_and_then_read(train):
     text = _table("smiles,ic50_nM", [f'"{48 * (n + 1):,}"' for n in range(60)])
     code, output, folder = train(text, "--target", "ic50_nM")
     assert code == 2
-    assert (
-        "40 labels with a decimal comma or a thousands separator, for example '1,008' in line 22"
-        in output
-    )
+    assert "40 labels with a decimal comma or a thousands separator, for example '1,008'" in output
     assert "use --thousands ," in output
     assert not folder.exists()
     code, output, folder = train(text, "--target", "ic50_nM", "--thousands", ",")
     assert code == 0, output
-    assert _metrics(folder)["labels"]["ic50_nM"] == {
-        "read": 60, "missing": 0, "left_out": 0, "censored": 0, "train": 48, "val": 6, "test": 6,
-    }  # fmt: skip
+    assert _metrics(folder)["labels"]["ic50_nM"]["read"] == 60
     table = pd.read_csv(folder / "predictions.csv")
     assert table.measured.tolist() == [48 * (row + 1) for row in table.row]
     # Without options, evaluate uses the columns of the training run.
     code, output = train.run("evaluate", folder, folder.parent / "data.csv")
     assert code == 0, output
-    code, output = train.run("evaluate", folder, folder.parent / "data.csv", "--thousands", " ")
-    assert code == 2
-    assert "40 labels with a decimal comma or a thousands separator" in output
-
-
-def test_a_label_cut_in_two_by_the_separator_is_an_error(train):
-    code, output, _ = train(
-        _table("smiles,y", [f"{5 * (n + 1) + 703:,}" for n in range(60)]), "--target", "y"
-    )
-    assert code == 2
-    assert (
-        "line 61 has 3 cells but the header has 2, and '1,003' in column 'y' looks like one"
-        in output
-    )
 
 
 def test_rows_that_do_not_fit_the_header_are_counted(train):
     text = _table("smiles,y", [f"{n},note" if n % 5 == 0 else n for n in range(60)])
     code, output, _ = train(text, "--target", "y")
     assert code == 2
-    assert (
-        "12 of 60 rows have a wrong number of cells; the first is in line 2: 3 cells "
-        "but the header" in output
-    )
+    assert "12 of 60 rows have a wrong number of cells; the first is in line 2: 3 ce" in output
     code, output, folder = train(text, "--target", "y", "--skip-bad-labels")
     assert code == 0, output
     assert _metrics(folder)["molecules"]["left_out"] == 12
 
 
 def test_a_text_of_one_target_costs_that_cell_alone(train):
-    a = [n / 10 for n in range(60)]
-    code, output, folder = train(
-        _table("smiles,a,b", a, ["see note" if n % 4 == 0 else -n for n in range(60)]),
-        *("--target", "a", "--target", "b"),
-    )
+    b = ["see note" if n % 4 == 0 else -n for n in range(60)]
+    text = _table("smiles,a,b", [n / 10 for n in range(60)], b)
+    code, output, folder = train(text, "--target", "a", "--target", "b")
     assert code == 0, output
-    note = "Column 'b': 15 labels left out, the first 'see note' in line 2, which is not a number."
-    assert note in output
+    assert "Column 'b': 15 labels left out, the first 'see note' in line 2, which is" in output
     metrics = _metrics(folder)
     assert metrics["molecules"]["left_out"] == 0
     assert metrics["labels"]["a"]["read"] == 60
     assert (metrics["labels"]["b"]["read"], metrics["labels"]["b"]["left_out"]) == (45, 15)
-    with (folder / "left_out.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(folder / "left_out.csv")
     assert len(rows) == 15
-    assert rows[0] == {
-        "row": "0", "line": "2", "text": "CO",
-        "reason": "only this label is left out: b must be a number or empty; it is 'see note'",
-    }  # fmt: skip
+    assert (rows[0]["row"], rows[0]["line"], rows[0]["text"]) == ("0", "2", "CO")
+    assert rows[0]["reason"].startswith("only this label is left out: b must be a number")
     assert "15 labels left out" in (folder / "report.json").read_text()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        _table("smiles,y", [f"{n / 10}," for n in range(60)]),
-        _table("smiles,y", [f"{n / 10},, " for n in range(60)]),
-        "sep=;\n" + _table("smiles,y", [n / 10 for n in range(60)], separator=";"),
-        _table("smiles,y", [n / 10 for n in range(60)], separator="\t").replace("\n", "\r\n\r\n"),
-        b"\xef\xbb\xbf" + _table("smiles,y", [n / 10 for n in range(60)]).encode() + b"\n  \n\n",
-        ("sep=\t\r\n" + _table("smiles,y", [n / 10 for n in range(60)], separator="\t")).encode(
-            "utf-16"
-        ),
-        _table('"smiles","y"', [f'"{n / 10}"' for n in range(60)]).replace('""', '"'),
-    ],
-)
-def test_tables_as_programs_write_them(train, text):
-    code, output, folder = train(text, "--target", "y")
-    assert code == 0, output
-    assert _metrics(folder)["labels"]["y"]["read"] == 60
-    table = pd.read_csv(folder / "predictions.csv")
-    assert table.measured.tolist() == [row / 10 for row in table.row]
 
 
 def test_zero_and_one_with_a_text_ask_for_the_task(train):
@@ -177,25 +126,12 @@ def test_a_part_without_labels_of_a_target_is_named(train):
     note = "The test part has no label of 'b': it has no test metrics."
     assert note in output
     assert note in json.loads((folder / "report.json").read_text())["sections"][0]["text"]
-    assert (
-        "2 validation labels of 'c' are too few for this coverage, so its intervals are "
-        "infinite; with a" in output
-    )
+    assert "2 validation labels of 'c' are too few for this coverage, so its intervals" in output
     assert "--coverage of up to 0.66, they are finite" in output
     assert "of 'a' are too few" not in output
     labels = _metrics(folder)["labels"]
     assert [labels["b"][part] for part in ("train", "val", "test")] == [40, 10, 0]
     assert [labels["c"][part] for part in ("train", "val", "test")] == [40, 2, 2]
-
-
-def test_a_validation_part_without_labels_of_a_target_is_named(train):
-    b = ["" if part == "val" else n for n, part in enumerate(PARTS)]
-    text = _table("smiles,a,b,split", range(60), b, PARTS)
-    code, output, _ = train(text, "--target", "a", "--target", "b", "--split", "column:split")
-    assert code == 0, output
-    assert "The validation part has no label of 'b': its intervals or sets are unbounded." in output
-    assert "0 validation labels of 'b' are too few for this coverage" in output
-    assert "0.0, they are finite" not in output
 
 
 def test_a_class_that_a_part_lacks_is_named(train):
@@ -239,29 +175,7 @@ def test_a_target_with_one_class_in_the_training_part_is_left_out(train, tmp_pat
     assert row["neighbor1_measured"] in ("active", "idle")
 
 
-def test_evaluation_names_what_its_table_lacks(train, tmp_path):
-    text = _table("smiles,a,b", range(60), range(60))
-    code, output, folder = train(text, "--target", "a", "--target", "b")
-    assert code == 0, output
-    new = tmp_path / "new.csv"
-    rows = "".join(f"{'C' * n}F,{n},{note}\n" for n, note in zip(range(2, 22), ["?"] * 20))
-    new.write_text("smiles,a,b\n" + rows.replace("?", "3", 1))
-    out = tmp_path / "evaluation"
-    code, output = train.run("evaluate", folder, new, "--out", out)
-    assert code == 0, output
-    assert "Column 'b': 19 labels left out, the first '?' in line 3" in output
-    labels = _metrics(out)["labels"]
-    assert labels["a"]["test"] == 20
-    assert (labels["b"]["left_out"], labels["b"]["test"]) == (19, 1)
-    new.write_text("smiles,a,b\n" + rows.replace(",?", ",>1"))
-    code, output = train.run("evaluate", folder, new)
-    assert code == 2
-    assert "column 'b': 20 labels with a relation" in output
-    code, output = train.run("evaluate", folder, new, "--censored", "bound")
-    assert code == 0, output
-
-
-def test_train_and_predict_read_every_format_and_say_which_column_has_the_smiles(
+def test_train_and_predict_read_every_format_and_find_the_column_of_smiles(
     tmp_path, gattn, monkeypatch
 ):
     table = pd.DataFrame(ROWS, columns=["Canonical_SMILES", "y", "kind"])
@@ -277,11 +191,11 @@ def test_train_and_predict_read_every_format_and_say_which_column_has_the_smiles
         ("-", "b.csv.gz", ()),
         (tmp_path / "t.smi", "c.tsv", ["--coverage", 0.5]),
     ):
-        code, output = gattn("predict", tmp_path / "run", source, "--out", tmp_path / name, *more)
-        assert code == 0, output
         path = tmp_path / name
-        read = pd.read_parquet if name.endswith("parquet") else pd.read_csv
-        tables.append(read(path, **({"sep": "\t"} if name.endswith("tsv") else {})))
+        code, output = gattn("predict", tmp_path / "run", source, "--out", path, *more)
+        assert code == 0, output
+        is_parquet, sep = name.endswith("parquet"), "\t" if "tsv" in name else ","
+        tables.append(pd.read_parquet(path) if is_parquet else pd.read_csv(path, sep=sep))
     for column in ("prediction", "lower", "upper"):
         assert [table[column].tolist() for table in tables[1:]] == [tables[0][column].tolist()] * 2
     # By default, the coverage of the intervals is that of the training.

@@ -10,19 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gattn.apps.cli import console
 from gattn.apps.fitting.settings import read_toml
 from gattn.apps.nodes import NodeClassifier
-from gattn.apps.nodes.runs.config import NodeRunSettings, override
-from tests.apps.cli.commands import run_command, runner
+from gattn.apps.nodes.runs.config import NodeRunSettings
+from tests.apps.cli.commands import run_command, runner, train
 from tests.apps.nodes.typed_networks import typed_tables, write_tables
 from tests.pictures import leave_blank
+from tests.zoo import build_once
 
 NETWORK = ["--epochs", 12, "--width", 8, "--heads", 2, "--learning-rate", 0.02, "--dropout", 0.2]
-HELD = {
-    "config.toml", "splits.json", "weights.safetensors", "model.json", "metrics.json",
-    "predictions.csv", "runs.csv", "left_out.csv", "plots", "report.html", "report.json",
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -38,7 +34,10 @@ def gattn(monkeypatch, capsys):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Folder with two tables that have bad rows, and runs of classification and regression."""
-    folder = tmp_path_factory.mktemp("nodes")
+    return build_once(tmp_path_factory, "nodes", _train)
+
+
+def _train(folder):
     graph = networkx.planted_partition_graph(2, 30, 0.3, 0.02, seed=0)
     draw = np.random.default_rng(0)
     words = "left wing paper", "right wing paper"
@@ -68,13 +67,8 @@ def folder(tmp_path_factory):
         with pytest.MonkeyPatch.context() as patch:
             if name == "numbers":
                 leave_blank(patch)
-            assert (
-                run_command(
-                    patch, "nodes", "train", *tables, "--out", folder / name, *options, *NETWORK
-                )
-                == 0
-            )
-    return folder
+            command = ["nodes", "train", *tables, "--out", folder / name, *options, *NETWORK]
+            assert run_command(patch, *command) == 0
 
 
 def _rows(path):
@@ -82,10 +76,12 @@ def _rows(path):
         return list(csv.DictReader(file))
 
 
-def test_a_run_holds_what_it_should(folder):
-    assert {path.name for path in (folder / "classes").iterdir()} == HELD
+def test_a_run_contains_its_files_plots_and_left_out_edges(folder):
     plots = {path.stem for path in (folder / "classes" / "plots").iterdir()}
     assert {"roc", "calibration", "learning-curve", "network"} <= plots
+    spread = json.loads((folder / "classes" / "metrics.json").read_text())["runs"]["test"]
+    scores = [float(row["accuracy"]) for row in _rows(folder / "classes" / "runs.csv")]
+    assert spread["accuracy"]["mean"] == pytest.approx(np.mean(scores))
     (row,) = _rows(folder / "classes" / "left_out.csv")
     assert row["reason"] == "there is no node 'nowhere'"
     settings = read_toml(NodeRunSettings, folder / "classes" / "config.toml")
@@ -105,83 +101,24 @@ def test_every_node_is_predicted_and_the_label_and_part_are_no_features(folder):
     assert names == {"about", "size", "score"}
 
 
-def test_the_metrics_say_what_there_is_to_know(folder):
-    metrics = json.loads((folder / "classes" / "metrics.json").read_text())
-    assert set(metrics["baselines"]) == {"logistic_regression", "label_propagation", "majority"}
-    assert set(metrics["test"]) == {"accuracy", "f1", "roc_auc", "pr_auc"}
-    assert metrics["runs"]["count"] == 2
-    spread = metrics["runs"]["test"]["accuracy"]
-    assert spread["of_parts"] is None
-    scores = [float(row["accuracy"]) for row in _rows(folder / "classes" / "runs.csv")]
-    assert spread["mean"] == pytest.approx(np.mean(scores))
-    assert sum(map(sum, metrics["confusion"])) == metrics["nodes"]["test"]
-    numbers = json.loads((folder / "numbers" / "metrics.json").read_text())
-    assert set(numbers["baselines"]) == {"ridge", "label_propagation", "mean"}
-    assert numbers["task"] == "regression"
-
-
-def test_an_undefined_metric_says_why(folder, gattn, tmp_path):
-    """In these runs, the test part has no node of one class, or all of its labels are the same
-    number.
-    """
+def test_a_metric_that_is_undefined_has_a_reason_in_all_outputs(folder, gattn, tmp_path):
+    """The test part has no node of one class."""
     table = pd.read_csv(folder / "nodes.csv")
     table["part"] = ["test" if node < 9 else ("train", "val")[node % 2] for node in range(60)]
-    table["score"] = table["score"].where(table["part"] != "test", 5e-9)
     table.to_csv(tmp_path / "nodes.csv", index=False)
     edges = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--split", "column:part"]
     code, output = gattn("train", *edges, "--label", "group", "--out", tmp_path / "a", *NETWORK)
     assert code == 0, output
-    reason = (
-        "undefined for all 2 classes: 'left' (every row has this class), 'right' (no row has "
-        "this class)"
-    )
+    reason = "undefined for all 2 classes: 'left' (every row has this class), 'right' (no row has"
     assert f"ROC-AUC of the test part: {reason}" in " ".join(output.split())
     metrics = json.loads((tmp_path / "a" / "metrics.json").read_text())
     assert metrics["test"]["roc_auc"] is None
-    assert metrics["undefined"]["test"] == {"roc_auc": reason, "pr_auc": reason}
+    assert metrics["undefined"]["test"]["pr_auc"].startswith(reason)
     page = (tmp_path / "a" / "report.html").read_text("utf-8")
     assert "ROC-AUC of the test part: undefined for all 2 classes" in page
-    code, output = gattn(
-        "train", *edges, "--label", "score", "--task", "regression", "--out", tmp_path / "b",
-        *NETWORK,
-    )  # fmt: skip
-    assert code == 0, output
-    reason = "undefined: all 9 labels are 5e-09"
-    assert f"R² of the test part: {reason}" in " ".join(output.split())
-    metrics = json.loads((tmp_path / "b" / "metrics.json").read_text())
-    assert metrics["undefined"]["test"] == {"r2": reason}
 
 
-def test_the_report_has_every_section(folder):
-    content = json.loads((folder / "classes" / "report.json").read_text())
-    titles = [section["title"] for section in content["sections"]]
-    for title in ("Metrics", "Runs", "Classes", "The network", "Attention", "Data"):
-        assert title in titles
-    (data,) = (section for section in content["sections"] if section["title"] == "Data")
-    assert any(text.startswith("1 edge left out") for text in data["text"])
-    (table,) = (one["rows"] for one in content["sections"][-1]["tables"][:1])
-    settings = dict(table)
-    assert (settings["split"], settings["label"]) == ("column:part", "group")
-    assert (settings["task"], settings["edges"]) == ("classification", "undirected")
-    page = (folder / "classes" / "report.html").read_text("utf-8")
-    assert "Relative entropy of attention" in page
-    assert "of 2 classes" in page
-    assert "2 classes have fewer than the 9 validation nodes that this coverage needs" in page
-    assert "2 targets" not in page
-
-
-def test_a_log_has_a_line_of_training_now_and_then(folder, gattn, tmp_path, monkeypatch):
-    monkeypatch.setattr(console, "PAUSE", 0.0)
-    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--label", "group"]
-    code, output = gattn(
-        "train", *tables, "--out", tmp_path / "run", "--features", "size", *NETWORK
-    )
-    assert code == 0
-    assert "training, 0 of 1 done, epoch 12, validation loss " in output
-    assert "training, 1 of 1 done, test " in output
-
-
-def test_a_whole_run_is_not_done_again_and_another_is_refused(folder, gattn):
+def test_a_finished_run_is_not_repeated_and_another_is_refused(folder, gattn):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--out", folder / "classes"]
     same = [*tables, "--label", "group", "--split", "column:part", "--runs", 2, *NETWORK]
     code, output = gattn("train", *same)
@@ -199,14 +136,9 @@ def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path, monkey
     code, output = gattn("predict", folder / "classes", *graph, "--out", tmp_path / "made.csv")
     assert code == 0
     assert "2 nodes" in output
-    assert (
-        "Column 'about' has values that did not occur in training, for example 'left wing': 2 of 2"
-    ) in output
+    assert "Column 'about' has values that did not occur in training, for example 'left" in output
     rows = _rows(tmp_path / "made.csv")
     assert [row["node"] for row in rows] == ["a", "b"]
-    assert float(rows[0]["probability_left"]) + float(rows[0]["probability_right"]) == (
-        pytest.approx(1, abs=1e-4)
-    )
     numbers = {"read": graph, "pipe": ["-", *graph[1:]], "level": [*graph, "--coverage", 0.6]}
     for name, source in numbers.items():
         pipe = TextIOWrapper(BytesIO((tmp_path / "edges.csv").read_bytes()))
@@ -221,52 +153,28 @@ def test_another_graph_is_predicted_and_embedded(folder, gattn, tmp_path, monkey
     assert list(pd.read_parquet(tmp_path / "e.parquet").columns)[:2] == ["node", "e0"]
 
 
-def test_a_table_of_another_encoding(folder, gattn, tmp_path):
-    nodes = (folder / "nodes.csv").read_text().replace("wing", "flügel")
-    (tmp_path / "nodes.csv").write_bytes(nodes.encode("latin-1"))
-    tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--out", tmp_path / "e.npy"]
-    code, output = gattn("embed", folder / "classes", *tables)
-    assert code == 2
-    assert "set its encoding" in output
-    assert gattn("embed", folder / "classes", *tables, "--encoding", "latin-1")[0] == 0
-    assert len(np.load(tmp_path / "e.npy")) == 60
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--label", "nothing"], "the nodes have no attribute 'nothing'; they have 'about'"),
+def test_a_graph_that_cannot_be_trained_on_is_an_error(folder, gattn, tmp_path):
+    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv", "--out", tmp_path / "run"]
+    for options, message in (
         ([], "labels are required: y, or the name of an attribute (label, --label) among 'about'"),
+        (["--label", "nothing"], "the nodes have no attribute 'nothing'; they have 'about'"),
         (["--label", "group", "--split", "half"], "split must be auto, public, random"),
-        (["--label", "group", "--split", "public"], "no attribute 'train_mask'"),
-        (["--label", "group", "--decimal", ",", "--thousands", ","], "must be different signs"),
         (["--label", "group", "--split", "column:about"], "column 'about': the part of a node"),
         (["--label", "score", "--split", "random-per-class"], "needs classes"),
         (["--label", "about", "--task", "regression"], "labels ('about') must be numbers"),
-        (["--label", "group", "--runs", "0"], "runs must be a whole number, at least 1"),
-    ],
-)
-def test_what_cannot_be_trained_on_says_why(folder, gattn, tmp_path, options, message):
-    tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
-    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
-    assert code == 2
-    assert message in output
+    ):
+        code, output = gattn("train", *tables, *options)
+        assert (code, message in output) == (2, True), output
 
 
-def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path):
+def test_masks_decimal_commas_and_gaps_of_a_table_have_notes(gattn, tmp_path):
     names = [f"n{node}" for node in range(60)]
     edges = pd.DataFrame({"a": names, "b": names[2:] + names[:2]})
     edges.to_csv(tmp_path / "edges.csv")  # pandas also writes the index of the table as a column
-    nodes = pd.DataFrame(
-        {
-            "id": names,
-            "size": [f"{i % 2},{i:02}" for i in range(60)],
-            "group": [("none", "mild")[i % 2] if i % 10 else "NA" for i in range(60)],
-            "train_mask": [i < 40 for i in range(60)],
-            "test_mask": [i >= 40 for i in range(60)],
-            "years": [[1]] * 60,
-        }
-    )
+    nodes = pd.DataFrame({"id": names, "years": [[1]] * 60})
+    nodes["size"] = [f"{i % 2},{i:02}" for i in range(60)]
+    nodes["group"] = [("none", "mild")[i % 2] if i % 10 else "NA" for i in range(60)]
+    nodes["train_mask"], nodes["test_mask"] = nodes.index < 40, nodes.index >= 40
     nodes.to_csv(tmp_path / "nodes.csv", sep=";")
     tables = [tmp_path / "edges.csv", "--nodes", tmp_path / "nodes.csv"]
     options = ["--label", "group", "--features", "size", "--missing", "NA", *NETWORK]
@@ -280,8 +188,7 @@ def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path):
         "Column 'group': 6 cells with 'NA' are missing.",
         "Column 'size' is read with another number format",
         "Label 'group' contains 'none' (24)",
-        "There is no val_mask: the validation part is drawn from train_mask, 7 of 36 "
-        "nodes (seed 0).",
+        "There is no val_mask: the validation part is drawn from train_mask, 7 of 36 nodes (seed",
         "2 of the 20 nodes of test_mask have no label",
     ):
         assert line in words, line
@@ -295,111 +202,39 @@ def test_two_masks_decimal_commas_and_gaps_of_a_table_are_told(gattn, tmp_path):
     assert code == 0
     predictions = _rows(tmp_path / "made.csv")
     assert [row["prediction"] for row in predictions] == [row["prediction"] for row in rows]
-    drawn = [*tables, "--out", tmp_path / "other", *options, "--split", "random"]
-    code, output = gattn("train", *drawn)
-    assert code == 0
-    assert "Split random does not read train_mask, test_mask." in " ".join(output.split())
-
-
-@pytest.mark.parametrize("split", ["public", "column:side"])
-def test_a_training_part_of_one_class_is_refused(folder, gattn, tmp_path, split):
-    table = pd.read_csv(folder / "nodes.csv")
-    table["train_mask"], table["test_mask"] = table["group"] == "left", table["group"] == "right"
-    table["side"] = np.where(table["train_mask"], "train", "test")
-    table.to_csv(tmp_path / "nodes.csv", index=False)
-    tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--label", "group"]
-    options = ["--features", "size", "--split", split, *NETWORK]
-    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
-    assert code == 2
-    assert "are of class 'left' only, and the data have the 2 classes 'left' (27)" in output
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("split", ["random", "random-per-class"])
-def test_a_class_that_drawn_parts_lack_is_told_once(folder, gattn, tmp_path, split):
-    table = pd.read_csv(folder / "nodes.csv")
-    table.loc[0, "group"] = "alone"
-    table.to_csv(tmp_path / "nodes.csv", index=False)
-    tables = [folder / "edges.csv", "--nodes", tmp_path / "nodes.csv", "--label", "group"]
-    options = ["--features", "size", "--split", split, "--runs", 2, *NETWORK]
-    code, output = gattn("train", *tables, "--out", tmp_path / "run", *options)
-    assert code == 0, output
-    words = " ".join(output.split())
-    for part in ("validation", "test"):
-        sentence = f"The {part} part has no node of class 'alone' (1 labelled node in the data)"
-        assert words.count(sentence) == 1, words
-    assert list(_rows(tmp_path / "run" / "runs.csv")[1].items())[:2] == [
-        ("split", "1"),
-        ("seed", "1"),
-    ]
-
-
-def test_the_help_names_what_is_missing_without_an_option(gattn, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    for command in ("train", "predict", "embed"):
-        code, output = gattn(command, "--help-all" if command == "train" else "--help")
-        assert code == 0
-        words = " ".join(output.replace("│", " ").split())
-        assert "default: empty cells; in columns of numbers also NA and similar texts" in words
 
 
 def test_explain_writes_tables_and_a_picture(folder, gattn, tmp_path):
-    tables = [folder / "edges.csv", "n3", "--nodes", folder / "nodes.csv"]
-    for run in ("classes", "numbers"):
-        out = tmp_path / run
-        code, output = gattn("explain", folder / run, *tables, "--out", out, "--neighbors", 2)
-        assert code == 0
-        assert "n3: " in output
-        assert "without any edge: " in output
-        assert {path.name for path in out.iterdir()} == {
-            "neighbours.csv", "attributes.csv", "network.png",
-        }  # fmt: skip
-        rows = _rows(out / "neighbours.csv")
-        if run == "classes":  # The layers of the other network have no self-loops.
-            itself = rows.pop()
-            assert list(itself.values())[::2] == ["n3", ""]
-            assert itself["change"] == ""
-        assert len(rows) == 2
-        for row in rows:
-            assert f"without neighbour {row['neighbour']}: " in output
-            assert 0 < float(row["attention"]) < 1
-        assert {row["attribute"] for row in _rows(out / "attributes.csv")} == (
-            {"about", "size", "score"} if run == "classes" else {"size"}
-        )
-    code, output = gattn("explain", folder / "classes", *tables, "--out", out)
-    assert code != 0
-    assert "exists" in output
-    unknown = [tables[0], "nobody", *tables[2:]]
-    code, output = gattn("explain", folder / "classes", *unknown, "--out", tmp_path / "new")
-    assert code != 0
-    assert "the graph has no node 'nobody'" in output
+    tables, out = [folder / "edges.csv", "n3", "--nodes", folder / "nodes.csv"], tmp_path / "why"
+    explain = ["explain", folder / "classes"]
+    code, output = gattn(*explain, *tables, "--out", out, "--neighbors", 2)
+    assert code == 0
+    assert "without any edge: " in output
+    names = {path.name for path in out.iterdir()}
+    assert names == {"neighbours.csv", "attributes.csv", "network.png"}
+    *rows, itself = _rows(out / "neighbours.csv")
+    assert (itself["neighbour"], itself["change"]) == ("n3", "")
+    assert len(rows) == 2
+    for row in rows:
+        assert f"without neighbour {row['neighbour']}: " in output
+        assert 0 < float(row["attention"]) < 1
+    attributes = {row["attribute"] for row in _rows(out / "attributes.csv")}
+    assert attributes == {"about", "size", "score"}
+    code, output = gattn(*explain, *tables, "--out", out)
+    assert (code, "exists" in output) == (2, True)
+    tables[1] = "nobody"
+    code, output = gattn(*explain, *tables, "--out", tmp_path / "new")
+    assert (code, "the graph has no node 'nobody'" in output) == (2, True)
     assert not (tmp_path / "new").exists()
 
 
-def test_the_attention_of_an_explained_node_sums_to_one(folder, gattn, tmp_path, monkeypatch):
-    """The listed attention, with that to the node itself, sums to 1, and the line widths of the
-    picture are proportional to it.
-    """
-    pictures = []
-
-    def record(edges, weights, *arguments, labels, **options):
-        pictures.append((edges, weights, labels))
-        return b""
-
-    monkeypatch.setattr("gattn.apps.nodes.runs.explain.draw_network", record)
+def test_the_attention_of_an_explained_node_sums_to_one(folder, gattn, tmp_path):
     tables = [folder / "edges.csv", "n3", "--nodes", folder / "nodes.csv"]
-    out = tmp_path / "n3"
-    code, _ = gattn("explain", folder / "classes", *tables, "--out", out, "--neighbors", 99)
-    assert code == 0
-    rows = _rows(out / "neighbours.csv")
+    options = ["--out", tmp_path / "n3", "--neighbors", 99]
+    assert gattn("explain", folder / "classes", *tables, *options)[0] == 0
+    rows = _rows(tmp_path / "n3" / "neighbours.csv")
     assert rows[-1]["neighbour"] == "n3"
     assert sum(float(row["attention"]) for row in rows) == pytest.approx(1, abs=1e-4)
-    ((edges, weights, labels),) = pictures
-    attention = {row["neighbour"]: float(row["attention"]) for row in rows[:-1]}
-    widths = {labels[a]: w for (a, b), w in zip(edges.T, weights) if b == 0 and a != 0}
-    most = max(attention.values())
-    assert widths == pytest.approx({name: one / most for name, one in attention.items()}, rel=1e-4)
-    assert not weights[edges[1] != 0].any()
 
 
 MISSING_GRAPH = "there is no file none.csv, and it is not the name of a data set"
@@ -410,14 +245,12 @@ MISSING_RUN = "norun does not contain a trained model: it has no model.json"
     ("command", "message"),
     [
         ("nodes train none.csv --label y --out OUT", MISSING_GRAPH),
-        ("nodes train GRAPH --nodes none.csv --label y --out OUT", "none.csv: No such file"),
         ("nodes train --nodes a=none.csv --edges a-b-a=GRAPH --label y --out OUT", "none.csv: No"),
         ("nodes predict none.csv --label y --out OUT", MISSING_GRAPH),
         ("nodes predict norun GRAPH --out OUT", MISSING_RUN),
         ("nodes explain norun GRAPH n3 --out OUT", MISSING_RUN),
         ("nodes embed norun GRAPH --out OUT.npy", MISSING_RUN),
         ("links train none.csv --out OUT", MISSING_GRAPH),
-        ("links train GRAPH --nodes none.csv --out OUT", "none.csv: No such file"),
         ("links predict norun GRAPH --out OUT", MISSING_RUN),
     ],
 )
@@ -429,31 +262,24 @@ def test_a_missing_file_is_an_error_before_torch_is_imported(
     # Each command imports a module of its runs that imports torch; here, this import fails.
     for module in ("train", "predict", "explain", "at_once"):
         for product in ("nodes", "links"):
-            monkeypatch.setitem(sys.modules, f"gattn.{product}.runs.{module}", None)
+            monkeypatch.setitem(sys.modules, f"gattn.apps.{product}.runs.{module}", None)
     code, output = runner(monkeypatch, capsys)(*command.split())
     assert code == 2
     assert message in output
     assert [path.name for path in tmp_path.iterdir()] == ["GRAPH"]
 
 
-def test_presets_are_the_papers():
-    assert override(None, None, {"data": "pubmed"}).model.output_heads == 8
-    assert override(None, "pubmed", {"data": "mine.csv", "heads": 4}).model.heads == 4
-    assert override(None, None, {"data": "mine.csv"}).model.weight_decay == 5e-4
-    with pytest.raises(ValueError, match="a graph is required"):
-        override(None, None, {})
-
-
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory):
     """Options that read two tables of nodes, and the folder of a run on them."""
-    folder = tmp_path_factory.mktemp("typed")
+    folder = build_once(tmp_path_factory, "typed-nodes", _train_typed)
+    tables = tmp_path_factory.mktemp("tables")
+    return folder, write_tables(tables, *typed_tables(papers=60, authors=25))
+
+
+def _train_typed(folder):
     tables = write_tables(folder, *typed_tables(papers=60, authors=25))
-    with pytest.MonkeyPatch.context() as patch:
-        leave_blank(patch)
-        command = ["nodes", "train", *tables, "--label", "topic", "--out", folder / "run", *NETWORK]
-        assert run_command(patch, *command) == 0
-    return folder, tables
+    train("nodes", "train", *tables, "--label", "topic", "--out", folder / "run", *NETWORK)
 
 
 def test_several_tables_of_nodes_are_trained_and_predicted(gattn, typed, tmp_path):

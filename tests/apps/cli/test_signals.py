@@ -87,27 +87,11 @@ def predict_words(tmp_path):
 
 
 @pytest.mark.parametrize("number", CODES)
-def test_the_code_of_a_signal_is_that_of_the_shell(monkeypatch, capsys, predict_words, number):
-    """The signal is sent while the command reads a table."""
-    code, word = CODES[number]
-
-    def interrupted(*args, **options):
-        os.kill(os.getpid(), number)
-        time.sleep(60)
-
-    monkeypatch.setattr("gattn.apps.molecules.runs.predict.predict_table", interrupted)
-    before = signal.getsignal(signal.SIGTERM)
-    assert run_command(monkeypatch, *predict_words) == code
-    assert capsys.readouterr().err.splitlines()[-1] == f"gattn: {word}"
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-@pytest.mark.parametrize("number", CODES)
-@pytest.mark.parametrize("error", [RuntimeError("no such lock"), KeyError("state")])
-def test_an_error_of_the_cleaning_up_is_still_the_signal(
+@pytest.mark.parametrize("error", [None, RuntimeError("no such lock"), KeyError("state")])
+def test_the_code_of_a_signal_is_that_of_the_shell_also_after_an_error_of_cleanup(
     monkeypatch, capsys, predict_words, number, error
 ):
-    """Optuna's journal raises such errors when it is interrupted while releasing its lock."""
+    """The signal is sent while the command reads a table."""
     code, word = CODES[number]
 
     def interrupted(*args, **options):
@@ -115,11 +99,14 @@ def test_an_error_of_the_cleaning_up_is_still_the_signal(
             os.kill(os.getpid(), number)
             time.sleep(60)
         finally:
-            raise error from None
+            if error:
+                raise error from None
 
     monkeypatch.setattr("gattn.apps.molecules.runs.predict.predict_table", interrupted)
+    before = signal.getsignal(signal.SIGTERM)
     assert run_command(monkeypatch, *predict_words) == code
     assert capsys.readouterr().err.splitlines()[-1] == f"gattn: {word}"
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 LOSING = """
@@ -173,7 +160,9 @@ def test_a_signal_during_an_import_ends_the_command(
         sys.modules.pop(name, None)
 
 
-def test_the_error_of_an_import_that_lost_a_signal_is_the_signal(monkeypatch, capsys, tmp_path):
+def test_an_import_error_after_a_lost_signal_is_reported_as_the_signal(
+    monkeypatch, capsys, tmp_path
+):
     """Without its exception, torch reports that NumPy is missing."""
 
     def command(**options):
@@ -187,7 +176,7 @@ def test_the_error_of_an_import_that_lost_a_signal_is_the_signal(monkeypatch, ca
     assert capsys.readouterr().err == "gattn: interrupted\n"
 
 
-def test_an_ignored_interrupt_remains_so(monkeypatch):
+def test_an_ignored_interrupt_stays_ignored(monkeypatch):
     """A shell script starts jobs in the background with SIGINT ignored."""
 
     def command(**options):

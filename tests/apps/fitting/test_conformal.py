@@ -6,12 +6,8 @@ import math
 import pytest
 import torch
 
-from gattn.apps.fitting.calibration import coverage_reliability, probability_reliability
-from gattn.apps.fitting.conformal import (
-    IntervalCalibrator,
-    LabelSetCalibrator,
-    quantile,
-)
+from gattn.apps.fitting.calibration import probability_reliability
+from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator, quantile
 
 DRAWS = 2000
 
@@ -73,24 +69,6 @@ def test_quantile_has_the_rank_for_a_finite_sample() -> None:
             assert quantile(range(1, n + 1), percent / 100) == expected
 
 
-def test_classes_of_few_rows_are_counted() -> None:
-    calibrator = LabelSetCalibrator((((0.1,) * 9, (0.2,) * 8), ((), (0.3,) * 20)))
-    assert [calibrator.in_every_set(coverage) for coverage in (0.9, 0.8, 0.96)] == [2, 1, 4]
-
-
-def test_width_is_proportional_to_std_and_nan_stays_nan() -> None:
-    y, mean, std = draws(0, 40, 2)
-    y[:, 1] = math.nan
-    calibrator = IntervalCalibrator.fit(y, mean, std)
-    low, high = calibrator.interval(torch.zeros(2, 2), torch.tensor([[1.0, 1.0], [3.0, 1.0]]))
-    torch.testing.assert_close(high[1, 0], 3 * high[0, 0])
-    torch.testing.assert_close(low, -high)
-    assert high[:, 1].tolist() == [math.inf, math.inf]
-    gap = torch.full((1, 2), math.nan)
-    assert all(end.isnan().all() for end in calibrator.interval(gap, gap))
-    assert calibrator.interval(torch.empty(0, 2), torch.empty(0, 2))[0].shape == (0, 2)
-
-
 def test_calibrator_survives_json() -> None:
     y, mean, std = draws(0, 40, 2)
     calibrator = IntervalCalibrator.fit(y, mean, std)
@@ -103,15 +81,11 @@ def test_calibrator_survives_json() -> None:
 
 def test_calibration_of_wrong_values_is_an_error() -> None:
     one, nan = torch.ones(3, 1), torch.full((3, 1), math.nan)
-    with pytest.raises(ValueError, match=r"must be \[n, t\], all equal; got \(3,\)"):
-        IntervalCalibrator.fit(torch.ones(3), one, one)
     for bad in (torch.zeros(3, 1), nan, -one):
         with pytest.raises(ValueError, match="std that is not positive"):
             IntervalCalibrator.fit(one, one, bad)
     # Without labels, the calibrator cannot be wrong, so there is no error.
     IntervalCalibrator.fit(nan, nan, nan)
-    with pytest.raises(ValueError, match="y must be finite or NaN"):
-        IntervalCalibrator.fit(torch.full((3, 1), math.inf), one, one)
     calibrator = IntervalCalibrator.fit(one, one, one)
     with pytest.raises(ValueError, match=r"must be \[k, 1\], all equal; got \(3, 2\)"):
         calibrator.interval(torch.ones(3, 2), torch.ones(3, 2))
@@ -120,13 +94,8 @@ def test_calibration_of_wrong_values_is_an_error() -> None:
             calibrator.interval(one, one, coverage=coverage)
     with pytest.raises(ValueError, match="whole numbers from 0 to 1"):
         LabelSetCalibrator.fit(2 * one, torch.ones(3, 1, 2))
-    with pytest.raises(ValueError, match=r"the probabilities \[n, t, c\]"):
-        LabelSetCalibrator.fit(one, one)
     with pytest.raises(ValueError, match=r"not in \[0, 1\]"):
         LabelSetCalibrator.fit(one, 2 * torch.ones(3, 1, 2))
-    sets = LabelSetCalibrator.fit(one, torch.ones(3, 1, 2))
-    with pytest.raises(ValueError, match=r"must be \[k, 1, 2\]; got \(3, 1, 3\)"):
-        sets.sets(torch.ones(3, 1, 3))
 
 
 def test_reliability_of_true_probabilities_is_perfect() -> None:
@@ -145,19 +114,3 @@ def test_reliability_of_true_probabilities_is_perfect() -> None:
     assert edge.expected == edge.observed == (0.0, 1.0)
     empty = probability_reliability(torch.tensor([math.nan]), torch.tensor([0.5]))
     assert empty.count == ()
-
-
-def test_reliability_of_intervals() -> None:
-    calibrator = IntervalCalibrator.fit(*draws(0, 2000, 2))
-    y, mean, std = draws(1, 2000, 2)
-    y[::2, 0] = math.nan
-
-    def interval(coverage):
-        return calibrator.interval(mean, std, coverage=coverage)
-
-    table = coverage_reliability(y, interval)
-    assert table.count == (3000,) * len(table.expected)
-    assert table.observed == pytest.approx(table.expected, abs=0.03)
-    wide = coverage_reliability(y, lambda c: calibrator.interval(mean, 2 * std, coverage=c))
-    assert wide.observed[4] - wide.expected[4] > 0.1
-    assert coverage_reliability(y * math.nan, interval).count == ()

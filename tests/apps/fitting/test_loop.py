@@ -70,36 +70,6 @@ def test_network_has_the_weights_of_the_best_epoch(toy) -> None:
     assert not network.training
 
 
-def test_outputs_at_missing_labels_have_no_effect(toy) -> None:
-    """Outputs of the network at missing labels do not change the training, even infinite ones."""
-
-    class Other(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = toy.network(dropout=0.0)
-
-        def forward(self, x):
-            out = self.network(x)
-            return torch.where(missing(x), float("inf"), out)
-
-    def missing(x):
-        rows = [(toy.train.x == row).all(1).nonzero() for row in x]
-        third = torch.tensor([len(row) > 0 and row.item() % 3 == 0 for row in rows])
-        return torch.stack([torch.zeros_like(third), third], 1)
-
-    plain, other = toy.network(dropout=0.0), Other()
-    one = dataclasses.replace(SETTINGS, epochs=1)
-    fit_network(plain, toy.squared, toy.train, toy.points(0, 1), one)
-    fit_network(other, toy.squared, toy.train, toy.points(0, 1), one)
-    assert toy.same(plain, other.network)
-
-
-def test_without_a_validation_part_the_last_epoch_is_chosen(toy) -> None:
-    history = fit_network(toy.network(), toy.squared, toy.train, toy.points(0, 1), SETTINGS)
-    assert history.chosen == 3
-    assert all(record.validation_loss != record.validation_loss for record in history.records)
-
-
 def test_training_changes_no_global_state(toy, tmp_path, monkeypatch, capfd, caplog) -> None:
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(5)
@@ -141,29 +111,21 @@ def test_other_precisions_have_about_the_same_loss(toy, precision, apart) -> Non
 
 
 def test_training_that_is_not_possible_is_an_error(toy) -> None:
-    network, none = toy.network(), toy.points(0, 0)
-    with pytest.raises(TrainingError, match="the training part is empty"):
-        fit_network(network, toy.squared, none, toy.val, SETTINGS)
-    blank = toy.points(40, 1)
+    blank, wild = toy.points(40, 1), toy.points(40, 1)
     blank.y.fill_(float("nan"))
-    with pytest.raises(
-        TrainingError, match="the training part must have labels; all its labels are missing"
-    ):
-        fit_network(network, toy.squared, blank, toy.points(0, 1), SETTINGS)
-    with pytest.raises(
-        TrainingError, match="the validation part must have labels; all its labels are missing"
-    ):
-        fit_network(network, toy.squared, toy.train, blank, SETTINGS)
-    wild = toy.points(40, 1)
     wild.y[0, 0] = float("inf")
-    with pytest.raises(TrainingError, match="validation part is not finite in epoch 0"):
-        fit_network(network, toy.squared, toy.train, wild, SETTINGS)
-    with pytest.raises(TrainingError, match="one number for each target"):
-        fit_network(network, lambda o, y: (o - y).mean(), toy.train, toy.val, SETTINGS)
-    with pytest.raises(TrainingError, match="torchrun --nproc-per-node 3; there are 1"):
-        fit_network(
-            network, toy.squared, toy.train, toy.val, dataclasses.replace(SETTINGS, devices=3)
-        )
+    none, both = toy.points(0, 0), (toy.train, toy.val)
+    for parts, options, message in (
+        ((none, toy.val), {}, "the training part is empty"),
+        ((blank, none), {}, "the training part must have labels; all its labels are missing"),
+        ((toy.train, blank), {}, "the validation part must have labels; all its labels are"),
+        ((toy.train, wild), {}, "validation part is not finite in epoch 0"),
+        (both, {"devices": 3}, "torchrun --nproc-per-node 3; there are 1"),
+    ):
+        with pytest.raises(TrainingError, match=message):
+            fit_network(
+                toy.network(), toy.squared, *parts, dataclasses.replace(SETTINGS, **options)
+            )
 
 
 def test_missing_gpu_is_an_error(toy, monkeypatch) -> None:

@@ -17,6 +17,7 @@ from gattn.apps.fitting.metrics import (
 )
 
 SCALES = 1e-12, 1.0, 1e12
+ONE_CLASS = dict.fromkeys(("roc_auc", "pr_auc"), "undefined: all 2 labels are of class 1")
 
 
 def draw(seed: int, targets: int = 3, rows: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
@@ -28,7 +29,7 @@ def draw(seed: int, targets: int = 3, rows: int = 40) -> tuple[torch.Tensor, tor
 
 
 @pytest.mark.parametrize("targets", [None, 1, 3])
-@pytest.mark.parametrize("offset", [0.0, -1e6, 1e9])
+@pytest.mark.parametrize("offset", [0.0, 1e9])
 @pytest.mark.parametrize("scale", SCALES)
 def test_regression_is_that_of_scikit_learn_at_any_scale(scale, offset, targets) -> None:
     """Labels have standard deviation ``scale`` and mean ``offset * scale``."""
@@ -86,12 +87,6 @@ def test_scores_of_several_classes_are_those_of_scikit_learn(seed, classes) -> N
     )
 
 
-def test_f1_leaves_out_a_class_that_no_row_has_and_none_is_predicted_to_have() -> None:
-    y, p = torch.tensor([0, 1, 1]), torch.tensor([[0.9, 0.1, 0], [0.6, 0.4, 0], [0.2, 0.8, 0]])
-    expected = metrics.f1_score(y, p.argmax(1), average="macro")
-    assert multiclass_metrics(y, p)["f1"] == pytest.approx(expected, rel=1e-12)
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 4), st.sampled_from([2, 10, 1000]))
 def test_classification_is_that_of_scikit_learn(seed, targets, levels) -> None:
@@ -127,39 +122,21 @@ def test_undefined_metrics_are_nan_and_left_out_of_means() -> None:
     assert one_class["accuracy"] == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize(
-    ("y", "task", "reasons"),
-    [
+def test_undefined_metric_has_a_reason() -> None:
+    for y, task, reasons in (
         ([], "regression", dict.fromkeys(("rmse", "mae", "r2"), "undefined: there is no label")),
-        (
-            [1e-9],
-            "regression",
-            {"r2": "undefined: there is one label"},
-        ),
-        (
-            [1e-9] * 3,
-            "regression",
-            {"r2": "undefined: all 3 labels are 1e-09"},
-        ),
+        ([1e-9], "regression", {"r2": "undefined: there is one label"}),
+        ([1e-9] * 3, "regression", {"r2": "undefined: all 3 labels are 1e-09"}),
         ([1e-9, 2e-9], "regression", {}),
-        (
-            [1.0, 1.0, math.nan],
-            "classification",
-            dict.fromkeys(
-                ("roc_auc", "pr_auc"),
-                "undefined: all 2 labels are of class 1",
-            ),
-        ),
+        ([1.0, 1.0, math.nan], "classification", ONE_CLASS),
         ([1.0, 0.0], "classification", {}),
-    ],
-)
-def test_undefined_metric_has_a_reason(y, task, reasons) -> None:
-    y = torch.tensor(y, dtype=torch.float64)
-    measure = regression_metrics if task == "regression" else classification_metrics
-    undefined = undefined_metrics(y, task)
-    assert undefined == reasons
-    scores = measure(y, torch.full_like(y, 0.25))
-    assert {name for name, value in scores.items() if math.isnan(value)} == set(reasons)
+    ):
+        y = torch.tensor(y, dtype=torch.float64)
+        measure = regression_metrics if task == "regression" else classification_metrics
+        undefined = undefined_metrics(y, task)
+        assert undefined == reasons
+        scores = measure(y, torch.full_like(y, 0.25))
+        assert {name for name, value in scores.items() if math.isnan(value)} == set(reasons)
 
 
 def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
@@ -178,22 +155,6 @@ def test_a_mean_over_fewer_than_all_targets_names_the_others() -> None:
     reason = undefined["pr_auc"]
     assert reason.startswith("undefined for all 5 targets: 'a' (all 2 labels are of class")
     assert reason.endswith(", 2 more")
-
-
-def test_a_class_that_no_row_has_is_named() -> None:
-    y, kinds = torch.tensor([0, 1, 1]), ["red", "green", "blue"]
-    message = "a mean over 2 of 3 classes, undefined for 'blue' (no row has this class)"
-    assert undefined_metrics(y, "multiclass", kinds) == {"roc_auc": message, "pr_auc": message}
-    every = undefined_metrics(torch.ones(2), "multiclass", ["red", "green"])
-    assert every["roc_auc"] == (
-        "undefined for all 2 classes: 'red' (no row has this class), 'green' (every row "
-        "has this class)"
-    )
-    only = undefined_metrics(torch.zeros(2), "multiclass", ["red"])["roc_auc"]
-    assert only == "undefined: every row has this class"
-    assert set(undefined_metrics(torch.ones(0), "multiclass")) == {
-        *("accuracy", "f1", "roc_auc", "pr_auc")
-    }
 
 
 def test_wrong_labels_and_predictions_are_errors() -> None:

@@ -1,7 +1,6 @@
 """An interrupted training resumes after its last checkpoint and gives the same bits."""
 
 import dataclasses
-import resource
 
 import pytest
 import torch
@@ -60,27 +59,6 @@ def test_resumed_training_has_the_bits_of_an_uninterrupted_one(
     assert without_seconds(history) == without_seconds(whole[1])
 
 
-def test_checkpoints_are_written_at_intervals(toy, tmp_path, monkeypatch) -> None:
-    now, written = [0.0], []
-    monkeypatch.setattr(loop, "CHECKPOINT_INTERVAL", 1.0)
-    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
-    original = loop.save_checkpoint
-
-    def save(path, checkpoint, **options):
-        written.append(len(checkpoint["records"]))
-        original(path, checkpoint, **options)
-
-    def validate(positions, original=toy.val.batch):
-        now[0] += 0.4  # This is the duration of an epoch in seconds.
-        return original(positions)
-
-    monkeypatch.setattr(loop, "save_checkpoint", save)
-    toy.val.batch = validate
-    settings = dataclasses.replace(SETTINGS, epochs=6)
-    fit_network(toy.network(), toy.squared, toy.train, toy.val, settings, folder=tmp_path)
-    assert written == [1, 4, 6]  # the first epoch, the first after one second, and the last one
-
-
 def test_finished_training_is_not_repeated(toy, whole, tmp_path) -> None:
     first, second = toy.network(), toy.network()
     history = fit_network(first, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
@@ -89,41 +67,6 @@ def test_finished_training_is_not_repeated(toy, whole, tmp_path) -> None:
     assert again == history
     assert toy.same(first, second)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
-
-
-def test_a_training_that_stopped_early_stays_stopped(toy, tmp_path) -> None:
-    settings = dataclasses.replace(SETTINGS, epochs=50, patience=2, learning_rate=0.3)
-    first, second = toy.network(), toy.network()
-    history = fit_network(first, toy.squared, toy.train, toy.val, settings, folder=tmp_path)
-    assert history.chosen + 2 == history.records[-1].epoch < 49
-    again = fit_network(second, toy.squared, toy.train, toy.val, settings, folder=tmp_path)
-    assert again == history
-    assert toy.same(first, second)
-
-
-def test_a_full_disk_leaves_the_last_checkpoint(toy, whole, tmp_path) -> None:
-    path = tmp_path / "checkpoint.pt"
-    sizes = []
-
-    def validate(positions, original=toy.val.batch):
-        sizes.append(path.stat().st_size if path.exists() else 0)
-        if len(sizes) == 3:
-            # Limit the file size after two checkpoints, so that the third cannot be written.
-            resource.setrlimit(resource.RLIMIT_FSIZE, (sizes[-1] // 2, limits[1]))
-        return original(positions)
-
-    full = toy.points(40, 1)
-    full.batch = validate
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        with pytest.raises(OSError, match="too large"):
-            fit_network(toy.network(), toy.squared, toy.train, full, SETTINGS, folder=tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint.pt"]
-    network = toy.network()
-    fit_network(network, toy.squared, toy.train, toy.val, SETTINGS, folder=tmp_path)
-    assert toy.same(network, whole[0])
 
 
 def test_the_checkpoint_of_another_training_is_refused(toy, tmp_path) -> None:
@@ -139,13 +82,3 @@ def test_the_checkpoint_of_another_training_is_refused(toy, tmp_path) -> None:
     with pytest.raises(TrainingError, match="initial weights"):
         fit_network(moved, toy.squared, toy.train, toy.val, short, folder=tmp_path)
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
-
-
-@pytest.mark.parametrize("length", [0, 7, 1000, -1])
-def test_a_truncated_checkpoint_is_one_error(toy, tmp_path, length) -> None:
-    short = dataclasses.replace(SETTINGS, epochs=1)
-    fit_network(toy.network(), toy.squared, toy.train, toy.val, short, folder=tmp_path)
-    path = tmp_path / "checkpoint.pt"
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(TrainingError, match=r"checkpoint\.pt is damaged"):
-        fit_network(toy.network(), toy.squared, toy.train, toy.val, short, folder=tmp_path)

@@ -3,9 +3,6 @@
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("rdkit")
-
 from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
@@ -13,7 +10,7 @@ from gattn.apps.molecules import masking
 from gattn.apps.molecules.attributions import METHODS, attribute
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.masking import atoms_of, masked_inputs, predict_masked
+from gattn.apps.molecules.masking import atoms_of, masked_inputs
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.molecules.shares import descriptor_shares
@@ -88,10 +85,7 @@ def test_shares_are_rdkits_own_contributions():
 
 @pytest.mark.parametrize(
     ("model", "task"),
-    [
-        ("stacked", "regression"),
-        *((name, "classification") for name in ("gp", "attention")),
-    ],
+    [("stacked", "regression"), *((name, "classification") for name in ("gp", "attention"))],
 )
 def test_integrated_gradients_sum_to_the_prediction_minus_one_baseline(inputs, some, model, task):
     predictor = fitted(inputs, task, model=model, ensemble=1)
@@ -137,18 +131,6 @@ def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_parts_and_members_add_up(inputs, stacked, method):
-    results = attributed(stacked, inputs[:4], method)
-    assert len(results) == 4
-    for attribution in results:
-        torch.testing.assert_close(sum(attribution.parts.values()), attribution.weights)
-        assert attribution.members.shape == (2, len(attribution.weights))
-        torch.testing.assert_close(
-            attribution.members.mean(0), attribution.weights, atol=1e-6, rtol=1e-6
-        )
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_a_molecule_has_the_same_weights_in_any_batch(some, stacked, method, monkeypatch):
     monkeypatch.setattr("gattn.apps.molecules.attributions.STEPS", 8)
     together = weights_of(stacked, some, method)
@@ -156,48 +138,3 @@ def test_a_molecule_has_the_same_weights_in_any_batch(some, stacked, method, mon
     monkeypatch.setattr("gattn.apps.molecules.attributions.BUDGET", 16)
     for apart, one in zip(weights_of(stacked, some, method), together, strict=True):
         torch.testing.assert_close(apart, one, atol=1e-5, rtol=1e-4)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_odd_molecules_have_finite_weights(stacked, method):
-    inputs = featurise(ODD).inputs
-    weights = weights_of(stacked, inputs, method)
-    assert [len(one) for one in weights] == inputs.molecules.arrays.ptr.diff().tolist()
-    assert all(one.isfinite().all() for one in weights)
-    assert weights_of(stacked, inputs[[]], method) == []
-
-
-def test_weights_do_not_depend_on_the_order_of_the_atoms(stacked):
-    for method in METHODS:
-        forth, back = (weights_of(stacked, featurise([s]).inputs, method) for s in ("CCO", "OCC"))
-        torch.testing.assert_close(forth[0], back[0].flip(0), atol=1e-5, rtol=1e-4)
-
-
-def test_masks_of_a_large_molecule_come_in_batches_of_bounded_size(stacked, monkeypatch):
-    monkeypatch.setattr(masking, "BUDGET", 500)
-    sizes = []
-    ask = MoleculePredictor.predict_transformed
-
-    def predict(self, inputs):
-        sizes.append(int(inputs.molecules.arrays.ptr[-1]))
-        return ask(self, inputs)
-
-    monkeypatch.setattr(MoleculePredictor, "predict_transformed", predict)
-    one = featurise(["C" * 120]).inputs
-    (prediction,) = predict_masked(
-        stacked, one, [torch.eye(120, dtype=torch.bool)], 0, atoms_of(one)
-    )
-    assert len(prediction.mean) == 120
-    assert max(sizes) <= 500
-
-
-@pytest.mark.parametrize(
-    ("method", "target", "message"),
-    [
-        ("saliency", 0, "method must be one of"),
-        ("masking", 1, "target must be at least 0 and below 1"),
-    ],
-)
-def test_an_unknown_method_or_target_is_an_error(inputs, stacked, method, target, message):
-    with pytest.raises(ValueError, match=message):
-        attributed(stacked, inputs[:1], method, target)

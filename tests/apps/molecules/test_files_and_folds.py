@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from gattn.apps.cli.console import show_repeats
 from gattn.apps.molecules.runs.config import override
 from gattn.apps.molecules.runs.repeats import fold_splits, train_repeats
 from gattn.apps.molecules.runs.source import read_source
 from gattn.apps.molecules.runs.splits import stratified_split
-from gattn.apps.molecules.runs.stages import read_run_source
 from gattn.apps.molecules.runs.train import train_run
 from gattn.apps.molecules.tables import FileLine
-from gattn.apps.run.notes import baseline_note
 from gattn.apps.tables.dates import read_times
 from gattn.data import load_molecules
 
@@ -41,7 +38,7 @@ def files(tmp_path):
     return first, str(turned), test
 
 
-def test_rows_of_several_files_in_order(files):
+def test_rows_of_several_files_are_read_in_order(files):
     source = read_source(list(files[:2]), "smiles", ["y"], "auto")
     assert source.smiles == [*SMILES[:24], "", *SMILES[24:40]]
     assert source.labels.y[30, 0] == len(SMILES[29])
@@ -69,19 +66,8 @@ def test_test_file_is_the_test_part_and_its_leak_is_reported(files, tmp_path):
     assert splits["test"] == list(range(41, 50))
 
 
-def test_files_of_both_parts(files, tmp_path):
-    first, second, test = files
-    changes = {**GP, "data": first, "validation": second, "test": test}
-    metrics = train_run(override(None, changes), tmp_path / "run")
-    assert metrics["molecules"] == {"train": 24, "val": 16, "test": 9, "left_out": 1}
-    assert metrics["split"] == "a file, with a file for the validation and test part"
-    source = read_run_source(override(None, changes))
-    assert source.fixed is not None
-    assert source.fixed.count("val") == 16
-
-
 @pytest.mark.parametrize("rule", ["butina", "time"])
-def test_rules_of_the_command(rule, files, tmp_path):
+def test_butina_and_time_splits_have_all_parts(rule, files, tmp_path):
     smiles = load_molecules("chembl2321810").smiles[:48] if rule == "butina" else SMILES
     table = write(tmp_path / "all.csv", smiles)
     changes = {**GP, "data": table, "split": rule, "time": "day" if rule == "time" else ""}
@@ -95,22 +81,7 @@ def test_rules_of_the_command(rule, files, tmp_path):
         assert max(splits["val"]) < min(splits["test"])
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"split": "time"}, "--split time needs the column --time"),
-        ({"time": "day"}, "needs the column --time, which no other split reads"),
-        ({"split": "column:part", "test": "t.csv"}, "column:part does too: leave out one"),
-        ({"split": "scaffold", "test": "t.csv", "validation": "v.csv"}, "leave nothing to split"),
-        ({"split": "kmeans"}, "split must be random, scaffold, butina, time"),
-    ],
-)
-def test_settings_that_contradict_each_other(changes, message):
-    with pytest.raises(ValueError, match=message):
-        override(None, {"data": "a.csv", **changes})
-
-
-def test_times():
+def test_dates_are_read_as_days():
     assert read_times(["2024-01-31", "2024-01-31T12:00", "2024-02"]).tolist() == [
         19753, 19753.5, 19754,
     ]  # fmt: skip
@@ -133,67 +104,42 @@ def test_every_item_is_tested_once_and_groups_stay_together(folds):
         fold_splits(["a", "b"], 5, seed=0, rule="scaffold")
 
 
-def test_cross_validation_and_its_summary(tmp_path, monkeypatch, capsys):
+def test_a_cross_validation_has_the_mean_and_standard_error_of_its_folds(tmp_path, monkeypatch):
     monkeypatch.setattr("gattn.apps.molecules.runs.repeats.processor_count", lambda: 1)
-    table = write(tmp_path / "all.csv", SMILES)
+    table, folder = write(tmp_path / "all.csv", SMILES), tmp_path / "folds"
     settings = override(None, {**GP, "data": table})
-    summary = train_repeats(settings, tmp_path / "folds", folds=3)
+    summary = train_repeats(settings, folder, folds=3)
     assert list(summary["runs"]) == ["fold-1", "fold-2", "fold-3"]
-    values = [run["test"]["rmse"] for run in summary["runs"].values()]
-    assert summary["summary"]["model"]["rmse"]["mean"] == pytest.approx(np.mean(values))
-    assert summary["summary"]["model"]["rmse"]["std"] == pytest.approx(np.std(values, ddof=1))
-    assert summary["runs"]["fold-2"]["split"] == "fold 2 of 3 by random (seed 0)"
-    with (tmp_path / "folds" / "predictions.csv").open(newline="") as file:
-        predicted = list(csv.DictReader(file))
-    assert sorted(int(row["row"]) for row in predicted) == list(range(48))
-    page = (tmp_path / "folds" / "report.html").read_text("utf-8")
+    errors = [run["test"]["rmse"] for run in summary["runs"].values()]
+    standard_error = np.std(errors, ddof=1) / np.sqrt(3)
+    model = summary["summary"]["model"]["rmse"]
+    assert model["mean"] == pytest.approx(np.mean(errors))
+    assert model["standard_error"] == pytest.approx(standard_error)
+    with (folder / "predictions.csv").open(newline="") as file:
+        assert sorted(int(row["row"]) for row in csv.DictReader(file)) == list(range(48))
+    page = (folder / "report.html").read_text("utf-8")
     for fold in summary["runs"]:
         assert f'<a href="{fold}/report.html">{fold}</a>' in page
-        assert (tmp_path / "folds" / fold / "report.html").exists()
-    numbers = json.loads((tmp_path / "folds" / "report.json").read_text("utf-8"))
-    means, runs = (section["tables"][0] for section in numbers["sections"])
-    errors = [each["test"]["rmse"] for each in summary["runs"].values()]
-    assert [row[2] for row in runs["rows"]] == errors
-    standard_error = np.std(errors, ddof=1) / np.sqrt(3)
-    first = means["rows"][0][1].split(" ± ")
-    np.testing.assert_allclose(
-        list(map(float, first)), [np.mean(errors), standard_error], rtol=0.01
-    )
-    model = summary["summary"]["model"]["rmse"]
-    assert model["standard_error"] == pytest.approx(standard_error)
-    show_repeats(summary)
-    shown = capsys.readouterr().out
-    assert "mean ± standard error of the mean of 3 runs" in " ".join(shown.split())
-    assert f"{model['mean']:.4g} ± {standard_error:.4g}" in shown
-    scores = {
-        name: {metric: each["mean"] for metric, each in moments.items()}
-        for name, moments in summary["summary"].items()
-    }
-    notes = baseline_note(scores.pop("model"), scores, where="On average over the test parts")
-    assert summary["notes"] == notes
-    text = numbers["sections"][0]["text"]
-    assert text[: len(summary["notes"])] == summary["notes"]
-    again = train_repeats(settings, tmp_path / "folds", folds=3)
-    assert again == summary
-    with pytest.raises(ValueError, match="--folds creates the parts"):
-        train_repeats(override(None, {**GP, "data": table, "test": "t"}), tmp_path / "x", folds=3)
-    changed = override(None, {**GP, "data": table, "split": "column:part"})
-    with pytest.raises(ValueError, match="got column:part"):
-        train_repeats(changed, tmp_path / "x", folds=3)
+        assert (folder / fold / "report.html").exists()
+    numbers = json.loads((folder / "report.json").read_text("utf-8"))
+    first = numbers["sections"][0]["tables"][0]["rows"][0][1].split(" ± ")
+    means = [np.mean(errors), standard_error]
+    np.testing.assert_allclose(list(map(float, first)), means, rtol=0.01)
+    assert train_repeats(settings, folder, folds=3) == summary
+    for change, message in (
+        ({"test": "t"}, "--folds creates the parts"),
+        ({"split": "column:part"}, "got column:part"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            train_repeats(override(None, {**GP, "data": table, **change}), tmp_path / "x", folds=3)
 
 
 def test_replicates_have_other_seeds(tmp_path, monkeypatch):
     monkeypatch.setattr("gattn.apps.molecules.runs.repeats.processor_count", lambda: 1)
     table = write(tmp_path / "all.csv", SMILES)
     summary = train_repeats(override(None, {**GP, "data": table}), tmp_path / "runs", replicates=2)
-    assert [run["split"] for run in summary["runs"].values()] == [
-        "random 8:1:1 by group (seed 0)",
-        "random 8:1:1 by group (seed 1)",
-    ]
-    with (tmp_path / "runs" / "summary.csv").open(newline="") as file:
-        rows = list(csv.reader(file))
-    assert rows[0][:3] == ["run", "model", "rmse"]
-    assert [row[0] for row in rows[1:]].count("mean") == 3
+    splits = [run["split"] for run in summary["runs"].values()]
+    assert splits == [f"random 8:1:1 by group (seed {seed})" for seed in (0, 1)]
     assert not any("All runs are equal" in note for note in summary["notes"])
     fixed = override(None, {**GP, "data": table, "split": "time", "time": "day"})
     notes = train_repeats(fixed, tmp_path / "equal", replicates=2)["notes"]

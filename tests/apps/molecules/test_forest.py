@@ -4,9 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-pytest.importorskip("rdkit")
-
-from gattn.apps.molecules.forest import Forest, OutOfBag, forest_obstacle
+from gattn.apps.molecules.forest import Forest, OutOfBag
 from gattn.apps.molecules.inputs import DescribedInputs, MoleculeInputs
 from tests.apps.molecules.test_predictor import chains_and_targets
 
@@ -44,12 +42,6 @@ def test_the_trees_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) ->
     assert forest.predict(inputs[:0]).shape == (0, 2)
 
 
-def test_a_restored_forest_predicts_the_same() -> None:
-    inputs, y = chains_and_targets()
-    forest, _ = grown(y)
-    assert torch.equal(Forest(forest.state()).predict(inputs), forest.predict(inputs))
-
-
 def test_a_molecule_is_predicted_without_its_label_and_its_group() -> None:
     _, y = chains_and_targets()
     groups = torch.arange(len(y))
@@ -73,21 +65,7 @@ def test_the_first_trees_do_not_depend_on_labels_of_the_validation_part() -> Non
     assert (every.mean - every_too.mean).abs().nan_to_num(0.0).max() > 1
 
 
-def test_the_excess_is_the_error_of_a_small_number_of_trees() -> None:
-    _, y = chains_and_targets()
-    y = y[:, :1] + torch.randn(len(y), 1, generator=torch.Generator().manual_seed(0)).double()
-    few, many = (grown(y, trees=trees)[1][1] for trees in (8, 400))
-
-    def error(out: OutOfBag) -> float:
-        has_label = out.mean.isfinite()
-        return float((out.mean - y)[has_label].square().mean())
-
-    excess = float(few.excess[few.excess.isfinite()].mean())
-    assert 0 < excess < error(few)
-    assert abs(error(few) - excess - error(many)) < 0.5 * excess + 0.05 * error(many)
-
-
-def test_missing_labels_weights_and_columns() -> None:
+def test_missing_labels_weights_and_columns_are_used() -> None:
     inputs, y = chains_and_targets()
     extra = torch.randn(len(y), 1, generator=torch.Generator().manual_seed(0)).double()
     described = DescribedInputs(inputs, extra)
@@ -100,11 +78,3 @@ def test_missing_labels_weights_and_columns() -> None:
     assert (mean[:, 2] - extra[:, 0]).square().mean() < 0.3
     assert few.mean[::3, 1].isnan().all()
     assert few.mean[:, 0].isfinite().double().mean() > 0.9
-
-
-def test_what_a_forest_cannot_read() -> None:
-    limits = torch.tensor([[[1.0, torch.inf]]])
-    assert forest_obstacle(100, 1, None, None) == ""
-    assert "trees is 0" in forest_obstacle(0, 1, None)
-    assert "censored" in forest_obstacle(100, 1, limits[..., :1].expand(-1, -1, 2), limits)
-    assert "targets" in forest_obstacle(100, 1000, None)

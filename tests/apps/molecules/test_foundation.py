@@ -4,7 +4,6 @@ import copy
 
 import numpy as np
 import pytest
-import tomlkit
 import torch
 
 from gattn.apps.fitting.optimizer import AdamW, OneCycle
@@ -21,7 +20,6 @@ from gattn.apps.molecules.foundation import (
 from gattn.apps.molecules.members import make_network
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.run.model_io import RunError, write_model
-from tests.apps.cli.commands import run_command
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ("O", "N", "Cl", "c1ccccc1")]
 Y = [float(len(text)) for text in SMILES]
@@ -38,15 +36,6 @@ def encoder(tmp_path):
 
 def encoder_of(network):
     return {name: each for name, each in network.state_dict().items() if not name.startswith(HEAD)}
-
-
-def test_the_file_holds_the_encoder_in_half_precision(encoder):
-    foundation = read_foundation(encoder)
-    network = make_network(MoleculeSettings(**SMALL), 5, seed=7)
-    assert foundation.settings.width == 16
-    assert foundation.tensors.keys() == encoder_of(network).keys()
-    for name, value in encoder_of(network).items():
-        torch.testing.assert_close(foundation.tensors[name], value.half().float(), rtol=0, atol=0)
 
 
 def test_every_network_starts_from_the_encoder_and_changes_it(encoder):
@@ -101,7 +90,7 @@ def test_another_architecture_is_an_error(encoder, changes):
         read_foundation_of(settings)
 
 
-def test_errors_name_what_is_missing(tmp_path):
+def test_a_foundation_that_cannot_be_read_is_an_error(tmp_path):
     with pytest.raises(RunError, match="got nothing"):
         read_foundation("nothing")
     with pytest.raises(SettingsError, match="got model gp"):
@@ -116,27 +105,6 @@ def test_errors_name_what_is_missing(tmp_path):
         message = f"version {version} of the features of molecules, and .*: train the model again"
         with pytest.raises(RunError, match=message):
             read_foundation(tmp_path / version)
-
-
-def test_the_error_comes_before_the_smiles_are_read(encoder):
-    model = MoleculeRegressor(**{**SMALL, "width": 32}, from_foundation=str(encoder))
-    with pytest.raises(ValueError, match="width 16; got width 32"):
-        model.fit(["not a molecule"] * 20, list(range(20)))
-
-
-def test_the_command_takes_a_folder(encoder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    lines = [f"{text},{value}" for text, value in zip(SMILES, Y)]
-    (tmp_path / "table.csv").write_text("\n".join(["smiles,y", *lines]))
-    model = {**SMALL, "from_foundation": "encoder", "learning_rate": 1e-6}
-    (tmp_path / "settings.toml").write_text(tomlkit.dumps({"model": model}))
-    arguments = ("molecules", "train", "table.csv", "--target", "y", "--config", "settings.toml")
-    assert run_command(monkeypatch, *arguments, "--out", "run") == 0
-    stored, tuned = (read_foundation(tmp_path / name).tensors for name in ("encoder", "run"))
-    assert all(torch.allclose(stored[name], tuned[name], atol=1e-5) for name in stored)
-    assert run_command(
-        monkeypatch, *arguments, "--from-foundation", "missing", "--out", "other"
-    ) == 2  # fmt: skip
 
 
 def test_a_run_of_atoms_is_refused_as_a_foundation() -> None:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from gattn.apps.molecules import MoleculeRegressor, gaussian_process, kernel_function
 from gattn.apps.molecules.gaussian_process import GaussianProcess
-from gattn.apps.molecules.kernel_function import compare, kernel_matrix, noise_variance
 from gattn.apps.molecules.kernels.features import CountTable
 
 
@@ -43,7 +42,6 @@ def random_molecules(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
 
 
 def test_tanimoto_of_counts_is_rdkits() -> None:
-    pytest.importorskip("rdkit")
     from rdkit import Chem, DataStructs
     from rdkit.Chem import rdFingerprintGenerator
 
@@ -54,12 +52,6 @@ def test_tanimoto_of_counts_is_rdkits() -> None:
     counts = torch.stack([torch.from_numpy(array).to(torch.uint8) for array in arrays])
     expected = [[DataStructs.TanimotoSimilarity(a, b) for b in sparse] for a in sparse]
     torch.testing.assert_close(CountTable.of(counts).tanimoto(counts), torch.tensor(expected))
-
-
-def test_nothing_in_common_and_nothing_at_all() -> None:
-    counts = torch.zeros(2, 3, dtype=torch.uint8)
-    assert CountTable.of(counts).tanimoto(counts).tolist() == [[0.0, 0.0], [0.0, 0.0]]
-    assert CountTable.of(counts).tanimoto(counts[:0]).shape == (0, 2)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -88,7 +80,7 @@ def test_the_gradient_of_the_posterior_is_that_of_autograd(count: int) -> None:
     torch.testing.assert_close(gradient, slope, rtol=1e-8, atol=1e-10)
 
 
-def test_it_predicts_what_depends_on_the_features() -> None:
+def test_the_process_predicts_functions_of_the_features() -> None:
     train, y = random_molecules(150)
     test, expected = random_molecules(60, seed=1)
     mean, variance = GaussianProcess.fit(train, y, rows=1000, seed=0).predict(test)
@@ -99,24 +91,7 @@ def test_it_predicts_what_depends_on_the_features() -> None:
     assert 0.3 < float(standardised.mean()) < 3
 
 
-def test_a_state_without_pairs_compares_environments_alone() -> None:
-    """Earlier versions of gattn saved models without atom pairs."""
-    train, y = random_molecules(40)
-    test, _ = random_molecules(8, seed=1)
-    state = GaussianProcess.fit(train, y, rows=100, seed=0).state()
-    del state["pairs"]
-    theta = state["theta"] = torch.cat([state["theta"][:, :2], state["theta"][:, 3:]], 1)
-    others = ((test.descriptors.double() - state["center"]) / state["width"]).clamp(-6, 6)
-    z = state["descriptors"]
-    kernel = kernel_matrix(compare([train.counts], z, [train.counts], z), theta[1])
-    kernel += noise_variance(theta[1]) * torch.eye(40).double()
-    cross = kernel_matrix(compare([test.counts], others, [train.counts], z), theta[1])
-    expected = cross @ torch.linalg.solve(kernel, state["y"][:, 1])
-    mean = GaussianProcess(state).predict(test)[0][:, 1]
-    torch.testing.assert_close(mean, expected * state["scale"][1] + state["mean"][1])
-
-
-def test_gaps_cost_only_their_own_target() -> None:
+def test_missing_labels_of_a_target_do_not_change_the_others() -> None:
     train, y = random_molecules(60)
     gaps = y.clone()
     gaps[::3, 1] = torch.nan
@@ -146,7 +121,7 @@ def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
 
 
 @pytest.mark.parametrize("variance", [True, False])
-def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
+def test_leaving_a_group_out_equals_a_fit_without_it(variance: bool) -> None:
     train, y = random_molecules(40)
     y[3, 1] = y[30, 0] = torch.nan
     model = GaussianProcess.fit(train, y, rows=1000, seed=0, variance=variance)
@@ -171,22 +146,6 @@ def test_leaving_out_is_a_kernel_without_the_group(variance: bool) -> None:
     assert torch.equal(model.predict(train)[0], predicted)
 
 
-def test_the_state_restores_it_and_the_rows_bound_it() -> None:
-    train, y = random_molecules(40)
-    model = GaussianProcess.fit(train, y, rows=30, seed=0)
-    assert len(model.state()["counts"]) == 30
-    again = GaussianProcess(model.state())
-    assert all(torch.equal(a, b) for a, b in zip(model.predict(train), again.predict(train)))
-    same = GaussianProcess.fit(train, y, rows=30, seed=0)
-    assert torch.equal(model.predict(train)[0], same.predict(train)[0])
-
-
-def test_no_molecules_are_no_rows() -> None:
-    train, y = random_molecules(10)
-    mean, variance = GaussianProcess.fit(train, y, rows=9, seed=0).predict(train[torch.arange(0)])
-    assert mean.shape == variance.shape == (0, 2)
-
-
 def test_blocks_predict_what_all_at_once_do(monkeypatch: pytest.MonkeyPatch) -> None:
     train, y = random_molecules(50)
     test, _ = random_molecules(23, seed=1)
@@ -196,16 +155,6 @@ def test_blocks_predict_what_all_at_once_do(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(gaussian_process, "BLOCK", 4)
     for one, other in zip(model.predict(test), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
-
-
-def test_without_variances_the_means_are_the_same() -> None:
-    train, y = random_molecules(30)
-    model = GaussianProcess.fit(train, y, rows=100, seed=0)
-    means, variances = GaussianProcess(model.state(), variance=False).predict(train)
-    assert torch.equal(means, model.predict(train)[0])
-    assert not variances.any()
-    more = GaussianProcess.fit(train, y, rows=20, seed=0, variance=False)
-    assert not more.with_more(train[:20], y[:20]).predict(train)[1].any()
 
 
 def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
@@ -218,14 +167,12 @@ def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
         torch.linalg.cholesky(kernel + 1e-2 * torch.eye(3))
     lower = kernel_function.cholesky(kernel, quiet)
     torch.testing.assert_close(lower @ lower.t(), kernel + 0.1 * torch.eye(3))
-    with pytest.raises(
-        ValueError, match=r"cannot factor its kernel of 3 molecules, even with 0\.1"
-    ):
+    with pytest.raises(ValueError, match=r"cannot factor its kernel of 3 molecules, even with"):
         kernel_function.cholesky(kernel - torch.eye(3), quiet)
 
 
 @pytest.mark.parametrize("seed", [5, 12])
-def test_a_linear_series_can_be_fitted(seed) -> None:
+def test_a_linear_series_of_eight_alkanes_is_fitted(seed) -> None:
     places = np.random.default_rng(seed).permutation(10)[:8].tolist()
     model = MoleculeRegressor(model="gp", seed=seed)
     model.fit(["C" * (n + 1) for n in places], [n + 1.0 for n in places])

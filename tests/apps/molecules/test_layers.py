@@ -3,11 +3,8 @@
 import pytest
 import torch
 from torch import nn
-from torch_geometric.nn import SumAggregation
 
-from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.layers import BondAttention, QueryReadout, sum_atoms, with_atom_loops
-from gattn.apps.molecules.network import batch_inputs
+from gattn.apps.molecules.layers import BondAttention, QueryReadout, with_atom_loops
 from gattn.data import BOND_FEATURES, batch_molecules, read_smiles
 from gattn.nn import GATConv, LearnedQueryReadout
 
@@ -36,14 +33,6 @@ def gradients(layer: nn.Module, out: torch.Tensor, x: torch.Tensor) -> dict[str,
     loss = (out.float() * torch.linspace(-1, 1, out.shape[-1])).sum()
     values = torch.autograd.grad(loss, [x, *parameters.values()])
     return dict(zip(("x", *parameters), values))
-
-
-@pytest.mark.parametrize("makers", [CONV, READOUT], ids=["conv", "readout"])
-def test_the_same_seed_gives_the_same_parameters(makers) -> None:
-    ours, theirs = (list(layer.named_parameters()) for layer in both(makers))
-    assert [name for name, _ in ours] == [name for name, _ in theirs]
-    for (_, parameter), (_, other) in zip(ours, theirs):
-        assert torch.equal(parameter, other)
 
 
 @pytest.mark.bits
@@ -79,20 +68,3 @@ def test_query_readout_equals_learned_query_readout(autocast) -> None:
     result, reference = gradients(ours, out, x), gradients(theirs, expected, x)
     for name, gradient in reference.items():
         assert torch.equal(result[name], gradient), name
-
-
-def test_sum_of_atoms_equals_pygs() -> None:
-    x, batch = torch.randn(9, 5), torch.tensor([0, 0, 0, 2, 2, 3, 3, 3, 3])
-    assert torch.equal(sum_atoms(x, batch, 5), SumAggregation()(x, batch, dim_size=5))
-
-
-@pytest.mark.parametrize("smiles", [SMILES, []])
-def test_a_batch_equals_that_of_graphs(smiles) -> None:
-    inputs = featurise(smiles).inputs
-    batch, expected = batch_inputs(inputs), batch_molecules(inputs.molecules)
-    for name in ("x", "edge_index", "edge_attr", "batch", "ptr"):
-        assert torch.equal(getattr(batch, name), expected[name]), name
-    assert torch.equal(batch.descriptors, inputs.descriptors)
-    doubled = batch.to("cpu").apply(lambda tensor: tensor.double())
-    assert doubled.x.dtype == doubled.ptr.dtype == torch.float64
-    assert batch.x.dtype == torch.float32

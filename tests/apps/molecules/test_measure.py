@@ -8,7 +8,7 @@ from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.runs.measure import measure_intervals
 
 
-def test_several_targets_have_a_coverage_each():
+def test_each_of_several_targets_has_a_coverage():
     smiles = [f"{'C' * n}{end}" for n in range(1, 16) for end in "ON"]
     y = np.stack([np.arange(30.0), np.arange(30.0) % 7], axis=1)
     model = MoleculeRegressor(model="gp").fit(smiles, y)

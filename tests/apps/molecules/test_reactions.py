@@ -9,7 +9,6 @@ from torch import Tensor
 
 from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.network import batch_inputs
 from gattn.apps.molecules.reactions import mapped_atoms
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.data import ATOM_FEATURES, BOND_FEATURES
@@ -43,15 +42,6 @@ def test_paired_atoms_have_one_node_and_bonds_of_both_sides():
     assert torch.equal(edge_attr[formed], torch.cat([torch.zeros(b), other[0]]))
 
 
-def test_unmapped_atoms_exist_on_one_side():
-    x, edge_index, _ = graph_of("[CH3:1]Br>>[CH3:1][OH:9]")
-    assert x.shape == (3, 2 * d)
-    assert edges_of(edge_index) == {(0, 1), (1, 0), (0, 2), (2, 0)}
-    assert torch.equal(x[1, d:], -x[1, :d])  # Br occurs only in the reactants.
-    assert not x[2, :d].any()  # O occurs only in the products.
-    assert x[2, d:].any()
-
-
 def test_the_graph_does_not_depend_on_the_numbers_and_the_order():
     model = MoleculeRegressor(reaction=True, model="attention", epochs=1, width=16, heads=2)
     model.fit(REACTIONS, np.arange(len(REACTIONS)))
@@ -59,19 +49,6 @@ def test_the_graph_does_not_depend_on_the_numbers_and_the_order():
     assert model.predict([SWAP]) == pytest.approx(model.predict([other]), abs=1e-5)
     reverse = ">>".join(reversed(SWAP.split(">>")))
     assert model.predict([SWAP]) != pytest.approx(model.predict([reverse]), abs=1e-4)
-
-
-def test_batches_are_the_single_graphs():
-    texts = [SWAP, "[CH3:1]Br>>[CH3:1][OH:9]", "[cH:1]1[cH:2][cH:3][cH:4][cH:5][cH:6]1>>[CH4:1]"]
-    inputs = featurise(texts, row_format=FORMAT).inputs
-    together = inputs.molecules
-    for i, text in enumerate(texts):
-        for one, alone in zip(together.arrays.one(i), graph_of(text), strict=True):
-            assert torch.equal(one, alone)
-    assert together[[2, 0]].smiles == [texts[2], texts[0]]
-    assert batch_inputs(inputs[[2, 0]]).ptr.tolist() == [0, 6, 9]
-    assert len(inputs[:0].molecules) == 0
-    assert inputs[:0].counts.shape == (0, 6144)
 
 
 def test_fingerprints_are_the_reactants_and_the_change():
@@ -99,20 +76,6 @@ def test_bad_reactions_cost_their_own_rows():
     assert parsed.row_index.tolist() == [0]
     for error, expected in zip(parsed.errors[1:], texts.values()):
         assert re.search(expected, error), error
-
-
-def test_added_hydrogens_are_paired_with_their_neighbours():
-    row_format = RowFormat(reaction=True, add_h=True)
-    x, _, _ = graph_of(SWAP, row_format)
-    assert len(x) == 7  # C, Br, O, three hydrogens of C and one of O, on both sides
-    hydrogens = x[3:]
-    assert (hydrogens[:, ATOM_FEATURES.index("element=H")] == 1).all()
-    assert not hydrogens[:, d:].any()
-    x, _, _ = graph_of("[CH4:1].[OH:2]>>[CH3:1].[OH2:2]", row_format)
-    assert len(x) == 2 + 5 + 1  # One hydrogen occurs only in the products.
-    assert x[5, :d].any()
-    assert x[7, d:].any()
-    assert not x[7, :d].any()
 
 
 def test_mapped_hydrogens_belong_to_their_neighbours():

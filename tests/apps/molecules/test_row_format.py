@@ -39,7 +39,7 @@ def test_stereoisomers_become_one_molecule():
     assert len(set(featurise(texts).canonical)) == 3
 
 
-def test_rows_of_several_molecules():
+def test_rows_of_several_molecules_are_divided_or_refused():
     pair = RowFormat(molecules=2)
     assert pair.split("CCO name + O") == ["CCO name", "O"]
     assert join_smiles(["CCO a + b", None]) == "CCO a +b + "
@@ -54,7 +54,7 @@ def test_rows_of_several_molecules():
             pair.split(text)
 
 
-def test_texts_of_reactions():
+def test_a_reaction_has_two_sides_or_is_refused():
     reaction = RowFormat(reaction=True)
     assert reaction.split("CC>O>CO name") == ["CC.O", "CO"]
     for text, message in (

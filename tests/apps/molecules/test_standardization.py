@@ -38,12 +38,6 @@ def test_a_salt_and_its_parent_have_one_prediction_if_the_rows_of_products_diffe
         np.testing.assert_allclose(sorted(other.weights), sorted(first.weights), atol=1e-6)
 
 
-def test_a_model_without_the_setting_reads_the_salt(model):
-    plain = MoleculeRegressor(model="gp").fit(ACIDS + AMINES, [*range(24), *range(10, 34)])
-    mean = plain.predict(FORMS)
-    assert mean[0] != mean[1]
-
-
 def test_a_saved_model_standardises_again(model, tmp_path):
     model.save(tmp_path)
     again, card = load_model(tmp_path)
@@ -63,8 +57,3 @@ def test_forms_of_one_molecule_are_in_one_part():
         warnings.simplefilter("error")
         model.fit(smiles, np.repeat(np.arange(20.0), 2))
     assert len(model.seen_) == 20
-
-
-def test_an_unknown_step_is_an_error():
-    with pytest.raises(ValueError, match="standardize must be one of 'largest-fragment'"):
-        MoleculeRegressor(standardize=("salts",)).fit(ACIDS, range(24))

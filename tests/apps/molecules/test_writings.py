@@ -1,11 +1,9 @@
 """All SMILES of one molecule have the same prediction and the same explanation."""
 
-import random
-
 import numpy as np
 import pytest
 import torch
-from rdkit import Chem, rdBase
+from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
 from gattn.apps.molecules.attributions import METHODS
@@ -14,13 +12,10 @@ from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.settings import MoleculeSettings
-from gattn.apps.tables.csv_table import open_table
-from gattn.data import get_dataset
 from tests.writings import HABITS, writings
 
 MOLECULES = [
     "C[C@]12CC[C@H]3[C@@H](CCC4=CC(=O)CC[C@]34C)[C@@H]1CC[C@@H]2O",
-    "CC(C)(C)N1C(=O)[N-][N+](=C(C(c2ccccc2)=[N+]2[N-]C(=O)N(C(C)(C)C)C2=O)c2ccccc2)C1=O",
     "C[C@H](N)C(=O)O",
     "C[C@@H](N)C(=O)O",
     "C[C@H]1CC[C@@H](C)CC1",
@@ -28,15 +23,11 @@ MOLECULES = [
     "F/C=C/F",
     "F/C=C\\F",
     "c1ccccc1",
-    "CC(=O)Nc1ccc(S(N)(=O)=O)cc1.Cl.[Na+].[O-]C(=O)/C=C/C(=O)[O-].[Na+]",
     "[13CH3][C@H](N)C(=O)[18OH]",
     "[2H]OC([2H])([2H])[C@@H](N)C",
     "[H]/N=C(\\N)c1ccccc1",
     "[CH3:1][C@H:4](F)[CH2:2]C",
     "C[S@](=O)c1ccc2nc(NC(=O)OC)[nH]c2c1",
-    "[O-][N+](=O)c1cc([N+](=O)[O-])c(O)c([N+](=O)[O-])c1",
-    "C" * 12,
-    "OCC(O)C(O)CO",
 ]
 TOLERANCE = 1e-5
 """Tolerance relative to the target's standard deviation."""
@@ -62,7 +53,7 @@ def _apart(one, other):
     return float(np.max(np.abs(np.asarray(one) - np.asarray(other))))
 
 
-def test_predictions_are_those_of_the_molecule(model):
+def test_predictions_do_not_depend_on_the_writing_of_the_smiles(model):
     predictor, scale = model
     groups = [writings(text, 3 * len(HABITS)) for text in MOLECULES]
     texts = [writing.text for group in groups for writing in group]
@@ -75,7 +66,7 @@ def test_predictions_are_those_of_the_molecule(model):
     assert (predictions.max_train_similarity == 1).all()
 
 
-def test_isomers_have_predictions_of_their_own(model):
+def test_isomers_have_different_predictions(model):
     predictor, scale = model
     mean = predictor.predict(featurise(MOLECULES).inputs).mean[:, 0]
     for one, other in ((2, 3), (4, 5), (6, 7)):
@@ -83,7 +74,7 @@ def test_isomers_have_predictions_of_their_own(model):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_explanations_are_those_of_the_molecule(model, method):
+def test_explanations_do_not_depend_on_the_writing_of_the_smiles(model, method):
     predictor, scale = model
     count = len(HABITS)
     groups = [writings(text, count, seed=1) for text in MOLECULES]
@@ -124,24 +115,3 @@ def test_atoms_are_numbered_as_in_the_text(model):
         ("C", "O"),
     ]
     assert torch.allclose(explanations[0].weights.flip(0), explanations[1].weights, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_predictions_of_real_molecules_are_those_of_the_molecule(model, real_data):
-    predictor, scale = model
-    draw, groups = random.Random(0), []
-    for name in ("bbbp", "esol", "freesolv", "hiv", "tox21"):
-        record = get_dataset(name)
-        table = open_table(real_data / record.folder / record.files[0].name, [record.smiles])
-        rows = [row.cells[table.place(record.smiles)] for row in table.rows()]
-        with rdBase.BlockLogs():
-            some = [text.strip() for text in draw.sample(rows, 130) if Chem.MolFromSmiles(text)]
-        groups += [writings(text, len(HABITS) + 1) for text in some]
-    texts = [writing.text for group in groups for writing in group]
-    assert len(groups) >= 500
-    assert len(texts) >= 5000
-    predictions = predictor.predict(featurise(texts).inputs)
-    for name in ("mean", "std", "max_train_similarity"):
-        values = getattr(predictions, name).reshape(len(groups), -1)
-        spread = values.max(1).values - values.min(1).values
-        assert spread.max() <= TOLERANCE * scale, texts[10 * int(spread.argmax())]

@@ -1,7 +1,6 @@
 """Explanation of a node: predictions without each neighbour and each attribute."""
 
 import math
-from dataclasses import replace
 
 import networkx
 import numpy as np
@@ -9,7 +8,6 @@ import pandas as pd
 import pytest
 
 from gattn.apps.nodes import NodeClassifier
-from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.explanation import explain_node
 
 NETWORK = {"epochs": 8, "width": 8, "heads": 2}
@@ -77,16 +75,8 @@ def test_a_node_without_edges_has_no_neighbours(classifier):
     assert explanation.isolated == explanation.prediction
 
 
-def test_an_unknown_node_is_an_error(classifier):
-    with pytest.raises(GraphError, match=r"no node 'nobody'; its nodes are '0', '1', '2', \.\.\."):
-        explain_node(classifier.predictor_, classifier.graph_, "nobody")
-
-
-@pytest.mark.parametrize("model", ["stacked", "gat"])
-def test_the_columns_of_edges_are_read_again(model):
-    """The prediction without a neighbour equals the prediction for a table without the edges to the
-    neighbour.
-    """
+def test_the_columns_of_edges_are_read_again_without_a_neighbour():
+    """The prediction equals that for a table without the edges to the neighbour."""
     draw = np.random.default_rng(0)
     pairs = np.unique(draw.integers(0, 40, (150, 2)), axis=0)
     pairs = pairs[pairs[:, 0] < pairs[:, 1]]
@@ -94,41 +84,12 @@ def test_the_columns_of_edges_are_read_again(model):
     edges["weight"] = draw.uniform(0.5, 2, len(edges))
     nodes = pd.DataFrame({"id": range(40), "size": draw.normal(size=40)})
     nodes["kind"] = np.where(nodes["size"] + draw.normal(size=40) > 0, "high", "low")
-    options = {"label": "kind", "features": ["size"], "edge_weight": "weight", "model": model}
+    options = {"label": "kind", "features": ["size"], "edge_weight": "weight", "model": "gat"}
     classifier = NodeClassifier(**options, **NETWORK).fit((edges, nodes))
     node = int(pairs[0, 0])
-    graph, predictor = classifier.graph_, classifier.predictor_
-    explanation = explain_node(predictor, graph, node)
-    assert explanation.neighbours
-    if model == "gat":
-        other = int(explanation.neighbours[0].name)
-        remaining = ~(edges[["source", "target"]].isin([node, other]).all(axis=1))
-        assert (~remaining).sum() == 1
-        expected = classifier.predict_proba((edges[remaining], nodes))[node, explanation.output]
-        assert np.isclose(explanation.neighbours[0].without, expected, rtol=1e-5)
-
-
-def test_without_any_edge_the_node_keeps_its_time():
-    """The time of a node is the time of its first edge, even if this edge is removed."""
-    draw = np.random.default_rng(1)
-    edges = pd.DataFrame(draw.integers(0, 40, (300, 2)), columns=["source", "target"])
-    edges["day"] = draw.integers(1, 20, 300)
-    nodes = pd.DataFrame({"id": range(40), "size": draw.normal(size=40)})
-    nodes["kind"] = np.where(nodes["size"] > 0, "high", "low")
-    classifier = NodeClassifier(label="kind", time="day", model="gat", **NETWORK)
-    classifier.fit((edges, nodes))
-    graph, predictor = classifier.graph_, classifier.predictor_
-    node = int(graph.edge_index[1, 0])
-    explanation = explain_node(predictor, graph, graph.names[node], most=1)
-    alone = (graph.edge_index == node).any(0)
-    inputs = graph.edge_inputs
-    assert inputs is not None
-    arcs = (graph.arcs == node).any(0).numpy()
-    rest = replace(
-        graph, edge_index=graph.edge_index[:, ~alone], arcs=graph.arcs[:, ~arcs],
-        edge_inputs=inputs.select(~alone.numpy(), ~arcs),
-    )  # fmt: skip
-    assert rest.edge_inputs is not None
-    assert rest.edge_inputs.features is not None
-    assert len(rest.edge_inputs.features) == rest.edge_index.shape[1] > 0
-    assert explanation.isolated == float(predictor.predict(rest)[node, explanation.output])
+    explanation = explain_node(classifier.predictor_, classifier.graph_, node)
+    other = int(explanation.neighbours[0].name)
+    remaining = ~(edges[["source", "target"]].isin([node, other]).all(axis=1))
+    assert (~remaining).sum() == 1
+    expected = classifier.predict_proba((edges[remaining], nodes))[node, explanation.output]
+    assert np.isclose(explanation.neighbours[0].without, expected, rtol=1e-5)

@@ -8,7 +8,7 @@ import torch
 
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.attributed import GraphError
-from gattn.apps.nodes.labels import encode_classes, encode_numbers, find_classes, read_labels
+from gattn.apps.nodes.labels import encode_classes, find_classes, read_labels
 from gattn.apps.nodes.reading import read_graph
 
 SMALL = {"model": "gat", "width": 4, "heads": 2, "epochs": 2}
@@ -22,7 +22,7 @@ def _graph(**columns):
     return edges, pd.DataFrame({"id": names, **columns})
 
 
-def test_a_usual_attribute_is_the_label_and_that_is_said():
+def test_a_usual_attribute_is_the_label_with_a_note():
     for name in ("y", "label"):
         values, notes = read_labels(read_graph(_graph(**{name: list("abab"), "age": range(4)})))
         assert values.tolist() == list("abab")
@@ -30,24 +30,15 @@ def test_a_usual_attribute_is_the_label_and_that_is_said():
     assert read_labels(read_graph(_graph(kind=list("abab"))), "kind")[1] == []
 
 
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
+def test_an_attribute_that_may_be_something_else_is_not_taken():
+    for columns, message in (
         ({"x": range(4), "y": range(4)}, "because 'y' next to 'x' may be a coordinate"),
         ({"y": range(4), "label": list("abab")}, "because the nodes have both 'y' and 'label'"),
         ({"age": range(4)}, "labels are required: .* among 'age'"),
         ({}, "labels are required: .* among none"),
-    ],
-)
-def test_an_attribute_that_may_be_something_else_is_not_taken(columns, message):
-    with pytest.raises(GraphError, match=message):
-        read_labels(read_graph(_graph(**columns)))
-
-
-def test_coordinates_are_features_where_the_label_is_named():
-    columns = {"x": range(20), "y": np.sin(range(20)), "label": list("ab") * 10}
-    model = NodeClassifier(label="label", **SMALL).fit(_graph(**columns))
-    assert [column.name for column in model.predictor_.encoder.columns] == ["x", "y"]
+    ):
+        with pytest.raises(GraphError, match=message):
+            read_labels(read_graph(_graph(**columns)))
 
 
 def test_an_attribute_that_may_hold_given_labels_is_no_feature():
@@ -73,45 +64,25 @@ def test_names_of_tables_may_be_given_as_numbers():
     assert read_labels(named, y={2: "a"})[0].tolist() == [None, None, "a"]
 
 
-@pytest.mark.parametrize(
-    ("labels", "classes", "encoded"),
-    [
+def test_classes_are_sorted_and_missing_ones_are_nan():
+    for labels, classes, encoded in (
         ([True, None, False], [False, True], [1, np.nan, 0]),
         ([1.0, np.nan, 0.0], [0, 1], [1, np.nan, 0]),
         (["b ", " ", "a"], ["a", "b"], [1, np.nan, 0]),
         ([1, "a", 1], ["1", "a"], [0, 1, 0]),
         (pd.Categorical(["b", None, "a"]), ["a", "b"], [1, np.nan, 0]),
         (pd.array([True, None, False], dtype="boolean"), [False, True], [1, np.nan, 0]),
-    ],
-)
-def test_classes_are_sorted_and_missing_ones_are_nan(labels, classes, encoded):
-    values = pd.Series(labels)
-    result = find_classes(values)
-    assert result.tolist() == classes
-    assert [type(kind) for kind in result.tolist()] == [type(kind) for kind in classes]
-    numbers = encode_classes(values, result)
-    assert torch.equal(numbers.nan_to_num(-1), torch.tensor(encoded).double().nan_to_num(-1))
+    ):
+        values = pd.Series(labels)
+        result = find_classes(values)
+        assert result.tolist() == classes
+        assert [type(kind) for kind in result.tolist()] == [type(kind) for kind in classes]
+        numbers = encode_classes(values, result)
+        assert torch.equal(numbers.nan_to_num(-1), torch.tensor(encoded).double().nan_to_num(-1))
 
 
-def test_labels_that_do_not_fit_are_named_with_their_attribute():
-    with pytest.raises(GraphError, match=r"labels \('age'\) must be classes; 30 of 30 nodes"):
-        find_classes(pd.Series(np.linspace(0, 1, 30), name="age"))
-    with pytest.raises(GraphError, match=r"labels \('kind'\) must be among \['a', 'b'\]; got 'c'"):
-        encode_classes(pd.Series(["c"], name="kind"), np.array(["a", "b"]))
-    with pytest.raises(GraphError, match=r"labels \('age'\) must be numbers; got 'old'"):
-        encode_numbers(pd.Series(["1", "old"], name="age"))
-    with pytest.raises(GraphError, match="labels must be finite"):
-        encode_numbers(pd.Series([1.0, np.inf]))
-
-
-def test_labels_may_be_a_tensor():
-    values, _ = read_labels(read_graph(_graph()), y=torch.tensor([1, 0, 1, 1]))
-    assert encode_classes(values, find_classes(values)).tolist() == [1, 0, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("labels", "has_note"),
-    [
+def test_a_single_negative_label_gets_a_note():
+    for labels, has_note in (
         (["-1", "0", "1"], True),
         ([-999.0, 2.0, 3.0], True),
         (["-1", "a", "b"], True),
@@ -120,24 +91,14 @@ def test_labels_may_be_a_tensor():
         ([-2, -1, 3], False),
         ([0, 1, 2], False),
         (["-a", "b", "c"], False),
-    ],
-)
-def test_a_single_negative_label_gets_a_note(labels, has_note):
-    for graph, y in ((_graph(y=labels * 10), None), (_graph(age=range(30)), labels * 10)):
-        values, notes = read_labels(read_graph(graph), y=y, classes=True)
-        assert values.tolist() == labels * 10
-        expected = f"is {labels[0]} for 10 nodes. If it stands for a missing label, use --missing"
-        assert any(expected in note for note in notes) == has_note
-
-
-def test_negative_labels_of_networkx_are_said_and_those_of_tensors_are_none():
-    graph = networkx.path_graph(9)
-    networkx.set_node_attributes(graph, {node: node % 3 - 1 for node in graph}, "y")
-    _, notes = read_labels(read_graph(graph), classes=True)
-    assert notes[-1].startswith("Label 'y' is -1 for 3 nodes.")
-    values, notes = read_labels(read_graph(graph), y=torch.arange(9) % 3 - 1, classes=True)
-    assert values.isna().sum() == 3
-    assert notes == ["y is -1 for 3 of 9 nodes: they have no label."]
+    ):
+        for graph, y in ((_graph(y=labels * 10), None), (_graph(age=range(30)), labels * 10)):
+            values, notes = read_labels(read_graph(graph), y=y, classes=True)
+            assert values.tolist() == labels * 10
+            expected = (
+                f"is {labels[0]} for 10 nodes. If it stands for a missing label, use --missing"
+            )
+            assert any(expected in note for note in notes) == has_note
 
 
 @pytest.mark.parametrize("cells", [["-1", "0", "1"], [-1, 0, 1], [-1.0, 0.0, 1.0]])

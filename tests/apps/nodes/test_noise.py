@@ -1,11 +1,8 @@
 """Runs on labels that do not depend on the features or edges."""
 
 import numpy as np
-import pytest
-import torch
 
 from gattn.apps.nodes.runs.config import NodeRunSettings
-from gattn.apps.nodes.runs.measure import is_noise, measure
 from gattn.apps.nodes.runs.train import train_run
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.draw import draw_network
@@ -40,30 +37,3 @@ def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path, monk
     assert {path.suffix for path in (tmp_path / "run").rglob("*") if path.is_file()} <= {
         ".csv", ".html", ".json", ".png", ".safetensors", ".svg", ".toml",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
-@pytest.mark.parametrize(("share", "noise"), [(0.0, True), (0.3, False), (1.0, False)])
-def test_numbers_are_noise_if_the_mean_is_as_good(unit, share, noise):
-    y = torch.from_numpy(np.random.default_rng(0).normal(size=200)) * unit
-    mean = y.mean().expand(200, 1)
-    predicted = mean + share * (y[:, None] - mean)
-    assert is_noise("regression", {}, y, predicted, mean) is noise
-
-
-def predicted_classes(strength, count=200):
-    """Return labels of two classes, and probabilities that depend on them by a strength."""
-    draw = np.random.default_rng(2)
-    y = (draw.random(count) < 0.3).astype(float)
-    score = 1 / (1 + np.exp(0.85 - strength * (y - 0.3) - 0.3 * draw.normal(size=count)))
-    return torch.from_numpy(y), torch.from_numpy(np.stack([1 - score, score], 1))
-
-
-@pytest.mark.parametrize(("strength", "noise"), [(0.0, True), (0.3, False), (3.0, False)])
-def test_classes_are_no_noise_if_only_their_order_is_better(strength, noise):
-    y, predicted = predicted_classes(strength)
-    metrics = measure("classification", y, predicted)
-    constant = torch.tensor([[0.7, 0.3]]).expand(200, 2)
-    majority = measure("classification", y, constant.double())
-    assert (metrics["accuracy"] > majority["accuracy"] + 0.06) == (strength == 3)
-    assert is_noise("classification", metrics, y, predicted, constant) is noise

@@ -1,23 +1,17 @@
 """Steps of a run: splits, standard deviations, baselines, entropy."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full_batches
 from gattn.apps.fitting.losses import squared_error
-from gattn.apps.fitting.types import TrainingError
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.baselines import propagate_labels
-from gattn.apps.nodes.entropy import attention_entropy
 from gattn.apps.nodes.reading import read_graph
 from gattn.apps.nodes.runs.trials import (
     Trainer,
-    TrialPlan,
     plan_trials,
     run_trials,
-    variance_components,
 )
 from gattn.apps.nodes.splits import per_class_split, random_node_split
 from tests.apps.nodes.networks import class_network
@@ -38,27 +32,6 @@ def test_parts_share_no_node_and_leave_out_the_unlabelled():
     assert torch.bincount(y[split.val].long()).tolist() == [30, 30, 30]
 
 
-def _trials(table):
-    """Return trials with the given accuracies, one row per random split."""
-    return [
-        SimpleNamespace(plan=TrialPlan(part, 0), test={"accuracy": value})
-        for part, row in enumerate(table)
-        for value in row
-    ]
-
-
-def test_the_spread_over_weights_is_told_from_that_over_parts():
-    generator = torch.Generator().manual_seed(0)
-    parts = 3.0 * torch.randn(400, 1, generator=generator)
-    table = 80 + parts + torch.randn(400, 10, generator=generator)
-    components = variance_components(_trials(table.tolist()), "accuracy")
-    assert components.of_weights == pytest.approx(1, rel=0.05)
-    assert components.of_parts == pytest.approx(3, rel=0.1)
-    assert components.mean == pytest.approx(table.mean().item())
-    alone = variance_components(_trials([[1.0, 3.0]]), "accuracy")
-    assert (alone.of_weights, alone.of_parts != alone.of_parts) == (pytest.approx(2**0.5), True)
-
-
 def test_label_propagation_solves_the_harmonic_equations():
     generator = torch.Generator().manual_seed(1)
     pairs = torch.randint(12, (2, 40), generator=generator)
@@ -75,25 +48,6 @@ def test_label_propagation_solves_the_harmonic_equations():
     assert torch.allclose(propagated[rest], exact, atol=1e-3)
 
 
-def test_entropy_is_one_for_a_mean_and_counts_each_head():
-    edges = torch.tensor([[0, 1, 2, 0, 1], [0, 0, 0, 1, 1]])
-    weights = torch.tensor([[1 / 3, 1.0], [1 / 3, 0.0], [1 / 3, 0.0], [0.5, 0.5], [0.5, 0.5]])
-    assert torch.allclose(attention_entropy(edges, weights, 3), torch.tensor([1.0, 0.5]).double())
-    assert attention_entropy(edges[:, :1], weights[:1], 3).isnan().all()
-
-
-def test_patience_ends_a_training_and_a_part_without_labels_is_an_error():
-    part = FullBatch(torch.zeros(4, 1), torch.tensor([[1.0], [-1.0], [1.0], [-1.0]]))
-    settings = FullBatchSettings(500, 3, 0.5, 0.0, seed=0)
-    (history,) = fit_full_batches([torch.nn.Linear(1, 1)], squared_error, part, part, settings)
-    assert len(history.records) < 100
-    none = FullBatch(part.inputs, torch.full((4, 1), torch.nan))
-    with pytest.raises(
-        TrainingError, match="the validation part must have labels; all its labels are missing"
-    ):
-        fit_full_batches([torch.nn.Linear(1, 1)], squared_error, part, none, settings)
-
-
 def test_an_improvement_is_at_least_half_a_percent():
     """The loss of a constant prediction c of the target 0 is c^2, and a step of Adam changes c by
     the learning rate. The loss therefore falls by a share of about 2 * rate in each epoch.
@@ -108,18 +62,6 @@ def test_an_improvement_is_at_least_half_a_percent():
         assert history.chosen == len(history.records) - 1
         epochs.append(len(history.records))
     assert epochs == [2, 40]
-
-
-def test_a_score_at_its_maximum_does_not_continue_the_training():
-    part = FullBatch(torch.zeros(4, 1), torch.zeros(4, 1))
-    network = torch.nn.Linear(1, 1)
-    settings = FullBatchSettings(40, 5, 1e-6, 0.0, seed=0)
-    (history,) = fit_full_batches(
-        [network], squared_error, part, part, settings,
-        score=lambda output, target: torch.ones_like(output),
-    )  # fmt: skip
-    assert len(history.records) == 6
-    assert history.chosen == 5
 
 
 @pytest.mark.slow

@@ -11,16 +11,7 @@ from gattn.apps.nodes import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.files import read_graph_file
 from gattn.apps.nodes.reading import read_graph
-from gattn.apps.nodes.splits import (
-    column_split,
-    has_drawn_validation,
-    masked_split,
-    missing_classes,
-    per_class_split,
-    random_node_split,
-    split_column_notes,
-)
-from gattn.apps.nodes.times import time_split
+from gattn.apps.nodes.splits import column_split, masked_split, missing_classes, split_column_notes
 from gattn.data import Split
 
 SMALL = {"model": "gat", "width": 4, "heads": 2, "epochs": 2}
@@ -56,9 +47,8 @@ def _masked(graph, y=Y, seed=0, **options):
     return masked_split(read_graph(graph), y.double().reshape(-1), seed, by_class=True, **options)
 
 
-@pytest.mark.parametrize(
-    ("parts", "drawn_from", "test", "note"),
-    [
+def test_parts_without_a_mask_are_chosen_with_a_note():
+    for parts, drawn_from, test, note in (
         ("train val test", None, AS_GIVEN["test"], None),
         ("train test", AS_GIVEN["train"], AS_GIVEN["test"], "is drawn from train_mask, 6 of 30"),
         ("train val", None, AS_GIVEN["test"] + REST, "the 20 labelled nodes in no mask"),
@@ -66,64 +56,25 @@ def _masked(graph, y=Y, seed=0, **options):
         ("val test", None, AS_GIVEN["test"], "the 35 labelled nodes in no mask"),
         ("val", None, [], "the 50 labelled nodes in no mask"),
         ("test", [*range(40), *REST], AS_GIVEN["test"], "is drawn from the labelled nodes in no "),
-    ],
-)
-def test_parts_without_a_mask_are_chosen_with_a_note(parts, drawn_from, test, note):
-    masks = {f"{part}_mask": MASKS[f"{part}_mask"] for part in parts.split()}
-    types = (
-        _data(**masks),
-        _data(**{name: mask.tolist() for name, mask in masks.items()}),
-        _data(**{name: mask.to(torch.uint8)[:, None].numpy() for name, mask in masks.items()}),
-        _table(**masks),
-        _table(**{name: np.where(mask, "True", "False") for name, mask in masks.items()}),
-    )
-    for graph in types:
-        split, notes = _masked(graph)
-        train, val = split.train.tolist(), split.val.tolist()
-        if "val" in parts.split():
-            assert val == AS_GIVEN["val"]
-        if drawn_from is not None:
-            assert sorted(train + val) == drawn_from
-        assert len({*train, *val, *test}) == len(train) + len(val) + len(test)
-        assert split.test.tolist() == test
-        assert note is None or any(note in line for line in notes), notes
-
-
-def test_a_model_is_trained_on_the_nodes_of_the_masks():
-    model = NodeClassifier(label="y", **SMALL).fit(
-        _table(train_mask=TRAIN, test_mask=TEST, valid_mask=VAL)
-    )
-    for part in ("train", "val", "test"):
-        assert getattr(model.split_, part).tolist() == AS_GIVEN[part]
-    assert [column.name for column in model.predictor_.encoder.columns] == ["size"]
-
-
-def test_drawn_validation_depends_on_the_seed_alone():
-    parts = [_masked(_data(train_mask=TRAIN), seed=seed)[0].val.tolist() for seed in (0, 0, 1)]
-    assert parts[0] == parts[1] != parts[2]
-    assert len(_masked(_data(train_mask=TRAIN), fraction=0.5)[0].val) == 15
-
-
-def test_drawn_validation_is_a_field_of_the_split():
-    y, times, shares = Y.double(), np.arange(NODES, dtype=float), (0.6, 0.2, 0.2)
-    drawn = [
-        random_node_split(y, 0, shares, by_class=False),
-        random_node_split(y, 0, shares, by_class=True),
-        time_split(y, times, shares, "year")[0],
-        masked_split(read_graph(_data(train_mask=TRAIN)), y, 0, by_class=True)[0],
-    ]
-    assert all(map(has_drawn_validation, drawn))
-    assert [split.time for split in drawn] == ["", "", "year", ""]
-    some = drawn[2].among(torch.arange(50))
-    assert has_drawn_validation(some)
-    assert some.time == "year"
-    assert not has_drawn_validation(random_node_split(y, 0, (0.8, 0, 0.2), by_class=True))
-    assert not has_drawn_validation(per_class_split(y, 0))
-    assert not has_drawn_validation(
-        masked_split(read_graph(_data(**MASKS)), y, 0, by_class=True)[0]
-    )
-    parts = TRAIN.nonzero().flatten(), VAL.nonzero().flatten(), TEST.nonzero().flatten()
-    assert not has_drawn_validation(Split(*parts, "random parts of a publication"))
+    ):
+        masks = {f"{part}_mask": MASKS[f"{part}_mask"] for part in parts.split()}
+        types = (
+            _data(**masks),
+            _data(**{name: mask.tolist() for name, mask in masks.items()}),
+            _data(**{name: mask.to(torch.uint8)[:, None].numpy() for name, mask in masks.items()}),
+            _table(**masks),
+            _table(**{name: np.where(mask, "True", "False") for name, mask in masks.items()}),
+        )
+        for graph in types:
+            split, notes = _masked(graph)
+            train, val = split.train.tolist(), split.val.tolist()
+            if "val" in parts.split():
+                assert val == AS_GIVEN["val"]
+            if drawn_from is not None:
+                assert sorted(train + val) == drawn_from
+            assert len({*train, *val, *test}) == len(train) + len(val) + len(test)
+            assert split.test.tolist() == test
+            assert note is None or any(note in line for line in notes), notes
 
 
 def test_masks_that_mark_no_node_are_absent_or_an_error():
@@ -136,34 +87,23 @@ def test_masks_that_mark_no_node_are_absent_or_an_error():
             _masked(_data(train_mask=none, **masks))
 
 
-@pytest.mark.parametrize(
-    ("masks", "message"),
-    [
-        (
-            {"train_mask": ~VAL, "val_mask": VAL, "test_mask": TEST},
-            "in one part; train_mask and test_mask share 15 nodes, for example node 40$",
-        ),
+def test_masks_that_contradict_are_errors():
+    for masks, message in (
+        ({"train_mask": ~VAL, "val_mask": VAL, "test_mask": TEST}, "in one part; train_mask and"),
         (
             {"train_mask": TRAIN | TEST, "val_mask": VAL | TEST, "test_mask": TEST},
             "train_mask and val_mask share 15 nodes, for example node 40; train_mask and test_mask "
             "share 15 nodes, for example node 40; val_mask and test_mask share 15 nodes",
         ),
-        ({"test_mask": ~torch.zeros(NODES, dtype=torch.bool)}, "no node is left for training"),
-        (
-            {"train_mask": torch.ones(NODES, 10)},
-            r"it is \(60, 10\): .* for example train_mask\[:, 0\]",
-        ),
-        ({"train_mask": torch.arange(20)}, r"it is \(20,\): convert indices to a mask"),
+        ({"train_mask": torch.ones(NODES, 10)}, r"it is \(60, 10\): .* for example"),
         ({"train_mask": torch.arange(NODES)}, "must contain true and false; it contains '2'"),
         (
             {"train_mask": TRAIN & (Y == 0) & (torch.arange(NODES) < 2)},
             "too few to draw a validation part",
         ),
-    ],
-)
-def test_masks_that_contradict_are_errors(masks, message):
-    with pytest.raises(GraphError, match=message):
-        _masked(_data(**masks))
+    ):
+        with pytest.raises(GraphError, match=message):
+            _masked(_data(**masks))
 
 
 def test_overlaps_of_masks_in_a_file_name_the_node_and_its_line(tmp_path):
@@ -176,12 +116,6 @@ def test_overlaps_of_masks_in_a_file_name_the_node_and_its_line(tmp_path):
     graph = read_graph_file(tmp_path / "edges.csv", tmp_path / "nodes.csv")
     with pytest.raises(GraphError, match=r"share 1 node, for example node '3' \(line 5\)$"):
         masked_split(graph, Y.double(), 0, by_class=True)
-
-
-def test_a_second_mask_of_validation_is_not_read_and_a_note_says_so():
-    split, notes = _masked(_data(**MASKS, valid_mask=TEST))
-    assert split.val.tolist() == AS_GIVEN["val"]
-    assert "valid_mask is not used: val_mask marks the validation part." in notes
 
 
 @pytest.mark.parametrize("kind", [_data, _table])
@@ -198,18 +132,6 @@ def test_a_training_part_of_one_class_is_an_error(kind):
         regressor.fit(kind(**masks))
 
 
-def test_numbers_that_are_equal_in_the_training_part_are_an_error():
-    y = torch.where(TRAIN, 2.5, Y.double())
-    message = (
-        r"must have at least two different labels; its 30 labelled nodes all have 2\.5 "
-        r"\(split"
-    )
-    with pytest.raises(GraphError, match=message):
-        NodeRegressor(**SMALL).fit(_data(y, **MASKS))
-    y[0] = 1.0
-    assert len(NodeRegressor(**SMALL).fit(_data(y, **MASKS)).split_.train) == 30
-
-
 def test_classes_that_parts_lack_are_named_with_their_counts():
     parts = TRAIN & (Y != 2), VAL & (Y == 0), TEST & (Y != 1)
     split = Split(*(part.nonzero().flatten() for part in parts), "public")
@@ -224,20 +146,7 @@ def test_classes_that_parts_lack_are_named_with_their_counts():
     assert not missing_classes(Y.double(), _masked(_data(**MASKS))[0], [0, 1, 2])
 
 
-def test_masks_over_nodes_without_a_label_are_counted():
-    y = Y.clone()
-    y[25:32] = -1
-    model = NodeClassifier(**SMALL).fit(_data(y, **MASKS))
-    assert model.split_.train.tolist() == [*range(25)]
-    notes = " ".join(model.notes_)
-    assert "5 of the 30 nodes of train_mask have no label" in notes
-    assert "2 of the 10 nodes of val_mask have no label" in notes
-    unlabelled = torch.where(VAL, torch.nan, Y.double())
-    with pytest.raises(GraphError, match="val_mask marks 10 nodes, but none of them has a label"):
-        _masked(_data(**MASKS), unlabelled)
-
-
-def test_a_column_may_name_some_parts():
+def test_a_column_that_names_some_parts_gives_the_others_a_note():
     names = ["train"] * 30 + ["NA", "none", "", None] + ["TEST"] * 26
     graph = read_graph(_table(part=names))
     split, notes = column_split(graph, "part", Y.double(), 0, by_class=True)
@@ -255,30 +164,19 @@ def test_a_column_may_name_some_parts():
         )  # fmt: skip
 
 
-def test_a_graph_without_masks_has_no_public_split():
-    with pytest.raises(GraphError, match="needs masks: the nodes have no attribute 'train_mask'"):
-        masked_split(read_graph(_table()), Y.double(), 0, by_class=True)
-
-
-@pytest.mark.parametrize(
-    ("y", "classes", "missing", "note"),
-    [
+def test_labels_of_a_graph_of_pyg_are_read_with_their_gaps():
+    for y, classes, missing, note in (
         (torch.where(Y == 2, -1, Y), [0, 1], 20, "y is -1 for 20 of 60 nodes: they have no label."),
-        (torch.where(Y == 2, -1, Y)[:, None], [0, 1], 20, "y is -1 for 20 of 60 nodes"),
         (torch.where(Y == 2, -1.0, Y.double()), [0, 1], 20, "y is -1 for 20 of 60 nodes"),
         (torch.where(Y == 2, torch.nan, Y.double()), [0, 1], 20, "missing for 20 of 60 nodes"),
         (Y > 0, [False, True], 0, None),
         (Y.float(), [0, 1, 2], 0, None),
-        (Y.double() / 2, [0.0, 0.5, 1.0], 0, None),
-        (Y.numpy(), [0, 1, 2], 0, None),
         (["a" if one else "b" for one in Y], ["a", "b"], 0, None),
-    ],
-)
-def test_labels_of_data(y, classes, missing, note):
-    model = NodeClassifier(**SMALL).fit(_data(y))
-    assert model.classes_.tolist() == classes
-    assert int(model.y_.isnan().sum()) == missing
-    assert note is None or any(note in line for line in model.notes_)
+    ):
+        model = NodeClassifier(**SMALL).fit(_data(y))
+        assert model.classes_.tolist() == classes
+        assert int(model.y_.isnan().sum()) == missing
+        assert note is None or any(note in line for line in model.notes_)
 
 
 def test_minus_one_in_a_tensor_beside_the_graph_is_no_class():
@@ -293,44 +191,16 @@ def test_minus_one_in_a_tensor_beside_the_graph_is_no_class():
     assert column.classes_.tolist() == [-1, 0, 1]
 
 
-def test_minus_one_is_a_number_to_a_regressor():
-    y = torch.where(Y == 2, -1, Y)
-    model = NodeRegressor(**SMALL).fit(_data(y))
-    assert not model.y_.isnan().any()
-    assert model.y_.min() == -1
-
-
-@pytest.mark.parametrize(
-    ("y", "message"),
-    [
-        (
-            torch.where(Y == 2, -2, Y),
-            "numbered from 0, and -1 for a node without a label; node 2 has -2",
-        ),
-        (torch.where(Y == 2, -100, Y), "node 2 has -100. For numbers use NodeRegressor"),
-        (torch.where(Y == 2, -1, 1), "at least two classes; there is one: 1"),
-        (
-            torch.ones(NODES, 121),
-            r"it is \(60, 121\): choose one of its columns, for example y\[:, 0\]",
-        ),
+def test_labels_of_a_graph_of_pyg_that_are_no_classes_are_an_error():
+    for y, message in (
+        (torch.where(Y == 2, -2, Y), "numbered from 0, and -1 for a node without a label; node 2"),
+        (torch.ones(NODES, 121), r"it is \(60, 121\): choose one of its columns, for example"),
         (torch.tensor([1]), r"one value for each of 60 nodes; it is \(1,\)"),
-    ],
-)
-def test_labels_of_data_that_cannot_be_classes(y, message):
-    with pytest.raises(GraphError, match=message):
-        NodeClassifier(**SMALL).fit(_data(y))
-    with pytest.raises(GraphError, match=message):
-        NodeClassifier(**SMALL).fit(_data(), y)
-
-
-def test_labels_that_are_not_needed_do_not_refuse_the_graph():
-    many = torch.ones(NODES, 121)
-    model = NodeClassifier(**SMALL).fit(_data(many), Y)
-    assert model.classes_.tolist() == [0, 1, 2]
-    with pytest.raises(GraphError, match="one class for each node; got \\[0\\], which has several"):
-        NodeClassifier(**SMALL).fit(_data(), [[int(one)] for one in Y])
-    frame = pd.DataFrame({"y": Y.numpy()})
-    assert NodeClassifier(**SMALL).fit(_data(), frame).classes_.tolist() == [0, 1, 2]
+    ):
+        with pytest.raises(GraphError, match=message):
+            NodeClassifier(**SMALL).fit(_data(y))
+        with pytest.raises(GraphError, match=message):
+            NodeClassifier(**SMALL).fit(_data(), y)
 
 
 @pytest.mark.parametrize("bad", ["years", "nested", "mixed"])
@@ -361,34 +231,20 @@ def _features(graph, **options):
     return [column.name for column in model.predictor_.encoder.columns], model.notes_
 
 
-@pytest.mark.parametrize(
-    ("name", "cells", "message"),
-    [
+def test_columns_of_parts_get_a_note_and_are_no_features():
+    for name, cells, message in (
         ("split", WORDS, "use --split column:split"),
-        ("stage", [word.title() for word in WORDS], "use --split column:stage"),
         ("fold", ["train"] * 50 + [None] * 10, "use --split column:fold"),
-        ("set", ["train"] * 50 + ["holdout"] * 10, "use --split column:set"),
         ("train", [1, 0] * 30, "rename it to 'train_mask', and use --split public"),
-        ("val", ["true", "false"] * 30, "rename it to 'val_mask'"),
         ("test", [True, False] * 30, "rename it to 'test_mask'"),
         ("is_train", [1.0, None] * 30, "rename it to 'train_mask'"),
-        ("Dev_Mask", ["0", "1"] * 30, "rename it to 'val_mask'"),
         ("test", range(60), None),
         ("train", ["bus", "tram"] * 30, None),
-        ("set", ["red", "blue"] * 30, None),
         ("place", ["train", "bus"] * 30, None),
-    ],
-)
-def test_columns_of_parts_get_a_note_and_are_no_features(name, cells, message):
-    notes = split_column_notes(read_graph(_table(**{name: cells})))
-    assert list(notes) == ([name] if message else [])
-    assert all(message in note and f"--features {name}" in note for note in notes.values())
-
-
-def test_a_column_of_parts_is_a_feature_if_it_is_named():
-    graph = _table(split=WORDS)
-    assert _features(graph)[0] == ["size"]
-    assert _features(graph, features=["size", "split"])[0] == ["size", "split"]
+    ):
+        notes = split_column_notes(read_graph(_table(**{name: cells})))
+        assert list(notes) == ([name] if message else [])
+        assert all(message in note and f"--features {name}" in note for note in notes.values())
 
 
 @pytest.mark.parametrize(("name", "offset"), [("index", 0), ("level_0", 100)])

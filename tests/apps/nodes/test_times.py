@@ -5,16 +5,10 @@ import pandas as pd
 import pytest
 import torch
 
-from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.edge_columns import EdgeColumns
 from gattn.apps.nodes.edges import read_edge_columns
-from gattn.apps.nodes.files import GraphReading
 from gattn.apps.nodes.reading import read_graph
-from gattn.apps.nodes.runs.config import NodeRunSettings
-from gattn.apps.nodes.runs.predict import predict_graph
-from gattn.apps.nodes.runs.train import train_run
-from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack.propagation import Neighbours
 from gattn.apps.nodes.times import node_times, prediction_times, time_cutoffs, time_split
 
@@ -77,74 +71,6 @@ def test_with_times_of_edges_a_node_is_predicted_at_the_end_of_its_part():
     assert time_cutoffs(graph, random, "day") == ()
     attached, _, _ = read_edge_columns(graph, EdgeColumns(time="day"))
     assert attached.edge_index.shape[1] == 2 * 7
-
-
-def test_with_times_of_nodes_there_are_no_cutoffs():
-    nodes = pd.DataFrame({"id": list("abc"), "day": [1, 2, 3]})
-    graph = _graph("a,b,1,x\nb,c,2,x\n", nodes=nodes)
-    split, _ = time_split(torch.zeros(3), node_times(graph, "day"), (0.4, 0.3, 0.3), "day")
-    assert time_cutoffs(graph, split, "day") == ()
-    assert prediction_times(graph, "day", ()).tolist() == [1, 2, 3]
-
-
-def _interactions(nodes=120, edges=600):
-    """Return interactions whose partners are mostly of the same class, and nodes in order."""
-    draw = np.random.default_rng(0)
-    label = draw.integers(2, size=nodes)
-    rows = []
-    for day in range(edges):
-        seen = 2 + (nodes - 2) * (day + 1) // edges
-        a = int(draw.integers(seen))
-        others = np.flatnonzero(label[:seen] == label[a])
-        others = others[others != a]
-        b = int(draw.choice(others)) if len(others) and draw.random() < 0.9 else (a + 1) % seen
-        rows.append((f"n{a}", f"n{b}", day))
-    table = pd.DataFrame({"id": [f"n{i}" for i in range(nodes)], "x": draw.normal(size=nodes)})
-    table["label"] = [f"kind {kind}" for kind in label]
-    return pd.DataFrame(rows, columns=["source", "target", "day"]), table
-
-
-def test_edges_after_the_end_of_a_part_do_not_change_its_predictions():
-    edges, nodes = _interactions()
-    model = NodeClassifier(model="gatv2", label="label", time="day", epochs=3, width=8, heads=2)
-    model.fit((edges, nodes))
-    assert model.graph_.edge_index.shape[1] > 1.5 * len(edges)
-    encoder = model.predictor_.encoder.edges
-    assert encoder is not None
-    end = encoder.cutoffs[0]
-    first = (
-        pd.concat(
-            [edges.rename(columns={end: "id"})[["id", "day"]] for end in ("source", "target")]
-        )
-        .groupby("id")["day"]
-        .min()
-    )
-    old = nodes["id"].map(first).to_numpy() <= end
-    assert 0.5 < old.mean() < 0.9
-    late = edges.assign(target=edges["target"].where(edges["day"] <= end, "n0"))
-    before, after = (model.predict_proba((table, nodes)) for table in (edges, late))
-    np.testing.assert_allclose(after[old], before[old], rtol=1e-5, atol=1e-7)
-    assert not np.allclose(after[~old], before[~old], atol=1e-4)
-
-
-def test_a_run_on_interactions_predicts_its_network_as_in_training(tmp_path):
-    edges, nodes = _interactions()
-    edges.to_csv(tmp_path / "edges.csv", index=False)
-    nodes.to_csv(tmp_path / "nodes.csv", index=False)
-    table = str(tmp_path / "nodes.csv")
-    model = NodeSettings(epochs=3, width=8, heads=2)
-    settings = NodeRunSettings(
-        str(tmp_path / "edges.csv"), nodes=table, label="label", time="day", model=model
-    )
-    metrics = train_run(settings, tmp_path / "run")
-    assert metrics["test"]["accuracy"] > 0.6
-    reading = GraphReading(nodes=table)
-    predict_graph(tmp_path / "run", settings.data, tmp_path / "out.csv", reading=reading)
-    first, second = (
-        pd.read_csv(path).set_index("node")["probability_kind 0"]
-        for path in (tmp_path / "run" / "predictions.csv", tmp_path / "out.csv")
-    )
-    np.testing.assert_allclose(first, second, atol=1e-5)
 
 
 def test_a_split_by_time_keeps_equal_times_together():

@@ -1,7 +1,6 @@
 """Plots: the drawn data equal the input, gaps are allowed, and no global state is used."""
 
 import io
-import threading
 
 import matplotlib as mpl
 import numpy as np
@@ -86,27 +85,6 @@ def test_settings_of_matplotlib_neither_change_a_plot_nor_are_changed() -> None:
     assert DRAWN["parity"]() == before
 
 
-def test_parity_shows_measured_rows_and_their_metrics(axes: list[Axes]) -> None:
-    plots.parity(Y, GUESS, np.full(5, 0.3), name="solubility")
-    (points,) = [one for one in axes[0].collections if len(one.get_offsets()) == 4]
-    has_label = ~np.isnan(Y)
-    assert np.allclose(points.get_offsets(), np.stack([Y[has_label], GUESS[has_label]], 1))
-    error = GUESS[has_label] - Y[has_label]
-    title = axes[0].get_title(loc="left")
-    assert title.startswith("solubility\n")
-    assert f"RMSE {np.sqrt((error**2).mean()):#.3g}" in title
-    assert f"MAE {np.abs(error).mean():#.3g}" in title
-    assert f"R² {1 - (error**2).mean() / Y[has_label].var():#.3g}" in title
-
-
-def test_chosen_epoch_is_marked(axes: list[Axes]) -> None:
-    plots.learning_curve([_history(3, 2, 2.5, chosen=1), _history(3, 1, chosen=1)])
-    marks = [line for line in axes[1].lines if line.get_marker() == "o"]
-    assert [tuple(mark.get_xydata()[0]) for mark in marks] == [(2, 2.1), (2, 1.1)]
-    drawn = [line.get_ydata().tolist() for line in axes[0].lines if len(line.get_ydata()) == 3]
-    assert drawn == [[3, 2, 2.5]]
-
-
 def test_a_target_of_one_class_is_counted_and_not_drawn(axes: list[Axes]) -> None:
     plots.roc(CLASSES, CHANCES)
     assert axes[0].get_title(loc="left") == "ROC-AUC 0.889\nonly one class: 1 of 2 targets"
@@ -119,41 +97,6 @@ def test_the_mean_of_targets_lies_between_them(axes: list[Axes]) -> None:
     assert axes[0].get_title(loc="left") == "mean ROC-AUC 0.500"
 
 
-@pytest.mark.parametrize("draw", [plots.coverage, plots.reliability])
-def test_observed_frequencies_are_drawn_against_expected_ones(draw, axes: list[Axes]) -> None:
-    draw(INTERVALS)
-    (line,) = [line for line in axes[0].lines if line.get_marker() == "o"]
-    assert line.get_xydata().tolist() == [[0.5, 0.6], [0.9, 0.8]]
-
-
-def test_number_of_rows_of_each_frequency_is_drawn(axes: list[Axes]) -> None:
-    plots.reliability(INTERVALS)
-    assert [bar.get_height() for bar in axes[1].patches] == [40, 40]
-
-
-def test_columns_of_different_lengths_are_an_error() -> None:
-    with pytest.raises(ValueError, match=r"one length \[k\]; got \(2,\), \(1,\)"):
-        plots.parity([1, 2], [1])
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0, "0.00"),
-        (0.48951, "0.490"),
-        (-0.0427, "−0.0427"),
-        (99.96, "100"),
-        (-123.4, "−123"),
-        (1234567.8, "1,234,568"),
-        (2.5e12, "2.5e+12"),
-        (float("inf"), "∞"),
-        (None, "–"),
-    ],
-)
-def test_numbers_have_three_digits(value: float | None, text: str) -> None:
-    assert style.number(value) == text
-
-
 @pytest.mark.parametrize(
     "name", ["$\\frac{", "$x$ \\$", "日本語 🧪", "a\nb\tc", "\x07", "long " * 40, "</svg>&"]
 )
@@ -164,20 +107,3 @@ def test_any_name_of_a_column_can_be_drawn(name: str, axes: list[Axes]) -> None:
     assert len(axes) == 3
     for one in axes:
         assert len(one.get_title(loc="left").split("\n")[0]) <= figure.LONGEST + name.count("$")
-
-
-def test_threads_draw_the_same() -> None:
-    """Matplotlib's settings are global to the process, so threads draw one after another."""
-    names = "parity", "coverage"
-    alone = [DRAWN[name]() for name in names]
-    pictures: dict[int, bytes] = {}
-
-    def work(i: int) -> None:
-        pictures[i] = DRAWN[names[i % 2]]()
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [pictures[i] == alone[i % 2] for i in range(4)] == [True] * 4

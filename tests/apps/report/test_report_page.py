@@ -141,31 +141,6 @@ def test_the_page_can_be_read(
     assert [text for height, text in heights if height < 11] == []
 
 
-def test_it_is_printed_dark_on_white(page: Path, browser: webdriver.Chrome) -> None:
-    _open(browser, page, 800, "dark")
-    _emulate(browser, "print", "dark")
-    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == (
-        "rgb(255, 255, 255)"
-    )
-    shown = "return getComputedStyle(document.images[0]).filter"
-    assert browser.execute_script(shown) == "none"
-
-
-def test_a_fault_is_seen(tmp_path: Path, browser: webdriver.Chrome) -> None:
-    """Each check detects the fault it checks for."""
-    path = tmp_path / "bad.html"
-    path.write_text(
-        '<p style="width: 900px; font-size: 10px">small and wide</p><img src="data:image/png,x">'
-        "<script>console.error('told')</script>"
-    )
-    _open(browser, path, 400, "light")
-    assert "told" in browser.get_log("browser")[0]["message"]
-    assert browser.execute_script(WIDTHS)["used"] > 400
-    assert len(browser.execute_script(BEYOND)) == 1
-    assert browser.execute_script(PICTURES)[0][1] == 0
-    assert browser.execute_script(TEXT_HEIGHTS) == [[10, "small and wide"]]
-
-
 def _open(browser: webdriver.Chrome, page: Path, width: int, scheme: str) -> None:
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from gattn.apps.run.measure import interval_metrics, measure, set_metrics
+from gattn.apps.run.measure import interval_metrics, set_metrics
 
 NAN = math.nan
 
@@ -25,19 +25,3 @@ def test_sets_are_measured_on_known_labels_only():
         "coverage": 0.9, "held": pytest.approx(2 / 3), "mean_size": pytest.approx(5 / 3),
         "in_every_set": 1, "rows": 3,
     }  # fmt: skip
-
-
-def test_without_labels_there_is_no_coverage():
-    y, ends = torch.full((2, 1), NAN), torch.zeros(2, 1)
-    metrics = interval_metrics(y, ends, ends, 0.9)
-    assert math.isnan(metrics["held"])
-    assert math.isnan(metrics["mean_width"])
-
-
-def test_each_task_has_its_metrics():
-    numbers = measure("regression", torch.tensor([[1.0], [3.0]]), torch.tensor([[1.0], [2.0]]))
-    assert numbers["mae"] == 0.5
-    two = measure("classification", torch.tensor([[0.0], [1.0]]), torch.tensor([[0.2], [0.9]]))
-    assert two["roc_auc"] == two["accuracy"] == 1
-    many = measure("multiclass", torch.tensor([0.0, 2.0]), torch.eye(3)[[0, 1]])
-    assert many["accuracy"] == 0.5

@@ -12,17 +12,15 @@ from gattn.apps.run.model_io import RunError
 from gattn.apps.run.run_folder import CHECKPOINTS, finished_metrics, lock_folder, start_run
 
 
-def test_folders_that_another_process_made_are_no_work_of_others(tmp_path):
+def test_folders_of_another_process_do_not_count_as_files(tmp_path):
     (tmp_path / "checkpoints" / "member-0").mkdir(parents=True)
     assert finished_metrics(tmp_path, RunSettings(), []) is None
     (tmp_path / "checkpoints" / "mine").write_text("")
-    with pytest.raises(
-        RunError, match="is not empty and does not contain a run: choose another folder"
-    ):
+    with pytest.raises(RunError, match="is not empty and does not contain a run: choose another"):
         finished_metrics(tmp_path, RunSettings(), [])
 
 
-def test_a_run_of_the_other_product_is_no_run_to_go_on_with(tmp_path):
+def test_a_folder_with_a_run_of_nodes_is_refused_for_molecules(tmp_path):
     write_toml(tmp_path / "config.toml", RunSettings())
     message = (
         "does not contain a run of this command: choose another folder .*unknown setting censored"
@@ -31,7 +29,7 @@ def test_a_run_of_the_other_product_is_no_run_to_go_on_with(tmp_path):
         finished_metrics(tmp_path, NodeRunSettings("cora"), [])
 
 
-def test_folders_of_another_process_of_the_run_are_no_results(tmp_path):
+def test_folders_of_another_process_do_not_count_as_results(tmp_path):
     out = tmp_path / "run"
     with lock_folder(out):
         (out / CHECKPOINTS / "0").mkdir(parents=True)
@@ -72,10 +70,7 @@ def test_a_folder_in_use_is_refused_until_its_training_is_killed(tmp_path):
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"locked\n"
-        with (
-            pytest.raises(RunError, match="is in use by another training"),
-            lock_folder(tmp_path),
-        ):
+        with pytest.raises(RunError, match="is in use by another training"), lock_folder(tmp_path):
             pass
         holder.kill()
     with lock_folder(tmp_path):

@@ -5,27 +5,6 @@ import pytest
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.molecules.runs.config import override as molecules
 from gattn.apps.nodes.runs.config import override as nodes
-from gattn.apps.run.split_rule import read_rule
-
-
-@pytest.mark.parametrize(
-    ("spec", "kind", "name"),
-    [
-        ("random", "rule", "random"),
-        ("column:part", "column", "part"),
-        ("column:parts.json", "column", "parts.json"),
-        ("column:a:b", "column", "a:b"),
-        ("column:", "column", ""),
-        ("molecule:smiles", "molecule", "smiles"),
-        ("molecule:smiles.JSON", "molecule", "smiles.JSON"),
-        ("folds/0.JSON", "file", "folds/0.JSON"),
-        ("column", "rule", "column"),
-    ],
-)
-def test_a_value_has_a_kind_and_a_name(spec, kind, name):
-    rule = read_rule(spec)
-    assert rule == (kind, name)
-    assert rule.column == (name if kind == "column" else None)
 
 
 @pytest.mark.parametrize("spec", ["column", "molecule", "parts.csv", "Random"])

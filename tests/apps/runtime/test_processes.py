@@ -2,13 +2,9 @@
 has one thread, and all processes end.
 """
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -114,88 +110,3 @@ def test_results_are_in_order_and_an_error_ends_all_processes(tmp_path):
         "TerminatedWorkerError",
     ]
     assert "beta" not in done.stderr
-
-
-INTERRUPTED = """
-import os
-import sys
-import time
-
-import work
-
-from gattn.apps.runtime.processes import in_order
-
-os.environ["PARENT"] = str(os.getpid())
-for result in in_order(work.long, enumerate(range(2000)), 3):
-    if sys.argv[1] == "suspended":  # the iterator is not closed: the error's frames hold it
-        time.sleep(3600)
-"""
-
-LONG = """
-
-def long(number):
-    if here():
-        while len([name for name in os.listdir() if name.startswith("begun")]) < 2:
-            time.sleep(0.01)
-        if "suspended" in os.environ["CASE"]:
-            return bytes(1 << 20)
-        open("waiting", "w").close()
-        time.sleep(3600)
-    open(f"begun-{os.getpid()}", "w").close()
-    end = time.monotonic() + 3600
-    while time.monotonic() < end:
-        pass
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc")
-@pytest.mark.parametrize(
-    ("number", "case"),
-    [(signal.SIGINT, "waiting"), (signal.SIGINT, "suspended"), (signal.SIGKILL, "waiting")],
-)
-def test_signal_to_the_parent_process_ends_its_children(tmp_path, case, number):
-    (tmp_path / "work.py").write_text(WORK + LONG)
-    (tmp_path / "script.py").write_text(INTERRUPTED)
-    process = subprocess.Popen(
-        [sys.executable, tmp_path / "script.py", case],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "CASE": case,
-            "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.getcwd()}",
-        },
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        while process.poll() is None and len(list(tmp_path.glob("begun-*"))) < 2:
-            time.sleep(0.02)
-        time.sleep(0.5)  # time until the process receives the first result or waits for it
-        others = [int(path.name.removeprefix("begun-")) for path in tmp_path.glob("begun-*")]
-        assert len(others) == 2
-        assert all(map(runs, others))
-        process.send_signal(number)
-        assert process.wait(timeout=10) != 0
-        assert wait_for(lambda: not any(map(runs, others)), seconds=5)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def wait_for(condition, seconds):
-    """Return True if a condition becomes true within this many seconds."""
-    end = time.monotonic() + seconds
-    while not (true := condition()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return true
-
-
-def runs(pid):
-    """Return True if a process exists and is not a zombie."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state not in "ZX"

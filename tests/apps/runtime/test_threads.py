@@ -2,19 +2,12 @@
 while other work runs.
 """
 
-import os
-import subprocess
-import sys
-import threading
-import time
-
 import numpy as np
 import pytest
 import torch
 
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.nodes import NodeClassifier, NodeRegressor
-from gattn.apps.runtime import threads
 from gattn.apps.runtime.threads import (
     ELEMENTS,
     Background,
@@ -22,7 +15,6 @@ from gattn.apps.runtime.threads import (
     choose_threads,
     limited_threads,
     one_thread,
-    sleep_at_barriers,
 )
 
 SMILES = ["C", "CC", "CCO", "CCN", "CCC", "CCCC", "c1ccccc1", "CO", "CN", "CCCl", "CCBr", "OCCO"]
@@ -61,14 +53,6 @@ def test_threads_are_restored_after_a_block_and_after_an_error() -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_nested_block_chooses_from_all_threads() -> None:
-    with limited_threads(0):
-        with limited_threads(2 * ELEMENTS):
-            assert torch.get_num_threads() == 2
-        assert torch.get_num_threads() == 1
-        assert available_threads() == 3
-
-
 def test_one_thread_is_chosen_while_other_processes_work() -> None:
     with one_thread():
         assert choose_threads(100 * ELEMENTS, 2) == torch.get_num_threads() == 1
@@ -86,57 +70,6 @@ def test_background_work_has_one_thread_and_the_caller_no_limit() -> None:
         assert background.result() == (1, 1)
         assert choose_threads(0, 2) == 2
     assert torch.get_num_threads() == 3
-
-
-def test_error_of_background_work_is_raised_with_its_result() -> None:
-    def work(check):
-        raise KeyError("kernel")
-
-    with pytest.raises(KeyError, match="kernel"), Background(work) as background:
-        background.result()
-
-
-def test_error_in_the_block_stops_background_work() -> None:
-    started, calls = threading.Event(), []
-
-    def work(check):
-        started.set()
-        while True:
-            calls.append(check())
-            time.sleep(0.001)
-
-    def fail() -> None:
-        with Background(work):
-            assert started.wait(10)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    count = len(calls)
-    time.sleep(0.02)
-    assert len(calls) == count
-
-
-@pytest.mark.parametrize("name", threads.WAITING)
-def test_waiting_policy_of_the_user_does_not_change(name: str) -> None:
-    variables = {name: "1"}
-    sleep_at_barriers(variables)
-    assert variables == {name: "1"}
-
-
-def test_command_lets_idle_threads_sleep() -> None:
-    code = (
-        "import os, sys; sys.argv = ['gattn', 'nodes', '--help']\n"
-        "from gattn.apps.cli import main\n"
-        "try: main()\n"
-        "finally: print(os.environ.get('OMP_WAIT_POLICY'))"
-    )
-    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-    environment = {name: value for name, value in os.environ.items() if name not in names}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "passive"
 
 
 @pytest.mark.parametrize(("kind", "setting"), [(MoleculeRegressor, 0), (MoleculeClassifier, 2)])
@@ -178,27 +111,6 @@ def test_estimators_of_nodes_restore_the_threads(kind: type, setting: int) -> No
     assert torch.get_num_threads() == 3
 
 
-def test_estimators_restore_the_threads_after_an_error() -> None:
-    class Failed(Exception):
-        pass
-
-    def fail(record):
-        raise Failed
-
-    y = {i: i % 2 for i in range(8)}
-    graph = [tuple(edge) for edge in EDGES.T.tolist()]
-    import networkx as nx
-
-    with pytest.raises(Failed):
-        NodeClassifier(epochs=2, validation_fraction=0.5).fit(nx.Graph(graph), y, on_epoch=fail)
-    assert torch.get_num_threads() == 3
-    with pytest.raises(ValueError, match="threads must be a whole number, at least 0; got -1"):
-        MoleculeRegressor(threads=-1).fit(SMILES, np.arange(12.0))
-    with pytest.raises(ValueError, match="threads must be a whole number, at least 0; got -1"):
-        NodeClassifier(threads=-1).fit(nx.Graph(graph), y)
-    assert torch.get_num_threads() == 3
-
-
 def test_number_of_threads_does_not_change_a_stacked_model() -> None:
     y = np.arange(len(SMILES)) / 10
     states = []
@@ -210,21 +122,3 @@ def test_number_of_threads_does_not_change_a_stacked_model() -> None:
     assert states[0].keys() == states[1].keys()
     for name, tensor in states[0].items():
         assert torch.equal(tensor, states[1][name]), name
-
-
-def test_every_command_that_computes_has_the_option_threads() -> None:
-    from typer.main import get_command
-
-    from gattn.apps.cli.app import app
-
-    products = vars(get_command(app))["commands"]
-    commands = {
-        f"{product} {name}": {parameter.name for parameter in command.params}
-        for product, group in products.items()
-        for name, command in getattr(group, "commands", {"": group}).items()
-    }
-    assert {"molecules train", "molecules explain", "nodes predict"} <= commands.keys()
-    # The check of a table uses no model, and an export computes once.
-    assert {name for name, options in commands.items() if "threads" not in options} == {
-        "molecules check", "molecules export",
-    }  # fmt: skip

@@ -9,16 +9,22 @@ import pytest
 from gattn.apps.serve.app import Server
 from gattn.apps.serve.server import open_runs
 from gattn.apps.serve.settings import ServeSettings
-from tests.apps.cli.commands import run_command
+from tests.apps.cli.commands import train
 from tests.apps.cli.molecule_table import GP, NETWORK, TABLE
 from tests.apps.serve.clients import listening, serving
-from tests.pictures import leave_blank
+from tests.zoo import build_once
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders of three runs: numbers by a network, classes by a kernel, and a graph of nodes."""
-    folder = tmp_path_factory.mktemp("served")
+    """Folders of the runs of a module: numbers by a network, classes by a kernel, and a graph of
+    nodes, unless the module defines another fixture of this name.
+    """
+    folder = build_once(tmp_path_factory, "served", _train)
+    return {name: folder / name for name in ("numbers", "classes", "graph")}
+
+
+def _train(folder: Path) -> None:
     data = folder / "data.csv"
     data.write_text(TABLE)
     graph = networkx.planted_partition_graph(2, 20, 0.3, 0.02, seed=0)
@@ -35,20 +41,17 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             "--edge-weight", "weight", "--coverage", 0.6, "--epochs", 5, "--width", 8, "--heads", 2,
         ],
     }  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        leave_blank(patch)
-        for name, (product, *arguments) in commands.items():
-            assert run_command(patch, product, "train", *arguments, "--out", folder / name) == 0
-    return {name: folder / name for name in commands}
+    for name, (product, *arguments) in commands.items():
+        train(product, "train", *arguments, "--out", folder / name)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def runs(folders):
     """List of the loaded runs."""
     return open_runs(list(folders.values()), ServeSettings())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client_of(runs):
     """Return a context manager that starts a server of the runs and yields its client."""
 
@@ -58,14 +61,14 @@ def client_of(runs):
     return start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(client_of):
     """Client of a server with default settings."""
     with client_of() as client:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address(runs):
     """Address of a server of all runs that listens on the loopback address."""
     with listening(Server(runs, ServeSettings(workers=1))) as address:

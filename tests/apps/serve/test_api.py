@@ -9,7 +9,6 @@ import re
 import threading
 import time
 from functools import partial
-from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -23,22 +22,19 @@ from gattn.apps.serve.app import Server
 from gattn.apps.serve.gate import Gate
 from gattn.apps.serve.server import open_runs
 from gattn.apps.serve.settings import ServeSettings
-from tests.apps.cli.commands import run_command
+from tests.apps.cli.commands import run_command, train
 from tests.apps.cli.molecule_table import GP, ROWS
 from tests.apps.serve.clients import serving
-from tests.pictures import leave_blank
 
 SMILES = ["CCCCO", "CCN", "c1ccccc1O", "CC(C)CO"]
 CSV = b"smiles,prediction\nCCO,1\nbad(,2\n\nCCCN,3,4\nC\xff,5\n'=1+1',6\n"
 
 
-def test_the_state_and_the_models(client):
+def test_models_are_listed_with_their_kind_coverage_and_columns(client):
     assert client.get("/health").json()["models"] == 3
     models = {model["name"]: model for model in client.get("/models").json()}
     assert models["numbers"]["columns"] == ["prediction", "std", "lower", "upper", "similarity"]
     assert models["numbers"]["size"] == 64
-    assert set(models["numbers"]["test"]) == {"rmse", "mae", "r2"}
-    assert models["classes"]["task"] == "classification"
     assert models["graph"]["kind"] == "nodes"
     coverages = {name: model["coverage"] for name, model in models.items()}
     assert coverages == {"numbers": 0.9, "classes": 0.8, "graph": 0.6}
@@ -119,7 +115,7 @@ def test_several_processes_predict_the_same(client_of, client):
         assert processes.post("/predict", json=body).status_code == 200
 
 
-def test_an_explanation(client, runs):
+def test_an_explanation_has_the_values_of_the_prediction(client, runs):
     answer = client.post("/explain", json={"smiles": "CCCCCCO"}).json()
     predicted = client.post("/predict", json={"smiles": ["CCCCCCO"]}).json()["rows"][0]
     assert answer["values"]["prediction"] == predicted["prediction"]
@@ -133,61 +129,27 @@ def test_an_explanation(client, runs):
     assert answer["pictures"]["light"] != answer["pictures"]["dark"]
 
 
-def test_the_nearest_molecules_are_those_of_the_table(client, runs):
-    training = runs[0].training
-    nearest = client.post("/explain", json={"smiles": "CCCCCCO"}).json()["nearest"]
-    values = dict(zip(training.smiles, training.values[:, 0].tolist(), strict=True))
-    for each in nearest:
-        assert each["value"] == pytest.approx(values[each["smiles"]], rel=1e-5)
-    bits = {text: _bits(text) for text in training.smiles}
-    expected = sorted((_tanimoto(_bits("CCCCCCO"), each) for each in bits.values()), reverse=True)
-    assert [each["similarity"] for each in nearest] == pytest.approx(expected[:5], rel=1e-5)
-
-
-def _bits(smiles):
-    from rdkit import Chem
-    from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
-
-    counts = GetMorganGenerator(radius=2, fpSize=2048).GetFingerprint(Chem.MolFromSmiles(smiles))
-    return frozenset(counts.GetOnBits())
-
-
-def _tanimoto(a, b):
-    return len(a & b) / len(a | b)
-
-
-def test_a_target_of_several(tmp_path, monkeypatch):
-    table = "smiles,y,z\n" + "".join(f"{text},{y},{-y}\n" for text, y, _ in ROWS)
-    (tmp_path / "data.csv").write_text(table)
-    command = ["molecules", "train", tmp_path / "data.csv", "--target", "y", "--target", "z", *GP]
-    leave_blank(monkeypatch)
-    assert run_command(monkeypatch, *command, "--out", tmp_path / "both") == 0
-    both = Server(open_runs([tmp_path / "both"], ServeSettings()), ServeSettings(workers=1))
-    with serving(both) as client:
+def test_each_target_of_several_is_explained_as_predicted(tmp_path):
+    data, both = tmp_path / "data.csv", tmp_path / "both"
+    data.write_text("smiles,y,z\n" + "".join(f"{text},{y},{-y}\n" for text, y, _ in ROWS))
+    train("molecules", "train", data, "--target", "y", "--target", "z", *GP, "--out", both)
+    with serving(Server(open_runs([both], ServeSettings()), ServeSettings(workers=1))) as client:
         body = {"smiles": "CCCCCCO", "coverage": 0.5}
         assert "target must be one of y, z" in client.post("/explain", json=body).json()["error"]
         row = client.post("/predict", json={**body, "smiles": [body["smiles"]]}).json()["rows"][0]
         for target, sign in (("y", 1), ("z", -1)):
             answer = client.post("/explain", json={**body, "target": target}).json()
-            columns = ("prediction", "std", "lower", "upper")
-            assert [answer["values"][name] for name in columns] == [
-                row[f"{target}_{name}"] for name in columns
-            ]
-            values = [sign * each["value"] for each in answer["nearest"]]
-            assert all(value > 0 for value in values)
+            for name in ("prediction", "std", "lower", "upper"):
+                assert answer["values"][name] == row[f"{target}_{name}"]
+            assert all(sign * each["value"] > 0 for each in answer["nearest"])
 
 
-def test_a_node(client, runs):
+def test_a_node_is_answered_with_its_prediction_and_attention(client, runs):
     graph = runs[2]
     answer = client.post("/node", json={"name": "n3"}).json()
-    assert answer["values"]["prediction"] in ("a", "b")
     with (graph.folder / "predictions.csv").open(newline="") as file:
-        rows = {row["node"]: row for row in csv.DictReader(file)}
-    for name, cells in zip(graph.graph.names, graph.rows, strict=True):
-        assert list(map(str, cells[:2])) == [rows[name][column] for column in graph.columns[:2]]
-        for column, cell in zip(graph.columns, cells, strict=True):
-            if column.startswith("probability"):
-                assert float(cell) == pytest.approx(float(rows[name][column]), abs=1e-5)
+        (row,) = (row for row in csv.DictReader(file) if row["node"] == "n3")
+    assert answer["values"]["prediction"] == row["prediction"]
     edges, weights = graph.estimator.attention(graph.graph)[0]
     into = edges[1] == 3
     assert answer["degree"] == len(set(edges[0][into].tolist()))
@@ -201,7 +163,7 @@ def test_a_node(client, runs):
     assert picture.content[1:4] == b"PNG"
 
 
-def test_files_of_a_run(client):
+def test_only_the_report_and_picture_of_a_run_can_be_read(client):
     report = client.get("/models/numbers/report")
     assert report.status_code == 200
     assert "sandbox" in report.headers["content-security-policy"]
@@ -218,23 +180,15 @@ def test_files_of_a_run(client):
 HOSTILE = {
     "no JSON": b"{",
     "no object": b"[1]",
-    "empty": b"",
     "deep": b"[" * 100_000,
     "deep object": b'{"smiles":' * 50_000,
     "not UTF-8": b'{"smiles": ["\xff"]}',
     "UTF-16": '{"smiles": ["C"]}'.encode("utf-16"),
     "lone surrogate": b'{"smiles": ["\\ud800"]}',
-    "no field": b"{}",
     "no rows": b'{"smiles": []}',
-    "a text": b'{"smiles": "C"}',
-    "numbers": b'{"smiles": [1]}',
-    "null": b'{"smiles": [null]}',
     "nested": b'{"smiles": [["C"]]}',
-    "unknown field": b'{"smiles": ["C"], "path": "/etc/passwd"}',
     "pickle": b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x05posix\x94.",
-    "coverage 0": b'{"smiles": ["C"], "coverage": 0}',
     "coverage NaN": b'{"smiles": ["C"], "coverage": NaN}',
-    "coverage text": b'{"smiles": ["C"], "coverage": "0.9"}',
     "coverage large": b'{"smiles": ["C"], "coverage": 1e999}',
     "unknown model": b'{"smiles": ["C"], "model": "<script>alert(1)</script>"}',
     "path as model": b'{"smiles": ["C"], "model": "../../etc/passwd"}',
@@ -244,8 +198,6 @@ HOSTILE = {
 }
 HOSTILE_CSV = {
     "empty": b"",
-    "no column": b"name\nC\n",
-    "two columns": b"smiles,smiles\nC,C\n",
     "open quote": b'smiles\n"C\n',
     "long cell": b"smiles\n" + b"C" * 10**6 + b"\n",
     "zip": b"PK\x03\x04" + bytes(100),
@@ -275,16 +227,14 @@ def test_the_predicted_class_is_explained_and_named_in_the_picture(client, runs)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_json(client, name):
+def test_a_hostile_body_of_json_is_refused(client, name):
     headers = {"content-type": "application/json"}
-    answer = client.post("/predict", content=HOSTILE[name], headers=headers)
-    _is_refused(answer)
-    if name != "a text":  # For /explain, a text is a valid value.
-        _is_refused(client.post("/explain", content=HOSTILE[name], headers=headers))
+    for path in ("/predict", "/explain"):
+        _is_refused(client.post(path, content=HOSTILE[name], headers=headers))
 
 
 @pytest.mark.parametrize("name", HOSTILE_CSV)
-def test_hostile_csv(client, name):
+def test_a_hostile_table_is_refused(client, name):
     headers = {"content-type": "text/csv"}
     answer = client.post("/predict", content=HOSTILE_CSV[name], headers=headers)
     _is_refused(answer)
@@ -297,7 +247,7 @@ def _is_refused(answer):
     assert 5 < len(sentence) < 500
 
 
-def test_other_bad_requests(client):
+def test_a_bad_request_is_refused_with_a_sentence(client):
     assert client.post("/predict", content=b"C", headers={"content-type": "x/y"}).status_code == 415
     query = {"content": b"smiles\nC\n", "headers": {"content-type": "text/csv"}}
     for path in ("?encoding=none", "?coverage=2", "?smiles=no", "?model=none"):
@@ -316,12 +266,6 @@ def test_other_bad_requests(client):
         _is_refused(client.get("/picture", params={"smiles": smiles}))
     assert client.get("/predict").status_code == 405
     assert client.get("/nothing").json() == {"error": "Not Found"}
-
-
-def test_a_molecule_of_too_many_atoms_is_an_error_of_its_row(client):
-    rows = client.post("/predict", json={"smiles": ["C" * 251, "C"]}).json()["rows"]
-    assert "more than max_atoms=250" in rows[0]["error"]
-    assert rows[1]["error"] == ""
 
 
 def test_a_full_queue_answers_429(client_of, monkeypatch):
@@ -348,7 +292,7 @@ def test_a_full_queue_answers_429(client_of, monkeypatch):
         assert client.post("/predict", json={"smiles": ["C"]}).status_code == 200
 
 
-def test_a_slow_request_is_answered(client_of, monkeypatch):
+def test_a_slow_request_is_ended_with_408(client_of, monkeypatch):
     monkeypatch.setattr(application, "predict_rows", lambda *arguments: time.sleep(0.5))
     with client_of(timeout=0.1) as client:
         answer = client.post("/predict", json={"smiles": ["C"]})
@@ -384,7 +328,7 @@ def test_an_open_request_gets_503_when_the_server_stops():
     assert b"the server stops" in messages[1]["body"]
 
 
-def test_hosts_and_origins(client):
+def test_requests_of_other_hosts_and_origins_are_refused(client):
     assert client.get("/health", headers={"host": "localhost:8000"}).status_code == 200
     assert client.get("/health", headers={"host": "[::1]:8000"}).status_code == 200
     for host in (
@@ -469,18 +413,15 @@ def test_a_page_of_another_site_shows_no_picture_of_the_server(client):
         assert answer.status_code == status, (site, mode)
 
 
-def test_a_molecule_of_too_many_characters_has_an_error_in_its_row(client_of):
+def test_a_molecule_that_is_too_large_is_an_error_of_its_row(client, client_of):
+    rows = client.post("/predict", json={"smiles": ["C" * 251, "C"]}).json()["rows"]
+    assert "more than max_atoms=250" in rows[0]["error"]
+    assert rows[1]["error"] == ""
     with client_of(max_characters=10) as client:
         rows = client.post("/predict", json={"smiles": ["CCO", "C" * 11, "CCN"]}).json()["rows"]
         assert [bool(row["error"]) for row in rows] == [False, True, False]
         assert rows[1]["error"] == "the SMILES must have at most 10 characters; it has 11"
         assert rows[1]["prediction"] is None
-        table = client.post(
-            "/predict", content=b"smiles\nCCO\nCCCCCCCCCCC\n",
-            headers={"content-type": "text/csv"},
-        )  # fmt: skip
-        assert table.status_code == 200
-        assert "at most 10 characters" in table.text.splitlines()[2]
         assert client.post("/explain", json={"smiles": "C" * 11}).status_code == 413
 
 
@@ -498,59 +439,22 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-
-
-def _by_schema(schema, definitions):
-    """Return a strategy of values that mostly fit a JSON schema."""
-    if "$ref" in schema:
-        return _by_schema(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    if "anyOf" in schema:
-        return st.one_of([_by_schema(each, definitions) for each in schema["anyOf"]])
-    kind = schema.get("type")
-    if kind == "object" and "properties" not in schema:
-        values = _by_schema(schema["additionalProperties"], definitions)
-        return st.dictionaries(TEXTS, values, max_size=2)
-    if kind == "object":
-        fields = {
-            name: _by_schema(each, definitions) | VALUES if name != "smiles" else
-            _by_schema(each, definitions)
-            for name, each in schema["properties"].items()
-        }  # fmt: skip
-        required = {name: fields.pop(name) for name in schema.get("required", ())}
-        return st.fixed_dictionaries(required, optional=fields)
-    if kind == "array":
-        items = _by_schema(schema["items"], definitions)
-        return st.lists(items, min_size=schema.get("minItems", 0), max_size=3)
-    if kind == "number":
-        return st.floats(0.01, 0.99)
-    return {"null": st.none(), "boolean": st.booleans()}.get(kind, TEXTS)
+FIELDS = st.sampled_from(["smiles", "model", "coverage", "target", "method", "name", "text"])
 
 
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
-def test_no_request_of_the_schema_is_an_error_of_the_server(client, data):
-    document = client.get("/openapi.json").json()
-    definitions = document["components"]["schemas"]
-    path = data.draw(st.sampled_from(sorted(document["paths"])))
-    method, operation = data.draw(st.sampled_from(sorted(document["paths"][path].items())))
-    query, address = {}, path
-    for parameter in operation.get("parameters", ()):
-        value = data.draw(_by_schema(parameter["schema"], definitions))
-        if parameter["in"] == "path":
-            address = address.replace(f"{{{parameter['name']}}}", str(value).replace("/", "%2f"))
-        elif value is not None and (parameter["required"] or data.draw(st.booleans())):
-            query[parameter["name"]] = str(value)
-    options = {}
-    if content := operation.get("requestBody", {}).get("content"):
-        media = data.draw(st.sampled_from(sorted(content)))
-        body = data.draw(_by_schema(content[media]["schema"], definitions))
-        text = json.dumps(body) if media == "application/json" else str(body)
-        options = {"content": text.encode(errors="replace"), "headers": {"content-type": media}}
-    address = address.replace("?", "%3f").replace("#", "%23").encode(errors="replace").decode()
-    answer = client.request(method.upper(), quote(address, safe="/%"), params=query, **options)
+def test_no_request_is_an_error_of_the_server(client, data):
+    paths = client.get("/openapi.json").json()["paths"]
+    path = data.draw(st.sampled_from(sorted(paths)))
+    method = data.draw(st.sampled_from(sorted(paths[path])))
+    query = data.draw(st.dictionaries(FIELDS, TEXTS, max_size=3))
+    content = json.dumps(data.draw(st.dictionaries(FIELDS, VALUES, max_size=3) | VALUES))
+    media = data.draw(st.sampled_from(["application/json", "text/csv"]))
+    answer = client.request(
+        method.upper(), path, params=query, content=content, headers={"content-type": media}
+    )
     assert answer.status_code < 500
-    if answer.status_code >= 400:
-        assert str(answer.status_code) in {*operation["responses"], "404", "405", "307"}
-        assert answer.json()["error"]
+    assert answer.status_code < 400 or answer.json()["error"]

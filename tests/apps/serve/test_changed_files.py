@@ -11,6 +11,7 @@ from gattn.apps.serve.server import open_runs
 from gattn.apps.serve.settings import ServeSettings
 from tests.apps.cli.commands import run_command, runner
 from tests.pictures import leave_blank
+from tests.zoo import build_once
 
 FLIPS = 3
 READ = (
@@ -35,62 +36,44 @@ def gattn(monkeypatch, capsys):
     ("run", "name"),
     [("numbers", "predictions.csv"), *itertools.product(["numbers", "graph"], READ)],
 )
-def test_a_server_names_each_file_that_changed(folders, run, name):
-    source, path = random.Random(f"{run} {name}"), folders[run] / name
-    whole = path.read_bytes()
-    try:
-        for _ in range(FLIPS):
-            flip_bit(path, source)
-            try:
-                (opened,) = open_runs([folders[run]], ServeSettings())
-                words = " ".join(opened.notes)
-            except ValueError as error:
-                words = str(error)
-            assert name in words
-            path.write_bytes(whole)
-    finally:
-        path.write_bytes(whole)
-
-
-def test_a_finished_run_with_other_metrics_is_refused(folders, gattn):
-    folder, source = folders["classes"], random.Random(1)
-    data = folder.parent / "data.csv"
-    command = (
-        "molecules", "train", data, "--target", "kind", "--coverage", 0.8,
-        "--model", "gp", "--workers", 1, "--out", folder,
-    )  # fmt: skip
-    whole = (folder / "metrics.json").read_bytes()
-    assert gattn(*command)[0] == 0
-    try:
-        for _ in range(FLIPS):
-            flip_bit(folder / "metrics.json", source)
-            code, output = gattn(*command)
-            assert code != 0
-            assert "metrics.json" in output
-            (folder / "metrics.json").write_bytes(whole)
-    finally:
-        (folder / "metrics.json").write_bytes(whole)
+def test_a_server_names_each_file_that_changed(folders, tmp_path, run, name):
+    source = random.Random(f"{run} {name}")
+    folder = shutil.copytree(folders[run], tmp_path / "run")
+    whole = (folder / name).read_bytes()
+    for _ in range(FLIPS):
+        flip_bit(folder / name, source)
+        try:
+            (opened,) = open_runs([folder], ServeSettings())
+            words = " ".join(opened.notes)
+        except ValueError as error:
+            words = str(error)
+        assert name in words
+        (folder / name).write_bytes(whole)
 
 
 @pytest.fixture(scope="module")
 def interrupted(folders, tmp_path_factory):
-    """Arguments of a training, its uninterrupted run, and one that stopped before its end."""
-    folder = tmp_path_factory.mktemp("interrupted")
+    """Arguments of a training, and the folder of an uninterrupted and of a stopped run."""
     command = (
         "molecules", "train", folders["numbers"].parent / "data.csv", "--target", "y",
         "--model", "attention", "--epochs", 2, "--width", 16, "--layers", 1,
         "--workers", 1,
     )  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        leave_blank(patch)
-        assert run_command(patch, *command, "--out", folder / "whole") == 0
 
-        def stop(*_):
-            raise OSError("the disk is full")
+    def build(folder):
+        with pytest.MonkeyPatch.context() as patch:
+            leave_blank(patch)
+            assert run_command(patch, *command, "--out", folder / "whole") == 0
 
-        patch.setattr(train, "_write_run", stop)
-        assert run_command(patch, *command, "--out", folder / "parted") != 0
-    return command, folder / "whole", folder / "parted"
+            def stop(*_):
+                raise OSError("the disk is full")
+
+            patch.setattr(train, "_write_run", stop)
+            assert run_command(patch, *command, "--out", folder / "parted") != 0
+
+    folder = build_once(tmp_path_factory, "interrupted", build)
+    copy = shutil.copytree(folder / "parted", tmp_path_factory.mktemp("parted") / "run")
+    return command, folder / "whole", copy
 
 
 def changed_runs(parted, flips):

@@ -17,7 +17,7 @@ def serve(monkeypatch, capsys):
     return runner(monkeypatch, capsys, "serve")
 
 
-def test_errors_are_one_line(serve, folders, tmp_path):
+def test_an_error_of_serve_is_one_line(serve, folders, tmp_path):
     code, message = serve(tmp_path, "--port", 0)
     assert code == 2
     assert "trained model: it has no model.json" in message

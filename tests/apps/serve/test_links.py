@@ -7,40 +7,19 @@ import csv
 import networkx
 import pytest
 
-from gattn.apps.serve.app import Server
-from gattn.apps.serve.server import open_runs
-from gattn.apps.serve.settings import ServeSettings
-from tests.apps.cli.commands import run_command
-from tests.apps.serve.clients import listening, serving
-from tests.apps.serve.test_page import Page
-from tests.pictures import leave_blank
-
-SMALL = ["--epochs", 3, "--width", 16, "--heads", 2]
+from tests.apps.cli.commands import run_command, train
+from tests.apps.serve.test_page import open_page
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folders(tmp_path_factory):
     """Folder of a run on the characters of a novel."""
     folder = tmp_path_factory.mktemp("links")
-    graph = networkx.les_miserables_graph()
     with (folder / "edges.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([["a", "b"], *graph.edges])
-    with pytest.MonkeyPatch.context() as patch:
-        leave_blank(patch)
-        command = ["links", "train", folder / "edges.csv", "--undirected", *SMALL]
-        assert run_command(patch, *command, "--out", folder / "novel") == 0
-    return folder / "novel"
-
-
-@pytest.fixture(scope="module")
-def runs(folder):
-    return open_runs([folder], ServeSettings())
-
-
-@pytest.fixture(scope="module")
-def client(runs):
-    with serving(Server(runs, ServeSettings(workers=1))) as client:
-        yield client
+        csv.writer(file).writerows([["a", "b"], *networkx.les_miserables_graph().edges])
+    options = ["--undirected", "--epochs", 3, "--width", 16, "--heads", 2]
+    train("links", "train", folder / "edges.csv", *options, "--out", folder / "novel")
+    return {"novel": folder / "novel"}
 
 
 def test_the_model_is_described(client):
@@ -50,8 +29,8 @@ def test_the_model_is_described(client):
     assert client.get("/nodes", params={"text": "val"}).json()[0] == "Valjean"
 
 
-def test_proposed_links_are_those_of_the_command(client, folder, tmp_path, monkeypatch):
-    out = tmp_path / "out.csv"
+def test_proposed_links_are_those_of_the_command(client, folders, tmp_path, monkeypatch):
+    folder, out = folders["novel"], tmp_path / "out.csv"
     command = ["links", "predict", folder, folder.parent / "edges.csv", "--out", out]
     assert run_command(monkeypatch, *command, "--per-node", "--top", 20) == 0
     with out.open(newline="") as file:
@@ -91,20 +70,12 @@ def test_wrong_requests_are_refused_with_a_sentence(client, path, body, status, 
     assert (answer.status_code, answer.json()["error"]) == (status, sentence)
 
 
-def test_an_unknown_network_is_answered_with_the_names_of_the_others(client):
-    answer = client.get("/nodes?model=x")
-    sentence = "there is no model of nodes or links 'x'; there are: 'novel'"
-    assert (answer.status_code, answer.json()["error"]) == (404, sentence)
-
-
 @pytest.mark.slow
-def test_the_page_proposes_and_scores_links(browser, runs):
-    with listening(Server(runs, ServeSettings(workers=1))) as address:
-        page = Page(browser, address)
+def test_the_page_proposes_and_scores_links(browser, address):
+    with open_page(browser, address) as page:
         page.find("#source").send_keys("Marius")
         page.find("#link-form button").click()
         page.wait("#links tbody tr", 10)
         page.find("#target").send_keys("Cosette")
         page.find("#link-form button").click()
         page.until(lambda: "The graph has this link" in page.text_of("#links"))
-        assert page.errors() == []

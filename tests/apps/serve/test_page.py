@@ -164,7 +164,7 @@ def test_an_error_of_all_models_is_shown_once(page):
     assert all("422" in line for line in page.errors())
 
 
-def test_a_file_with_bad_rows(page, tmp_path):
+def test_a_file_with_bad_rows_is_predicted_sorted_and_downloaded(page, tmp_path):
     path = tmp_path / "molecules.csv"
     path.write_text(CSV)
     page.find("#file").send_keys(str(path))

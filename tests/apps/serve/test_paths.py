@@ -2,12 +2,10 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
 from gattn.apps.serve.app import Server
-from gattn.apps.serve.paths import fault_of, run_paths, without_paths
 from gattn.apps.serve.server import open_runs
 from gattn.apps.serve.settings import ServeSettings
 from tests.apps.serve.clients import serving
@@ -73,17 +71,3 @@ def test_no_answer_about_a_run_contains_a_path_of_the_server(client, folders):
     answers += [client.get(f"/models/{name}/report").text for name in names]
     assert all("data.csv" in text or "edges.csv" in text for text in answers[1:])
     assert not [text for text in answers if place in text]
-
-
-def test_paths_in_settings_of_several_kinds(tmp_path):
-    (tmp_path / "model.json").write_text('{"data": {"name": "/a/one.csv, b/two.csv"}}')
-    settings = 'nodes = ["papers=/a/p & q.csv"]\ntest = "/c/test.csv"\ntarget = ["/x/y"]\n'
-    (tmp_path / "config.toml").write_text(settings)
-    paths = run_paths(tmp_path)
-    text = f"/a/one.csv, b/two.csv, /a/p & q.csv, /a/p &amp; q.csv, /c/test.csv, /x/y {tmp_path}"
-    plain = f"one.csv, two.csv, p & q.csv, p &amp; q.csv, test.csv, /x/y {tmp_path.name}"
-    assert without_paths(text, paths) == plain
-    assert without_paths("AAr/a+ Ar/a /r/ab r/a.", (Path("r/a"),)) == "AAr/a+ Ar/a /r/ab a."
-    error = ValueError("no")
-    error.__cause__ = PermissionError(13, "Permission denied", "/a/one.csv")
-    assert fault_of(error, paths) == "the file one.csv cannot be read (Permission denied)"

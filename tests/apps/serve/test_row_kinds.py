@@ -7,14 +7,8 @@ import io
 
 import pytest
 
-from gattn.apps.serve.app import Server
-from gattn.apps.serve.server import open_runs
-from gattn.apps.serve.settings import ServeSettings
-from tests.apps.cli.commands import run_command
+from tests.apps.cli.commands import run_command, train
 from tests.apps.cli.molecule_table import GP
-from tests.apps.serve.clients import listening, serving
-from tests.apps.serve.test_page import open_page
-from tests.pictures import leave_blank
 
 SOLVENTS = ["O", "CCO", "CC#N", "CCCCCC"]
 TABLES = {
@@ -47,27 +41,12 @@ NEW = {
 def folders(tmp_path_factory):
     """Folders of one run of each kind."""
     folder = tmp_path_factory.mktemp("kinds")
-    with pytest.MonkeyPatch.context() as patch:
-        leave_blank(patch)
-        for name, table in TABLES.items():
-            data = folder / f"{name}.csv"
-            data.write_text(table)
-            command = ["molecules", "train", data, "--target", "y", *OPTIONS[name], *GP]
-            assert run_command(patch, *command, "--out", folder / name) == 0
+    for name, table in TABLES.items():
+        data = folder / f"{name}.csv"
+        data.write_text(table)
+        options = ["--target", "y", *OPTIONS[name], *GP, "--out", folder / name]
+        train("molecules", "train", data, *options)
     return {name: folder / name for name in TABLES}
-
-
-@pytest.fixture(scope="module")
-def runs(folders):
-    runs = open_runs(list(folders.values()), ServeSettings())
-    assert not any(run.notes for run in runs)
-    return runs
-
-
-@pytest.fixture(scope="module")
-def client(runs):
-    with serving(Server(runs, ServeSettings(workers=1))) as client:
-        yield client
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -87,7 +66,8 @@ def test_a_csv_file_gets_the_bytes_of_the_command(client, folders, name, tmp_pat
     assert [table["columns"][i] for i in table["smiles_columns"]] == names[name]
 
 
-def test_rows_of_other_kinds_are_read_from_tables_only(client):
+def test_rows_of_other_kinds_are_read_from_tables_only(client, runs):
+    assert not any(run.notes for run in runs)
     models = {model["name"]: model for model in client.get("/models").json()}
     assert models["pairs"]["smiles_columns"] == ["solute", "solvent"]
     assert {tuple(model["methods"]) for model in models.values()} == {()}
@@ -98,14 +78,3 @@ def test_rows_of_other_kinds_are_read_from_tables_only(client):
                 f"the model '{name}' reads tables: send a CSV body with the columns {columns}"
             )
             assert (answer.status_code, sentence in answer.json()["error"]) == (422, True)
-
-
-@pytest.mark.slow
-def test_the_page_predicts_tables_of_other_kinds(browser, runs, tmp_path):
-    (tmp_path / "pairs.csv").write_bytes(NEW["pairs"])
-    server = Server(runs[:1], ServeSettings(workers=1))
-    with listening(server) as address, open_page(browser, address) as page:
-        assert not page.find("#molecule-section").is_displayed()
-        page.find("#file").send_keys(str(tmp_path / "pairs.csv"))
-        page.wait("#predicted tbody tr", 4)
-        page.wait("#predicted tbody img", 2)

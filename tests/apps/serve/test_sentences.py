@@ -14,34 +14,22 @@ JSON = {"content-type": "application/json"}
 CSV = {"content-type": "text/csv"}
 WRONG = [
     ("/predict", JSON, '{"smiles": ["C"], "bogus": 1}', "no field or option 'bogus'"),
-    ("/predict", JSON, '{"smiles": ["C"], "str": 1}', "no field or option 'str'"),
     ("/predict", JSON, "{}", "smiles is missing"),
-    ("/predict", JSON, "[1]", "the body: input should be an object; got [1]"),
     ("/predict", JSON, '{"smiles": []}', "smiles: list should have at least 1 item"),
-    ("/predict", JSON, '{"smiles": {"C": 1}}', 'smiles: input should be a valid array; got {"C": '),
     ("/predict", JSON, '{"smiles": ["C", null]}',
      "smiles.1: input should be a valid string; got null"),
     ("/predict", JSON, '{"smiles": ["C"], "coverage": "0.9"}', 'a valid number; got "0.9"'),
-    ("/predict", JSON, '{"smiles": ["C"], "coverage": 0}', "coverage: input should be greater"),
     ("/predict?bogus=1", JSON, '{"smiles": ["C"]}', "no field or option 'bogus'"),
     ("/predict?coverage=0.5", JSON, '{"smiles": ["C"]}', "of a JSON body are fields of the body"),
-    ("/predict?bogus=1", CSV, "smiles\nCCO\n", "no field or option 'bogus'"),
     ("/predict?coverage=2", CSV, "smiles\nCCO\n", 'coverage: input should be less than 1; got "2"'),
-    ("/node", JSON, '{"name": 3}', "name: input should be a valid string; got 3"),
 ]  # fmt: skip
 """Addresses, headers and bodies of requests, and a part of the answer."""
 
 
-@pytest.mark.parametrize(("path", "headers", "body", "sentence"), WRONG)
-def test_a_wrong_field_is_named_with_what_was_expected(client, path, headers, body, sentence):
-    answer = client.post(path, content=body, headers=headers)
-    assert (answer.status_code, sentence in answer.json()["error"]) == (422, True), answer.text
-
-
-def test_a_body_that_is_not_json_is_refused(client):
-    answer = client.post("/predict", content=b"{", headers=JSON)
-    assert answer.status_code == 400
-    assert answer.json()["error"].startswith("the body must be JSON: ")
+def test_a_wrong_field_is_named_with_what_was_expected(client):
+    for path, headers, body, sentence in WRONG:
+        answer = client.post(path, content=body, headers=headers)
+        assert (answer.status_code, sentence in answer.json()["error"]) == (422, True), answer.text
 
 
 def test_a_long_value_is_shortened(client):
@@ -50,7 +38,7 @@ def test_a_long_value_is_shortened(client):
     assert len(answer.json()["error"]) < 200
 
 
-def test_addresses_that_cannot_be_used(folders, tmp_path):
+def test_an_address_that_cannot_be_used_is_an_error(folders, tmp_path):
     with pytest.raises(SettingsError, match=r"IP address of this machine.*got 'not\.a\.host'"):
         ServeSettings(host="not.a.host")
     with pytest.raises(SettingsError, match=r"got '127\.0\.0\.1:80'"):

@@ -8,11 +8,10 @@ import pytest
 from gattn.apps.serve.app import Server
 from gattn.apps.serve.server import open_runs
 from gattn.apps.serve.settings import ServeSettings
-from tests.apps.cli.commands import run_command
+from tests.apps.cli.commands import train
 from tests.apps.cli.molecule_table import GP, ROWS
-from tests.apps.serve.clients import listening, serving
+from tests.apps.serve.clients import serving
 from tests.apps.serve.test_page import open_page
-from tests.pictures import leave_blank
 
 SMI = "CCCO first\nbad( second name\n\nCCN\n"
 DROP = """
@@ -23,48 +22,33 @@ document.getElementById("drop").dispatchEvent(new DragEvent("drop", {dataTransfe
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folders(tmp_path_factory):
     """Folder of a run that predicts concentrations, whose unit is uM."""
     folder = tmp_path_factory.mktemp("units")
-    data = folder / "data.csv"
-    lines = [f"{smiles},{1 + y}" for smiles, y, _ in ROWS]
-    data.write_text("\n".join(["smiles,IC50", *lines, ""]))
-    config = folder / "in.toml"
+    data, config = folder / "data.csv", folder / "in.toml"
+    data.write_text("smiles,IC50\n" + "".join(f"{smiles},{1 + y}\n" for smiles, y, _ in ROWS))
     config.write_text('unit = "uM"\n')
     options = ["--target-transform", "log10", "--config", config, *GP, "--out", folder / "run"]
-    with pytest.MonkeyPatch.context() as patch:
-        leave_blank(patch)
-        assert run_command(patch, "molecules", "train", data, "--target", "IC50", *options) == 0
-    return folder / "run"
+    train("molecules", "train", data, "--target", "IC50", *options)
+    return {"run": folder / "run"}
 
 
-@pytest.fixture(scope="module")
-def runs(folder):
-    return open_runs([folder], ServeSettings())
-
-
-@pytest.fixture(scope="module")
-def answer(runs):
-    with serving(Server(runs, ServeSettings(workers=1))) as client:
-        return client.post("/explain", json={"smiles": "CCCO"}).json()
-
-
-def test_an_explanation_has_the_unit_and_the_explained_quantity(answer):
+def test_an_explanation_has_the_unit_and_the_explained_quantity(client):
+    answer = client.post("/explain", json={"smiles": "CCCO"}).json()
     assert answer["unit"] == "uM"
     assert answer["explained"] == "log10(IC50)"
 
 
-def test_the_report_of_the_run_names_the_unit(folder):
-    report = (folder / "report.html").read_text("utf-8")
+def test_the_report_of_the_run_names_the_unit(folders):
+    report = (folders["run"] / "report.html").read_text("utf-8")
     assert "Predicted against measured values of IC50 (uM)" in report
     assert len(re.findall(r"measured [\d.]+ uM", report)) > 3
 
 
 @pytest.fixture
-def page(browser, runs):
+def page(browser, address):
     """Page of the server; see :func:`open_page`."""
-    server = Server(runs, ServeSettings(workers=1))
-    with listening(server) as address, open_page(browser, address) as page:
+    with open_page(browser, address) as page:
         yield page
 
 

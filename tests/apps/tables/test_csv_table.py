@@ -32,7 +32,7 @@ def _written(tmp_path_factory, content: bytes):
     ENCODINGS,
     st.booleans(),
 )
-def test_what_csv_writes_is_read_back(
+def test_tables_of_the_csv_module_are_read_back(
     tmp_path_factory, rows, separator, newline, encoding, last_newline
 ):
     text = io.StringIO(newline="")
@@ -117,13 +117,6 @@ def test_a_column_with_the_name_of_an_additional_column_is_renamed(tmp_path):
     assert "is called 'error_input_input'" in lines[0]
 
 
-@pytest.mark.parametrize("content", [b"smiles,y", b"smiles,y\n", b"\xef\xbb\xbfsmiles,y\r\n\r\n"])
-def test_a_header_alone_has_no_rows(tmp_path, content):
-    path = tmp_path / "table.csv"
-    path.write_bytes(content)
-    assert open_table(path, ["smiles"]).count() == 0
-
-
 def test_another_encoding_has_to_be_named(tmp_path):
     path = tmp_path / "table.csv"
     path.write_bytes("smiles,name\nC,Méthane\n".encode("latin-1"))
@@ -138,13 +131,7 @@ def test_another_encoding_has_to_be_named(tmp_path):
         open_table(path, ["smiles"], encoding="klingon")
 
 
-def test_without_a_wanted_column_the_separator_is_that_of_most_columns(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("a;b,c;d\n")
-    assert open_table(path).columns == ("a", "b,c", "d")
-
-
-def test_what_cannot_be_a_table_is_refused(tmp_path):
+def test_a_file_that_is_no_table_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         open_table(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="is a folder; expected a CSV file"):
@@ -169,75 +156,40 @@ def test_empty_cells_beyond_the_header_are_ignored_and_filled_ones_are_counted(t
     ]
 
 
-@pytest.mark.parametrize(
-    ("declared", "separator", "newline", "encoding"),
-    [
+def test_a_first_line_names_the_separator(tmp_path):
+    for declared, separator, newline, encoding in (
         ("sep=;", ";", "\n", "utf-8"),
         ("SEP=,", ",", "\r\n", "utf-8-sig"),
         ('"sep=;"', ";", "\r\n", "utf-16"),
         ("sep=\t", "\t", "\n", "utf-16"),
         ("sep=|", "|", "\n", "utf-8-sig"),
-    ],
-)
-def test_a_first_line_names_the_separator(tmp_path, declared, separator, newline, encoding):
-    path = tmp_path / "table.csv"
-    lines = [declared, f"smiles{separator}y", f"CO{separator}1", "", f"CN{separator}2", ""]
-    path.write_bytes(newline.join(lines).encode(encoding))
-    for columns in ([], ["smiles", "y"]):
-        table = open_table(path, columns)
-        assert (table.columns, table.separator) == (("smiles", "y"), separator)
-        rows = [(row.line, row.cells) for row in table.rows()]
-        assert rows == [(3, ["CO", "1"]), (5, ["CN", "2"])]
-
-
-def test_a_separator_that_is_declared_is_not_guessed(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("sep=;\nsmiles,y\nCO,1\n")
-    with pytest.raises(ValueError, match=r"no column 'smiles'; .* 'smiles,y' .separated by semi"):
-        open_table(path, ["smiles"])
-    path.write_text("sep=^\nsmiles^y\n")
-    with pytest.raises(
-        ValueError, match=r"declares the separator '\^' in line 1; the separator must be"
     ):
-        open_table(path, ["smiles"])
-    # "sep=;" is the name of a column here, because the line has another cell.
-    path.write_text("sep=;,y\nCO,1\n")
-    assert open_table(path).columns == ("sep=;", "y")
+        path = tmp_path / "table.csv"
+        lines = [declared, f"smiles{separator}y", f"CO{separator}1", "", f"CN{separator}2", ""]
+        path.write_bytes(newline.join(lines).encode(encoding))
+        for columns in ([], ["smiles", "y"]):
+            table = open_table(path, columns)
+            assert (table.columns, table.separator) == (("smiles", "y"), separator)
+            rows = [(row.line, row.cells) for row in table.rows()]
+            assert rows == [(3, ["CO", "1"]), (5, ["CN", "2"])]
 
 
-def test_lines_of_spaces_are_no_rows(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text("smiles,y\nCO,1\n   \nCN,2\n\t\n")
-    assert [(row.line, row.problem) for row in open_table(path, ["y"]).rows()] == [(2, ""), (4, "")]
-    path.write_text("smiles\nCO\n \n")  # in a table with one column, a line with a space is a row
-    assert open_table(path, ["smiles"]).count() == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+def test_files_of_other_kinds_are_named(tmp_path):
+    for name, content, message in (
         ("a.csv", b"ARROW1\0\0", r"is a Feather file; write pandas.read_feather"),
-        ("a.csv", b"FEA1\0\0\0\0", "is a Feather file"),
         ("a.pkl", b"\x80\x04\x95", "is a pickle, which can run code when it is read; .*CSV"),
-        ("a.csv", b"\x80\x05\x95", "is a pickle"),
         ("a.parquet", b"PAR1\x15", r"is a Parquet file; .*read_parquet"),
         ("a.csv", b"PAR1\x15\x04", r"is a Parquet file; write pandas.read_parquet"),
         ("a.xlsx", b"PK\x03\x04", "for example an Excel workbook; save it as a CSV file"),
-        ("a.xls", b"\xd0\xcf\x11\xe0", "is an old Excel workbook"),
         ("a.csv", b"\x93NUMPY\x01", "is a NumPy array"),
-        ("a.csv", b"\x89HDF\r\n", "is an HDF5 file"),
-        ("a.csv", b"%PDF-1.7", "is a PDF file"),
         ("a.json", b"{}", "is a JSON file"),
-        ("a.csv.bz2", b"BZh91AY&SY", "compressed by bzip2"),
         ("a.csv", b"\x1f\x8b\x08", "compressed by gzip"),
         ("some.sdf", b"ethanol", "file of molecular structures; expected a CSV file, with SMILES"),
-    ],
-)
-def test_files_of_other_kinds_are_named(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    for encoding in (None, "latin-1"):
-        with pytest.raises(ValueError, match=message):
-            open_table(tmp_path / name, ["smiles"], encoding=encoding)
+    ):
+        (tmp_path / name).write_bytes(content)
+        for encoding in (None, "latin-1"):
+            with pytest.raises(ValueError, match=message):
+                open_table(tmp_path / name, ["smiles"], encoding=encoding)
 
 
 def test_a_column_may_have_the_name_of_a_kind_of_file(tmp_path):

@@ -63,7 +63,7 @@ def same(a, b):
     return a == b or (a is not None and b is not None and math.isnan(a) and math.isnan(b))
 
 
-def test_each_cell_has_one_kind_and_only_plain_cells_have_a_value():
+def test_each_cell_has_its_kind_and_only_plain_cells_a_value():
     for kind, cells in KINDS.items():
         for cell in cells:
             value = NumberFormat().parse(cell)
@@ -81,18 +81,15 @@ def test_settings_read_exactly_the_number_in_a_cell():
             assert same(NumberFormat(**settings).parse(cell), value), (settings, cell)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
+def test_settings_that_contradict_are_errors():
+    for settings, message in (
         ({"decimal": ";"}, "decimal must be one of '.', ','; got ';'"),
         ({"thousands": "_"}, "thousands must be one of"),
         ({"thousands": "."}, "both are '.'"),
         ({"censored": "keep"}, "censored must be one of 'refuse', 'drop', 'bound'"),
-    ],
-)
-def test_settings_that_contradict_are_errors(settings, message):
-    with pytest.raises(ValueError, match=message):
-        NumberFormat(**settings)
+    ):
+        with pytest.raises(ValueError, match=message):
+            NumberFormat(**settings)
 
 
 def test_a_column_names_its_pattern_and_the_option_that_reads_it():

@@ -7,8 +7,6 @@ from gattn.apps.molecules.atoms.entries import find_entries, place_values
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.row_format import RowFormat
 
-SMILES = ["CCO", "c1ccc2[nH]ccc2c1", "C[C@H](N)C(=O)[O-]", "[13CH3]C#N", "[Na+].[Cl-]", "C1NN1"]
-
 
 def entries(smiles, *, add_h=False):
     arrays = featurise([smiles], row_format=RowFormat(add_h=add_h)).inputs.molecules.arrays
@@ -19,15 +17,6 @@ def rdkit_molecule(smiles):
     parameters = Chem.SmilesParserParams()
     parameters.removeHs = False
     return Chem.MolFromSmiles(smiles, parameters)
-
-
-@pytest.mark.parametrize("smiles", SMILES)
-def test_lists_without_hydrogens_are_in_the_order_of_the_smiles(smiles):
-    molecule = Chem.MolFromSmiles(smiles)
-    order, arrays = entries(smiles)
-    assert order.atoms.tolist() == list(range(molecule.GetNumAtoms()))
-    pairs = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in molecule.GetBonds()]
-    assert arrays.edge_index[:, ::2].t().tolist() == list(map(list, pairs))
 
 
 @pytest.mark.parametrize(
@@ -64,19 +53,6 @@ def test_values_of_hydrogens_are_left_out_and_lists_may_omit_them():
     assert (places.tolist(), values) == ([0], [6.0])
     with pytest.raises(ValueError, match="4 values, and the molecule has 3 atoms, or 2 without"):
         place_values([1.0] * 4, "atom", order)
-
-
-def test_added_hydrogens_follow_the_other_atoms():
-    order, _ = entries("CO", add_h=True)
-    assert len(order.atoms) == 6
-    places, values = place_values([1.0, 2.0], "atom", order)
-    assert (places.tolist(), values) == ([0, 1], [1.0, 2.0])
-    places, _ = place_values([1.0] * 6, "atom", order)
-    assert places.tolist() == list(range(6))
-    places, _ = place_values([1.0], "bond", order)
-    assert places.tolist() == [0]
-    with pytest.raises(ValueError, match="3 values, and the molecule has 6 atoms, or 2 without"):
-        place_values([1.0] * 3, "atom", order)
 
 
 def test_lists_of_a_smiles_with_unreadable_map_numbers_are_in_its_order():

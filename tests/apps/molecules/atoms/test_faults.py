@@ -4,7 +4,7 @@ import pytest
 
 from gattn.apps.molecules import AtomRegressor
 from gattn.apps.molecules.atoms.faults import number_faults, without_faults
-from gattn.apps.molecules.atoms.labels import coding_of, read_cells
+from gattn.apps.molecules.atoms.labels import read_cells
 from gattn.data import MoleculeError
 
 
@@ -26,11 +26,6 @@ def test_each_list_has_its_first_fault_in_the_order_of_the_rows():
     assert usable.values["part"] == [None, [0.5, None], None]
     assert usable.problems[0].startswith("pair: value 2")
     assert without_faults(usable) is usable
-
-
-def test_classes_have_no_faults():
-    cells = read_cells({"atom": {"a": ["[true, false]", "[0]"]}})
-    assert coding_of(cells).classes == ((0, 1),)
 
 
 def test_bad_rows_say_whether_their_labels_are_the_reason():

@@ -5,16 +5,12 @@ import pytest
 import torch
 from rdkit import Chem
 
-from gattn import explain_path
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.molecules import AtomClassifier, AtomRegressor
-from gattn.apps.molecules.atoms.environments import EnvironmentMeans, environment_codes
 from gattn.apps.molecules.atoms.intervals import GroupedScores
-from gattn.apps.molecules.atoms.mixture import mixture_weights
 from gattn.apps.molecules.atoms.network import AtomNetwork
-from gattn.apps.molecules.network import batch_inputs
 from gattn.apps.molecules.settings import MoleculeSettings
-from gattn.data import MoleculeError, batch_molecules, load_molecules, read_smiles, smiles_to_data
+from gattn.data import MoleculeError, batch_molecules, smiles_to_data
 
 SMALL = {"epochs": 2, "width": 16, "heads": 2, "layers": 1}
 SMILES = [f"{'C' * n}{end}" for n in range(1, 13) for end in ("O", "N", "Cl", "c1ccccc1")]
@@ -46,68 +42,6 @@ def test_network_does_not_depend_on_the_order_of_atoms_or_on_the_batch():
     both = batch_molecules([smiles_to_data("N"), smiles_to_data("CCO")])
     both.x, both.edge_attr = both.x.double(), both.edge_attr.double()
     torch.testing.assert_close(network(both)[2:8], first[:6])
-
-
-def test_path_names_the_reason_for_the_layers():
-    network = AtomNetwork(MoleculeSettings(width=16, heads=2), {"atom": 1}).eval()
-    report = str(explain_path(network, batch_molecules([smiles_to_data("CO")])))
-    assert "the kernel returns molecules, not atoms and bonds" in report
-
-
-def test_network_of_empty_inputs():
-    from gattn.apps.molecules.inputs import featurise
-
-    network = AtomNetwork(MoleculeSettings(width=16, heads=2), {"atom": 1, "bond": 1})
-    assert network(batch_inputs(featurise([]).inputs)).shape == (0, 1)
-    assert network(batch_inputs(featurise(["[Na+]"]).inputs)).shape == (1, 1)
-
-
-def neighbourhoods(molecule, radius):
-    """Return the SMILES of the bonds within a radius of each atom, as RDKit finds them."""
-    texts = []
-    for atom in range(molecule.GetNumAtoms()):
-        bonds = list(Chem.FindAtomEnvironmentOfRadiusN(molecule, radius, atom, enforceSize=False))
-        ends = [molecule.GetBondWithIdx(bond) for bond in bonds]
-        near = {atom} | {i for bond in ends for i in (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())}
-        texts.append(
-            Chem.MolFragmentToSmiles(
-                molecule, list(near), bondsToUse=bonds, rootedAtAtom=atom, isomericSmiles=False
-            )
-        )
-    return texts
-
-
-def test_codes_are_equal_only_for_equal_neighbourhoods():
-    molecules = load_molecules("chembl2321810")[:40]
-    codes = environment_codes(molecules.arrays)["atom"]
-    texts = [
-        [text for m in map(Chem.MolFromSmiles, molecules.smiles) for text in neighbourhoods(m, r)]
-        for r in (1, 2)
-    ]
-    for radius, each in enumerate(texts, 1):
-        by_code: dict[int, set[str]] = {}
-        for code, text in zip(codes[radius].tolist(), each, strict=True):
-            by_code.setdefault(code, set()).add(text)
-        assert all(len(some) == 1 for some in by_code.values())
-        assert len(by_code) > 100 * radius
-    turned = [environment_codes(read_smiles([text]).arrays) for text in ("CCO", "OCC")]
-    assert np.array_equal(turned[0]["atom"], turned[1]["atom"][:, ::-1])
-    assert np.array_equal(turned[0]["bond"], turned[1]["bond"][:, ::-1])
-
-
-def test_means_are_drawn_to_those_of_smaller_environments():
-    codes = np.array([[1, 1, 1, 2], [3, 3, 4, 5], [6, 7, 8, 9], [6, 7, 8, 9]])
-    y = torch.tensor([[1.0], [2.0], [6.0], [float("nan")]]).double()[..., None]
-    fitted = EnvironmentMeans.fit(codes, y)
-    assert fitted.overall.item() == 3
-    first = (1 + 2 + 6 + 3) / 4
-    second = (1 + 2 + first) / 3
-    mean, labels, radius = fitted.predict(np.array([[1, 1, 9], [3, 0, 0], [0, 0, 0], [0, 0, 0]]))
-    torch.testing.assert_close(mean[:, 0, 0], torch.tensor([second, first, 3.0]).double())
-    assert labels[:, 0].tolist() == [2, 3, 0]
-    assert radius.tolist() == [1, 0, -1]
-    again = EnvironmentMeans.from_state(fitted.state())
-    torch.testing.assert_close(again.predict(codes)[0], fitted.predict(codes)[0])
 
 
 def test_intervals_hold_for_dependent_atoms_of_new_molecules():
@@ -184,16 +118,3 @@ def test_classifier_of_two_and_of_several_classes(tmp_path):
     joint = AtomClassifier(**SMALL).fit(SMILES, **both)
     assert joint.predict_proba(["CN"])["aromatic"][0].shape == (1, 2)
     assert joint.predict(["C"])["aromatic"][0].tolist() == []
-
-
-def test_weights_of_two_parts_minimise_the_error():
-    generator = torch.Generator().manual_seed(0)
-    y = torch.randn(5000, 1, generator=generator).double()
-    first, second = (y + s * torch.randn(5000, 1, generator=generator) for s in (1.0, 0.5))
-    weights = mixture_weights(first, second, y)
-    grid = torch.linspace(0, 1, 1001).double()
-    losses = torch.stack([((1 - w) * first + w * second - y).square().sum() for w in grid])
-    assert float(weights[1]) == pytest.approx(float(grid[losses.argmin()]), abs=0.003)
-    missing = torch.full_like(y, torch.nan)
-    assert mixture_weights(first, second, missing).tolist() == [0.5, 0.5]
-    assert mixture_weights(first, first, y).tolist() == [0.5, 0.5]

@@ -10,15 +10,10 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.export.folder import EXAMPLES, ExportError, export_model
-from gattn.apps.molecules.export.onnx import EnsembleOutputs, plain_batch
-from gattn.apps.molecules.export.predict import ExportedModel, Forest, Inputs
-from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.members import make_network, predict_members
-from gattn.apps.molecules.settings import MoleculeSettings
+from gattn.apps.molecules.export.predict import ExportedModel
 from gattn.apps.tables.csv_table import open_table
 
 pytest.importorskip("onnxruntime")
@@ -190,39 +185,6 @@ def test_exported_networks_of_several_targets_and_hydrogens_predict_the_same(tmp
     model.save(tmp_path / "run")
     assert export_model(tmp_path / "run", tmp_path / "out").difference <= 1e-5
     check_equal(model, tmp_path / "out", ASKED)
-
-
-def test_traced_networks_compute_the_same_as_the_networks():
-    settings = MoleculeSettings(width=16, heads=2, layers=2, model="attention")
-    networks = [make_network(settings, 3, seed=seed).eval() for seed in range(2)]
-    for network in networks:
-        for parameter in network.parameters():
-            torch.nn.init.normal_(parameter, std=0.3)
-    inputs = featurise(EXAMPLES).inputs
-    with torch.no_grad():
-        got = EnsembleOutputs(networks)(*plain_batch(inputs))
-    expected = predict_members(networks, inputs, 3)
-    torch.testing.assert_close(got.double(), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_forest_of_the_export_follows_the_nodes_of_each_tree():
-    # The first tree compares the count of column 4, the second one both descriptors.
-    nodes = [
-        (3, 0.5, 2, 0.0), (-1, 0, 0, 1.0), (-1, 0, 0, 2.0),
-        (0, 5.0, 7, 0.0), (1, 0.0, 6, 0.0), (-1, 0, 0, 10.0), (-1, 0, 0, 20.0), (-1, 0, 0, 30.0),
-    ]  # fmt: skip
-    feature, threshold, right, value = map(np.array, zip(*nodes))
-    forest = Forest(
-        {
-            "mean": np.array([100.0]), "scale": np.array([2.0]), "columns": np.array([0, 4]),
-            "block": np.array([0]), "0.feature": feature, "0.threshold": threshold,
-            "0.right": right, "0.value": value[:, None], "0.roots": np.array([0, 3]),
-        }
-    )  # fmt: skip
-    counts = np.array([[0, 9, 9, 9, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 3]], np.uint8)
-    descriptors = np.array([[4.0, -1.0], [5.0, 1.0], [6.0, 1.0]])
-    got = forest.predict(Inputs({}, counts, counts, descriptors))
-    assert got[:, 0].tolist() == [100 + 2 * 5.5, 100 + 2 * 11.0, 100 + 2 * 16.0]
 
 
 PAIRS = [[a, b] for a, b in zip(SMILES, reversed(SMILES))]
