@@ -1,6 +1,5 @@
 """Intervals and label sets have the promised coverage over many random draws."""
 
-import json
 import math
 
 import pytest
@@ -67,16 +66,6 @@ def test_quantile_has_the_rank_for_a_finite_sample() -> None:
             rank = -(-(n + 1) * percent // 100)
             expected = float(rank) if rank <= n else math.inf
             assert quantile(range(1, n + 1), percent / 100) == expected
-
-
-def test_calibrator_survives_json() -> None:
-    y, mean, std = draws(0, 40, 2)
-    calibrator = IntervalCalibrator.fit(y, mean, std)
-    again = IntervalCalibrator.from_state(json.loads(json.dumps(calibrator.state())))
-    assert again == calibrator
-    p = torch.sigmoid(mean)
-    sets = LabelSetCalibrator.fit((y > 0).double(), torch.stack([1 - p, p], 2))
-    assert LabelSetCalibrator.from_state(json.loads(json.dumps(sets.state()))) == sets
 
 
 def test_calibration_of_wrong_values_is_an_error() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules import MoleculeRegressor, gaussian_process, kernel_function
+from gattn.apps.molecules import MoleculeRegressor, kernel_function
 from gattn.apps.molecules.gaussian_process import GaussianProcess
 from gattn.apps.molecules.kernels.features import CountTable
 
@@ -144,17 +144,6 @@ def test_leaving_a_group_out_equals_a_fit_without_it(variance: bool) -> None:
                 torch.testing.assert_close(one[measured], other[measured], rtol=1e-8, atol=1e-8)
                 assert one[~measured].isnan().all()
     assert torch.equal(model.predict(train)[0], predicted)
-
-
-def test_blocks_predict_what_all_at_once_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    train, y = random_molecules(50)
-    test, _ = random_molecules(23, seed=1)
-    model = GaussianProcess.fit(train, y, rows=100, seed=0)
-    expected = model.predict(test)
-    monkeypatch.setattr(gaussian_process, "PIECE", 8)
-    monkeypatch.setattr(gaussian_process, "BLOCK", 4)
-    for one, other in zip(model.predict(test), expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
 def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:

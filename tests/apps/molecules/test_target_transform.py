@@ -32,14 +32,6 @@ def test_transforms_equal_numpy_and_slopes_equal_autograd():
     assert TargetTransform.from_codes(transform.codes).names == transform.names
 
 
-def test_limits_at_the_ends_of_the_domain_are_infinite():
-    transform = TargetTransform(("log10", "logit"))
-    bounds = torch.tensor([[[-math.inf, 10.0], [0.5, math.inf]], [[0.0, 1.0], [0.0, 1.0]]])
-    limits = transform.limits(bounds.double())
-    assert limits[0].tolist() == [[-math.inf, 1.0], [0.0, math.inf]]
-    assert limits[1].tolist() == [[-math.inf, 0.0], [-math.inf, math.inf]]
-
-
 def test_auto_chooses_by_the_labels():
     for labels, name in (
         ([10.0**n for n in range(-3, 4)], "log10"),

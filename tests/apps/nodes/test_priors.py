@@ -53,13 +53,3 @@ def test_other_nodes_that_differ_in_more_than_frequencies_are_not_corrected():
     factors, corrected = class_factors(constant[:300], y, constant[300:], y, 0)
     assert factors.tolist() == [1, 1, 1]
     np.testing.assert_array_equal(corrected, constant[:300])
-
-
-def test_a_correction_of_a_node_does_not_depend_on_its_class():
-    y, validation = _draw(np.array([0.7, 0.2, 0.1]), 60, 0)
-    _, before = class_factors(validation, y, np.zeros((0, 3)), EQUAL, 0)
-    assert (before != validation).any()
-    changed = y.copy()
-    changed[7] = (y[7] + 1) % 3
-    _, after = class_factors(validation, changed, np.zeros((0, 3)), EQUAL, 0)
-    np.testing.assert_allclose(after[7], before[7])

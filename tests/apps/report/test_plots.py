@@ -90,13 +90,6 @@ def test_a_target_of_one_class_is_counted_and_not_drawn(axes: list[Axes]) -> Non
     assert axes[0].get_title(loc="left") == "ROC-AUC 0.889\nonly one class: 1 of 2 targets"
 
 
-def test_the_mean_of_targets_lies_between_them(axes: list[Axes]) -> None:
-    plots.roc(CLASSES[:, [0, 0]], np.stack([CHANCES[:, 0], 1 - CHANCES[:, 0]], 1))
-    (mean,) = [line for line in axes[0].lines if "mean" in str(line.get_label())]
-    assert np.isclose(np.mean(mean.get_ydata()), 0.5, atol=0.01)
-    assert axes[0].get_title(loc="left") == "mean ROC-AUC 0.500"
-
-
 @pytest.mark.parametrize(
     "name", ["$\\frac{", "$x$ \\$", "日本語 🧪", "a\nb\tc", "\x07", "long " * 40, "</svg>&"]
 )
