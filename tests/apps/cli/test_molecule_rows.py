@@ -125,4 +125,4 @@ def test_the_report_of_reactions_with_classes_lists_the_largest_errors(gattn, tm
     (worst,) = [section for section in sections if section["title"] == "Largest errors"]
     reaction, prediction = worst["tables"][0]["rows"][0]
     assert ">>" in reaction
-    assert "measured" in prediction
+    assert " → " in prediction

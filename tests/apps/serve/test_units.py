@@ -42,7 +42,7 @@ def test_an_explanation_has_the_unit_and_the_explained_quantity(client):
 def test_the_report_of_the_run_names_the_unit(folders):
     report = (folders["run"] / "report.html").read_text("utf-8")
     assert "Predicted against measured values of IC50 (uM)" in report
-    assert len(re.findall(r"measured [\d.]+ uM", report)) > 3
+    assert len(re.findall(r"→ [\d.]+ ± [\d.]+ uM", report)) > 3
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def page(browser, address):
 def test_the_page_shows_the_unit_and_the_explained_quantity(page):
     page.resize(390, dark=True)
     page.predict("CCCO")
-    assert page.text_of(".number").endswith("uM")
+    assert page.text_of(".value").endswith("uM")
     assert "uM" in page.text_of(".nearest")
     assert "log10(IC50)" in page.text_of("figcaption")
     used, room = page.browser.execute_script(
@@ -68,11 +68,11 @@ def test_the_page_shows_the_unit_and_the_explained_quantity(page):
 @pytest.mark.slow
 def test_a_smiles_file_is_predicted_and_other_files_are_refused(page):
     page.browser.execute_script(DROP, "some.smi", SMI)
-    page.wait("#predicted tbody tr", 3)
+    page.wait("#table-place tbody tr", 3)
     assert page.text_of("#file-status") == "some.smi: 3 rows, 1 of them with an error."
-    head = [cell.text for cell in page.all("#predicted thead th")]
+    head = [cell.text for cell in page.all("#table-place thead th")]
     assert head[1:3] == ["smiles", "name"]
-    assert "second name" in page.text_of("#predicted")
+    assert "second name" in page.text_of("#table-place")
     page.browser.execute_script(DROP, "some.parquet", "PAR1")
     page.until(lambda: "is not a CSV or SMILES file" in page.text_of("#file-status"))
 

@@ -223,8 +223,8 @@ def _worst_molecules(run: MoleculeRun) -> Section:
     noun = model.row_format.rows_noun
     text = (
         f"The {noun} of the test part with the largest errors and at most {DRAWN} atoms, the "
-        "largest first. Below each are the measured and the predicted value, and the Tanimoto "
-        "similarity to the nearest one of the training and validation parts.",
+        "largest first, with the measured → the predicted value, and with the Tanimoto similarity "
+        "to the nearest one of the training and validation parts.",
     )
     if not model.reaction:
         figures = [

@@ -17,23 +17,28 @@ export async function openFile(file, models) {
     return;
   }
   if (SMILES.test(file.name)) {
-    await predictTable(smilesTable(await file.text()), file.name, models(), ["smiles"], status, place);
+    await predictTable(smilesTable(await file.text()), file.name, models(), () => ["smiles"], status, place);
     return;
   }
   const header = headerOf(await file.slice(0, 65536).text());
   const expected = models().map((model) => model.smiles_columns).sort((a, b) => b.length - a.length)[0] || ["smiles"];
   const fields = expected.map((name) => header.includes(name) ? name
     : expected.length > 1 ? "" : header.find((each) => /smiles|structure/i.test(each)) || "");
+  let isChosen = false;
+  // Without a choice, each model reads the columns of its training if the file has them.
+  const fieldsOf = ({smiles_columns: names}) =>
+    !isChosen && names.every((name) => header.includes(name)) ? names : fields.slice(0, names.length);
   const run = () => {
     const lacking = expected.filter((_, i) => !fields[i]);
     if (lacking.length)
       status.textContent = `${file.name} has no column ${lacking.join(", ")}: choose the column of SMILES.`;
-    else return predictTable(file, file.name, models(), fields, status, place);
+    else return predictTable(file, file.name, models(), fieldsOf, status, place);
   };
   columns.replaceChildren(...expected.map((name, i) => make("label", {class: "field"},
     expected.length > 1 ? `Column of SMILES for ${name}` : "Column of SMILES",
     make("select", {id: `column-${i + 1}`, on: {change: (event) => {
       fields[i] = event.target.value;
+      isChosen = true;
       run();
     }}}, ...["", ...header].map((each) => make("option", {value: each, selected: each === fields[i]}, each || "choose …"))))));
   await run();
@@ -53,11 +58,11 @@ function headerOf(text) {
 export function predictLines(text, models) {
   const place = byId("predictions");
   place.replaceChildren();
-  return predictTable(smilesTable(text), "Pasted molecules", models, ["smiles"], byId("molecule-status"), place);
+  return predictTable(smilesTable(text), "Pasted molecules", models, () => ["smiles"], byId("molecule-status"), place);
 }
 
-/** Predict a table with models, whose first columns of SMILES are given, and show the predictions. */
-async function predictTable(body, name, models, fields, status, place) {
+/** Predict a table with models, given a function that returns the columns of SMILES of a model, and show it. */
+async function predictTable(body, name, models, fieldsOf, status, place) {
   place.replaceChildren();
   if (!models.length) {
     status.textContent = "Choose a model of molecules above.";
@@ -67,7 +72,7 @@ async function predictTable(body, name, models, fields, status, place) {
   const answers = [], predicted = [], faults = [];
   for (const model of models) {
     try {
-      answers.push(await predictWith(body, model, fields));
+      answers.push(await predictWith(body, model, fieldsOf(model)));
       predicted.push(model);
     } catch (error) {
       faults.push([model.name, error.message]);
@@ -92,7 +97,7 @@ function smilesTable(text) {
 
 function predictWith(file, model, fields) {
   const query = new URLSearchParams({model: model.name});
-  for (const name of fields.slice(0, model.smiles_columns.length)) query.append("smiles", name);
+  for (const name of fields) query.append("smiles", name);
   const headers = {"content-type": "text/csv", accept: "application/json"};
   return ask(`/predict?${query}`, {method: "POST", body: file, headers});
 }
