@@ -47,7 +47,8 @@ export async function openFile(file, models) {
 /** Return the names in the first line of a CSV file. */
 function headerOf(text) {
   const first = text.replace(/^\ufeff/, "").split(/\r?\n/, 1)[0];
-  const comma = ["\t", ";", ","].find((each) => first.includes(each)) || ",";
+  const count = (each) => first.split(each).length;
+  const comma = [",", ";", "\t"].sort((a, b) => count(b) - count(a))[0];
   const cells = first.match(new RegExp(`("([^"]|"")*"|[^${comma}]*)(${comma}|$)`, "g")) || [];
   const names = cells.map((cell) => cell.endsWith(comma) ? cell.slice(0, -1) : cell)
     .map((cell) => /^".*"$/.test(cell) ? cell.slice(1, -1).replaceAll('""', '"') : cell.trim());
