@@ -56,6 +56,7 @@ def page(browser, address):
 def test_the_page_shows_the_unit_and_the_explained_quantity(page):
     page.resize(390, dark=True)
     page.predict("CCCO")
+    page.wait(".nearest img")
     assert page.text_of(".value").endswith("uM")
     assert "uM" in page.text_of(".nearest")
     assert "log10(IC50)" in page.text_of("figcaption")
