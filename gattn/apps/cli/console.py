@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -27,11 +27,15 @@ from gattn.apps.cli.metrics_table import metrics_tables
 from gattn.apps.run.text import count_of, plural
 from gattn.apps.runtime.processes import is_first_process
 
+if TYPE_CHECKING:
+    from gattn.apps.run.compare import Difference
+
 __all__ = [
     "counted",
     "quoted",
     "rated",
     "say",
+    "show_differences",
     "show_metrics",
     "show_repeats",
     "show_rows",
@@ -254,6 +258,23 @@ def show_rows(path: Path, count: int) -> None:
     _print_metrics("", cells)
     if count > len(rows):
         _print_plain(f"and {count - len(rows):,} more rows; --out FILE.csv writes all")
+
+
+def show_differences(differences: Sequence[Difference]) -> None:
+    """Print a table with the differences of each target between runs and the first run."""
+    for target in dict.fromkeys(one.target for one in differences):
+        of_target = [one for one in differences if one.target == target]
+        cells = {
+            one.run: {
+                "error": _format(one.error),
+                "difference": f"{one.difference:+.3g}" if one.p == one.p else "",
+                "95 % interval": f"{one.low:+.3g} to {one.high:+.3g}" if one.p == one.p else "",
+                "p": f"{one.p:.2g}" if one.p == one.p else "",
+            }
+            for one in of_target
+        }
+        for table in metrics_tables(target, cells, RESULTS):
+            RESULTS.print(table)
 
 
 def _short(cell: str) -> str:

@@ -1,4 +1,4 @@
-"""Commands of ``gattn molecules``: check, train, predict, explain, embed, evaluate and export."""
+"""Commands of ``gattn molecules``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from gattn.apps.cli.compare import add_compare
 from gattn.apps.cli.console import (
     counted,
     quoted,
@@ -452,3 +453,6 @@ def _show_counts(counts: Counts, table: Path, out: Path) -> None:
         say(f"{out}: {plural(counts.rows, 'row')}, {counts.bad:,} of them with an error")
     else:
         say(f"{table} has a header but no rows, so {out} has no rows")
+
+
+add_compare(app)

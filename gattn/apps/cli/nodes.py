@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from gattn.apps.cli.compare import add_compare
 from gattn.apps.cli.console import quoted, say, show_metrics, show_runs, watched
 from gattn.apps.cli.help import CommandGroup
 from gattn.apps.cli.one_process import check_one_process
@@ -226,3 +227,6 @@ def _run_and_graph(paths: list[str], settings: Mapping[str, Any]) -> tuple[str |
             "for a model of several tables"
         )
     return None, paths[0]
+
+
+add_compare(app)

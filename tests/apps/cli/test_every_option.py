@@ -54,6 +54,7 @@ CALLS: dict[str, list[str]] = {
         "m new.csv --out evaluated --target y --target z --smiles smiles --workers 1 "
         "--encoding utf-8 --coverage 0.5",
     ],
+    "molecules compare": ["folds folds --out folds.png"],
     "molecules export": ["classes --out exported"],
     "molecules check": [
         "table.csv --target y --smiles smiles --encoding utf-8 --test test.csv "
@@ -69,6 +70,7 @@ CALLS: dict[str, list[str]] = {
         f"--nodes people=nodes.csv --edges people-knows-people=edges.csv --label group {TINY} "
         "--label-type people --out typed",
     ],
+    "nodes compare": ["n n --out nodes.png"],
     "nodes predict": [
         "n edges.csv --nodes nodes.csv --out n.csv --source source --target target "
         "--encoding utf-8 --missing NA --coverage 0.5",

@@ -1,0 +1,48 @@
+"""The command ``compare`` of ``gattn molecules`` and ``gattn nodes``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from gattn.apps.cli.console import show_differences
+from gattn.apps.cli.help import CommandGroup
+
+__all__ = ["add_compare"]
+
+
+def add_compare(app: CommandGroup) -> None:
+    """Add the command to a group of commands."""
+
+    @app.command()
+    def compare(
+        runs: Annotated[
+            list[Path],
+            Argument(
+                metavar="RUN RUN...",
+                help="Folders of train with the same test part, or with the same folds. The others "
+                "are compared with the first one.",
+            ),
+        ],
+        out: Annotated[
+            Path | None, Option(help="New PNG file with a picture of the differences.")
+        ] = None,
+    ) -> None:
+        """Compare the errors of trained models on the same test rows.
+
+        The table has the difference of each error from that of the first run, its 95 % confidence
+        interval, and a p-value that is corrected for the number of comparisons.
+        """
+        from gattn.apps.run.compare import compare_runs
+
+        differences = compare_runs(runs)
+        show_differences(differences)
+        if out is not None:
+            from gattn.apps.report.plots.differences import differences_plot
+            from gattn.files import new_file
+
+            picture = differences_plot(differences)
+            with new_file(out) as temporary:
+                temporary.write_bytes(picture)

@@ -1,0 +1,188 @@
+"""Comparison of runs by the errors of their predictions for the same test rows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from gattn.apps.run.model_io import CARD, RunError, check_files, read_json
+
+__all__ = ["Difference", "compare_runs"]
+
+RESAMPLES = 2000
+"""Number of samples of the bootstrap."""
+
+
+class Difference(NamedTuple):
+    """Error of a run for one target, and its difference from the first run.
+
+    Attributes:
+        run: the folder of the run.
+        target: name of the target; "" if there is a single target.
+        error: the error on the test rows: RMSE for numbers, the fraction of wrong classes
+            otherwise.
+        difference: the error minus that of the first run, on the same rows.
+        low: lower end of the 95 % confidence interval of the difference.
+        high: upper end.
+        p: p-value of the hypothesis that the losses are equal, corrected by Holm's method for the
+            number of comparisons. NaN for the first run.
+    """
+
+    run: str
+    target: str
+    error: float
+    difference: float
+    low: float
+    high: float
+    p: float
+
+
+def compare_runs(runs: Sequence[str | Path]) -> list[Difference]:
+    r"""Compare runs with the first run, on the test rows that all of them have predicted.
+
+    The loss of a row is the squared error of a number, and 1 for a wrong class. With a single
+    split, the interval is a paired bootstrap over the rows, and the test is a paired t-test of the
+    losses. With the folds of a cross-validation, the training parts overlap, and the losses of a
+    fold depend on one model. The test and the interval then use the mean of the differences of the
+    K folds, with the corrected variance of Nadeau and Bengio for their variance s²,
+
+    .. math:: s^2 \left(\frac{1}{K} + \frac{1}{K - 1}\right)
+
+    Args:
+        runs: two or more folders of ``gattn molecules train`` or ``gattn nodes train``, also with
+            several folds.
+
+    Returns:
+        A row for each target and run, in this order.
+
+    Raises:
+        ValueError: fewer than two runs, or runs with different test rows, labels or tasks.
+        RunError: a folder holds no run, or its predictions were changed.
+
+    References:
+        Nadeau and Bengio, "Inference for the generalization error" (Machine Learning 2003); Holm,
+        "A simple sequentially rejective multiple test procedure" (1979).
+    """
+    if len(runs) < 2:
+        raise ValueError(f"compare needs at least two runs; got {len(runs)}")
+    tables = [_read(Path(run)) for run in runs]
+    first, result = tables[0], []
+    for run, table in zip(runs[1:], tables[1:]):
+        if table.labels != first.labels:
+            raise ValueError(
+                f"{runs[0]} and {run} have different test parts or labels: train both on the same "
+                "table with the same --split and --seed, or the same --folds"
+            )
+    for target, labels in first.labels.items():
+        rows = list(labels)
+        is_number = all(isinstance(label, float) for label in labels.values())
+        folds = np.array([fold for fold, _ in rows])
+        losses = [
+            np.array([_loss(labels[row], table.predictions[target][row]) for row in rows])
+            for table in tables
+        ]
+        compared = [_difference(each, losses[0], folds, is_number) for each in losses[1:]]
+        corrected = _holm([p for *_, p in compared])
+        rows_of_target = [(0.0, 0.0, 0.0, np.nan)]
+        rows_of_target += [(*one[:3], p) for one, p in zip(compared, corrected)]
+        for run, loss, one in zip(runs, losses, rows_of_target):
+            result.append(Difference(str(run), target, _error(loss, is_number), *one))
+    return result
+
+
+class _Predictions(NamedTuple):
+    """Labels and predictions of the test rows of each target, by the fold and the row."""
+
+    labels: dict[str, dict[tuple[str, str], float | str]]
+    predictions: dict[str, dict[tuple[str, str], float | str]]
+
+
+def _read(run: Path) -> _Predictions:
+    """Read the test predictions of a run, or of the folds in a folder."""
+    folders = (
+        [run] if (run / CARD).exists() else sorted(path.parent for path in run.glob(f"*/{CARD}"))
+    )
+    if not folders:
+        raise RunError(f"{run} contains no run")
+    result = _Predictions({}, {})
+    for folder in folders:
+        check_files(folder, "predictions.csv")
+        is_number = read_json(folder / "metrics.json", "task")["task"] == "regression"
+        with (folder / "predictions.csv").open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if row["part"] == "test":
+                    fold = folder.name if folder != run else ""
+                    _add(result, row, fold, float if is_number else str)
+    return result
+
+
+def _add(
+    result: _Predictions, row: Mapping[str, str], fold: str, kind: type[float] | type[str]
+) -> None:
+    """Add the labels and predictions of one row of ``predictions.csv``."""
+    place = fold, row.get("row", row.get("node", ""))
+    for column, label in row.items():
+        if column in ("label", "measured") or column.endswith("_measured"):
+            target = column.removesuffix("label").removesuffix("measured")
+            if label:
+                labels, predictions = (
+                    each.setdefault(target.removesuffix("_"), {}) for each in result
+                )
+                labels[place] = kind(label)
+                predictions[place] = kind(row[f"{target}prediction"])
+
+
+def _loss(label: float | str, prediction: float | str) -> float:
+    if isinstance(label, float) and isinstance(prediction, float):
+        return (label - prediction) ** 2
+    return float(label != prediction)
+
+
+def _error(loss: np.ndarray, is_number: bool) -> float:
+    return float(np.sqrt(loss.mean()) if is_number else loss.mean())
+
+
+def _difference(
+    loss: np.ndarray, first: np.ndarray, folds: np.ndarray, is_number: bool
+) -> tuple[float, float, float, float]:
+    """Return the difference of two errors, the ends of its interval, and the p-value."""
+    # SciPy takes half a second to import, which other commands do not need.
+    from scipy import stats
+
+    difference = _error(loss, is_number) - _error(first, is_number)
+    if np.array_equal(loss, first):
+        return 0.0, 0.0, 0.0, 1.0
+    names = np.unique(folds)
+    if len(names) == 1:
+        random = np.random.default_rng(0)
+        drawn = random.integers(len(loss), size=(RESAMPLES, len(loss)))
+        errors = (each[drawn].mean(1) for each in (loss, first))
+        one, other = (np.sqrt(each) if is_number else each for each in errors)
+        low, high = np.quantile(one - other, [0.025, 0.975])
+        return difference, float(low), float(high), float(stats.ttest_rel(loss, first).pvalue)
+    each = np.array(
+        [_error(loss[folds == n], is_number) - _error(first[folds == n], is_number) for n in names]
+    )
+    count = len(names)
+    deviation = each.std(ddof=1) * np.sqrt(1 / count + 1 / (count - 1))
+    spread = float(stats.t.ppf(0.975, count - 1) * deviation)
+    p = float(2 * stats.t.sf(abs(each.mean()) / max(deviation, 1e-300), count - 1))
+    mean = float(each.mean())
+    return mean, mean - spread, mean + spread, p
+
+
+def _holm(p: Sequence[float]) -> list[float]:
+    """Correct p-values for their number by Holm's method.
+
+    >>> _holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    values = np.array(p)
+    order = np.argsort(values)
+    corrected = np.empty_like(values)
+    corrected[order] = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    return corrected.clip(max=1).tolist()
