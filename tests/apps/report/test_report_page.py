@@ -17,6 +17,7 @@ from gattn.apps.fitting.calibration import probability_reliability
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.report.report import Figure, Section, write_report
 from gattn.apps.report.run_report import RunFacts, run_report
+from tests.apps.serve.clients import axe_faults
 
 if TYPE_CHECKING:
     from selenium import webdriver
@@ -139,6 +140,7 @@ def test_the_page_can_be_read(
     heights = browser.execute_script(TEXT_HEIGHTS)
     assert len(heights) > 50
     assert [text for height, text in heights if height < 11] == []
+    assert axe_faults(browser) == []
 
 
 def _open(browser: webdriver.Chrome, page: Path, width: int, scheme: str) -> None:

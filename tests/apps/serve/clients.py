@@ -5,6 +5,7 @@ import threading
 import time
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import httpx
 import uvicorn
@@ -13,6 +14,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from gattn.apps.serve.app import Server
 
 ADDRESS = "http://127.0.0.1"
+AXE = Path(__file__).parent / "assets" / "axe.min.js"
 
 
 class Client:
@@ -67,3 +69,13 @@ def listening(server: Server):
     yield f"{ADDRESS}:{port}"
     listener.should_exit = True
     thread.join()
+
+
+def axe_faults(browser) -> list[tuple[str, str]]:
+    """Return the faults that axe finds on the page in a browser: rule and first element."""
+    browser.execute_script(AXE.read_text("utf-8"))
+    result = browser.execute_async_script(
+        "const done = arguments[0]; axe.run(document).then(done, error => done(String(error)))"
+    )
+    assert isinstance(result, dict), result
+    return [(each["id"], each["nodes"][0]["html"][:200]) for each in result["violations"]]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,12 +12,13 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.apps.serve.clients import axe_faults
+
 if TYPE_CHECKING:
     from selenium import webdriver
 
 pytestmark = pytest.mark.slow
 
-AXE = Path(__file__).parent / "assets" / "axe.min.js"
 REQUESTS = "return performance.getEntriesByType('resource').map(entry => entry.name)"
 CSV = "smiles,id\nCCCO,1\nbad(,2\nCCN,<b onclick=alert(1)>x</b>\nCC,4,5\n"
 
@@ -259,14 +258,7 @@ def test_every_width_and_theme_is_accessible(page, width, dark, tmp_path):
     widths = "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
     used, room = page.browser.execute_script(widths)
     assert used <= room
-    page.browser.execute_script(AXE.read_text("utf-8"))
-    result = page.browser.execute_async_script(
-        "const done = arguments[0];"
-        "axe.run(document, {iframes: false}).then(done, error => done(String(error)))"
-    )
-    assert isinstance(result, dict), result
-    faults = [(each["id"], each["nodes"][0]["html"][:200]) for each in result["violations"]]
-    assert faults == [], json.dumps(faults, indent=1)
+    assert axe_faults(page.browser) == []
 
 
 def test_the_keyboard_reaches_everything(page):
