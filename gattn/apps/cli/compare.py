@@ -40,7 +40,7 @@ def add_compare(app: CommandGroup) -> None:
         differences = compare_runs(runs)
         show_differences(differences)
         if out is not None:
-            from gattn.apps.report.plots.differences import differences_plot
+            from gattn.apps.run.differences import differences_plot
             from gattn.files import new_file
 
             picture = differences_plot(differences)
