@@ -43,6 +43,12 @@ def add_compare(app: CommandGroup) -> None:
             from gattn.apps.run.differences import differences_plot
             from gattn.files import new_file
 
-            picture = differences_plot(differences)
+            # Only the names of the folders are shown, because paths can be wider than the picture.
+            rows = [
+                (f"{Path(one.run).name}  {one.target}".strip(), one.difference, one.low, one.high)
+                for one in differences
+                if one.p == one.p
+            ]
+            picture = differences_plot(runs[0].name, rows)
             with new_file(out) as temporary:
                 temporary.write_bytes(picture)

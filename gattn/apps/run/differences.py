@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gattn.apps.report.plots.style import frame, png
@@ -13,38 +12,28 @@ from gattn.draw.theme import Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from gattn.apps.run.compare import Difference
-
 __all__ = ["differences_plot"]
 
 
-def differences_plot(differences: Sequence[Difference]) -> bytes:
-    """Draw the difference of each run from the first one, with its 95 % interval, as PNG.
+def differences_plot(first: str, rows: Sequence[tuple[str, float, float, float]]) -> bytes:
+    """Draw the differences of the errors of runs from the error of one run as PNG.
 
     Args:
-        differences: the result of :func:`gattn.apps.run.compare.compare_runs`.
+        first: name of the run with which the others are compared.
+        rows: for each other run its name, the difference, and the ends of its interval.
     """
-    shown = [one for one in differences if one.p == one.p][::-1]
-    # Only the name of a folder is shown, because its path can be wider than the picture.
-    names = [line(f"{Path(one.run).name}  {one.target}".strip()) for one in shown]
+    names, middle, low, high = zip(*rows[::-1])
 
     def draw(axes: Sequence[Axes], theme: Theme) -> None:
-        places = range(len(shown))
+        places = range(len(names))
         ends = [
-            [one.difference - one.low for one in shown],
-            [one.high - one.difference for one in shown],
+            [at - end for at, end in zip(middle, low)],
+            [end - at for at, end in zip(middle, high)],
         ]
         axes[0].axvline(0, color=theme.muted, linewidth=1, linestyle="--")
-        axes[0].errorbar(
-            [one.difference for one in shown],
-            places,
-            xerr=ends,
-            fmt="o",
-            color=theme.ink,
-            capsize=3,
-        )
-        axes[0].set_yticks(places, names)
-        axes[0].set_ylim(-0.5, len(shown) - 0.5)
-        frame(axes[0], f"error minus the error of {Path(differences[0].run).name}", "", "")
+        axes[0].errorbar(middle, places, xerr=ends, fmt="o", color=theme.first, capsize=3)
+        axes[0].set_yticks(places, list(map(line, names)))
+        axes[0].set_ylim(-0.5, len(names) - 0.5)
+        frame(axes[0], f"error minus the error of {line(first)}", "", "")
 
     return png(draw)
