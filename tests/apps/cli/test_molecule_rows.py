@@ -101,7 +101,7 @@ def test_reactions_are_trained_predicted_and_not_explained(gattn, tmp_path):
     assert "36 reactions" in out
     page = (run / "report.html").read_text("utf-8")
     worst = page[page.index("<h2>Largest errors</h2>") :].partition("</section>")[0]
-    assert 1 <= worst.count("&gt;&gt;") == worst.count("nearest") <= 12
+    assert 1 <= worst.count("&gt;&gt;") == worst.count(", similarity ") <= 12
     reasons = [row["reason"] for row in read_rows(run / "left_out.csv")]
     assert "no atom has the same map number" in reasons[0]
     assert "a reaction must be the SMILES A>>B" in reasons[1]
