@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -20,32 +20,26 @@ from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.apps.molecules.classes import one_hot
 from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
-from gattn.apps.molecules.feature_version import check_predictor_features
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.foundation import read_foundation_of
 from gattn.apps.molecules.inputs import (
     DescribedInputs,
-    FeaturizedSmiles,
     MoleculeInputs,
     ParsedSmiles,
     Piece,
-    featurise,
-    make_pieces,
 )
 from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.predictor import MoleculePredictor
-from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import (
     LabelledMolecules,
     bad_rows,
     scatter_rows,
-    smiles_hashes,
     warn_of,
     warn_of_overlap,
 )
-from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
-from gattn.apps.run.estimator import SerializableEstimator
-from gattn.data import BadRow, MoleculeError, random_split
+from gattn.apps.molecules.settings import MoleculeParameters
+from gattn.apps.molecules.smiles_estimator import SmilesEstimator
+from gattn.data import MoleculeError
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.explain import Explanation
@@ -60,13 +54,7 @@ column of SMILES and f columns of descriptors.
 """
 
 
-if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
-    Parameters = MoleculeParameters
-else:
-    Parameters = object
-
-
-class MoleculeEstimator(SerializableEstimator, Parameters):
+class MoleculeEstimator(SmilesEstimator):
     """Base class of the estimators for molecules; see :class:`MoleculeParameters`.
 
     Attributes:
@@ -78,14 +66,10 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         seen_: hashes of the molecules of the training and validation parts.
     """
 
-    item: ClassVar[str] = "molecules"
     predictor_: MoleculePredictor
     targets_: list[str]
     single_target_: bool
     descriptors_columns_: list[str]
-    seen_: Tensor
-    bad_: tuple[BadRow, ...]
-    _parameters = MoleculeParameters
     _predictor_kind = MoleculePredictor
 
     def fit(
@@ -184,12 +168,7 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         groups were held out; by default each molecule is a group. ``train_groups`` names those of
         the training molecules. See :meth:`MoleculePredictor.fit`.
         """
-        for name, part, least in (("training", train, 2), ("validation", val, 1)):
-            if len(part) < least:
-                raise ValueError(
-                    f"the {name} part needs at least {least} molecule{'s' * (least > 1)} with a "
-                    f"label; it has {len(part)}"
-                )
+        self._read_parts(train, val)
         self.predictor_ = MoleculePredictor.fit(
             self._fit_part(train, train_groups), self._fit_part(val, groups), self.task,
             self.settings(), classes=self.class_counts,
@@ -197,16 +176,11 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
             threads=settings_of(MoleculeParameters, self).threads,
         )  # fmt: skip
         self._calibrate(val.y, self.predictor_.validation)
-        self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
         return self
 
     def _fit_part(self, part: LabelledMolecules, groups: Sequence[str] | None) -> FitPart:
         groups = part.canonical if groups is None else groups
         return FitPart(part.inputs, self.outputs_of(part.y), part.bounds, part.weights, groups)
-
-    def settings(self) -> MoleculeSettings:
-        """Return the settings of the estimator as an object of :class:`MoleculeSettings`."""
-        return settings_of(MoleculeSettings, self)
 
     def embed(self, smiles: Rows) -> np.ndarray:
         """Return the hidden vectors of molecules, from which the networks compute their
@@ -307,15 +281,6 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         )
         return readable if len(index) == len(labels) else readable[index]
 
-    def _split(self, data: LabelledMolecules) -> tuple[LabelledMolecules, LabelledMolecules]:
-        """Split molecules into a training and a validation part; rows of one molecule stay
-        together.
-        """
-        fraction = float(self.validation_fraction)
-        fractions = (1 - fraction, fraction, 0.0)
-        split = random_split(len(data), seed=self.seed, fractions=fractions, groups=data.canonical)
-        return data[split.train], data[torch.cat([split.val, split.test])]
-
     def _rows(self, table: Rows) -> tuple[list[str], np.ndarray]:
         """Return the SMILES and the descriptors [n, f] of the rows of a table or a list.
 
@@ -391,31 +356,6 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
         """Calibrate the prediction intervals, or the sets of classes, on the validation part."""
 
-    @classmethod
-    def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        check_predictor_features(folder, card)
-
-    @property
-    def row_format(self) -> RowFormat:
-        """Content of a row of the table (one molecule, several, or a reaction), and the changes
-        to its molecules before prediction.
-        """
-        return RowFormat(
-            self.molecules_per_row, self.order_free, self.reaction, self.ignore_stereo, self.add_h,
-            tuple(self.standardize),
-        )  # fmt: skip
-
-    def featurise(self, smiles: Sequence[str]) -> FeaturizedSmiles:
-        """Compute the inputs of the model from the SMILES of n rows, as in training.
-
-        Args:
-            smiles: n texts.
-        """
-        return featurise(
-            smiles, max_atoms=self.max_atoms, workers=self.workers,
-            row_format=self.row_format,
-        )  # fmt: skip
-
     def predictions(
         self,
         items: Iterable[Item],
@@ -451,27 +391,21 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         predict = self.predictor_.predict
         if neighbors:
             predict = partial(predict, neighbors=neighbors)
-        return make_pieces(
-            predict, items, smiles=smiles, descriptors=descriptors,
-            columns=len(columns), max_atoms=self.max_atoms, workers=self.workers,
-            row_format=self.row_format,
-        )  # fmt: skip
+        return self._pieces(
+            predict, items, smiles=smiles, descriptors=descriptors, columns=len(columns)
+        )
 
     def embeddings(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, Tensor]]:
         """Yield the embeddings [k, K d] of valid molecules, in chunks like :meth:`predictions`."""
         self.check_fitted()
-        return make_pieces(
-            self.predictor_.embed, items, smiles=smiles, max_atoms=self.max_atoms,
-            workers=self.workers, row_format=self.row_format,
-        )  # fmt: skip
+        return self._pieces(self.predictor_.embed, items, smiles=smiles)
 
     @property
     def embedding_size(self) -> int:
         """Number of features, K d, that :meth:`embed` returns for each molecule."""
-        row_format = self.row_format
-        inputs = featurise([row_format.example], row_format=row_format).inputs
+        inputs = self.featurise([self.row_format.example]).inputs
         return self.predictor_.embed(inputs).shape[1]
 
     def place_of(self, target: str | None) -> int:
@@ -518,9 +452,6 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         """
         return one_hot(y, self.class_counts) if self.class_counts else y
 
-    def _extra_tensors(self) -> dict[str, Tensor]:
-        return {"seen": self.seen_}
-
     def _extra_state(self) -> dict[str, Any]:
         return {
             "targets": list(self.targets_),
@@ -529,8 +460,8 @@ class MoleculeEstimator(SerializableEstimator, Parameters):
         }
 
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
+        super()._load_state(tensors, card)
         self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
-        self.seen_ = tensors["seen"]
         self.descriptors_columns_ = list(card["descriptors_columns"])
 
     def __sklearn_tags__(self) -> Tags:

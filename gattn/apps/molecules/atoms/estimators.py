@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,18 +25,13 @@ from gattn.apps.molecules.atoms.labels import (
 from gattn.apps.molecules.atoms.predictor import AtomPrediction, AtomPredictor
 from gattn.apps.molecules.atoms.settings import check_atom_settings
 from gattn.apps.molecules.atoms.values import KINDS, LabelledAtoms, Targets, Values, padded
-from gattn.apps.molecules.feature_version import check_predictor_features
 from gattn.apps.molecules.inputs import (
-    FeaturizedSmiles,
     Piece,
-    featurise,
-    make_pieces,
 )
-from gattn.apps.molecules.row_format import RowFormat
-from gattn.apps.molecules.rows import bad_rows, smiles_hashes, warn_of
-from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings, Task
-from gattn.apps.run.estimator import SerializableEstimator
-from gattn.data import BadRow, MoleculeError, random_split
+from gattn.apps.molecules.rows import bad_rows, warn_of
+from gattn.apps.molecules.settings import MoleculeParameters, Task
+from gattn.apps.molecules.smiles_estimator import SmilesEstimator
+from gattn.data import BadRow, MoleculeError
 from gattn.data.molecules.arrays import MoleculeArrays
 
 __all__ = ["AtomClassifier", "AtomEstimator", "AtomRegressor", "class_probabilities"]
@@ -47,22 +42,12 @@ Columns = Mapping[str, Sequence[Any]]
 """Type of the labels of each target, by name. A data frame has this interface, too."""
 
 
-if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
-    Parameters = MoleculeParameters
-else:
-    Parameters = object
-
-
-class AtomEstimator(SerializableEstimator, Parameters):
+class AtomEstimator(SmilesEstimator):
     """Base class of the estimators for atoms and bonds."""
 
-    item: ClassVar[str] = "molecules"
     predictor_: AtomPredictor
     targets_: Targets
     coding_: Coding
-    bad_: tuple[BadRow, ...]
-    seen_: Tensor
-    _parameters = MoleculeParameters
     _predictor_kind = AtomPredictor
 
     @property
@@ -74,11 +59,6 @@ class AtomEstimator(SerializableEstimator, Parameters):
     def classes_by_target(self) -> tuple[tuple[float | str, ...], ...]:
         """The classes of each target; empty for a regression."""
         return self.coding_.classes
-
-    @property
-    def row_format(self) -> RowFormat:
-        """Changes that are made to the molecules before the model reads them."""
-        return RowFormat(ignore_stereo=self.ignore_stereo, add_h=self.add_h)
 
     def fit(
         self: Self,
@@ -112,15 +92,10 @@ class AtomEstimator(SerializableEstimator, Parameters):
         cells = read_cells({"atom": atoms or {}, "bond": bonds or {}})
         weights = None if sample_weight is None else torch.tensor(np.asarray(sample_weight, float))
         labelled = self.read(as_texts(smiles, ordered=True), cells, weights=weights)
-        fraction = float(self.validation_fraction)
-        split = random_split(
-            len(labelled), seed=self.seed, fractions=(1 - fraction, fraction, 0.0),
-            groups=labelled.canonical,
-        )  # fmt: skip
-        train, val = labelled[split.train], labelled[torch.cat([split.val, split.test])]
         return self.fit_labelled(
-            train, val, folder=None if folder is None else Path(folder), progress=progress
-        )
+            *self._split(labelled), folder=None if folder is None else Path(folder),
+            progress=progress,
+        )  # fmt: skip
 
     def read(
         self,
@@ -199,39 +174,20 @@ class AtomEstimator(SerializableEstimator, Parameters):
         """Train the model on a training part and a validation part; :meth:`read` returns such
         parts.
         """
-        for name, part, least in (("training", train, 2), ("validation", val, 1)):
-            if len(part) < least:
-                raise ValueError(
-                    f"the {name} part needs at least {least} molecules with a label; it has "
-                    f"{len(part)}"
-                )
+        self._read_parts(train, val)
         self.predictor_ = AtomPredictor.fit(
             train, val, self.task, self.settings(), self.targets_,
             tuple(map(len, self.coding_.classes)), folder=folder, progress=progress,
             threads=settings_of(MoleculeParameters, self).threads,
         )  # fmt: skip
-        self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
         return self
-
-    def settings(self) -> MoleculeSettings:
-        """Return the settings of the model."""
-        return settings_of(MoleculeSettings, self)
-
-    def featurise(self, smiles: Sequence[str]) -> FeaturizedSmiles:
-        """Compute the inputs of the model from n SMILES."""
-        return featurise(
-            smiles, max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format
-        )
 
     def predictions(
         self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
     ) -> Iterator[Piece[Item, AtomPrediction]]:
         """Predict molecules in chunks, in the order of the input and with bounded memory."""
         self.check_fitted()
-        return make_pieces(
-            self.predictor_.predict, items, smiles=smiles, max_atoms=self.max_atoms,
-            workers=self.workers, row_format=self.row_format,
-        )  # fmt: skip
+        return self._pieces(self.predictor_.predict, items, smiles=smiles)
 
     def columns_of(self, y: Values, mean: Values) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Yield the name of each target, its labels [r], and its predictions [r, c]: numbers, the
@@ -292,18 +248,11 @@ class AtomEstimator(SerializableEstimator, Parameters):
                 results[name][row] = array
         return results
 
-    @classmethod
-    def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        check_predictor_features(folder, card)
-
-    def _extra_tensors(self) -> dict[str, Tensor]:
-        return {"seen": self.seen_}
-
     def _extra_state(self) -> dict[str, Any]:
         return {"targets": {kind: list(self.targets_.of(kind)) for kind in KINDS}}
 
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
-        self.seen_ = tensors["seen"]
+        super()._load_state(tensors, card)
         self.targets_ = Targets(**{kind: tuple(card["targets"][kind]) for kind in KINDS})
 
     def _labels_state(self) -> dict[str, Any]:

@@ -1,0 +1,116 @@
+"""What the estimators of molecules and those of atoms and bonds share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from gattn.apps.fitting.settings import settings_of
+from gattn.apps.molecules.feature_version import check_predictor_features
+from gattn.apps.molecules.inputs import (
+    FeaturizedSmiles,
+    MoleculeInputs,
+    Piece,
+    featurise,
+    make_pieces,
+)
+from gattn.apps.molecules.row_format import RowFormat
+from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
+from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
+from gattn.apps.run.estimator import SerializableEstimator
+from gattn.data import BadRow, random_split
+
+__all__ = ["SmilesEstimator"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Labelled = TypeVar("Labelled", bound=LabelledMolecules)
+
+if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
+    Parameters = MoleculeParameters
+else:
+    Parameters = object
+
+
+class SmilesEstimator(SerializableEstimator, Parameters):
+    """Base class of the estimators whose input is SMILES.
+
+    Attributes:
+        bad_: the rows that the training left out.
+        seen_: sorted hashes of the canonical SMILES of the training and the validation part.
+    """
+
+    item: ClassVar[str] = "molecules"
+    bad_: tuple[BadRow, ...]
+    seen_: Tensor
+    _parameters = MoleculeParameters
+
+    def settings(self) -> MoleculeSettings:
+        """Return the settings of the model."""
+        return settings_of(MoleculeSettings, self)
+
+    @property
+    def row_format(self) -> RowFormat:
+        """Content of a row of the table (one molecule, several, or a reaction), and the changes
+        to its molecules before prediction.
+        """
+        return RowFormat(
+            self.molecules_per_row, self.reaction, self.ignore_stereo, self.add_h,
+            tuple(self.standardize),
+        )  # fmt: skip
+
+    def featurise(self, smiles: Sequence[str]) -> FeaturizedSmiles:
+        """Compute the inputs of the model from the SMILES of n rows, as in training.
+
+        Args:
+            smiles: n texts.
+        """
+        return featurise(
+            smiles, max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format
+        )
+
+    def _pieces(
+        self, make: Callable[[MoleculeInputs], Result], items: Iterable[Item], **options: Any
+    ) -> Iterator[Piece[Item, Result]]:
+        """Yield the results of a function for chunks of molecules, in the order of the items."""
+        return make_pieces(
+            make, items, max_atoms=self.max_atoms, workers=self.workers,
+            row_format=self.row_format, **options,
+        )  # fmt: skip
+
+    def _split(self, data: Labelled) -> tuple[Labelled, Labelled]:
+        """Split molecules into a training and a validation part; rows of one molecule stay
+        together.
+        """
+        fraction = float(self.validation_fraction)
+        fractions = (1 - fraction, fraction, 0.0)
+        split = random_split(len(data), seed=self.seed, fractions=fractions, groups=data.canonical)
+        return data[split.train], data[torch.cat([split.val, split.test])]
+
+    def _read_parts(self, train: LabelledMolecules, val: LabelledMolecules) -> None:
+        """Store the hashes of the molecules of both parts.
+
+        Raises:
+            ValueError: a part has too few molecules.
+        """
+        for name, part, least in (("training", train, 2), ("validation", val, 1)):
+            if len(part) < least:
+                raise ValueError(
+                    f"the {name} part needs at least {least} molecule{'s' * (least > 1)} with a "
+                    f"label; it has {len(part)}"
+                )
+        self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
+
+    @classmethod
+    def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
+        check_predictor_features(folder, card)
+
+    def _extra_tensors(self) -> dict[str, Tensor]:
+        return {"seen": self.seen_}
+
+    def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
+        self.seen_ = tensors["seen"]
