@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from gattn.apps.molecules.attributions import DEFAULT_METHOD, Attribution, attribute
-from gattn.apps.molecules.inputs import DescribedInputs
 from gattn.apps.molecules.masking import MoleculeAtoms, atoms_of, predict_masked
 from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.apps.molecules.target_transform import TargetTransform
@@ -87,11 +86,9 @@ class Explanation:
         spread: [n], the standard deviation of the weights over the ensemble's networks; NaN for
             fewer than two networks.
         faithfulness: effect of deleting the top atoms.
-        descriptors: [f] float64, the contribution of each descriptor column of the user: the
-            prediction minus the prediction with the column's mean over the training part.
         transform: name of the target transform; ``"none"`` if there is none. With a transform, the
-            value, error, weights, parts, spread, faithfulness and descriptors are those of the
-            transformed target.
+            value, error, weights, parts, spread and faithfulness are those of the transformed
+            target.
         baseline: the value for a molecule without atoms. The weights of ``"integrated_gradients"``
             sum to the value minus the baseline. NaN for ``"masking"``.
     """
@@ -110,7 +107,6 @@ class Explanation:
     parts: dict[str, Tensor]
     spread: Tensor
     faithfulness: Faithfulness
-    descriptors: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.float64))
     transform: str = "none"
     baseline: float = math.nan
 
@@ -148,7 +144,6 @@ def explain(
         # Predict each distinct mask once, so that equal masks get bitwise equal predictions.
         distinct = [mask.unique(dim=0, return_inverse=True) for mask in masks]
         predicted = predict_masked(predictor, inputs, [mask for mask, _ in distinct], target, atoms)
-        contributions = _descriptors(predictor, inputs, target)
     names = predictor.transform.names
     transform = "none" if predictor.transform.is_identity else names[target]
     first = [
@@ -165,11 +160,10 @@ def explain(
             error=float(error if is_number else (mean * (1 - mean)).clamp(min=0).sqrt()),
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
             faithfulness=_faithfulness(top, sign * masked.mean[places]),
-            descriptors=sign * contribution,
         )
-        for smiles, one, weighed, top, masked, (_, places), contribution, (mean, error),
+        for smiles, one, weighed, top, masked, (_, places), (mean, error),
         (prediction, std) in zip(
-            inputs.molecules.smiles, atoms, results, tops, predicted, distinct, contributions,
+            inputs.molecules.smiles, atoms, results, tops, predicted, distinct,
             first, units,
         )
     ]  # fmt: skip
@@ -254,24 +248,6 @@ def _in_units(mean: Tensor, std: Tensor, transform: str) -> tuple[float, float]:
     scale = TargetTransform((transform,))
     value = scale.restored(mean)
     return float(value), float(std / scale.slope(value))
-
-
-def _descriptors(predictor: MoleculePredictor, inputs: MoleculeInputs, target: int) -> Tensor:
-    """Return the contribution of each of f descriptor columns to the k predictions: [k, f]
-    float64.
-    """
-    extra = inputs.extra_descriptors
-    contributions = torch.zeros_like(extra)
-    if not extra.shape[1]:
-        return contributions
-    mean = predictor.predict_transformed(inputs).mean[:, target]
-    for column in range(extra.shape[1]):
-        changed = extra.clone()
-        # The model replaces a missing value by the mean of the column.
-        changed[:, column] = torch.nan
-        without = predictor.predict_transformed(DescribedInputs(inputs, changed)).mean[:, target]
-        contributions[:, column] = mean - without
-    return contributions
 
 
 def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:

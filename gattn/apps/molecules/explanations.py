@@ -28,7 +28,7 @@ PICTURES = 100
 def write_explanations(
     folder: Path, rows: Sequence[int],
     explained: Mapping[str, Sequence[Explanation]], *,
-    titles: Sequence[str] | None = None, pictures: int = PICTURES, columns: Sequence[str] = (),
+    titles: Sequence[str] | None = None, pictures: int = PICTURES,
 ) -> list[int]:  # fmt: skip
     """Write the weights of atoms to CSV tables, and draw them as pictures of molecules.
 
@@ -65,8 +65,6 @@ def write_explanations(
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / "atoms.csv", _atom_lines(rows, explained))
     write_rows(folder / "molecules.csv", _molecule_lines(rows, explained))
-    if columns:
-        write_rows(folder / "descriptors.csv", _descriptor_lines(rows, explained, columns))
     not_drawn: set[int] = set()
     scale = colour_scale([one for each in explained.values() for one in each])
     for method, explanations in explained.items():
@@ -165,17 +163,6 @@ def _molecule_lines(
             scale = one.explained, _number(one.value), _number(one.baseline)
             numbers = predicted, _number(one.std), *scale, atoms, *map(_number, drops)
             yield [row, one.smiles, one.method, *numbers]
-
-
-def _descriptor_lines(
-    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]], columns: Sequence[str]
-) -> Iterator[Sequence[object]]:
-    yield ["row", "descriptor", "explained", "contribution"]
-    # The contributions of descriptors are the same for every method, so the first method is read.
-    first = next(iter(explained.values()), ())
-    for row, one in zip(rows, first):
-        for column, contribution in zip(columns, one.descriptors.tolist()):
-            yield [row, column, one.explained, _number(contribution)]
 
 
 def _number(value: float) -> str:

@@ -36,7 +36,7 @@ from gattn.apps.molecules.nearest import NearestMolecules, pack_bits
 from gattn.apps.molecules.network import MoleculeNetwork
 from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.settings import MoleculeSettings, Task
-from gattn.apps.molecules.target_transform import TargetTransform, choose
+from gattn.apps.molecules.target_transform import TargetTransform
 from gattn.apps.run.model_io import add_prefix
 from gattn.apps.runtime.threads import Background, available_threads, limited_threads
 from gattn.data.splits import number_groups
@@ -311,11 +311,8 @@ def _fit_others(
 def _with_transform(
     train: FitPart, val: FitPart, setting: str
 ) -> tuple[TargetTransform, FitPart, FitPart]:
-    """Choose the transform of each target, and apply it to the labels and bounds."""
-    limits = [
-        end for part in (train, val) if part.bounds is not None for end in part.bounds.unbind(2)
-    ]
-    transform = choose(setting, torch.cat([train.y, val.y, *limits]))
+    """Apply the transform of the targets to the labels and bounds."""
+    transform = TargetTransform((setting,) * train.y.shape[1])
     train, val = (
         replace(
             part, y=transform(part.y),

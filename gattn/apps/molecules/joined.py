@@ -18,12 +18,10 @@ from gattn.data.molecules.dataset import Molecules, Positions, indices_of
 if TYPE_CHECKING:
     from gattn.apps.molecules.inputs import FeaturizedSmiles, MoleculeInputs
 
-__all__ = ["JoinedInputs", "JoinedRows", "join_rows", "sum_counts"]
+__all__ = ["JoinedInputs", "JoinedRows", "join_rows"]
 
 PIECE = 1024
 """Number of molecules whose graphs are expanded at once to count their atoms."""
-LARGEST = 255
-"""Largest value that an element of a count fingerprint can store; larger counts are clipped."""
 
 
 class JoinedRows(NamedTuple):
@@ -43,21 +41,17 @@ class JoinedInputs:
 
     It has the interface of :class:`gattn.apps.molecules.inputs.MoleculeInputs`. The graph of a row
     contains all of its molecules, without edges between them. The fingerprints and descriptors of
-    the molecules are concatenated. If their order has no meaning, the fingerprints are added. The
-    descriptors of a row are then the mean over its molecules, and the range, which is the largest
-    minus the smallest value.
+    the molecules are concatenated.
 
     Attributes:
         base: the different molecules of all rows.
         index: [k, c] int64, the molecules of each row.
         molecule_sizes: [k, c] int64, the number of atoms of each molecule.
-        order_free: whether the order of the molecules has no meaning.
     """
 
     base: MoleculeInputs
     index: Tensor
     molecule_sizes: Tensor
-    order_free: bool
 
     def __len__(self) -> int:
         return len(self.index)
@@ -65,9 +59,7 @@ class JoinedInputs:
     def __getitem__(self, positions: Positions) -> JoinedInputs:
         """Return the selected rows; ``positions`` is a slice, a list, a tensor or a mask."""
         index = torch.atleast_1d(indices_of(positions, len(self)))
-        return JoinedInputs(
-            self.base, self.index[index], self.molecule_sizes[index], self.order_free
-        )
+        return JoinedInputs(self.base, self.index[index], self.molecule_sizes[index])
 
     @property
     def molecules(self) -> Molecules:
@@ -87,42 +79,26 @@ class JoinedInputs:
 
     @property
     def counts(self) -> Tensor:
-        """Counts of Morgan environments: [k, c * 2048] uint8, or [k, 2048] if the order of the
-        molecules has no meaning.
-        """
+        """Counts of Morgan environments, [k, c * 2048] uint8."""
         return self._joined(self.base[self.index.flatten()].counts)
 
     @property
     def pairs(self) -> Tensor:
-        """Counts of atom pairs within the molecules, of the same shape as ``counts``."""
+        """Counts of atom pairs within the molecules, [k, c * 2048] uint8."""
         return self._joined(self.base[self.index.flatten()].pairs)
-
-    def _joined(self, counts: Tensor) -> Tensor:
-        counts = counts.unflatten(0, self.index.shape)
-        return sum_counts(counts) if self.order_free else counts.flatten(1)
 
     @property
     def descriptors(self) -> Tensor:
-        """Descriptors: [k, c * d] float32, or [k, 2 * d] if the order of the molecules has no
-        meaning.
-        """
-        descriptors = self.base[self.index.flatten()].descriptors
-        descriptors = descriptors.unflatten(0, self.index.shape)
-        if not self.order_free:
-            return descriptors.flatten(1)
-        return torch.cat([descriptors.mean(1), descriptors.amax(1) - descriptors.amin(1)], 1)
+        """Descriptors, [k, c * d] float32."""
+        return self._joined(self.base[self.index.flatten()].descriptors)
+
+    def _joined(self, values: Tensor) -> Tensor:
+        return values.unflatten(0, self.index.shape).flatten(1)
 
     @property
     def extra_descriptors(self) -> Tensor:
         """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
         return torch.empty(len(self), 0, dtype=torch.float64)
-
-
-def sum_counts(counts: Tensor) -> Tensor:
-    """Add the counts of the c molecules in each row, [k, c, d] uint8, and clip the sums to 255:
-    [k, d] uint8.
-    """
-    return counts.sum(1, dtype=torch.int64).clamp(max=LARGEST).to(torch.uint8)
 
 
 def join_rows(
@@ -159,7 +135,7 @@ def join_rows(
         inputs: MoleculeInputs = ReactionInputs(parsed.inputs, table, reader.images)
     else:
         sizes = _sizes(parsed.inputs)[table]
-        inputs = JoinedInputs(parsed.inputs, table, sizes, row_format.order_free)
+        inputs = JoinedInputs(parsed.inputs, table, sizes)
     canonical: list[str] = []
     if parsed.canonical:
         texts_of = ([parsed.canonical[i] for i in some] for some in reader.index)

@@ -34,7 +34,6 @@ __all__ = [
     "QUERIES",
     "AtomLayers",
     "MoleculeNetwork",
-    "Readouts",
     "batch_inputs",
     "feature_sizes",
     "join_graphs",
@@ -90,34 +89,6 @@ def join_graphs(
         descriptors=descriptors,
         extra_descriptors=extra_descriptors,
     )
-
-
-class Readouts(nn.Module):
-    """Module that combines the vectors of the molecules in a row into one vector.
-
-    Args:
-        molecules: number c of molecules in a row.
-        order_free: whether the order of the molecules has no meaning.
-
-    Shapes:
-        - **input:** [g c, d], the molecules of one row after another
-        - **output:** [g, d] for one molecule; [g, c d], the concatenation, for several; [g, 2 d],
-          the mean and the range, if their order has no meaning
-    """
-
-    def __init__(self, molecules: int, order_free: bool) -> None:
-        super().__init__()
-        self.molecules, self.order_free = molecules, order_free
-        self.copies = 2 if order_free else molecules
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        """Return one vector for each row; see Shapes."""
-        if self.molecules == 1:
-            return vectors
-        rows = vectors.unflatten(0, (-1, self.molecules))
-        if not self.order_free:
-            return rows.flatten(1)
-        return torch.cat([rows.mean(1), rows.amax(1) - rows.amin(1)], 1)
 
 
 def feature_sizes(settings: MoleculeSettings) -> tuple[int, int]:
@@ -219,8 +190,8 @@ class MoleculeNetwork(AtomLayers):
         width = settings.width
         self.attend = QueryReadout(width, QUERIES, QUERIES)
         self.project = nn.Linear(width, width)
-        self.readouts = Readouts(molecules, settings.order_free)
-        vector = self.readouts.copies * (QUERIES + 1) * width
+        self.molecules = molecules
+        vector = molecules * (QUERIES + 1) * width
         self.head = nn.Sequential(
             nn.Linear(vector + extra, width), nn.ReLU(), nn.Linear(width, targets)
         )
@@ -237,7 +208,7 @@ class MoleculeNetwork(AtomLayers):
         Returns:
             [g, t], one row for each molecule.
         """
-        if self.readouts.molecules > 1:
+        if self.molecules > 1:
             reason = "the kernel computes rows of one molecule"
         elif self.training and self.dropout.p:
             reason = "the kernel computes no dropout: call eval() or set dropout to 0"
@@ -273,12 +244,13 @@ class MoleculeNetwork(AtomLayers):
             [g, 5 * width] for one molecule in a row; see :class:`Readouts` for several.
         """
         x = self.atom_states(batch)
+        attended = self.attend(x, batch.ptr)
         # The sum of a molecule's atoms is projected, because this takes one product per molecule
         # instead of one per atom.
         total, count = sum_atoms(x, batch.batch, batch.ptr.shape[0] - 1), batch.ptr.diff()[:, None]
         projected = F.linear(total, self.project.weight) + count * self.project.bias
-        attended = self.attend(x, batch.ptr)
-        return self.readouts(torch.cat([attended, projected / ATOMS], 1))
+        vectors = torch.cat([attended, projected / ATOMS], 1)
+        return vectors.unflatten(0, (-1, self.molecules)).flatten(1)
 
     def _kernel_parameters(self) -> list[Tensor]:
         """Return the parameters in the order of :func:`gattn.apps.molecules.kernels.network`."""

@@ -12,12 +12,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.molecules.components import Components, disagreement
-from gattn.apps.molecules.descriptor_scaling import (
-    RANGE,
-    SCALE,
-    outside_range,
-    with_standard_columns,
-)
+from gattn.apps.molecules.descriptor_scaling import SCALE, with_standard_columns
 from gattn.apps.molecules.fitting import (
     LEAST,
     MOLECULES,
@@ -86,7 +81,7 @@ class MoleculePredictor:
         self.history: list[History] = []
         self.validation = empty_prediction(self.targets)
         self._tensors = {name: tensors[name] for name in _TENSORS}
-        optional = (*SCALE, *RANGE, TRANSFORM, MOLECULES, OFFSET, TOTALS, LEAST)
+        optional = (*SCALE, TRANSFORM, MOLECULES, OFFSET, TOTALS, LEAST)
         self._tensors |= {name: tensors[name] for name in optional if name in tensors}
         codes = tensors.get(TRANSFORM, torch.zeros(self.targets, dtype=torch.int64))
         self.transform = TargetTransform.from_codes(codes)
@@ -214,19 +209,6 @@ class MoleculePredictor:
                 f"the model was trained with {self.extra} descriptor columns; got {count}"
             )
         return with_standard_columns(inputs, self._tensors) if count else inputs
-
-    def outside(self, values: Tensor) -> Tensor:
-        """Return a mask of the descriptor values that are far outside their training range.
-
-        A value is far outside if it is beyond the range by more than a tenth of its width.
-
-        Args:
-            values: [k, f] descriptors in their units, NaN for a missing value.
-
-        Returns:
-            [k, f] bool; False for missing values, and for a model that was saved without ranges.
-        """
-        return outside_range(values, self._tensors)
 
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
         """Return the similarity of each molecule to the most similar training molecule: [k]."""

@@ -33,7 +33,6 @@ class RowFormat:
 
     Attributes:
         molecules: number of molecules in a row.
-        order_free: whether the order of the molecules has no meaning.
         reaction: whether a row is a reaction.
         ignore_stereo: whether stereochemistry is ignored.
         add_h: whether hydrogens are atoms of the graph.
@@ -42,7 +41,6 @@ class RowFormat:
     """
 
     molecules: int = 1
-    order_free: bool = False
     reaction: bool = False
     ignore_stereo: bool = False
     add_h: bool = False
@@ -56,7 +54,7 @@ class RowFormat:
     @property
     def part(self) -> RowFormat:
         """The format of one SMILES of a row."""
-        return replace(self, molecules=1, order_free=False, reaction=False)
+        return replace(self, molecules=1, reaction=False)
 
     @property
     def rows_noun(self) -> str:
@@ -111,12 +109,12 @@ class RowFormat:
     def canonical(self, parts: Sequence[str]) -> str:
         """Build the text of a row from the canonical SMILES of its parts.
 
-        >>> RowFormat(molecules=2, order_free=True).canonical(["O", "CCO"])
-        'CCO + O'
+        >>> RowFormat(molecules=2).canonical(["O", "CCO"])
+        'O + CCO'
         """
         if self.reaction:
             return ">>".join(parts)
-        return BETWEEN.join(sorted(parts) if self.order_free else parts)
+        return BETWEEN.join(parts)
 
     def prepare(self, smiles: Sequence[str]) -> Sequence[str]:
         """Return the SMILES, without stereo marks if the model ignores stereochemistry."""

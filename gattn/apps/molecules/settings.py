@@ -22,7 +22,7 @@ __all__ = [
 Task = Literal["regression", "classification", "multiclass"]
 ModelName = Literal["stacked", "attention", "gp"]
 Standardization = Literal["largest-fragment", "neutral", "tautomer"]
-Transform = Literal["none", "log10", "logit", "auto"]
+Transform = Literal["none", "log10", "logit"]
 LossFunction = Literal["mse", "mae", "bounded-mse", "bounded-mae"]
 BOUNDED = {"bounded-mse": "mse", "bounded-mae": "mae"}
 """Dictionary from the loss functions that read censored labels as limits to their errors."""
@@ -83,7 +83,7 @@ class MoleculeSettings(TrainingSettings):
     target_transform: Transform = "none"
     """Transform of the labels before training, so that no prediction and no interval is outside the
     possible values. log10 is for positive numbers such as concentrations, and logit for fractions
-    between 0 and 1. auto chooses log10, logit or none for each target from its labels. Predictions,
+    between 0 and 1. Predictions,
     intervals and errors are in the original unit. Classification ignores it.
     """
     standardize: tuple[Standardization, ...] = ()
@@ -113,10 +113,6 @@ class MoleculeSettings(TrainingSettings):
     for polymers.
     """
 
-    order_free: bool = False
-    """Rows contain several molecules whose order has no meaning, such as the components of a
-    mixture: the prediction is the same in any order.
-    """
     reaction: bool = False
     """Rows are reactions A>>B with atom map numbers. The model reads the graph of the reactants
     together with the changes of atoms and bonds to the products.
@@ -153,15 +149,11 @@ class MoleculeSettings(TrainingSettings):
             raise SettingsError(f"heads ({self.heads}) must divide width ({self.width})")
 
     def check_rows(self, molecules: int) -> None:
-        """Check that ``order_free`` and ``reaction`` are consistent with the number of molecules in
-        a row.
+        """Check that ``reaction`` is consistent with the number of molecules in a row.
 
         Raises:
-            SettingsError: ``order_free`` was set for one molecule, or ``reaction`` for several
-                or with ``standardize``.
+            SettingsError: ``reaction`` was set for several molecules or with ``standardize``.
         """
-        if self.order_free and molecules < 2:
-            raise SettingsError("order_free needs several molecules in a row; a row has one")
         if self.reaction and molecules > 1:
             raise SettingsError(f"reaction needs one reaction in a row; a row has {molecules}")
         if self.reaction and self.standardize:

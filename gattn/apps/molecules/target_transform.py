@@ -18,7 +18,6 @@ __all__ = [
     "TargetTransform",
     "TransformedIntervals",
     "check_domain",
-    "choose",
     "restore_intervals",
 ]
 
@@ -28,8 +27,6 @@ FARTHEST = {"log10": 300.0, "logit": 20.0}
 """Transformed values are clipped to plus or minus this number. The inverse transform is then
 finite and never exactly at an end of the domain.
 """
-WIDE = 100.0
-"""``auto`` chooses log10 only if the largest label is at least this number times the smallest."""
 SCORES = {"log10": "a number above 0", "logit": "a number above 0 and below 1"}
 
 
@@ -134,38 +131,6 @@ def _logit(y: Tensor) -> Tensor:
 
 def _power(z: Tensor) -> Tensor:
     return 10.0**z
-
-
-def choose(name: str, y: Tensor) -> TargetTransform:
-    """Return the transform of each target, given the setting ``target_transform``.
-
-    ``auto`` chooses for each target from its labels: log10 if all are above 0, the largest is at
-    least 100 times the smallest, and the logarithms are less skewed than the labels; logit if all
-    are above 0 and below 1 and are not log10; otherwise none.
-
-    Args:
-        name: ``"none"``, ``"log10"``, ``"logit"`` or ``"auto"``.
-        y: [n, t] labels, NaN where nothing was measured.
-    """
-    if name != "auto":
-        return TargetTransform((name,) * y.shape[1])
-    return TargetTransform(tuple(_automatic(column[column.isfinite()]) for column in y.T))
-
-
-def _automatic(labels: Tensor) -> str:
-    if not len(labels) or not (labels > 0).all():
-        return "none"
-    logarithms = labels.log10()
-    is_wide = bool(labels.max() >= WIDE * labels.min())
-    if is_wide and abs(_skewness(logarithms)) < abs(_skewness(labels)):
-        return "log10"
-    return "logit" if bool((labels < 1).all()) else "none"
-
-
-def _skewness(values: Tensor) -> float:
-    deviations = values - values.mean()
-    scale = deviations.square().mean().sqrt()
-    return float((deviations / scale).pow(3).mean()) if scale > 0 else 0.0
 
 
 def check_domain(

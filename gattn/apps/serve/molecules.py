@@ -14,8 +14,7 @@ from gattn.apps.molecules.explain import DEFAULT_METHOD, Explanation, explain_mo
 from gattn.apps.molecules.explanations import colour_scale, label_of
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.pretrained import is_distributed
-from gattn.apps.molecules.runs.columns import SIMILARITY, target_columns
-from gattn.apps.molecules.runs.predict import OUTSIDE, output_columns
+from gattn.apps.molecules.runs.columns import SIMILARITY, prediction_columns, target_columns
 from gattn.apps.molecules.runs.rows import InputRow, predict_rows
 from gattn.apps.molecules.runs.training_set import (
     Applicability,
@@ -225,8 +224,8 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
             f"The applicability domain is not available, because {fault_of(error, paths)}."
         )
     return ServedMolecules(
-        name=name, folder=folder, notes=tuple(notes), columns=output_columns(model), model=model,
-        card=card, training=training, applicability=applicability,
+        name=name, folder=folder, notes=tuple(notes), columns=prediction_columns(model),
+        model=model, card=card, training=training, applicability=applicability,
     )  # fmt: skip
 
 
@@ -300,7 +299,7 @@ def as_values(model: MoleculeEstimator, cells: list[str]) -> dict[str, float | s
     values: dict[str, float | str | None] = {}
     classes = not isinstance(model, MoleculeRegressor)
     short = [name for names in target_columns(model) for name in names]
-    for name, bare, cell in zip(output_columns(model), [*short, "", OUTSIDE], cells):
-        is_text = bare == OUTSIDE or (classes and bare in ("prediction", "set"))
+    for name, bare, cell in zip(prediction_columns(model), [*short, ""], cells):
+        is_text = classes and bare in ("prediction", "set")
         values[name] = cell or None if is_text or not cell else json_value(float(cell))
     return values

@@ -29,8 +29,7 @@ CALLS: dict[str, list[str]] = {
         "--loss-function mae --out absolute",
         "table.csv --target z --model attention --workers 1 --from-foundation encoder-128 "
         "--epochs 1 --out foundation",
-        f"table.csv --target z --smiles smiles --smiles solvent --order-free {MOLECULES} "
-        "--out pair",
+        f"table.csv --target z --smiles smiles --smiles solvent {MOLECULES} --out pair",
         f"reactions.csv --smiles smiles --target y --reaction {MOLECULES} --out reactions",
         f"lists.csv --atom-target mass --bond-target order {MOLECULES} "
         "--out lists",

@@ -24,9 +24,6 @@ def run(gattn, data):
         options = ["--standardize", "largest-fragment", "--target-transform", "log10"]
         code, text = gattn("train", data, "--target", "y", "--out", run, *options, *GP)
         assert code == 0, text
-        assert "The molecules are standardised in training and prediction (largest-fragment)" in (
-            " ".join(text.split())
-        )
     return run
 
 

@@ -6,14 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from gattn.apps.molecules import MoleculeRegressor
-from gattn.apps.molecules.explanations import write_explanations
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.runs.predict import predict_table
 from gattn.apps.run.model_io import read_model
-from tests.apps.cli.molecule_table import read_rows
 
 TINY: dict[str, Any] = {"epochs": 2, "width": 16, "heads": 2, "layers": 1}
 SMILES = [f"{'C' * (1 + n % 8)}{'ON'[n % 2]}" for n in range(48)]
@@ -70,35 +66,3 @@ def test_saved_models_need_the_same_columns(gp, tmp_path):
     with pytest.raises(ValueError, match="SMILES alone; got the descriptor columns heat"):
         alone.predict(TABLE)
     assert loaded.predict([]).shape == (0,)
-
-
-@pytest.mark.parametrize("model", ["attention", "gp", "stacked"])
-def test_explanations_give_the_contribution_of_each_column(model, tmp_path):
-    estimator = fitted(model, **(LONG if model != "gp" else {}))
-    rows = TABLE[:2]
-    explained = estimator.explain(rows)
-    centre = TABLE.assign(heat=np.nan)[:2]
-    expected = estimator.predict(rows) - estimator.predict(centre)
-    assert [float(e.descriptors[0]) for e in explained] == pytest.approx(list(expected), abs=1e-6)
-    masked = estimator.explain(rows, method="masking")
-    assert [e.prediction for e in masked] == pytest.approx(list(estimator.predict(rows)), abs=1e-6)
-    write_explanations(tmp_path, [0, 1], {"a": explained}, columns=["heat", "pH"], pictures=0)
-    table = read_rows(tmp_path / "descriptors.csv")
-    assert [(row["row"], row["descriptor"]) for row in table[:2]] == [("0", "heat"), ("0", "pH")]
-
-
-def test_values_far_outside_of_the_training_range_are_named(tmp_path):
-    training = TABLE.assign(empty=np.nan)
-    estimator = MoleculeRegressor(**TINY, model="gp").fit(training, Y)
-    low, high = HEAT.min(), HEAT.max()
-    width = high - low
-    values = torch.tensor([[low - width, 7, 1], [300.0, 1e3, 1], [np.nan] * 3])
-    flags = estimator.predictor_.outside(values).tolist()
-    assert flags == [[True, False, False], [False, True, False], [False] * 3]
-    estimator.save(tmp_path / "model")
-    table = tmp_path / "new.csv"
-    table.write_text("smiles,heat,pH,empty\nCCO,1e4,1e3,\nCCO,300,7,\nxx,1e4,7,\n")
-    predict_table(tmp_path / "model", table, tmp_path / "out.csv", workers=1)
-    rows = read_rows(tmp_path / "out.csv")
-    assert [row["outside"] for row in rows] == ["heat|pH", "", ""]
-    assert rows[2]["error"]

@@ -12,9 +12,8 @@ from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.network import batch_inputs
 from gattn.apps.molecules.row_format import RowFormat
-from gattn.data import DESCRIPTORS
 
-PAIR, MIXTURE = RowFormat(molecules=2), RowFormat(molecules=2, order_free=True)
+PAIR = RowFormat(molecules=2)
 TINY: dict[str, Any] = {"epochs": 2, "width": 16, "heads": 2, "layers": 1, "trees": 10}
 SOLVENTS = ["O", "CCO", "c1ccccc1", "CC#N"]
 SOLUTES = ["C" * n + end for n in range(1, 9) for end in ("", "O")]
@@ -50,19 +49,6 @@ def test_a_row_is_one_graph_of_its_molecules():
     assert joined[:0].counts.shape == (0, 4096)
 
 
-def test_without_an_order_the_inputs_are_symmetric():
-    one, other = (featurise([text], row_format=MIXTURE) for text in ("CO + O", "O + OC"))
-    assert one.canonical == other.canonical == ["CO + O"]
-    assert torch.equal(one.inputs.counts, other.inputs.counts)
-    assert torch.equal(one.inputs.descriptors, other.inputs.descriptors)
-    first, second = featurise(["CO", "O"]).inputs.descriptors
-    mean, span = one.inputs.descriptors[0].split(len(DESCRIPTORS))
-    assert torch.allclose(mean, (first + second) / 2)
-    assert torch.equal(span, (first - second).abs())
-    large = featurise(["C" * 300 + " + " + "C" * 300], row_format=MIXTURE).inputs
-    assert large.counts.max() == 255
-
-
 def test_bad_molecules_cost_their_own_rows():
     parsed = featurise(["C + O", "C1CC + O", "C + ", "C", ""], row_format=PAIR)
     assert parsed.row_index.tolist() == [0]
@@ -73,21 +59,13 @@ def test_bad_molecules_cost_their_own_rows():
         assert message in error
 
 
-@pytest.mark.parametrize("model", ["stacked", "gp"])
-def test_the_order_matters_only_if_it_has_a_meaning(model):
-    swapped = [(b, a) for a, b in ROWS]
-    ordered, free = fitted(model=model), fitted(model=model, order_free=True)
-    assert not np.allclose(ordered.predict(ROWS), ordered.predict(swapped), atol=1e-4)
-    assert np.allclose(free.predict(ROWS), free.predict(swapped), atol=1e-5)
-
-
 def test_a_restored_model_of_two_molecules_predicts_the_same(tmp_path):
     model = fitted(model="gp")
     assert model.score(ROWS, Y) > 0.99
     model.save(tmp_path / "model")
     loaded = MoleculeRegressor.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(ROWS), model.predict(ROWS))
-    network = fitted(model="attention", order_free=True)
+    network = fitted(model="attention")
     network.save(tmp_path / "network")
     again = MoleculeRegressor.load(tmp_path / "network")
     assert np.array_equal(again.predict(ROWS), network.predict(ROWS))

@@ -11,7 +11,6 @@ from gattn.apps.molecules.loading import load_model
 from gattn.apps.molecules.target_transform import (
     TargetTransform,
     check_domain,
-    choose,
 )
 
 SMILES = [f"{'C' * n}{end}" for n in range(1, 31) for end in ("O", "N", "C(=O)O")]
@@ -30,18 +29,6 @@ def test_transforms_equal_numpy_and_slopes_equal_autograd():
     (slope,) = torch.autograd.grad(transform(leaf).sum(), leaf)
     np.testing.assert_allclose(transform.slope(y), slope, rtol=1e-12)
     assert TargetTransform.from_codes(transform.codes).names == transform.names
-
-
-def test_auto_chooses_by_the_labels():
-    for labels, name in (
-        ([10.0**n for n in range(-3, 4)], "log10"),
-        ([0.1, 0.4, 0.6, 0.9], "logit"),
-        ([5.1, 6.2, 7.5, 8.0], "none"),
-        ([-1.0, 100.0, 1000.0], "none"),
-        ([0.0, 0.5, 0.7], "none"),
-        ([1.0, 50.0, 70.0, 99.0, 100.0, 101.0], "none"),
-    ):
-        assert choose("auto", torch.tensor(labels).double()[:, None]).names == (name,)
 
 
 def test_labels_outside_the_domain_are_one_error():

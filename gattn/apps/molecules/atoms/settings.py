@@ -10,7 +10,6 @@ from gattn.apps.molecules.settings import MoleculeSettings
 __all__ = ["check_atom_settings"]
 
 UNSUPPORTED = (
-    "order_free",
     "reaction",
     "standardize",
     "target_transform",

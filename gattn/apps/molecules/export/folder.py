@@ -21,7 +21,7 @@ from gattn.apps.molecules.fitting import LEAST, OFFSET
 from gattn.apps.molecules.kernel_function import FARTHEST, JITTER
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.network import MoleculeNetwork
-from gattn.apps.molecules.runs.predict import output_columns
+from gattn.apps.molecules.runs.columns import prediction_columns
 from gattn.apps.run.model_io import coverage_of
 from gattn.files import new_folder
 
@@ -202,7 +202,7 @@ def _facts(model: MoleculeEstimator, names: Sequence[str]) -> dict[str, Any]:
         "parts": list(predictor.weights),
         "networks": len(predictor.networks),
         "smiles": list(names),
-        "outputs": output_columns(model),
+        "outputs": prediction_columns(model),
         "featuriser": {
             "max_atoms": model.max_atoms,
             "standardize": list(model.standardize),

@@ -90,7 +90,7 @@ def explain_table(
     with new_folder(out) as folder:
         not_drawn = write_explanations(
             folder, indices, explained, titles=titles,
-            pictures=pictures, columns=descriptors.names,
+            pictures=pictures,
         )  # fmt: skip
         bad = [[i, texts[i], error] for i, error in enumerate(errors) if error]
         write_rows(folder / "errors.csv", [["row", "smiles", "error"], *bad])

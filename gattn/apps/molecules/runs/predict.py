@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import torch
-
-from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.inputs import Piece
 from gattn.apps.molecules.loading import open_run, predicts_atoms
 from gattn.apps.molecules.prediction import Prediction
@@ -25,19 +21,14 @@ from gattn.files import check_table_ending, new_file
 
 __all__ = [
     "ERROR",
-    "OUTSIDE",
     "Counts",
-    "output_cells",
-    "output_columns",
     "predict_table",
     "row_errors",
     "row_smiles",
 ]
 
 ERROR = "error"
-OUTSIDE = "outside"
-"""Name of the column that lists the descriptors that are far outside their training range."""
-TEXTS = ("set", OUTSIDE, ERROR)
+TEXTS = ("set", ERROR)
 """Names of columns that are texts in a Parquet file."""
 T = TypeVar("T")
 
@@ -141,15 +132,14 @@ def _open(run: str | Path, path: str | Path, *, neighbors: int, **options: Any) 
         run, path, on_bad_bytes="surrogateescape", **options
     )
     measured = read_measured(run, model, neighbors) if neighbors else None
-    columns = output_columns(model) + ([] if measured is None else measured.columns)
+    columns = prediction_columns(model) + ([] if measured is None else measured.columns)
     pieces = model.predictions(
         descriptors.checked(table.rows()), smiles=row_smiles(table, names),
         descriptors=descriptors.values if descriptors.names else None, neighbors=neighbors,
     )  # fmt: skip
 
     def cells_of(piece: Piece[TableRow, Prediction]) -> list[list[str]]:
-        rows = [piece.items[i] for i in piece.row_index.tolist()] if descriptors.names else []
-        cells = output_cells(model, piece.result, level, list(map(descriptors.values, rows)))
+        cells = prediction_cells(model, piece.result, level)
         if measured is None:
             return cells
         return [[*row, *more] for row, more in zip(cells, measured.cells(piece.result))]
@@ -179,35 +169,6 @@ def _open_lists(
 
     pieces = model.predictions(table.rows(), smiles=text_of)
     return _Reader(table, lists.prediction_columns(model), pieces, cells_of)
-
-
-def output_columns(model: MoleculeEstimator) -> list[str]:
-    """Return the names of the output columns. A model with descriptors has the column
-    ``outside``.
-    """
-    return [*prediction_columns(model), *([OUTSIDE] if model.descriptors_columns_ else [])]
-
-
-def output_cells(
-    model: MoleculeEstimator,
-    prediction: Prediction,
-    coverage: float,
-    values: Sequence[Sequence[float]],
-) -> list[list[str]]:
-    """Return the output cells of k predictions, in the order of :func:`output_columns`.
-
-    Args:
-        model: a trained model that reads f descriptor columns.
-        prediction: its predictions.
-        coverage: coverage of the intervals or sets.
-        values: [k, f] descriptors, NaN for a missing value; not read if f is 0.
-    """
-    cells, names = prediction_cells(model, prediction, coverage), model.descriptors_columns_
-    if not names:
-        return cells
-    numbers = torch.tensor(list(map(list, values)), dtype=torch.float64).view(-1, len(names))
-    outside = model.predictor_.outside(numbers).tolist()
-    return [[*row, "|".join(compress(names, flags))] for row, flags in zip(cells, outside)]
 
 
 def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str]:

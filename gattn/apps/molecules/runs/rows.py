@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.runs.predict import output_cells, output_columns
+from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns
 
 __all__ = ["InputRow", "PredictedRow", "predict_rows"]
 
@@ -46,14 +46,13 @@ def predict_rows(
         rows: n rows.
         coverage: coverage of the intervals or label sets.
     """
-    empty = [""] * len(output_columns(model))
+    empty = [""] * len(prediction_columns(model))
     descriptors: Callable[[InputRow], Sequence[float]] | None = None
     if model.descriptors_columns_:
         descriptors = attrgetter("values")
     predicted: list[PredictedRow] = []
     for piece in model.predictions(rows, smiles=attrgetter("text"), descriptors=descriptors):
         index = piece.row_index.tolist()
-        values = [piece.items[i].values for i in index]
-        cells = dict(zip(index, output_cells(model, piece.result, coverage, values)))
+        cells = dict(zip(index, prediction_cells(model, piece.result, coverage)))
         predicted += [PredictedRow(cells.get(i, empty), e) for i, e in enumerate(piece.errors)]
     return predicted

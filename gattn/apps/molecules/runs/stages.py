@@ -29,7 +29,6 @@ from gattn.apps.molecules.runs.measure import (
 from gattn.apps.molecules.runs.overlaps import overlap_notes, overlaps
 from gattn.apps.molecules.runs.source import Source, built_in, read_source
 from gattn.apps.molecules.runs.splits import (
-    check_parts,
     choose_parts,
     constant_targets,
     splits_record,
@@ -42,7 +41,6 @@ from gattn.apps.run.run_folder import CHECKPOINTS
 from gattn.apps.run.text import plural
 from gattn.apps.tables.formats import open_molecules
 from gattn.data import Split
-from gattn.data.molecules.standardise import STEPS
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.atoms.labels import AtomCells
@@ -160,47 +158,27 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             self.settings.split, data.molecules, data.source, self.settings.model.seed,
             data.estimator.row_format,
         )  # fmt: skip
-        data, split, note = self.without_constant(data, split)
+        self.check_training(data, split)
         source, molecules, estimator = data.source, data.molecules, data.estimator
         common = overlaps(split, molecules, source)
-        train_rows = molecules.rows[split.train].numpy()
-        notes += [*note, *overlap_notes(common), *source.descriptor_notes(train_rows)]
+        notes += overlap_notes(common)
         parts = {"validation": split.val, "test": split.test}
         if estimator.task == "multiclass":
             parts = {"training": split.train, **parts}
         notes += label_notes(estimator, {name: molecules.y[part] for name, part in parts.items()})
-        notes += standardisation_notes(estimator, source, molecules)
         for line in (*source.labels.notes, *notes):
             self.log(line)
         record = splits_record(split, molecules, source)
         left_out = _left_out(source, molecules)
         return MoleculeParts(record, left_out, data, split, common, notes)
 
-    def without_constant(
-        self, data: MoleculeData, split: Split
-    ) -> tuple[MoleculeData, Split, list[str]]:
-        """Leave out the targets that have fewer than two different labels in the training part.
-
-        Raises:
-            ValueError: all targets are constant.
-        """
-        source, molecules, estimator = data.source, data.molecules, data.estimator
-        constant = constant_targets(estimator, molecules.y[split.train])
-        if not constant:
-            return data, split, []
-        first, *_ = constant.values()
-        if len(constant) == len(source.targets):
-            raise ValueError(f"the training part has {first}: choose another split")
-        source = source.without(constant)
-        rows = {part: molecules.rows[getattr(split, part)] for part in PARTS}
-        molecules = _parse(estimator, source)
-        split = replace(split, **rows).among(molecules.rows)
-        check_parts(split, self.settings.split)
-        note = (
-            f"{plural(len(constant), 'target')} left out, because the training part lacks "
-            f"different labels, the first: {first}."
-        )
-        return MoleculeData(source, molecules, estimator), split, [note]
+    def check_training(self, data: MoleculeData, split: Split) -> None:
+        """Check that the training part has different labels of each target."""
+        train = data.molecules.y[split.train]
+        if constant := constant_targets(data.estimator, train):
+            others = f"; leave out --target {', '.join(constant)}" if len(train.T) > 1 else ""
+            first = next(iter(constant.values()))
+            raise ValueError(f"the training part has {first}: choose another split{others}")
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
         """Train the model."""
@@ -365,23 +343,6 @@ def check_labels_domain(transform: str, source: Source) -> None:
             )  # fmt: skip
         except ValueError as error:
             raise ValueError(f"{source.name}: {error}") from None
-
-
-def standardisation_notes(
-    estimator: MoleculeEstimator, source: Source, molecules: LabelledMolecules
-) -> list[str]:
-    """Return a list with a sentence on the standardisation of the molecules; the list is empty
-    if they are not standardised.
-    """
-    if not estimator.standardize:
-        return []
-    steps = ", ".join(step for step in STEPS if step in estimator.standardize)
-    sentence = f"The molecules are standardised in training and prediction ({steps})"
-    if estimator.row_format.joined:
-        return [f"{sentence}."]
-    written = molecules.inputs.molecules.smiles
-    changed = sum(text != source.smiles[row] for text, row in zip(written, molecules.rows.tolist()))
-    return [f"{sentence}; this changed {changed:,} of {plural(len(molecules), 'molecule')}."]
 
 
 def _left_out(source: Source, molecules: LabelledMolecules) -> Iterator[Sequence[object]]:

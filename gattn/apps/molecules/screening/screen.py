@@ -16,7 +16,7 @@ from gattn.apps.molecules.inputs import PIECE
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_columns
-from gattn.apps.molecules.runs.predict import ERROR, output_columns
+from gattn.apps.molecules.runs.predict import ERROR
 from gattn.apps.molecules.runs.rows import InputRow, predict_rows
 from gattn.apps.molecules.screening.engines import run_locally, run_on_ray
 from gattn.apps.molecules.screening.plan import (
@@ -152,10 +152,10 @@ def screen(
     sources = _open(find_inputs(inputs, out), columns, model, encoding, log)
     copied, sources = _keep(sources, settings, model, log)
     texts = [SMILES] if len(columns) == 1 else list(columns)
-    added = [*PLACE, *texts, *output_columns(model), ERROR]
+    added = [*PLACE, *texts, *prediction_columns(model), ERROR]
     renamed = Table(out, tuple(copied), ",", "utf-8").renamed(added)
     names = [renamed.get(name, name) for name in copied]
-    header = [*PLACE, *texts, *names, *output_columns(model), ERROR]
+    header = [*PLACE, *texts, *names, *prediction_columns(model), ERROR]
     query = _query(settings, model, header)
     manifest = read_manifest(out) or {"inputs": []}
     counted = {(each["path"], each["sha256"]): each["rows"] for each in manifest["inputs"]}

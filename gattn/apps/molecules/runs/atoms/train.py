@@ -49,9 +49,7 @@ class AtomProduct(MoleculeProduct):
         check_share(source, lists, skip_bad=settings.skip_bad_labels)
         return self.loaded(MoleculeData(source, labelled, estimator, cells))
 
-    def without_constant(
-        self, data: MoleculeData, split: Split
-    ) -> tuple[MoleculeData, Split, list[str]]:
+    def check_training(self, data: MoleculeData, split: Split) -> None:
         """Check that the training part has a label of each target."""
         train = data.molecules.y[split.train]
         for target, counts in count_labels(data.estimator, {"train": train}).items():
@@ -60,7 +58,6 @@ class AtomProduct(MoleculeProduct):
                 raise ValueError(
                     f"the training part has no label of {target!r}: choose another split"
                 )
-        return data, split, []
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> Any:
         """Train the networks, and compute the mean labels of environments."""
