@@ -28,7 +28,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.core import record
-from gattn.apps.molecules.inputs import MoleculeInputs, make_pieces
+from gattn.apps.molecules.inputs import make_pieces
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.tables.csv_table import open_table
 from gattn.data import atom_features, bond_features, data_root, get_dataset
 from gattn.data.molecules.counts import COUNTS, morgan_counter

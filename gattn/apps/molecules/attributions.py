@@ -16,7 +16,7 @@ from gattn.apps.molecules.masking import Masked, MoleculeAtoms, predict_masked
 from gattn.apps.molecules.network import batch_inputs
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.apps.molecules.predictor import MoleculePredictor
 
 __all__ = ["DEFAULT_METHOD", "METHODS", "Attribution", "attribute"]

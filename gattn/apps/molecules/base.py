@@ -22,12 +22,8 @@ from gattn.apps.molecules.classes import one_hot
 from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.foundation import read_foundation_of
-from gattn.apps.molecules.inputs import (
-    DescribedInputs,
-    MoleculeInputs,
-    ParsedSmiles,
-    Piece,
-)
+from gattn.apps.molecules.inputs import ParsedSmiles, Piece
+from gattn.apps.molecules.model_inputs import DescribedInputs, MoleculeInputs
 from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.rows import (

@@ -15,7 +15,7 @@ from gattn.apps.molecules.settings import Task
 from gattn.data.molecules.fingerprints import tanimoto_ridges
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 __all__ = ["BASELINE_ROWS", "baseline_predictions"]
 

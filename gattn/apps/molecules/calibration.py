@@ -14,7 +14,7 @@ from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.stacking import combine, fit_shrinkage, fit_spread, predicted_std
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 __all__ = ["Calibration", "calibrate"]
 

@@ -18,7 +18,7 @@ from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.run.model_io import add_prefix, remove_prefix
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 __all__ = ["ComponentPredictions", "Components", "disagreement"]
 

@@ -5,18 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch import Tensor
 
+from gattn.apps.fitting.scaling import moments
 from gattn.apps.molecules.arrays import as_numbers
+from gattn.apps.molecules.kernel_function import FARTHEST
+from gattn.apps.molecules.model_inputs import DescribedInputs
 from gattn.apps.molecules.row_format import join_smiles
 from gattn.apps.molecules.tables import JoinedTables
 from gattn.apps.tables.csv_table import LARGEST, Table, TableRow
 from gattn.apps.tables.numbers import NumberFormat
 
+if TYPE_CHECKING:
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
+
 __all__ = [
-    "DescriptorColumns", "check_columns", "split_descriptors",
+    "SCALE", "DescriptorColumns", "check_columns", "column_tensors", "split_descriptors",
+    "with_standard_columns",
 ]  # fmt: skip
 
 
@@ -138,3 +146,38 @@ def check_columns(expected: Sequence[str], names: Sequence[str]) -> None:
     raise ValueError(
         f"this model was trained on SMILES alone; got the descriptor columns {', '.join(names)}"
     )
+
+
+SCALE = ("extra_mean", "extra_scale")
+"""Keys of the saved tensors with the mean and the standard deviation of each of the user's
+descriptor columns.
+"""
+
+
+def column_tensors(columns: Tensor) -> dict[str, Tensor]:
+    """Return the mean and the standard deviation of each descriptor column.
+
+    Args:
+        columns: [k, f] float64, the columns of the training part; NaN for missing values.
+
+    Returns:
+        Tensors [f] by their keys.
+    """
+    return dict(zip(SCALE, moments(columns)))
+
+
+def with_standard_columns(inputs: MoleculeInputs, tensors: dict[str, Tensor]) -> MoleculeInputs:
+    """Return the inputs with standardised descriptor columns.
+
+    A missing value becomes 0, the mean. Values beyond 6 standard deviations are clipped.
+
+    Args:
+        inputs: k molecules with f descriptor columns.
+        tensors: the tensors of :func:`column_tensors`, and possibly others.
+
+    Returns:
+        The same molecules, with columns of mean 0 and standard deviation 1 in the training part.
+    """
+    mean, scale = (tensors[name] for name in SCALE)
+    columns = ((inputs.extra_descriptors - mean) / scale).clamp(-FARTHEST, FARTHEST)
+    return DescribedInputs(inputs, columns.nan_to_num(0.0))

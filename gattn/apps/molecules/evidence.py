@@ -16,7 +16,7 @@ from gattn.apps.molecules.gaussian_process import GaussianProcess, draw
 from gattn.apps.molecules.stacking import fit_mixture, varied
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 __all__ = ["Evidence", "left_out_of_kernel", "network_prior", "part_weights"]
 

@@ -17,7 +17,7 @@ from gattn.apps.runtime.threads import limited_threads
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.base import MoleculeEstimator
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.apps.molecules.predictor import MoleculePredictor
 
 __all__ = [

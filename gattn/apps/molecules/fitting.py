@@ -19,9 +19,8 @@ from torch import Tensor
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.molecules.calibration import calibrate
 from gattn.apps.molecules.components import Components
-from gattn.apps.molecules.descriptor_scaling import column_tensors, with_standard_columns
+from gattn.apps.molecules.descriptor_columns import column_tensors, with_standard_columns
 from gattn.apps.molecules.evidence import Evidence, left_out_of_kernel
-from gattn.apps.molecules.folds import assign_folds
 from gattn.apps.molecules.forest import Forest, forest_obstacle
 from gattn.apps.molecules.gaussian_process import GaussianProcess, draw
 from gattn.apps.molecules.inputs import in_pieces
@@ -43,19 +42,12 @@ from gattn.data.splits import number_groups
 
 if TYPE_CHECKING:
     from gattn.apps.fitting.loop import History
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 __all__ = [
-    "LEAST",
-    "MOLECULES",
-    "OFFSET",
-    "PIECE",
-    "TOTALS",
-    "TRANSFORM",
-    "FitPart",
-    "FittedModel",
-    "fit_model",
-]
+    "FOLDS", "LEAST", "MOLECULES", "OFFSET", "PIECE", "TOTALS", "TRANSFORM", "FitPart",
+    "assign_folds", "fit_model",
+]  # fmt: skip
 
 PIECE = 1024
 """Number of molecules whose fingerprints are unpacked at once."""
@@ -347,3 +339,28 @@ def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
     if task != "regression":
         return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
     return moments(y)
+
+
+FOLDS = 10
+"""Number of folds. With ten folds, each choice uses nine tenths of the validation part, so it
+differs little from a choice on the whole part.
+"""
+
+
+def assign_folds(groups: Tensor, seed: int) -> Tensor:
+    """Assign each row to a random fold; all rows of a group are in the same fold.
+
+    Args:
+        groups: [n] int64, the group of each row, numbered from 0.
+        seed: seed of the draw.
+
+    Returns:
+        [n] int64 in 0..FOLDS - 1; folds differ by at most one group in size.
+
+    Example:
+        >>> assign_folds(torch.tensor([0, 1, 0]), seed=0).tolist()
+        [0, 1, 0]
+    """
+    count = int(groups.max()) + 1 if len(groups) else 0
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randperm(count, generator=generator) % FOLDS)[groups]

@@ -19,7 +19,7 @@ from gattn.apps.molecules.kernels.features import TreeNodes, tree_leaves
 from gattn.apps.molecules.trees import TreeProblem, grow_forests
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 __all__ = ["Forest", "OutOfBag", "forest_obstacle"]
 

@@ -12,15 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from gattn.apps.fitting.settings import from_table, to_table
-from gattn.apps.molecules.feature_version import check_feature_version
 from gattn.apps.molecules.pretrained import encoder_folder, encoder_names, resolve
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.run.model_io import RunError, read_model, remove_prefix, write_model
 from gattn.data.molecules.features import FEATURISER
 
 __all__ = [
-    "FINE_TUNING_STARTS", "Foundation", "read_foundation", "read_foundation_of",
-    "write_foundation",
+    "FINE_TUNING_STARTS", "Foundation", "check_predictor_features", "read_foundation",
+    "read_foundation_of", "write_foundation",
 ]  # fmt: skip
 
 HEAD = "head."
@@ -151,3 +150,43 @@ def write_foundation(
 
 def _architecture(settings: MoleculeSettings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in ARCHITECTURE}
+
+
+FIRST = "1"
+"""Version of a state without an entry, because the first version of gattn wrote no entry."""
+
+
+def check_feature_version(source: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
+    """Check the version of the features in the stored state of a predictor or an encoder.
+
+    Args:
+        source: folder or name of the model, for the message.
+        state: the state; its entry ``featuriser`` is the version.
+
+    Raises:
+        RunError: this gattn computes another version.
+    """
+    version = state.get("featuriser", FIRST)
+    if version != FEATURISER:
+        raise RunError(
+            f"the model in {source} was trained on version {version} of the features of "
+            f"molecules, and this version of gattn computes version {FEATURISER}: train the "
+            "model again"
+        )
+
+
+def check_predictor_features(folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
+    """Check the version of the features of the predictor of a model.
+
+    A card without the state of a predictor is no model, which another check reports.
+
+    Args:
+        folder: folder of the model, for the message.
+        card: the card of the model.
+
+    Raises:
+        RunError: this gattn computes another version.
+    """
+    state = card.get("predictor")
+    if isinstance(state, dict):
+        check_feature_version(folder, state)

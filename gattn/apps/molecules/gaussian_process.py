@@ -30,7 +30,7 @@ from gattn.apps.molecules.kernels.features import CountTable
 from gattn.data.molecules.descriptors import DESCRIPTORS
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 __all__ = ["GaussianProcess", "draw", "truncated_mean"]
 

@@ -8,25 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from gattn.apps.molecules.joined import join_rows
+from gattn.apps.molecules.model_inputs import DescribedInputs, ExpandedInputs, MoleculeInputs
 from gattn.apps.molecules.packed_view import PackedView, join_pieces
 from gattn.apps.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.apps.runtime.processes import in_order
-from gattn.data.molecules.dataset import Molecules, Positions, indices_of
 from gattn.data.molecules.packing import read_packed
-from gattn.data.molecules.pairs import count_pairs
 from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit
 
 __all__ = [
-    "DescribedInputs",
-    "ExpandedInputs",
     "FeaturizedSmiles",
-    "MoleculeInputs",
     "ParsedSmiles",
     "Piece",
     "check_is_list",
@@ -46,138 +42,6 @@ PIECE = 1024
 
 FEW = 8192
 """Below this many SMILES, parse in one process: starting workers takes longer."""
-
-
-class MoleculeInputs(Protocol):
-    """Inputs of a model for k molecules; ``inputs[positions]`` selects molecules."""
-
-    @property
-    def molecules(self) -> Molecules:
-        """Graphs of the k molecules; their ``y`` has no columns."""
-        ...
-
-    @property
-    def counts(self) -> Tensor:
-        """Counts of Morgan environments of radius 2, at most 255: [k, 2048] uint8."""
-        ...
-
-    @property
-    def pairs(self) -> Tensor:
-        """Counts of pairs of atoms with at most 6 bonds between them, at most 255: [k, 2048] uint8.
-        They are counted at each access.
-        """
-        ...
-
-    @property
-    def descriptors(self) -> Tensor:
-        """Descriptors, finite and not scaled: [k, len(DESCRIPTORS)] float32."""
-        ...
-
-    @property
-    def extra_descriptors(self) -> Tensor:
-        """Descriptor columns of the user, not scaled: [k, f] float64, with NaN for missing
-        values.
-        """
-        ...
-
-    @property
-    def molecule_sizes(self) -> Tensor | None:
-        """Number of atoms of each of the c molecules in a row, [k, c] int64; None if every row
-        has one graph.
-        """
-        ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self: Inputs, positions: Positions) -> Inputs: ...
-
-
-@dataclass(frozen=True, eq=False)
-class ExpandedInputs:
-    """Inputs of a model for k molecules, stored as tensors; see :class:`MoleculeInputs`.
-
-    ``pair_counts`` are the counts of atom pairs; None if those of the graphs are to be counted.
-    """
-
-    molecules: Molecules
-    counts: Tensor
-    descriptors: Tensor
-    molecule_sizes: Tensor | None = None
-    pair_counts: Tensor | None = None
-
-    @property
-    def pairs(self) -> Tensor:
-        """Counts of atom pairs: [k, 2048] uint8."""
-        if self.pair_counts is not None:
-            return self.pair_counts
-        return torch.from_numpy(count_pairs(self.molecules.arrays))
-
-    @property
-    def extra_descriptors(self) -> Tensor:
-        """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
-        return torch.empty(len(self), 0, dtype=torch.float64)
-
-    def __len__(self) -> int:
-        return len(self.molecules)
-
-    def __getitem__(self, positions: Positions) -> ExpandedInputs:
-        """Return copies of the selected molecules; ``positions`` is a slice, a list, a tensor or
-        a mask.
-        """
-        index = torch.atleast_1d(indices_of(positions, len(self)))
-        sizes, pairs = (
-            None if each is None else each[index]
-            for each in (self.molecule_sizes, self.pair_counts)
-        )
-        return ExpandedInputs(
-            self.molecules[index], self.counts[index], self.descriptors[index], sizes, pairs
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class DescribedInputs:
-    """Model inputs of k molecules, to which descriptor columns of the user were added.
-
-    Attributes:
-        base: the inputs that are computed from the SMILES.
-        extra_descriptors: [k, f] float64, NaN where a value is missing.
-    """
-
-    base: MoleculeInputs
-    extra_descriptors: Tensor
-
-    @property
-    def molecules(self) -> Molecules:
-        """Graphs of the k molecules."""
-        return self.base.molecules
-
-    @property
-    def counts(self) -> Tensor:
-        """Counts of Morgan environments: [k, 2048] uint8."""
-        return self.base.counts
-
-    @property
-    def pairs(self) -> Tensor:
-        """Counts of atom pairs: [k, 2048] uint8."""
-        return self.base.pairs
-
-    @property
-    def descriptors(self) -> Tensor:
-        """Descriptors that are computed from the SMILES: [k, len(DESCRIPTORS)] float32."""
-        return self.base.descriptors
-
-    @property
-    def molecule_sizes(self) -> Tensor | None:
-        """Number of atoms of each molecule in a row; None if every row has one graph."""
-        return self.base.molecule_sizes
-
-    def __len__(self) -> int:
-        return len(self.base)
-
-    def __getitem__(self, positions: Positions) -> DescribedInputs:
-        """Return the selected molecules; ``positions`` is a slice, a list, a tensor or a mask."""
-        index = torch.atleast_1d(indices_of(positions, len(self)))
-        return DescribedInputs(self.base[index], self.extra_descriptors[index])
 
 
 def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:

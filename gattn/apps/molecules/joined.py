@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.reactions import ReactionInputs, align_sides
 from gattn.apps.molecules.row_format import BETWEEN, RowFormat
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.dataset import Molecules, Positions, indices_of
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.inputs import FeaturizedSmiles, MoleculeInputs
+    from gattn.apps.molecules.inputs import FeaturizedSmiles
 
 __all__ = ["JoinedInputs", "JoinedRows", "join_rows"]
 
@@ -36,22 +37,22 @@ class JoinedRows(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class JoinedInputs:
+class JoinedInputs(MoleculeInputs):
     """Inputs of a model for k rows of c molecules each.
 
-    It has the interface of :class:`gattn.apps.molecules.inputs.MoleculeInputs`. The graph of a row
+    The graph of a row
     contains all of its molecules, without edges between them. The fingerprints and descriptors of
     the molecules are concatenated.
 
     Attributes:
         base: the different molecules of all rows.
         index: [k, c] int64, the molecules of each row.
-        molecule_sizes: [k, c] int64, the number of atoms of each molecule.
+        sizes: [k, c] int64, the number of atoms of each molecule.
     """
 
     base: MoleculeInputs
     index: Tensor
-    molecule_sizes: Tensor
+    sizes: Tensor
 
     def __len__(self) -> int:
         return len(self.index)
@@ -59,14 +60,14 @@ class JoinedInputs:
     def __getitem__(self, positions: Positions) -> JoinedInputs:
         """Return the selected rows; ``positions`` is a slice, a list, a tensor or a mask."""
         index = torch.atleast_1d(indices_of(positions, len(self)))
-        return JoinedInputs(self.base, self.index[index], self.molecule_sizes[index])
+        return JoinedInputs(self.base, self.index[index], self.sizes[index])
 
     @property
     def molecules(self) -> Molecules:
         """Graphs of the k rows; each graph contains the c molecules of its row."""
         parts = self.base[self.index.flatten()].molecules
         count, arrays = self.index.shape[1], parts.arrays
-        sizes = self.molecule_sizes
+        sizes = self.sizes
         # Number of nodes of the same row that precede each molecule.
         first = (sizes.cumsum(1) - sizes).flatten()
         edges = arrays.edge_index + first.repeat_interleave(arrays.edge_ptr.diff())
@@ -76,6 +77,11 @@ class JoinedInputs:
         texts = parts.smiles
         smiles = [BETWEEN.join(texts[i : i + count]) for i in range(0, len(texts), count)]
         return Molecules(smiles, joined, torch.empty(len(self), 0), (), tuple(range(len(self))))
+
+    @property
+    def molecule_sizes(self) -> Tensor:
+        """Number of atoms of each molecule, [k, c] int64."""
+        return self.sizes
 
     @property
     def counts(self) -> Tensor:
@@ -94,11 +100,6 @@ class JoinedInputs:
 
     def _joined(self, values: Tensor) -> Tensor:
         return values.unflatten(0, self.index.shape).flatten(1)
-
-    @property
-    def extra_descriptors(self) -> Tensor:
-        """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
-        return torch.empty(len(self), 0, dtype=torch.float64)
 
 
 def join_rows(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules.inputs import DescribedInputs, ExpandedInputs, MoleculeInputs
+from gattn.apps.molecules.model_inputs import DescribedInputs, ExpandedInputs, MoleculeInputs
 from gattn.apps.molecules.shares import descriptor_shares
 from gattn.data.molecules.building import MoleculeBuilder
 from gattn.data.molecules.counts import COUNTS, atom_codes, morgan_counter
@@ -195,7 +195,6 @@ def masked_inputs(
         _without(copies.molecules, masked),
         torch.cat([torch.zeros(0, COUNTS, dtype=torch.uint8), *counts]),
         (described - torch.cat([torch.zeros(0, width).double(), *lost])).float(),
-        None,
         torch.cat([torch.zeros(0, COUNTS, dtype=torch.uint8), *pairs]),
     )
     if not copies.extra_descriptors.shape[1]:

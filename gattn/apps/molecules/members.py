@@ -29,7 +29,7 @@ from gattn.apps.runtime.threads import share_threads
 if TYPE_CHECKING:
     from gattn.apps.fitting.loop import History
     from gattn.apps.fitting.types import Batches, Loss
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.data.molecules.arrays import MoleculeArrays
 
 __all__ = [

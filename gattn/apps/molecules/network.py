@@ -26,7 +26,7 @@ from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES
 from gattn.ops.registration import path_trace
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.data.molecules.arrays import MoleculeArrays
 
 __all__ = [

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.data import Molecules
 from gattn.data.molecules.building import PackedMolecules, PackedRows
 from gattn.data.molecules.counts import PackedCounts
 from gattn.data.molecules.dataset import Positions, indices_of
 from gattn.data.molecules.packing import PackedInputs
-from gattn.data.molecules.pairs import count_pairs
 
 __all__ = ["PackedView", "join_pieces"]
 
@@ -50,10 +50,10 @@ def _join_rows(parts: Sequence[PackedRows]) -> PackedRows:
 
 
 @dataclass(frozen=True, eq=False)
-class PackedView:
+class PackedView(MoleculeInputs):
     """View of selected molecules; the data remain in the arrays of all molecules.
 
-    It has the interface of :class:`gattn.apps.molecules.inputs.MoleculeInputs`. Indexing copies no
+    Indexing copies no
     molecule. Graphs, counts and descriptors are expanded at each access, so read them one batch at
     a time.
 
@@ -108,24 +108,9 @@ class PackedView:
         return torch.from_numpy(counts.unpack())
 
     @property
-    def pairs(self) -> Tensor:
-        """Counts of atom pairs, [k, 2048] uint8, which are counted at each access."""
-        return torch.from_numpy(count_pairs(self.molecules.arrays))
-
-    @property
     def descriptors(self) -> Tensor:
         """Descriptors, [k, len(DESCRIPTORS)] float32, which are copied at each access."""
         return torch.from_numpy(self.packed.descriptors[self.index])
-
-    @property
-    def extra_descriptors(self) -> Tensor:
-        """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
-        return torch.empty(len(self), 0, dtype=torch.float64)
-
-    @property
-    def molecule_sizes(self) -> None:
-        """None, because the graph of each row is one molecule."""
-        return
 
 
 def _ranges(ptr: np.ndarray, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

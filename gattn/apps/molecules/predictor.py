@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.molecules.components import Components, disagreement
-from gattn.apps.molecules.descriptor_scaling import SCALE, with_standard_columns
+from gattn.apps.molecules.descriptor_columns import SCALE, with_standard_columns
 from gattn.apps.molecules.fitting import (
     LEAST,
     MOLECULES,
@@ -36,7 +36,7 @@ from gattn.data.molecules.features import FEATURISER
 
 if TYPE_CHECKING:
     from gattn.apps.fitting.loop import History
-    from gattn.apps.molecules.inputs import MoleculeInputs
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 __all__ = ["MoleculePredictor"]
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.dataset import Molecules, Positions, indices_of
 from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.smiles import parse_any_size
-
-if TYPE_CHECKING:
-    from gattn.apps.molecules.inputs import MoleculeInputs
 
 __all__ = ["ReactionInputs", "align_sides", "mapped_atoms"]
 
@@ -27,10 +24,10 @@ MAPPED = re.compile(r"\[\d*([A-Za-z][a-z]?|\*)[^\]]*:(\d+)\]")
 
 
 @dataclass(frozen=True, eq=False)
-class ReactionInputs:
+class ReactionInputs(MoleculeInputs):
     r"""Inputs of a model for k reactions, as condensed graphs of reaction.
 
-    It has the interface of :class:`gattn.apps.molecules.inputs.MoleculeInputs`. A graph has one
+    A graph has one
     node for each pair of atoms with the same map number, and one node for every other atom of the
     reactants or products. The features of a node and of an edge are
 
@@ -57,11 +54,6 @@ class ReactionInputs:
     base: MoleculeInputs
     index: Tensor
     images: Sequence[np.ndarray]
-
-    @property
-    def molecule_sizes(self) -> None:
-        """None, because each row has one graph."""
-        return
 
     def __len__(self) -> int:
         return len(self.index)
@@ -100,11 +92,6 @@ class ReactionInputs:
         """
         reactants, products = (self.base[side].descriptors for side in self.index.t())
         return torch.cat([reactants, products - reactants], 1)
-
-    @property
-    def extra_descriptors(self) -> Tensor:
-        """Empty matrix [k, 0], because these inputs have no descriptor columns of the user."""
-        return torch.empty(len(self), 0, dtype=torch.float64)
 
 
 def _changes(reactants: Tensor, products: Tensor) -> Tensor:

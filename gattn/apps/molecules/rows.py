@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules.inputs import MoleculeInputs, ParsedSmiles
+from gattn.apps.molecules.inputs import ParsedSmiles
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.run.text import plural
 from gattn.data import BadRow
 

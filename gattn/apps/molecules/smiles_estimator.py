@@ -10,14 +10,9 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.settings import settings_of
-from gattn.apps.molecules.feature_version import check_predictor_features
-from gattn.apps.molecules.inputs import (
-    FeaturizedSmiles,
-    MoleculeInputs,
-    Piece,
-    featurise,
-    make_pieces,
-)
+from gattn.apps.molecules.foundation import check_predictor_features
+from gattn.apps.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings

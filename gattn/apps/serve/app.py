@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from gattn import __version__
-from gattn.apps.molecules.runs.rows import InputRow, PredictedRow, predict_rows
+from gattn.apps.molecules.runs.predict import InputRow, PredictedRow, predict_rows
 from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.gate import Gate, error_response

@@ -15,7 +15,7 @@ from gattn.apps.molecules.explanations import colour_scale, label_of
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.pretrained import is_distributed
 from gattn.apps.molecules.runs.columns import SIMILARITY, prediction_columns, target_columns
-from gattn.apps.molecules.runs.rows import InputRow, predict_rows
+from gattn.apps.molecules.runs.predict import InputRow, predict_rows
 from gattn.apps.molecules.runs.training_set import (
     Applicability,
     TrainingSet,

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.loading import smiles_columns
-from gattn.apps.molecules.runs.predict import ERROR, row_smiles
-from gattn.apps.molecules.runs.rows import InputRow, PredictedRow
+from gattn.apps.molecules.runs.predict import ERROR, InputRow, PredictedRow, row_smiles
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.molecules import ServedMolecules
 from gattn.apps.tables.csv_table import Table, TableRow

@@ -8,7 +8,7 @@ import pytest
 from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.loading import load_model
-from gattn.apps.molecules.runs.rows import InputRow, predict_rows
+from gattn.apps.molecules.runs.predict import InputRow, predict_rows
 from gattn.apps.serve.molecules import explain_molecule
 
 ACIDS = [f"{'C' * n}C(=O)O" for n in range(1, 25)]

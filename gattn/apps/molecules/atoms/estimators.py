@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,30 +12,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.settings import settings_of
+from gattn.apps.fitting.settings import SettingsError, settings_of
 from gattn.apps.molecules.arrays import as_texts
 from gattn.apps.molecules.atoms.entries import find_entries
-from gattn.apps.molecules.atoms.faults import without_faults
 from gattn.apps.molecules.atoms.labels import (
     AtomCells,
     Coding,
     coding_of,
     labels_of_graphs,
     read_cells,
+    without_faults,
 )
 from gattn.apps.molecules.atoms.predictor import AtomPrediction, AtomPredictor
-from gattn.apps.molecules.atoms.settings import check_atom_settings
 from gattn.apps.molecules.atoms.values import KINDS, LabelledAtoms, Targets, Values, padded
-from gattn.apps.molecules.inputs import (
-    Piece,
-)
+from gattn.apps.molecules.inputs import Piece
 from gattn.apps.molecules.rows import bad_rows, warn_of
-from gattn.apps.molecules.settings import MoleculeParameters, Task
+from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings, Task
 from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.data import BadRow, MoleculeError
 from gattn.data.molecules.arrays import MoleculeArrays
 
-__all__ = ["AtomClassifier", "AtomEstimator", "AtomRegressor", "class_probabilities"]
+__all__ = [
+    "AtomClassifier", "AtomEstimator", "AtomRegressor", "check_atom_settings",
+    "class_probabilities",
+]  # fmt: skip
 
 Self = TypeVar("Self", bound="AtomEstimator")
 Item = TypeVar("Item")
@@ -376,3 +377,34 @@ def class_probabilities(values: np.ndarray, count: int) -> np.ndarray:
         return np.zeros((0, count))
     values = values.reshape(len(values), -1)
     return np.hstack([1 - values, values]) if values.shape[1] == 1 else values[:, :count]
+
+
+UNSUPPORTED = (
+    "reaction",
+    "standardize",
+    "target_transform",
+    "from_foundation",
+)
+"""Settings of molecule models that models of atoms and bonds do not support."""
+MODELS = ("stacked", "attention")
+
+
+def check_atom_settings(settings: MoleculeSettings) -> None:
+    """Raise an error for settings that models of atoms and bonds do not support.
+
+    Raises:
+        SettingsError: such a setting was changed.
+    """
+    defaults = {field.name: field.default for field in fields(MoleculeSettings)}
+    for name in UNSUPPORTED:
+        if getattr(settings, name) != defaults[name]:
+            raise SettingsError(f"{name} is not available for targets of atoms and bonds")
+    if settings.bounded:
+        raise SettingsError(
+            f"loss_function {settings.loss_function} is not available for targets of atoms and "
+            "bonds"
+        )
+    if settings.model not in MODELS:
+        raise SettingsError(
+            f"targets of atoms and bonds need the model {' or '.join(MODELS)}; got {settings.model}"
+        )

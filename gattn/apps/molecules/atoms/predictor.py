@@ -17,7 +17,6 @@ from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import History
 from gattn.apps.molecules.atoms.environments import EnvironmentMeans, environment_codes
 from gattn.apps.molecules.atoms.intervals import GroupedScores
-from gattn.apps.molecules.atoms.mixture import mixture_weights
 from gattn.apps.molecules.atoms.training import (
     AtomTraining,
     new_network,
@@ -25,9 +24,9 @@ from gattn.apps.molecules.atoms.training import (
     output_width,
 )
 from gattn.apps.molecules.atoms.values import LabelledAtoms, Targets, Values, pointers
-from gattn.apps.molecules.inputs import MoleculeInputs
 from gattn.apps.molecules.layers import MoleculeBatch
 from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.network import batch_inputs
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.stacking import fit_spread, predicted_std
@@ -36,7 +35,7 @@ from gattn.apps.runtime.threads import limited_threads
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.features import FEATURISER
 
-__all__ = ["AtomPrediction", "AtomPredictor"]
+__all__ = ["AtomPrediction", "AtomPredictor", "mixture_weights"]
 
 NEVER = -1e4
 """Logit of the outputs that exceed a target's number of classes. Their probability is 0."""
@@ -175,7 +174,9 @@ class AtomPredictor:
             measured = y.isfinite().any(0)
             if not measured.all():
                 name = targets.of(kind)[int((~measured).nonzero()[0])]
-                raise ValueError(f"the training part has no label of {name!r}")
+                raise ValueError(
+                    f"the training part has no label of {name!r}: choose another split"
+                )
             mean, scale = torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
             if task == "regression":
                 mean, scale = moments(y)
@@ -212,7 +213,7 @@ class AtomPredictor:
         radius: dict[str, Tensor] = {}
         for kind, environments in self.environments.items():
             means[kind], labels[kind], radius[kind] = environments.predict(codes[kind])
-        parts = {"attention": attention, "environments": means}
+        parts: dict[str, Mapping[str, Tensor]] = {"attention": attention, "environments": means}
         return _Parts(members, parts, labels, radius, arrays)
 
     def _combine(self, each: _Parts) -> AtomPrediction:
@@ -364,3 +365,45 @@ class AtomPredictor:
             scores = error / self.validation.std.rows[kind][:, column]
             self.scores[i] = GroupedScores.fit(scores, val.y.owners(kind))
             self._tensors |= add_prefix(f"scores.{i}.", self.scores[i].state())
+
+
+EQUAL_ROWS = 20.0
+"""Strength of the penalty on unequal weights, as a number of additional labels."""
+
+
+def mixture_weights(first: Tensor, second: Tensor, y: Tensor) -> Tensor:
+    r"""Fit the weights of two predictions to labels that were not used for training.
+
+    .. math::
+        \min_{0 \le w \le 1} \sum_i \bigl(y_i - (1 - w)\, a_i - w\, b_i\bigr)^2
+        + \lambda s^2 \bigl(w - \tfrac{1}{2}\bigr)^2, \qquad
+        s^2 = \frac{1}{n} \sum_i (a_i - b_i)^2
+
+    :math:`\lambda` is the strength of the penalty as a number of labels. With few labels, the
+    weights stay nearly equal.
+
+    Args:
+        first: [r, d] predictions a.
+        second: [r, d] predictions b.
+        y: [r, d] labels, NaN where one is missing.
+
+    Returns:
+        [2] float64, the weights 1 - w and w; equal ones without labels, or if the predictions are
+        equal.
+
+    Reference: Breiman, "Stacked regressions" (Machine Learning 1996).
+
+    Example:
+        >>> y = torch.linspace(-1, 1, 400)[:, None]
+        >>> mixture_weights(y + 0.1, y, y).round(decimals=2)
+        tensor([0.0200, 0.9800], dtype=torch.float64)
+    """
+    labelled = y.isfinite()
+    a, b, label = (each[labelled].double() for each in (first, second, y))
+    apart = (a - b).square()
+    weight = 0.5
+    if len(label) and apart.sum() > 0:
+        penalty = EQUAL_ROWS * apart.mean()
+        best = (((a - label) * (a - b)).sum() + 0.5 * penalty) / (apart.sum() + penalty)
+        weight = float(best.clamp(0, 1))
+    return torch.tensor([1 - weight, weight], dtype=torch.float64)

@@ -13,9 +13,9 @@ from gattn.apps.fitting.losses import cross_entropy, regression_loss
 from gattn.apps.fitting.types import History, Loss
 from gattn.apps.molecules.atoms.network import AtomNetwork
 from gattn.apps.molecules.atoms.values import LabelledAtoms, Targets, Values
-from gattn.apps.molecules.inputs import MoleculeInputs
 from gattn.apps.molecules.layers import MoleculeBatch
 from gattn.apps.molecules.members import MoleculeBatches, batch_elements, fit_member
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.runtime.threads import limited_threads
 

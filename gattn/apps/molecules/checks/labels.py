@@ -9,11 +9,11 @@ import numpy as np
 from gattn.apps.molecules.checks.findings import Finding
 from gattn.apps.molecules.checks.structures import groups_of
 from gattn.apps.molecules.checks.table import CheckedTable, Target
-from gattn.apps.molecules.label_notes import case_hints, decades_note
+from gattn.apps.molecules.runs.labels import case_hints, decades_note
 from gattn.apps.run.text import plural
 from gattn.apps.tables.numbers import is_missing
 
-__all__ = ["FEW", "OUTLIER", "TOLERANCE", "check_labels", "robust_scores"]
+__all__ = ["FEW", "TOLERANCE", "check_labels"]
 
 FEW = 20
 """A target is reported if it has fewer labels than this number, or labels in less than a twentieth

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gattn.apps.molecules.inputs import MoleculeInputs
 from gattn.apps.molecules.layers import MoleculeBatch
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs
 
 __all__ = ["EnsembleOutputs", "PlainBatch", "plain_batch", "write_onnx"]

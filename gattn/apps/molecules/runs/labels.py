@@ -2,21 +2,174 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from gattn.apps.molecules.classes import MOST_CLASSES
-from gattn.apps.molecules.label_notes import case_hints
-from gattn.apps.molecules.runs.number_labels import SKIP, LabelColumn, number_labels
 from gattn.apps.molecules.settings import Task
 from gattn.apps.run.text import plural
-from gattn.apps.tables.numbers import NumberFormat, classify, is_missing
+from gattn.apps.tables.csv_table import LARGEST
+from gattn.apps.tables.numbers import (
+    NumberColumn,
+    NumberFormat,
+    Pattern,
+    classify,
+    is_missing,
+    read_numbers,
+)
 
-__all__ = ["Labels", "LostLabel", "read_labels"]
+__all__ = ["SKIP", "Labels", "case_hints", "decades_note", "read_labels"]
+
+FEW = 5
+"""A column of numbers with at most this number of different whole numbers gets a note that they
+may be classes.
+"""
+SKIP = "--skip-bad-labels"
+
+
+class LabelColumn(NamedTuple):
+    """Labels of one target (None or NaN if missing), and the rows whose cells are invalid."""
+
+    values: Sequence[float | str | int | None]
+    unread: Sequence[int]
+    missing: int
+    censored: int
+    notes: Sequence[str]
+
+
+def number_labels(
+    column: Sequence[str],
+    target: str,
+    lines: Sequence[int],
+    learnable: bool,
+    style: NumberFormat,
+    skip_bad: bool,
+    guessed: bool,
+) -> LabelColumn:
+    """Return the numbers in a column; raise an error for cells such as ``>10`` or ``1,008``.
+
+    Leaving such cells out would select labels by their value.
+    """
+    read = read_numbers(column, style)
+    values, unread = read.values, set(read.unread)
+    large = np.flatnonzero(np.abs(np.nan_to_num(values)) > LARGEST)
+    patterns = [pattern for pattern in read.recognised() if pattern.kind != "infinite"]
+    if patterns and not skip_bad:
+        shown = "; ".join(p.sentence(_at(lines), "label") for p in patterns)
+        advice = _advice(patterns, learnable=learnable)
+        raise ValueError(f"column {target!r}: {shown}. {advice}")
+    infinite = [row for row in unread if classify(column[row]).kind == "infinite"]
+    if (beyond := sorted({*infinite, *large.tolist()})) and not skip_bad:
+        row = beyond[0]
+        message = f"{target} must be finite; it is {column[row]!r} in line {lines[row]}"
+        raise ValueError(message + ", beyond float32" * any(map(str.isdigit, column[row])))
+    values[large] = math.nan
+    unread.update(large.tolist())
+    different = np.unique(values[~np.isnan(values)])
+    if not len(different):
+        raise ValueError(_no_numbers(column, target, read))
+    if len(different) == 1 and learnable:
+        raise ValueError(f"column {target!r} is constant: every label is {different[0]:g}")
+    notes = [f"Column {target!r}: {note}" for note in _notes(read, column, style, guessed)]
+    return LabelColumn(values.tolist(), sorted(unread), read.missing, read.dropped, notes)
+
+
+def _advice(patterns: Sequence[Pattern], *, learnable: bool) -> str:
+    """Return advice for labels such as ``>10`` that cannot be parsed with the current options."""
+    advice = []
+    if any(pattern.kind != "censored" for pattern in patterns):
+        advice.append(
+            "Use the option that reads these labels, or write plain numbers: leaving out labels "
+            f"because of their format would bias the model ({SKIP} does so)"
+        )
+    if any(pattern.kind == "censored" for pattern in patterns):
+        limits = "--loss-function bounded-mse trains on censored labels as limits; "
+        advice.append(
+            f"{limits if learnable else ''}--censored bound uses the bound as the value, although "
+            "the real value is beyond it; --censored drop leaves these labels out"
+        )
+    return ". ".join(advice)
+
+
+def _notes(
+    read: NumberColumn,
+    column: Sequence[str],
+    style: NumberFormat,
+    guessed: bool,
+) -> Iterator[str]:
+    """Yield notes on a numeric column that may in fact contain classes, row numbers, dates or
+    limits.
+    """
+    if read.dropped and style.censored == "limit":
+        yield (
+            f"{plural(read.dropped, 'censored label')} read as limits for training; metrics and "
+            "intervals use measured values only."
+        )
+    elif read.dropped:
+        yield f"{plural(read.dropped, 'censored label')} treated as missing (--censored drop)."
+    if style.censored == "bound":
+        bounds = sum(bool(classify(cell).relation) for cell in column)
+        if bounds:
+            yield f"the bound of {plural(bounds, 'censored label')} is used as the value."
+    different = np.unique(read.values[~np.isnan(read.values)])
+    whole = not (different % 1).any()
+    if guessed and whole and 2 <= len(different) <= FEW and read.labelled >= 4 * len(different):
+        shown = ", ".join(f"{value:g}" for value in different)
+        task = "classification" if len(different) == 2 else "multiclass"
+        yield f"its labels {shown} are read as numbers; --task {task} reads them as classes."
+
+
+def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
+    """Return the error message for a column that contains no number."""
+    kinds = list(dict.fromkeys(cell for cell in column if not is_missing(cell)))
+    shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
+    if read.dropped and not read.unread:
+        return f"column {target!r} has only censored values: {shown}; --censored bound reads them"
+    task = "classification" if len(kinds) <= 2 else "multiclass"
+    return f"column {target!r} has no numbers: {shown}; for classes use --task {task}"
+
+
+def _at(lines: Sequence[int]):
+    return lambda place: f"in line {lines[place]}"
+
+
+MIN_LABELS = 10
+"""Minimum number of labels for :func:`decades_note`."""
+DECADES = 3.0
+"""Minimum number of decades between the quantiles of 5 and 95 % of the labels."""
+
+
+def decades_note(values: np.ndarray) -> str:
+    """Return a sentence if positive labels span so many decades that their logarithm should be
+    trained; "" otherwise.
+
+    >>> decades_note(np.geomspace(0.1, 1e6, 50)), decades_note(np.linspace(1, 9, 50))
+    ('its labels span 7 decades: train with --target-transform log10.', '')
+    """
+    labels = values[np.isfinite(values)]
+    if len(labels) < MIN_LABELS or labels.min() <= 0:
+        return ""
+    low, high = np.log10(np.quantile(labels, (0.05, 0.95)))
+    if high - low < DECADES:
+        return ""
+    span = round(float(np.log10(labels.max() / labels.min())))
+    return f"its labels span {span} decades: train with --target-transform log10."
+
+
+def case_hints(kinds: Iterable[object]) -> Iterator[str]:
+    """Yield a sentence, without its period, for classes whose names differ only in case."""
+    names: dict[str, list[str]] = {}
+    for kind in sorted(map(str, kinds)):
+        names.setdefault(kind.casefold(), []).append(kind)
+    for alike in names.values():
+        if len(alike) > 1:
+            yield f"the classes {' and '.join(map(repr, alike))} differ only in case"
+
 
 SHARE = 0.05
 """Maximum fraction of a target's labels that may be text, unless ``--skip-bad-labels`` is set."""
@@ -134,7 +287,7 @@ def read_labels(
         ]
         if chosen == "multiclass" and learnable:
             _check_several(parsed, targets)
-        y = _objects([column.values for column in parsed], len(cells))
+        y = np.array([column.values for column in parsed], object).T.reshape(len(cells), -1)
         empty = np.array([[label is None for label in row] for row in y], bool)
         expected = "a class" if chosen == "multiclass" else "one of two classes"
     else:
@@ -271,10 +424,6 @@ def _classes(
         message += "".join(f"; {hint}" for hint in case_hints(counts))
         if most == 2 < len(counts):
             message += "; --task multiclass reads more than two classes"
-        if words:
-            message += (
-                f"; {_joined(words)}: read as missing values, so rename a class with this name"
-            )
         raise ValueError(message)
     missing = sum(map(is_missing, column))
     notes = []
@@ -288,11 +437,6 @@ def _classes(
             f"Column {target!r}: its {len(counts)} different texts are read as classes: {shown}."
         )
     notes += [f"Column {target!r}: {hint}." for hint in case_hints(counts)]
-    notes += [
-        f"Column {target!r}: class {kind!r} has a single label."
-        for kind, count in counts.items()
-        if count == 1 and learnable
-    ]
     return LabelColumn([labels.get(cell) for cell in column], unread, missing, 0, notes)
 
 
@@ -351,10 +495,3 @@ def _missing_words(column: Sequence[str]) -> Counter[str]:
 
 def _joined(words: Counter[str]) -> str:
     return ", ".join(f"{word!r} in {plural(count, 'cell')}" for word, count in words.items())
-
-
-def _objects(columns: Sequence[Sequence[object]], rows: int) -> np.ndarray:
-    y = np.empty((rows, len(columns)), dtype=object)
-    for i, column in enumerate(columns):
-        y[:, i] = column
-    return y

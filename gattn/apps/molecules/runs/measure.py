@@ -15,7 +15,6 @@ from gattn.apps.molecules.atoms.values import Values
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.baselines import baseline_predictions
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
-from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.run.measure import interval_metrics, measure, set_metrics
 
@@ -221,7 +220,7 @@ def undefined(
 
 
 def measure_intervals(
-    estimator: MoleculeEstimator, y: Tensor, predicted: Prediction, coverage: float
+    model: AnyEstimator, y: Any, predicted: Any, coverage: float
 ) -> dict[str, Any]:
     """Measure how often intervals, or sets of classes, contain the true value.
 
@@ -237,7 +236,10 @@ def measure_intervals(
         the fewest. For classes ``least_class_rows`` is this number for the class that has the
         fewest. For several targets, ``by_target`` contains ``held`` for each of them.
     """
-    more: dict[str, Any] = {}
+    if isinstance(y, Values):
+        lists = cast("AtomEstimator", model)
+        return measure_coverage(lists, y, predicted, coverage) if model.task == "regression" else {}
+    estimator, more = cast(MoleculeEstimator, model), {}
     if isinstance(estimator, MoleculeRegressor):
         low, high = estimator.intervals(predicted, coverage)
         rows = [len(each) for each in estimator.calibrator_.scores]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.inputs import Piece
 from gattn.apps.molecules.loading import open_run, predicts_atoms
 from gattn.apps.molecules.prediction import Prediction
@@ -20,12 +22,9 @@ from gattn.apps.tables.formats import open_molecules
 from gattn.files import check_table_ending, new_file
 
 __all__ = [
-    "ERROR",
-    "Counts",
-    "predict_table",
-    "row_errors",
+    "ERROR", "Counts", "InputRow", "PredictedRow", "predict_rows", "predict_table", "row_errors",
     "row_smiles",
-]
+]  # fmt: skip
 
 ERROR = "error"
 TEXTS = ("set", ERROR)
@@ -153,22 +152,21 @@ def _open_lists(
     **options: int,
 ) -> _Reader:  # fmt: skip
     """Load a model of atoms and bonds, and open a table; see :func:`predict_table`."""
-    from gattn.apps.molecules.runs.atoms import columns as lists
-    from gattn.apps.molecules.runs.atoms.source import load_atoms
+    from gattn.apps.molecules.runs import atoms
 
     if neighbors:
         raise ValueError("neighbors are not available for a model of atoms and bonds")
-    model, card, column = load_atoms(run, smiles, **options)
+    model, card, column = atoms.load_atoms(run, smiles, **options)
     level = coverage_of(card, coverage)
     table = open_molecules(path, [column], encoding=encoding, on_bad_bytes="surrogateescape")
     text_of = row_smiles(table, table.smiles)
 
     def cells_of(piece: Piece[TableRow, Any]) -> list[list[str]]:
         texts = [text_of(piece.items[i]) for i in piece.row_index.tolist()]
-        return lists.prediction_cells(model, piece.result, texts, level)
+        return atoms.prediction_cells(model, piece.result, texts, level)
 
     pieces = model.predictions(table.rows(), smiles=text_of)
-    return _Reader(table, lists.prediction_columns(model), pieces, cells_of)
+    return _Reader(table, atoms.prediction_columns(model), pieces, cells_of)
 
 
 def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str]:
@@ -184,3 +182,49 @@ def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str
 def row_errors(piece: Piece[TableRow, T]) -> Iterator[tuple[TableRow, str]]:
     """Yield each row of a chunk with the reason why it could not be read; "" if it could."""
     return ((row, row.problem or error) for row, error in zip(piece.items, piece.errors))
+
+
+class InputRow(NamedTuple):
+    """Row to predict, in the form that the model reads.
+
+    Attributes:
+        text: its SMILES, those of several molecules as one text; "" for a row that cannot be read.
+        values: its descriptor columns, NaN for a missing value.
+    """
+
+    text: str
+    values: Sequence[float] = ()
+
+
+class PredictedRow(NamedTuple):
+    """Prediction of one row.
+
+    Attributes:
+        cells: the cells of the prediction; empty texts for an error.
+        error: the reason why the row has no prediction, or "".
+    """
+
+    cells: list[str]
+    error: str
+
+
+def predict_rows(
+    model: MoleculeEstimator, rows: Sequence[InputRow], coverage: float
+) -> list[PredictedRow]:
+    """Predict n rows in the same way as the command ``gattn molecules predict``.
+
+    Args:
+        model: the model.
+        rows: n rows.
+        coverage: coverage of the intervals or label sets.
+    """
+    empty = [""] * len(prediction_columns(model))
+    descriptors: Callable[[InputRow], Sequence[float]] | None = None
+    if model.descriptors_columns_:
+        descriptors = attrgetter("values")
+    predicted: list[PredictedRow] = []
+    for piece in model.predictions(rows, smiles=attrgetter("text"), descriptors=descriptors):
+        index = piece.row_index.tolist()
+        cells = dict(zip(index, prediction_cells(model, piece.result, coverage)))
+        predicted += [PredictedRow(cells.get(i, empty), e) for i, e in enumerate(piece.errors)]
+    return predicted

@@ -29,6 +29,8 @@ from gattn.data import BadRow, get_dataset, load_molecules
 if TYPE_CHECKING:
     import pandas as pd
 
+    from gattn.apps.molecules.atoms.labels import AtomCells
+
 __all__ = ["Source", "built_in", "read_source"]
 
 
@@ -72,6 +74,7 @@ class Source:
     weights: np.ndarray | None = None
     fixed: list[str] | None = None
     times: np.ndarray | None = None
+    lists: AtomCells | None = None
 
     @property
     def rows(self) -> list[str] | pd.DataFrame:

@@ -11,10 +11,10 @@ import torch
 
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
-from gattn.apps.molecules.label_notes import decades_note
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.config import RunSettings
+from gattn.apps.molecules.runs.labels import decades_note
 from gattn.apps.molecules.runs.measure import (
     count_labels,
     distance_note,
@@ -43,7 +43,7 @@ from gattn.apps.tables.formats import open_molecules
 from gattn.data import Split
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.atoms.labels import AtomCells
+    pass
 
 __all__ = [
     "MoleculeData", "MoleculeParts", "MoleculeProduct", "MoleculeRun", "read_run_source",
@@ -61,13 +61,11 @@ class MoleculeData:
         source: all rows of the table.
         molecules: the labelled molecules.
         estimator: the estimator before training; it has the names and classes of the targets.
-        cells: the cells of the labels, if they are lists.
     """
 
     source: Source
     molecules: LabelledMolecules
     estimator: Any
-    cells: AtomCells | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +73,7 @@ class MoleculeParts(Parts):
     """Training, validation and test parts of a run.
 
     Attributes:
-        data: the data without the targets that have fewer than two labels in the training part.
+        data: the data.
         split: positions of the molecules in the three parts.
         overlaps: numbers of molecules in two parts, for ``metrics.json``.
         notes: sentences for the report.
@@ -114,6 +112,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
     """Implementation of the stages of ``gattn molecules train``."""
 
     settings: RunSettings
+    prediction_table = staticmethod(prediction_table)
 
     def __init__(
         self, settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
@@ -158,7 +157,6 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             self.settings.split, data.molecules, data.source, self.settings.model.seed,
             data.estimator.row_format,
         )  # fmt: skip
-        self.check_training(data, split)
         source, molecules, estimator = data.source, data.molecules, data.estimator
         common = overlaps(split, molecules, source)
         notes += overlap_notes(common)
@@ -184,6 +182,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         """Train the model."""
         data, settings = parts.data, self.settings
         estimator = data.estimator
+        self.check_training(data, parts.split)
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
         groups, train_groups = (
             validation_groups(settings.split, part, data.source, estimator.row_format)
@@ -203,7 +202,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
         # Like the Gaussian process, the baselines are fitted to the training and validation parts.
         train = molecules[torch.cat([split.train, split.val])]
-        intervals = self.intervals(model, test.y, predicted)
+        intervals = measure_intervals(model, test.y, predicted, self.settings.coverage)
         labels = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
         metrics = {
             "task": model.task,
@@ -233,10 +232,6 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         return MoleculeRun(
             model, split, metrics, self.settings, data, predictions, [*parts.notes, *notes]
         )
-
-    def intervals(self, model: Any, y: Any, predicted: Any) -> dict[str, Any]:
-        """Return the metrics of the intervals or sets of the test part."""
-        return measure_intervals(model, y, predicted, self.settings.coverage)
 
     def baselines(
         self, model: Any, train: Any, test: Any, predicted: Any
@@ -275,7 +270,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         left-out rows.
         """
         parts = {part: run.part(part) for part in run.predictions}
-        rows = prediction_table(
+        rows = self.prediction_table(
             run.estimator, run.data.source, parts, run.predictions, self.settings.coverage
         )
         return {"predictions.csv": rows}

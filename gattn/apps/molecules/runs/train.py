@@ -47,7 +47,7 @@ def make_product(
 ) -> MoleculeProduct:
     """Return the product with the stages of a run, for the level of its targets."""
     if settings.has_lists:
-        from gattn.apps.molecules.runs.atoms.train import AtomProduct as Kind
+        from gattn.apps.molecules.runs.atoms import AtomProduct as Kind
     else:
         Kind = MoleculeProduct
     return Kind(settings, out, log, progress=progress)

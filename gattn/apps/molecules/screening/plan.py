@@ -18,6 +18,7 @@ missing after a power failure or ``kill -9``. Two jobs may write the same folder
 from __future__ import annotations
 
 import csv
+import glob
 import hashlib
 import io
 import json
@@ -31,8 +32,9 @@ from pathlib import Path
 from typing import Any
 
 from gattn.apps.run.model_io import RunError, read_json
+from gattn.apps.tables.formats import FORMATS, format_of
 
-__all__ = ["Input", "Plan", "Shard", "ShardFiles", "table_bytes", "write_durably"]
+__all__ = ["Input", "Plan", "Shard", "ShardFiles", "find_inputs", "table_bytes", "write_durably"]
 
 FORMAT = 1
 MANIFEST, SUMMARY, TOP, SHARDS = "manifest.json", "summary.json", "top.csv", "shards"
@@ -279,3 +281,51 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def find_inputs(inputs: Sequence[str], out: Path) -> list[Path]:
+    """Return the files that the inputs name, in order and without repetitions.
+
+    Args:
+        inputs: files; folders, whose files of the known formats are read, also in subfolders,
+            sorted by path; and patterns such as ``data/*.csv.gz``, in which ``**`` stands for any
+            subfolders.
+        out: the folder of the output, whose files are left out.
+
+    Raises:
+        FileNotFoundError: a file does not exist, or no file is in a folder or matches a pattern.
+    """
+    paths = [path for text in inputs for path in _expand(text)]
+    outputs = out.resolve()
+    distinct = {path.resolve(): path for path in reversed(paths)}
+    return [
+        path
+        for path in dict.fromkeys(paths)
+        if distinct[path.resolve()] is path and outputs not in path.resolve().parents
+    ]
+
+
+def _expand(text: str) -> list[Path]:
+    path = Path(text)
+    if path.is_dir():
+        files = [
+            file
+            for file in sorted(path.rglob("*"))
+            if file.is_file() and not _is_hidden(file.relative_to(path)) and format_of(file)
+        ]
+        if not files:
+            raise FileNotFoundError(f"{path} contains no file with one of {', '.join(FORMATS)}")
+        return files
+    if path.exists():
+        return [path]
+    if any(sign in text for sign in "*?["):
+        files = [Path(name) for name in sorted(glob.glob(text, recursive=True))]
+        files = [file for file in files if file.is_file()]
+        if not files:
+            raise FileNotFoundError(f"no file matches {text}")
+        return files
+    raise FileNotFoundError(f"{path} does not exist")
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)

@@ -16,8 +16,7 @@ from gattn.apps.molecules.inputs import PIECE
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_columns
-from gattn.apps.molecules.runs.predict import ERROR
-from gattn.apps.molecules.runs.rows import InputRow, predict_rows
+from gattn.apps.molecules.runs.predict import ERROR, InputRow, predict_rows
 from gattn.apps.molecules.screening.engines import run_locally, run_on_ray
 from gattn.apps.molecules.screening.plan import (
     SUMMARY,
@@ -26,6 +25,7 @@ from gattn.apps.molecules.screening.plan import (
     Plan,
     Shard,
     ShardFiles,
+    find_inputs,
     read_manifest,
     read_table,
     table_bytes,
@@ -34,7 +34,6 @@ from gattn.apps.molecules.screening.plan import (
 )
 from gattn.apps.molecules.screening.query import RowQuery
 from gattn.apps.molecules.screening.settings import ScreenSettings
-from gattn.apps.molecules.screening.sources import find_inputs
 from gattn.apps.run.model_io import coverage_of, package_versions
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.run_folder import file_hash
@@ -43,7 +42,7 @@ from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat
 
-__all__ = ["Progress", "Screened", "screen"]
+__all__ = ["Progress", "screen"]
 
 PLACE = ("input", "row")
 """Columns that identify a row: the path of its file, and its row number, counted from 0."""

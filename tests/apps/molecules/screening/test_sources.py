@@ -2,7 +2,7 @@
 
 import pytest
 
-from gattn.apps.molecules.screening.sources import find_inputs
+from gattn.apps.molecules.screening.plan import find_inputs
 
 
 def test_folders_and_patterns_give_their_files_in_order(tmp_path, monkeypatch):

@@ -1,1 +1,0 @@
-"""Stages of the commands, for models of atoms and bonds."""
