@@ -37,7 +37,7 @@ from gattn.apps.molecules.pretrained import FILES, folder_of
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.evaluate import evaluate_table
 from gattn.apps.molecules.runs.train import train_run
-from gattn.apps.molecules.runs.training_set import read_applicability
+from gattn.apps.molecules.runs.training_set import read_threshold
 from gattn.apps.molecules.settings import MoleculeSettings
 
 MODULE = "benchmarks.molecules.bbb"
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> None:
         measured = evaluate_table(run, external, workers=1, log=print)
         os.chdir(run)
     summary = summarise(metrics, measured, left_out)
-    summary["test"]["domain"] = read_applicability(run).threshold
+    summary["test"]["domain"] = read_threshold(run)
     print(json.dumps(summary, indent=1))
     if options.ship:
         ship(run, summary)

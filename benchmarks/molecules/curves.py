@@ -26,7 +26,7 @@ import torch
 from benchmarks.core import record, tables
 from benchmarks.molecules.parts import DATASETS, load, metrics_of
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
-from gattn.apps.molecules.baselines import baseline_predictions
+from gattn.apps.molecules.runs.measure import baseline_predictions
 from gattn.data import Molecules, random_split
 
 MODULE = "benchmarks.molecules.curves"

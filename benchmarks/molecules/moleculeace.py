@@ -32,8 +32,8 @@ from torch import Tensor
 
 from benchmarks.core import record, tables
 from gattn.apps.molecules import MoleculeRegressor
-from gattn.apps.molecules.baselines import baseline_predictions
 from gattn.apps.molecules.rows import LabelledMolecules
+from gattn.apps.molecules.runs.measure import baseline_predictions
 from gattn.apps.tables.csv_table import open_table
 
 DEVELOPMENT = (

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from gattn.apps.molecules.names import name_after, name_column
+from gattn.apps.molecules.row_format import name_after, name_column
 from gattn.draw import draw_molecule
 
 LIPID = "CCCCCCCCC=CCCCCCCCC(=O)OCC(COP(=O)([O-])OCC[N+](C)(C)C)OC(=O)CCCCCCCC=CCCCCCCCC"

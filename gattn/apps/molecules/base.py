@@ -24,7 +24,6 @@ from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.foundation import read_foundation_of
 from gattn.apps.molecules.inputs import ParsedSmiles, Piece
 from gattn.apps.molecules.model_inputs import DescribedInputs, MoleculeInputs
-from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.rows import (
     LabelledMolecules,
@@ -35,6 +34,7 @@ from gattn.apps.molecules.rows import (
 )
 from gattn.apps.molecules.settings import MoleculeParameters
 from gattn.apps.molecules.smiles_estimator import SmilesEstimator
+from gattn.apps.molecules.target_transform import Prediction
 from gattn.data import MoleculeError
 
 if TYPE_CHECKING:

@@ -17,12 +17,11 @@ from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.apps.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.apps.molecules.base import MoleculeEstimator, Rows
 from gattn.apps.molecules.classes import split_classes
-from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.settings import Task
 from gattn.apps.molecules.target_transform import (
+    Prediction,
     TransformedIntervals,
     check_domain,
-    restore_intervals,
 )
 
 __all__ = ["MoleculeClassifier", "MoleculeRegressor"]
@@ -128,7 +127,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         return self.calibrator_.interval(predicted.mean, predicted.std, coverage=coverage)
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        self.calibrator_ = restore_intervals(state["calibration"])
+        self.calibrator_ = TransformedIntervals.from_state(state["calibration"])
 
     def _fit_labels(self, table: np.ndarray) -> None:
         for name, column in zip(self.targets_, as_numbers(table).T):

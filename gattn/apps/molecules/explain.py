@@ -21,13 +21,9 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.predictor import MoleculePredictor
 
 __all__ = [
-    "DEFAULT_METHOD",
-    "Explanation",
-    "Faithfulness",
-    "class_probability",
-    "explain",
+    "DEFAULT_METHOD", "Explanation", "Faithfulness", "class_probability", "explain",
     "explain_model",
-]
+]  # fmt: skip
 
 TOP = 0.2
 """An explanation is tested by deleting this fraction of a molecule's atoms (at least one atom)."""
@@ -243,7 +239,7 @@ def _complement(attribution: Attribution) -> Attribution:
 
 def _in_units(mean: Tensor, std: Tensor, transform: str) -> tuple[float, float]:
     """Convert a prediction [1] and its standard deviation [1] to the target's unit, as
-    :func:`gattn.apps.molecules.prediction.in_target_units` does.
+    :func:`gattn.apps.molecules.target_transform.in_target_units` does.
     """
     scale = TargetTransform((transform,))
     value = scale.restored(mean)

@@ -1,7 +1,7 @@
 """Training of a model of molecules: its components, their weights, and the errors of predictions.
 
 :func:`fit_model` prepares the labels, trains the networks, the Gaussian process and the forest, and
-calibrates their combination (:mod:`gattn.apps.molecules.calibration`).
+calibrates their combination (:mod:`gattn.apps.molecules.components`).
 :class:`gattn.apps.molecules.predictor.MoleculePredictor` is the model that this training creates.
 """
 
@@ -17,10 +17,8 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.scaling import moments
-from gattn.apps.molecules.calibration import calibrate
-from gattn.apps.molecules.components import Components
+from gattn.apps.molecules.components import Components, calibrate
 from gattn.apps.molecules.descriptor_columns import column_tensors, with_standard_columns
-from gattn.apps.molecules.evidence import Evidence, left_out_of_kernel
 from gattn.apps.molecules.forest import Forest, forest_obstacle
 from gattn.apps.molecules.gaussian_process import GaussianProcess, draw
 from gattn.apps.molecules.inputs import in_pieces
@@ -33,9 +31,9 @@ from gattn.apps.molecules.members import (
 )
 from gattn.apps.molecules.nearest import NearestMolecules, pack_bits
 from gattn.apps.molecules.network import MoleculeNetwork
-from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.settings import MoleculeSettings, Task
-from gattn.apps.molecules.target_transform import TargetTransform
+from gattn.apps.molecules.stacking import Evidence, left_out_of_kernel
+from gattn.apps.molecules.target_transform import Prediction, TargetTransform
 from gattn.apps.run.model_io import add_prefix
 from gattn.apps.runtime.threads import Background, available_threads, limited_threads
 from gattn.data.splits import number_groups

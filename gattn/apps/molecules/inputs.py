@@ -14,23 +14,22 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.joined import join_rows
-from gattn.apps.molecules.model_inputs import DescribedInputs, ExpandedInputs, MoleculeInputs
-from gattn.apps.molecules.packed_view import PackedView, join_pieces
+from gattn.apps.molecules.model_inputs import (
+    DescribedInputs,
+    ExpandedInputs,
+    MoleculeInputs,
+    PackedView,
+    join_pieces,
+)
 from gattn.apps.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.apps.runtime.processes import in_order
 from gattn.data.molecules.packing import read_packed
 from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit
 
 __all__ = [
-    "FeaturizedSmiles",
-    "ParsedSmiles",
-    "Piece",
-    "check_is_list",
-    "distinct_inputs",
-    "featurise",
-    "in_pieces",
+    "FeaturizedSmiles", "ParsedSmiles", "Piece", "distinct_inputs", "featurise", "in_pieces",
     "make_pieces",
-]
+]  # fmt: skip
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -158,7 +157,7 @@ def featurise(
         row_format: content of a text: one molecule, several, or a reaction.
 
     Returns:
-        The valid molecules, packed (:class:`gattn.apps.molecules.packed_view.PackedView`), and the
+        The valid molecules, packed (:class:`gattn.apps.molecules.model_inputs.PackedView`), and the
         reason why each of the others is invalid. An empty list gives empty inputs.
 
     Raises:

@@ -27,10 +27,14 @@ from gattn.apps.molecules.inputs import distinct_inputs, in_pieces
 from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.apps.molecules.nearest import NearestMolecules
 from gattn.apps.molecules.network import batch_inputs
-from gattn.apps.molecules.prediction import Prediction, empty_prediction, in_target_units
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.stacking import combine, extrapolated_std, predicted_std
-from gattn.apps.molecules.target_transform import TargetTransform
+from gattn.apps.molecules.target_transform import (
+    Prediction,
+    TargetTransform,
+    empty_prediction,
+    in_target_units,
+)
 from gattn.apps.runtime.threads import limited_threads
 from gattn.data.molecules.features import FEATURISER
 
@@ -107,7 +111,7 @@ class MoleculePredictor:
         The Gaussian process and the forest are trained on both parts. Their weights are fitted to
         predictions of training molecules by models that were not trained on these molecules. The
         weight of the network is fitted to the validation part; see
-        :func:`gattn.apps.molecules.evidence.part_weights`. :attr:`validation` predicts the
+        :func:`gattn.apps.molecules.stacking.part_weights`. :attr:`validation` predicts the
         validation part by cross-fitting in ten folds. The networks' epochs, the components' weights
         and the coefficients of the error for one fold are chosen without its labels, and the
         Gaussian process and the forest predict each molecule as if they had not been trained on it.

@@ -11,13 +11,9 @@ from gattn.apps.run.text import plural
 from gattn.data.molecules.stereo_marks import without_stereo_marks
 
 __all__ = [
-    "ONE_MOLECULE",
-    "RowFormat",
-    "drawn_smiles",
-    "join_smiles",
-    "row_text",
-    "split_smiles",
-]
+    "NAMES", "ONE_MOLECULE", "RowFormat", "drawn_smiles", "join_smiles", "name_after",
+    "name_column", "row_text", "split_smiles",
+]  # fmt: skip
 
 BETWEEN = " + "
 """Separator between the SMILES of the molecules in a row."""
@@ -180,3 +176,30 @@ def _sides(text: str) -> list[str]:
             f"the {'products' if reactants else 'reactants'} of the reaction are empty"
         )
     return [f"{reactants}.{agents}" if agents else reactants, products]
+
+
+NAMES = ("name", "compound", "compound_name", "molecule_name", "title", "compound_id", "id")
+"""Names of columns that may contain the names of molecules, in order of preference."""
+
+
+def name_column(columns: Sequence[str]) -> str:
+    """Return the column that contains the names of the molecules in a table, or "" if there is
+    none.
+
+    >>> name_column(["smiles", "ID", "Compound name"])
+    'Compound name'
+    """
+    lower = {column.lower().replace(" ", "_"): column for column in reversed(columns)}
+    return next((lower[name] for name in NAMES if name in lower), "")
+
+
+def name_after(text: str) -> str:
+    """Return the name that follows the SMILES in the same cell, or "" if there is none.
+
+    >>> name_after("CCO ethanol"), name_after("CCO"), name_after("C[C@H](N)O |&1:1| alaninol")
+    ('ethanol', '', 'alaninol')
+    """
+    rest = text.strip().partition(" ")[2].strip()
+    if rest.startswith("|"):
+        rest = rest[1:].partition("|")[2].strip()
+    return rest

@@ -1,4 +1,4 @@
-"""What the estimators of molecules and those of atoms and bonds share."""
+"""Base class of the estimators of molecules, and of those of atoms and bonds."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,9 @@ from torch import Tensor
 from gattn.apps.fitting.conformal import IntervalCalibrator
 
 __all__ = [
-    "NAMES",
-    "TargetTransform",
-    "TransformedIntervals",
-    "check_domain",
-    "restore_intervals",
-]
+    "NAMES", "Prediction", "TargetTransform", "TransformedIntervals", "check_domain",
+    "empty_prediction", "in_target_units",
+]  # fmt: skip
 
 NAMES = ("none", "log10", "logit")
 """Names of the target transforms, in the order of their codes in a model file."""
@@ -192,16 +189,20 @@ class TransformedIntervals(IntervalCalibrator):
     @classmethod
     def of(
         cls, transform: TargetTransform, y: Tensor, mean: Tensor, std: Tensor
-    ) -> IntervalCalibrator:
+    ) -> TransformedIntervals:
         """Fit the calibrator to labels and predictions in the targets' units, all [n, t]."""
-        if transform.is_identity:
-            return IntervalCalibrator.fit(y, mean, std)
         inner = IntervalCalibrator.fit(transform(y), transform(mean), std * transform.slope(mean))
         return cls(inner.scores, transform)
 
     def state(self) -> dict[str, Any]:
         """Return the conformal scores and the names of the transforms as JSON values."""
         return {"scores": self.scores, "transform": list(self.transform.names)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> TransformedIntervals:
+        """Restore a calibrator from the result of :meth:`state`."""
+        scores = IntervalCalibrator.from_state(state).scores
+        return cls(scores, TargetTransform(tuple(state["transform"])))
 
     def interval(
         self, mean: Tensor, std: Tensor, *, coverage: float = 0.9
@@ -224,10 +225,78 @@ class TransformedIntervals(IntervalCalibrator):
         return self.transform.inverse(low), self.transform.inverse(high)
 
 
-def restore_intervals(state: Mapping[str, Any]) -> IntervalCalibrator:
-    """Restore a calibrator from the result of its ``state`` method."""
-    plain = IntervalCalibrator.from_state(state)
-    names: Sequence[str] = state.get("transform", ())
-    if not names or all(name == "none" for name in names):
-        return plain
-    return TransformedIntervals(plain.scores, TargetTransform(tuple(names)))
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Predictions for k molecules and t targets, with their expected errors.
+
+    Attributes:
+        mean: [k, t] float64, in the target's unit; for two classes the probability of class 1. For
+            several classes t is the number of classes of all targets, and these are the
+            probabilities of the classes.
+        std: [k, t] float64, in the target's unit: the standard deviation of the expected error.
+            For classes the standard deviation over components and networks.
+        component_means: mean [k, t] of each component: ``"attention"``,
+            ``"gp"``, ``"forest"``.
+        member_predictions: [K, k, t], predictions of each network of the ensemble.
+        max_train_similarity: [k] float32 in 0..1, the Tanimoto similarity on Morgan bits to the
+            most similar molecule of the training and validation parts; for
+            :attr:`MoleculePredictor.validation`, of the training part alone.
+            Different molecules may have a similarity of 1.
+        nearest_index: [k, c] int64, the columns of the model's fingerprints of the c most similar
+            molecules, as :meth:`MoleculePredictor.nearest` returns them; None if not requested.
+        nearest_similarity: [k, c] float32, their similarities; None if not requested.
+    """
+
+    mean: Tensor
+    std: Tensor
+    component_means: dict[str, Tensor]
+    member_predictions: Tensor
+    max_train_similarity: Tensor
+    nearest_index: Tensor | None = None
+    nearest_similarity: Tensor | None = None
+
+    def take(self, index: Tensor) -> Prediction:
+        """Return the predictions of the molecules at these indices."""
+        optional = (self.nearest_index, self.nearest_similarity)
+        return Prediction(
+            self.mean[index], self.std[index],
+            {name: mean[index] for name, mean in self.component_means.items()},
+            self.member_predictions[:, index], self.max_train_similarity[index],
+            *(None if each is None else each[index] for each in optional),
+        )  # fmt: skip
+
+
+def empty_prediction(targets: int) -> Prediction:
+    """Return the prediction for no molecules.
+
+    Args:
+        targets: the number of targets.
+
+    Returns:
+        Empty tensors.
+    """
+    none = torch.empty(0, targets, dtype=torch.float64)
+    return Prediction(none, none, {}, none[None][:0], torch.empty(0))
+
+
+def in_target_units(predicted: Prediction, transform: TargetTransform) -> Prediction:
+    """Convert predictions of transformed targets to the targets' units.
+
+    Args:
+        predicted: the predictions on the scale on which the model is trained.
+        transform: the transform of each target.
+
+    Returns:
+        The same predictions if no target is transformed. Otherwise, the means are medians, and the
+        standard deviations are multiplied by the derivative of the inverse transform.
+    """
+    if transform.is_identity:
+        return predicted
+
+    inverse = transform.restored
+    mean = inverse(predicted.mean)
+    return replace(
+        predicted, mean=mean, std=predicted.std / transform.slope(mean),
+        component_means={name: inverse(m) for name, m in predicted.component_means.items()},
+        member_predictions=inverse(predicted.member_predictions),
+    )  # fmt: skip

@@ -17,9 +17,8 @@ from gattn.apps.molecules.pretrained import is_distributed
 from gattn.apps.molecules.runs.columns import SIMILARITY, prediction_columns, target_columns
 from gattn.apps.molecules.runs.predict import InputRow, predict_rows
 from gattn.apps.molecules.runs.training_set import (
-    Applicability,
     TrainingSet,
-    read_applicability,
+    read_threshold,
     read_training_set,
 )
 from gattn.apps.run.model_io import coverage_of
@@ -81,14 +80,14 @@ class ServedMolecules(ServedRun):
         model: the model.
         card: the model card.
         training: the training molecules; None if they cannot be read.
-        applicability: the applicability domain; None if it is not known.
+        threshold: the lowest similarity of the applicability domain; None if it is not known.
     """
 
     kind = "molecules"
     model: MoleculeEstimator
     card: dict[str, Any]
     training: TrainingSet | None
-    applicability: Applicability | None
+    threshold: float | None
 
     def details(self, metrics: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of the description; see :meth:`.ServedRun.details`."""
@@ -151,10 +150,13 @@ class ServedMolecules(ServedRun):
         percentile = None
         if self.training is not None and isinstance(shown["prediction"], float):
             percentile = self.training.percentile(target, shown["prediction"])
-        domain = self.applicability and Domain(
-            similarity=similarity, threshold=self.applicability.threshold,
-            inside=self.applicability.is_inside(similarity),
-        )  # fmt: skip
+        domain = (
+            None
+            if self.threshold is None
+            else Domain(
+                similarity=similarity, threshold=self.threshold, inside=similarity >= self.threshold
+            )
+        )
         rows = zip(
             explanation.atoms, explanation.symbols, explanation.weights.tolist(),
             explanation.spread.tolist(),
@@ -202,7 +204,7 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
     most = min(model.max_atoms, max_atoms)
     model.set_params(workers=1, threads=threads, max_atoms=most)
     notes: list[str] = []
-    training = applicability = None
+    training = threshold = None
     paths = run_paths(folder)
     if is_distributed(folder):
         notes.append(
@@ -218,14 +220,14 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
                 f"{fault_of(error, paths)}."
             )
     try:
-        applicability = read_applicability(folder)
+        threshold = read_threshold(folder)
     except ValueError as error:
         notes.append(
             f"The applicability domain is not available, because {fault_of(error, paths)}."
         )
     return ServedMolecules(
         name=name, folder=folder, notes=tuple(notes), columns=prediction_columns(model),
-        model=model, card=card, training=training, applicability=applicability,
+        model=model, card=card, training=training, threshold=threshold,
     )  # fmt: skip
 
 

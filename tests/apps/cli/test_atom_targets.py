@@ -145,9 +145,7 @@ def test_a_table_of_eleven_rows_is_trained_and_predicted(gattn, tmp_path, kind):
     """
     parameters = Chem.SmilesParserParams()
     parameters.removeHs = False
-    options = {
-        "numbers": ["--weight-column", "weight"], "several": ["--task", "multiclass"],
-    }[kind]  # fmt: skip
+    options = ["--task", "multiclass"] if kind == "several" else []
 
     def label(number):
         return number / 4 if kind == "numbers" else number % 3

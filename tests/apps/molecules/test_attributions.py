@@ -10,10 +10,9 @@ from gattn.apps.molecules import masking
 from gattn.apps.molecules.attributions import METHODS, attribute
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.masking import atoms_of, masked_inputs
+from gattn.apps.molecules.masking import atoms_of, descriptor_shares, masked_inputs
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.settings import MoleculeSettings
-from gattn.apps.molecules.shares import descriptor_shares
 from gattn.data import DESCRIPTORS
 from gattn.data.molecules.descriptors import descriptor_row
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.forest import Forest, OutOfBag
-from gattn.apps.molecules.inputs import DescribedInputs, MoleculeInputs
+from gattn.apps.molecules.model_inputs import DescribedInputs, MoleculeInputs
 from tests.apps.molecules.test_predictor import chains_and_targets
 
 

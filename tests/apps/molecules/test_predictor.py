@@ -7,19 +7,19 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.loop import History
-from gattn.apps.molecules.fitting import FitPart
-from gattn.apps.molecules.folds import assign_folds
-from gattn.apps.molecules.inputs import MoleculeInputs, featurise
+from gattn.apps.molecules.fitting import FitPart, assign_folds
+from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.members import (
     MoleculeBatches,
     cross_fit_members,
     make_network,
     predict_members,
 )
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.network import batch_inputs
-from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.settings import MoleculeSettings, Task
+from gattn.apps.molecules.target_transform import Prediction
 
 CHAINS = [
     f"{head}{'C' * length}{tail}"

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.molecules.bbb import card as card_of
 from benchmarks.molecules.pretrain import card as encoder_card
-from gattn.apps.molecules import inputs, packed_view
+from gattn.apps.molecules import model_inputs
 from gattn.apps.molecules.foundation import read_foundation
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.loading import load_model
@@ -73,8 +73,7 @@ def test_a_model_without_atom_pairs_does_not_count_them(monkeypatch):
     kernel = model.predictor_.kernel
     assert kernel is not None
     assert not kernel.has_pairs
-    monkeypatch.setattr(inputs, "count_pairs", fail)
-    monkeypatch.setattr(packed_view, "count_pairs", fail)
+    monkeypatch.setattr(model_inputs, "count_pairs", fail)
     parsed = featurise(["CC(C)Cc1ccccc1", "OCC1OC(O)C(O)C(O)C1O"]).inputs
     with pytest.raises(AssertionError, match="counted"):
         parsed.pairs  # noqa: B018

@@ -67,7 +67,6 @@ class AtomEstimator(SmilesEstimator):
         atoms: Columns | None = None,
         bonds: Columns | None = None,
         *,
-        sample_weight: Any = None,
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
     ) -> Self:
@@ -79,7 +78,6 @@ class AtomEstimator(SmilesEstimator):
                 atom that the SMILES writes, in its order; None, or None in a list, for missing
                 labels. See :func:`gattn.apps.molecules.atoms.entries.find_entries` for hydrogens.
             bonds: the same for bonds, in RDKit's order: a list.
-            sample_weight: [n] weights of the rows, above 0; equal by default.
             folder: a folder for checkpoints, from which an interrupted fit continues.
             progress: show a progress bar with the time left.
 
@@ -91,8 +89,7 @@ class AtomEstimator(SmilesEstimator):
             ValueError: a parameter is out of its range; the labels are too few or all equal.
         """
         cells = read_cells({"atom": atoms or {}, "bond": bonds or {}})
-        weights = None if sample_weight is None else torch.tensor(np.asarray(sample_weight, float))
-        labelled = self.read(as_texts(smiles, ordered=True), cells, weights=weights)
+        labelled = self.read(as_texts(smiles, ordered=True), cells)
         return self.fit_labelled(
             *self._split(labelled), folder=None if folder is None else Path(folder),
             progress=progress,
@@ -104,7 +101,6 @@ class AtomEstimator(SmilesEstimator):
         cells: AtomCells,
         *,
         coding: Coding | None = None,
-        weights: Tensor | None = None,
     ) -> LabelledAtoms:
         """Parse molecules with their labels, and store the targets and their classes.
 
@@ -112,7 +108,6 @@ class AtomEstimator(SmilesEstimator):
             smiles: n texts.
             cells: the cells of the labels.
             coding: task and classes of the labels; by default they are determined from the labels.
-            weights: [n] weights of the rows.
 
         Returns:
             The valid molecules that have a label.
@@ -126,13 +121,11 @@ class AtomEstimator(SmilesEstimator):
             )
         self.targets_ = cells.targets
         self.coding_ = coding or coding_of(cells, self._task(cells))
-        labelled = self.labelled(smiles, cells, weights=weights)
+        labelled = self.labelled(smiles, cells)
         self.bad_ = labelled.bad
         return labelled
 
-    def labelled(
-        self, smiles: Sequence[str], cells: AtomCells, *, weights: Tensor | None = None
-    ) -> LabelledAtoms:
+    def labelled(self, smiles: Sequence[str], cells: AtomCells) -> LabelledAtoms:
         """Return the valid molecules that have a label; the labels are encoded as in training."""
         if self.coding_.task == "regression":
             cells = without_faults(cells)
@@ -158,10 +151,7 @@ class AtomEstimator(SmilesEstimator):
             missing = y.rows[kind].isnan().all(1)
             has_label[y.owners(kind)[~missing]] = True
         usable = torch.tensor([not reasons[row] for row in rows], dtype=torch.bool)
-        everything = LabelledAtoms(
-            inputs, y, parsed.row_index, parsed.canonical, bad, None,
-            None if weights is None else weights[parsed.row_index],
-        )  # fmt: skip
+        everything = LabelledAtoms(inputs, y, parsed.row_index, parsed.canonical, bad)
         return everything[(has_label & usable).nonzero().flatten()]
 
     def _task(self, cells: AtomCells) -> Task:
@@ -308,7 +298,7 @@ class AtomRegressor(AtomEstimator):
         """Return the lower and the upper ends of the prediction intervals of each target.
 
         The coverage holds for a random atom of a new molecule; see
-        :class:`gattn.apps.molecules.atoms.intervals.GroupedScores`.
+        :class:`gattn.apps.molecules.atoms.environments.GroupedScores`.
 
         Args:
             smiles: n SMILES.

@@ -15,9 +15,12 @@ from torch import Tensor
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import History
-from gattn.apps.molecules.atoms.environments import EnvironmentMeans, environment_codes
-from gattn.apps.molecules.atoms.intervals import GroupedScores
-from gattn.apps.molecules.atoms.training import (
+from gattn.apps.molecules.atoms.environments import (
+    EnvironmentMeans,
+    GroupedScores,
+    environment_codes,
+)
+from gattn.apps.molecules.atoms.network import (
     AtomTraining,
     new_network,
     one_hot_labels,
@@ -181,10 +184,8 @@ class AtomPredictor:
             if task == "regression":
                 mean, scale = moments(y)
             tensors |= {f"mean.{kind}": mean, f"scale.{kind}": scale}
-            weights = None if train.weights is None else train.weights / train.weights.mean()
-            rows = None if weights is None else weights[train.y.owners(kind)]
             labels = one_hot_labels(y, output_width(task, classes))
-            means = EnvironmentMeans.fit(codes[kind], labels, rows)
+            means = EnvironmentMeans.fit(codes[kind], labels)
             tensors |= add_prefix(f"environments.{kind}.", means.state())
         training = AtomTraining(task, settings, targets, tuple(classes), tensors)
         networks, history = training.fit(train, val, folder, progress=progress, threads=threads)

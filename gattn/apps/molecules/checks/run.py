@@ -6,19 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gattn.apps.molecules.checks.columns import check_columns
-from gattn.apps.molecules.checks.findings import SEVERITIES, Finding
-from gattn.apps.molecules.checks.labels import check_labels
-from gattn.apps.molecules.checks.parts import check_parts
-from gattn.apps.molecules.checks.structures import check_structures
-from gattn.apps.molecules.checks.table import CheckedTable, read_table
+from gattn.apps.molecules.checks.labels import check_columns, check_labels
+from gattn.apps.molecules.checks.structures import check_parts, check_structures
+from gattn.apps.molecules.checks.table import SEVERITIES, CheckedTable, Finding, read_table
 from gattn.apps.run.split_rule import read_rule
 from gattn.apps.run.text import plural
 from gattn.apps.tables.numbers import NumberFormat
 from gattn.data.splits import read_positions
 from gattn.files import new_folder, write_rows
 
-__all__ = ["CheckResult", "check_table", "summary"]
+__all__ = ["check_table", "summary"]
 
 SHOWN = 3
 """Number of rows that the summary lists for each finding."""

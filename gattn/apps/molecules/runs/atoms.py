@@ -27,14 +27,14 @@ from gattn.apps.molecules.atoms.labels import (
     read_cells,
 )
 from gattn.apps.molecules.atoms.lists import format_list
+from gattn.apps.molecules.atoms.network import one_hot_labels
 from gattn.apps.molecules.atoms.predictor import AtomPrediction
-from gattn.apps.molecules.atoms.training import one_hot_labels
 from gattn.apps.molecules.atoms.values import KINDS, LabelledAtoms, Values, padded
 from gattn.apps.molecules.loading import smiles_columns
 from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.molecules.runs.columns import table_rows
 from gattn.apps.molecules.runs.config import RunSettings
-from gattn.apps.molecules.runs.evaluate import Evaluation, check_targets
+from gattn.apps.molecules.runs.evaluation import Evaluation, check_targets
 from gattn.apps.molecules.runs.labels import SHARE, SKIP
 from gattn.apps.molecules.runs.measure import measure_part
 from gattn.apps.molecules.runs.report import run_facts
@@ -65,7 +65,7 @@ __all__ = [
 
 
 def read_atom_source(settings: RunSettings) -> tuple[Source, Coding]:
-    """Read the table of a run: SMILES, weights, label cells, and the task of the labels.
+    """Read the table of a run: SMILES, label cells, and the task of the labels.
 
     Raises:
         FileNotFoundError: the table does not exist.
@@ -74,7 +74,7 @@ def read_atom_source(settings: RunSettings) -> tuple[Source, Coding]:
     source = read_source(
         settings.files, settings.smiles_columns, (), "regression",
         settings.split_rule.column, encoding=settings.encoding,
-        skip_bad=settings.skip_bad_labels, weight=settings.weight_column or None,
+        skip_bad=settings.skip_bad_labels,
         time=settings.time or None, file_parts=settings.file_parts,
     )  # fmt: skip
     names = {"atom": settings.atom_target, "bond": settings.bond_target}
@@ -352,8 +352,7 @@ class AtomProduct(MoleculeProduct):
             **asdict(settings.model), on_error="skip", workers=settings.workers,
             threads=settings.threads,
         )  # fmt: skip
-        weights = None if source.weights is None else torch.from_numpy(source.weights)
-        labelled = estimator.read(source.smiles, source.lists, coding=coding, weights=weights)
+        labelled = estimator.read(source.smiles, source.lists, coding=coding)
         labelled = with_all_bad(labelled, source)
         lists = [row for row in labelled.bad if source.smiles[row.row] and row.in_labels]
         check_share(source, lists, skip_bad=settings.skip_bad_labels)

@@ -10,7 +10,7 @@ from torch import Tensor
 from gattn.apps.molecules.arrays import is_missing
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
-from gattn.apps.molecules.prediction import Prediction
+from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.text import with_precision
 
 if TYPE_CHECKING:

@@ -238,6 +238,7 @@ class RunSettings(NumberSettings):
             "unit": bool(self.unit),
             "--relation-column": bool(self.relation_column),
             "--censored": self.censored != "refuse",
+            "--weight-column": bool(self.weight_column),
         }
         for option, is_set in changed.items():
             if is_set:

@@ -12,7 +12,7 @@ from gattn.apps.molecules.explain import explain_model
 from gattn.apps.molecules.explanations import PICTURES, write_explanations
 from gattn.apps.molecules.loading import open_run
 from gattn.apps.molecules.model_inputs import DescribedInputs, MoleculeInputs
-from gattn.apps.molecules.names import name_after, name_column
+from gattn.apps.molecules.row_format import name_after, name_column
 from gattn.apps.molecules.runs.predict import Counts, row_smiles
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow

@@ -282,7 +282,7 @@ def read_labels(
     if chosen != "regression":
         most = MOST_CLASSES if chosen == "multiclass" else 2
         parsed = [
-            _classes(column, target, lines, learnable, skip_bad, most, task == "auto")
+            _classes(column, target, lines, learnable, most, task == "auto")
             for column, target in zip(columns, targets)
         ]
         if chosen == "multiclass" and learnable:
@@ -385,7 +385,6 @@ def _classes(
     target: str,
     lines: Sequence[int],
     learnable: bool,
-    skip_bad: bool,
     most: int,
     guessed: bool,
 ) -> LabelColumn:

@@ -13,29 +13,25 @@ from torch import Tensor
 from gattn.apps.fitting.metrics import class_agreement, undefined_metrics
 from gattn.apps.molecules.atoms.values import Values
 from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.baselines import baseline_predictions
+from gattn.apps.molecules.classes import normalised
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.gaussian_process import draw
+from gattn.apps.molecules.inputs import in_pieces
 from gattn.apps.molecules.rows import LabelledMolecules
+from gattn.apps.molecules.settings import Task
 from gattn.apps.run.measure import interval_metrics, measure, set_metrics
+from gattn.data.molecules.fingerprints import tanimoto_ridges
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.atoms.estimators import AtomEstimator
     from gattn.apps.molecules.atoms.predictor import AtomPrediction
+    from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 __all__ = [
-    "AnyEstimator",
-    "count_labels",
-    "distance_note",
-    "label_notes",
-    "label_table",
-    "measure_baselines",
-    "measure_coverage",
-    "measure_intervals",
-    "measure_part",
-    "measure_targets",
-    "target_coverage_note",
-    "undefined",
-]
+    "baseline_predictions", "count_labels", "distance_note", "label_table",
+    "measure_baselines", "measure_coverage", "measure_intervals", "measure_part", "measure_targets",
+    "target_coverage_note", "undefined",
+]  # fmt: skip
 
 AnyEstimator: TypeAlias = "MoleculeEstimator | AtomEstimator"
 FAR = 0.05
@@ -131,37 +127,6 @@ def _count(labels: Tensor, kinds: Sequence[Any] | None) -> int | dict[str, int]:
     if kinds is None:
         return int(labels.isfinite().sum())
     return {str(kind): int((labels == i).sum()) for i, kind in enumerate(kinds)}
-
-
-def label_notes(model: AnyEstimator, parts: Mapping[str, Any]) -> list[str]:
-    """Return a note on each part that has no label of a target or of one of its classes. The
-    arguments are those of :func:`count_labels`.
-    """
-    notes = []
-    for target, counts in count_labels(model, parts).items():
-        for part, count in counts.items():
-            by_class = count if isinstance(count, dict) else {}
-            if not (sum(by_class.values()) if by_class else count):
-                notes.append(f"The {part} part has no label of {target!r}: {_effect(part)}.")
-                continue
-            notes += [
-                f"The {part} part has no label of class {name!r} of {target!r}: "
-                f"{_effect(part, by_class)}."
-                for name, labels in by_class.items()
-                if not labels
-            ]
-    return notes
-
-
-def _effect(part: str, by_class: Mapping[str, int] | None = None) -> str:
-    """Describe the consequence of a part without labels of a target or of a class."""
-    if part == "test":
-        if by_class and len(by_class) > 2:
-            return "ROC AUC and PR AUC leave out that class"
-        return "its ROC AUC and PR AUC are not defined" if by_class else "it has no test metrics"
-    if part == "training":
-        return "that class is never predicted"
-    return "that class is in every set" if by_class else "its intervals or sets are unbounded"
 
 
 def measure_baselines(
@@ -339,3 +304,60 @@ def distance_note(test: Tensor, validation: Tensor) -> list[str]:
         f"({float(validation.mean()):.2f}): their errors are larger than those of the validation "
         "part, and their intervals may be too narrow."
     ]
+
+
+BASELINE_ROWS = 4000
+"""Maximum number of training molecules for kernel ridge regression. Its memory grows with the
+square of this number.
+"""
+PIECE = 1024
+"""Number of molecules that kernel ridge regression predicts at once."""
+
+
+def baseline_predictions(
+    train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, task: Task, *, seed: int = 0,
+    classes: Sequence[int] = (), weights: Tensor | None = None,
+) -> dict[str, Tensor]:  # fmt: skip
+    """Train the baselines on molecules and return their predictions for other molecules.
+
+    Args:
+        train: k training molecules.
+        y: [k, t] float64; NaN for a missing label; 0 and 1 for classes. Each target is fitted to
+            the molecules that have a label. For several classes a column for each class.
+        inputs: m molecules to predict.
+        task: for classes the ridge's predictions are clipped to 0..1; for several classes they are
+            then divided by their sum.
+        seed: seed that samples the training molecules if there are more than ``BASELINE_ROWS``.
+        classes: for the task multiclass, the number of classes of each target.
+        weights: [k] weights of the training molecules; None if all are equal.
+
+    Returns:
+        ``"kernel_ridge"`` (:func:`gattn.data.tanimoto_ridge` on Morgan bits) and ``"mean"``,
+        each [m, t] float64.
+    """
+    ridge = torch.stack([_ridge(train, column, inputs, seed, weights) for column in y.unbind(1)], 1)
+    if task == "multiclass":
+        ridge = normalised(ridge, classes)
+    return {
+        "kernel_ridge": ridge.clamp(0, 1) if task == "classification" else ridge,
+        "mean": _weighted_mean(y, weights).expand(len(inputs), -1).clone(),
+    }
+
+
+def _weighted_mean(y: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the mean of the labels of each target, [t]."""
+    if weights is None:
+        return y.nanmean(0)
+    factors = weights[:, None] * y.isfinite()
+    return (factors * y.nan_to_num(0.0)).sum(0) / factors.sum(0)
+
+
+def _ridge(
+    train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, seed: int, weights: Tensor | None
+) -> Tensor:
+    labelled = y.isfinite().nonzero().flatten()
+    labelled = labelled[draw(len(labelled), BASELINE_ROWS, seed)]
+    bits = (train[labelled].counts > 0).float()
+    queries = ((piece.counts > 0).float() for piece in in_pieces(inputs, PIECE))
+    some = None if weights is None else weights[labelled]
+    return torch.cat(list(tanimoto_ridges(bits, y[labelled], queries, weights=some)))

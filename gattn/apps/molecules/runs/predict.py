@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.inputs import Piece
 from gattn.apps.molecules.loading import open_run, predicts_atoms
-from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns
-from gattn.apps.molecules.runs.neighbors import read_measured
+from gattn.apps.molecules.runs.training_set import read_measured
+from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import coverage_of
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow
@@ -78,7 +78,8 @@ def predict_table(
             the size of a batch.
         neighbors: number of nearest measured molecules to write beside each prediction, with their
             similarities and measured values, and whether the prediction is inside the
-            applicability domain (:class:`gattn.apps.molecules.runs.neighbors.MeasuredMolecules`).
+            applicability domain
+            (:class:`gattn.apps.molecules.runs.training_set.MeasuredMolecules`).
             They are read from the table of the training, which must not have changed.
         on_progress: called with the number of rows in each piece that was written.
         log: called with each line that the user should read.

@@ -19,10 +19,10 @@ from gattn.apps.fitting.calibration import (
 )
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.explain import class_probability
-from gattn.apps.molecules.prediction import Prediction
 from gattn.apps.molecules.row_format import drawn_smiles
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.splits import split_text
+from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.report.plots.style import number
 from gattn.apps.report.report import Figure, Section, Table
 from gattn.apps.report.run_figures import (

@@ -18,7 +18,6 @@ from gattn.apps.molecules.runs.labels import decades_note
 from gattn.apps.molecules.runs.measure import (
     count_labels,
     distance_note,
-    label_notes,
     measure_baselines,
     measure_intervals,
     measure_part,
@@ -157,13 +156,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             self.settings.split, data.molecules, data.source, self.settings.model.seed,
             data.estimator.row_format,
         )  # fmt: skip
-        source, molecules, estimator = data.source, data.molecules, data.estimator
+        source, molecules = data.source, data.molecules
         common = overlaps(split, molecules, source)
         notes += overlap_notes(common)
-        parts = {"validation": split.val, "test": split.test}
-        if estimator.task == "multiclass":
-            parts = {"training": split.train, **parts}
-        notes += label_notes(estimator, {name: molecules.y[part] for name, part in parts.items()})
         for line in (*source.labels.notes, *notes):
             self.log(line)
         record = splits_record(split, molecules, source)

@@ -11,13 +11,17 @@ import numpy as np
 
 from gattn.apps.fitting.settings import SettingsError, read_toml
 from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.pretrained import is_distributed
+from gattn.apps.molecules.pretrained import is_distributed, resolve
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.stages import read_run_source
+from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import RunError, check_files, read_json
+from gattn.apps.run.run_folder import training_folder
 from gattn.files import reason
 
-__all__ = ["Applicability", "TrainingSet", "read_applicability", "read_training_set"]
+__all__ = [
+    "MeasuredMolecules", "TrainingSet", "read_measured", "read_threshold", "read_training_set",
+]  # fmt: skip
 
 INSIDE = 0.95
 """Fraction of the test molecules that are inside the applicability domain, by definition of the
@@ -99,26 +103,9 @@ def read_training_set(folder: Path, model: MoleculeEstimator) -> TrainingSet:
     return TrainingSet(smiles, values, np.array(index, np.int64), numbers)
 
 
-@dataclass(frozen=True)
-class Applicability:
-    """Applicability domain of a model, defined by the lowest similarity to training molecules for
-    which errors were measured.
-
-    Attributes:
-        threshold: Tanimoto similarity that 95 % of the test molecules reach.
-    """
-
-    threshold: float
-
-    def is_inside(self, similarity: float) -> bool:
-        """Return True if a molecule is as similar to the training molecules as the test
-        molecules are.
-        """
-        return similarity >= self.threshold
-
-
-def read_applicability(folder: Path) -> Applicability:
-    """Compute the applicability domain of a model from the predictions for its test part. The
+def read_threshold(folder: Path) -> float:
+    """Return the similarity to training molecules that 95 % of the test molecules reach. A molecule
+    that reaches it is inside the applicability domain, for which errors were measured. The
     threshold of a model that is distributed with gattn is read from its figures.
 
     Args:
@@ -129,7 +116,7 @@ def read_applicability(folder: Path) -> Applicability:
     """
     if is_distributed(folder):
         figures = read_json(folder / "figures.json", "test", remedy="install gattn again")
-        return Applicability(float(figures["test"]["domain"]))
+        return float(figures["test"]["domain"])
     path = folder / "predictions.csv"
     try:
         check_files(folder, path.name)
@@ -142,4 +129,97 @@ def read_applicability(folder: Path) -> Applicability:
         raise ValueError(f"{path} has no column {error}") from error
     if not similarities:
         raise ValueError(f"{path} has no molecule of the test part")
-    return Applicability(float(np.quantile(similarities, 1 - INSIDE, method="lower")))
+    return float(np.quantile(similarities, 1 - INSIDE, method="lower"))
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredMolecules:
+    """Measured molecules of a run, and the applicability domain of the run's model.
+
+    A prediction is inside the domain if the molecule is at least as similar to a measured molecule
+    as 95 % of the molecules of the test part are. The errors of the model were measured on such
+    molecules. Outside the domain, errors may be larger than the prediction intervals indicate.
+
+    Attributes:
+        model: the model of the run.
+        training: the molecules of the training and validation parts.
+        threshold: the lowest similarity inside the domain.
+        count: number of neighbours of each prediction.
+    """
+
+    model: MoleculeEstimator
+    training: TrainingSet
+    threshold: float
+    count: int
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the output columns: the SMILES, similarity and values of each neighbour, then
+        ``in_domain``.
+        """
+        targets = list(map(str, self.model.targets_))
+        values = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
+        names = ["smiles", "similarity", *values]
+        numbered = [f"neighbor{i}_{name}" for i in range(1, self.count + 1) for name in names]
+        return [*numbered, "in_domain"]
+
+    def cells(self, predicted: Prediction) -> list[list[str]]:
+        """Return the output cells of k predictions with neighbours, in the order of
+        :attr:`columns`.
+        """
+        index, similarity = predicted.nearest_index, predicted.nearest_similarity
+        assert index is not None
+        assert similarity is not None
+        width, rows = 2 + len(self.model.targets_), []
+        nearest = predicted.max_train_similarity.tolist()
+        for columns, values, best in zip(index.tolist(), similarity.tolist(), nearest):
+            cells: list[str] = []
+            for column, value in zip(columns, values):
+                # A molecule without a common bit is no neighbour.
+                cells += self._neighbor(column, value) if value > 0 else [""] * width
+            cells += [""] * (width * self.count - len(cells))
+            is_inside = best >= self.threshold
+            rows.append([*cells, str(is_inside).lower()])
+        return rows
+
+    def _neighbor(self, column: int, similarity: float) -> list[str]:
+        """Return the cells of the measured molecule in a column of the fingerprints."""
+        molecule = int(self.training.index[column])
+        values = (self.training.value(molecule, i) for i in range(len(self.model.targets_)))
+        texts = ("" if value is None else _text(value) for value in values)
+        return [self.training.smiles[molecule], f"{similarity:.6g}", *texts]
+
+
+def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> MeasuredMolecules:
+    """Read the measured molecules of a run from its table.
+
+    Args:
+        folder: the folder of the run.
+        model: its model.
+        count: number of neighbours of each prediction, at least 1.
+
+    Raises:
+        ValueError: ``count`` is below 1, the model does not read single molecules, the folder is
+            not a run, or its table is missing or has changed since the training.
+    """
+    if count < 1:
+        raise ValueError(f"neighbors must be at least 1; got {count}")
+    if model.row_format.joined:
+        raise ValueError(
+            "neighbors needs a model of single molecules; this model reads "
+            f"{model.row_format.rows_noun}"
+        )
+    folder = resolve(Path(folder)).absolute()
+    if is_distributed(folder):
+        raise ValueError(f"{folder.name} is distributed without its training molecules")
+    try:
+        with training_folder(folder):
+            training = read_training_set(folder, model)
+        threshold = read_threshold(folder)
+    except ValueError as error:
+        raise ValueError(f"the measured molecules of {folder} cannot be read: {error}") from error
+    return MeasuredMolecules(model, training, threshold, count)
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"

@@ -3,8 +3,7 @@
 import pytest
 
 from gattn.apps.molecules import AtomRegressor
-from gattn.apps.molecules.atoms.faults import number_faults, without_faults
-from gattn.apps.molecules.atoms.labels import read_cells
+from gattn.apps.molecules.atoms.labels import number_faults, read_cells, without_faults
 from gattn.data import MoleculeError
 
 
