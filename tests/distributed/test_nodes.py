@@ -79,7 +79,7 @@ def test_command_writes_its_results_once(train, in_two, tmp_path, monkeypatch):
     assert metrics["size"]["processes"] == 2
     assert metrics["size"]["training"] == "sampled"
     assert len(pd.read_csv(out / "runs.csv")) == 1
-    assert len(pd.read_parquet(out / "predictions.parquet")) == 150
+    assert len(pd.read_csv(out / "predictions.csv")) == 150
     assert run_command(monkeypatch, *train[:-1], "--memory", "1MB", "--out", tmp_path / "1") == 0
     alone = json.loads((tmp_path / "1" / "metrics.json").read_text())
     columns = [one["components"]["columns"]["test"] for one in (metrics, alone)]

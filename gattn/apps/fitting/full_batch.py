@@ -2,17 +2,16 @@
 
 One graph is one batch, so an epoch is one step, which takes milliseconds. Unlike
 :mod:`gattn.apps.fitting.loop`, this loop has no shuffling, no parallel processes and no average of
-the weights; losses, histories and errors are the same. Several networks are trained together,
-because one combined step takes less time than separate steps.
+the weights; losses, histories and errors are the same.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +23,7 @@ from gattn.apps.fitting.types import EpochRecord, History, Loss, TrainingError
 __all__ = [
     "FullBatch",
     "FullBatchSettings",
-    "NetworkGroup",
-    "SeparateNetworks",
-    "fit_full_batches",
+    "fit_full_batch",
 ]
 
 WARMUP = 0.1
@@ -39,7 +36,6 @@ falls slowly for hundreds of epochs, it saves a third.
 """
 
 Inputs = TypeVar("Inputs")
-Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class FullBatchSettings:
         learning_rate: learning rate of Adam; the peak learning rate of a one-cycle schedule.
         weight_decay: coefficient λ of the penalty λ/2 |w|². With a one-cycle schedule, the weights
             decay separately from the gradients, as in AdamW.
-        seed: seed of the dropout masks, which are sampled for the networks in order.
+        seed: seed of the dropout masks.
         schedule: ``"constant"``, or ``"one-cycle"`` for a rate that rises in the first tenth of the
             epochs and then falls to zero.
     """
@@ -67,7 +63,7 @@ class FullBatchSettings:
 
 @dataclass(frozen=True, eq=False)
 class FullBatch(Generic[Inputs]):
-    """Inputs of the networks for one part of the data, and the targets [g, t], with NaN for
+    """Inputs of a network for one part of the data, and the targets [g, t], with NaN for
     missing targets.
     """
 
@@ -75,95 +71,36 @@ class FullBatch(Generic[Inputs]):
     target: Tensor
 
 
-class NetworkGroup(Protocol):
-    """Networks of equal shape that are computed together.
-
-    A group may have a copy of the weights in tensors of its own. The networks themselves are then
-    not changed.
-    """
-
-    @property
-    def parameters(self) -> Sequence[Tensor]:
-        """Tensors that an optimizer changes."""
-        ...
-
-    def __call__(self, inputs: Any, *, training: bool) -> Tensor:
-        """Return the outputs [r, g, u] of r networks in training mode or in eval mode."""
-        ...
-
-    def of_network(self, place: int, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return the parts of one network in tensors with the shapes of ``parameters``."""
-        ...
-
-    def state(self, place: int) -> dict[str, Tensor]:
-        """Return the weights of one network by the names of its ``state_dict``."""
-        ...
-
-
-class SeparateNetworks:
-    """Networks that are computed one after another.
-
-    Args:
-        networks: r networks. The training changes their weights.
-
-    Attributes:
-        parameters: the parameters of all networks.
-    """
-
-    def __init__(self, networks: Sequence[nn.Module]) -> None:
-        self.networks = networks
-        self.parameters = [weight for network in networks for weight in network.parameters()]
-
-    def __call__(self, inputs: Any, *, training: bool) -> Tensor:
-        """Return the stacked outputs [r, g, u]."""
-        return torch.stack([network.train(training)(inputs) for network in self.networks])
-
-    def of_network(self, place: int, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return the tensors of one network; the networks have equally many parameters."""
-        count = len(tensors) // len(self.networks)
-        return tensors[place * count : (place + 1) * count]
-
-    def state(self, place: int) -> dict[str, Tensor]:
-        """Return the ``state_dict`` of one network."""
-        return self.networks[place].state_dict()
-
-
-def fit_full_batches(
-    networks: Sequence[Network],
+def fit_full_batch(
+    network: nn.Module,
     loss: Loss,
     train: FullBatch[Inputs],
     validate: FullBatch[Inputs],
     settings: FullBatchSettings,
     *,
-    group: Callable[[Sequence[Network]], NetworkGroup] = SeparateNetworks,
     score: Loss | None = None,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
-) -> list[History]:
-    """Train networks in place with Adam; at the end, each network has the weights of its best
-    epoch.
+) -> History:
+    """Train a network in place with Adam; at the end, it has the weights of its best epoch.
 
-    A step minimises the sum of the losses; the gradient of each network depends only on its loss.
     There are two criteria on the validation part: the loss and, optionally, a score. An epoch is
-    the best so far if all criteria are at least as good as in all previous epochs. The training of
-    a network stops ``patience`` epochs after the last epoch in which at least one criterion
-    improved by 0.5 % or more. The authors of the GAT paper use the same rule, with the accuracy as
-    the score, but for them any improvement and an equal value are sufficient.
+    the best so far if all criteria are at least as good as in all previous epochs. The training
+    stops ``patience`` epochs after the last epoch in which at least one criterion improved by 0.5 %
+    or more. The authors of the GAT paper use the same rule, with the accuracy as the score, but for
+    them any improvement and an equal value are sufficient.
 
     Args:
-        networks: networks of the same shape; they end in eval mode.
+        network: the network; it ends in eval mode.
         loss: function of outputs [g, u] and targets [g, t] with element-wise results [g, t].
             Missing targets are replaced by 0, and their losses are ignored.
         train: training part.
         validate: validation part, by which the best epoch is chosen.
         settings: settings of the training.
-        group: function that returns the group in which r of the networks are trained together. It
-            is called again when the training of some networks has ended.
         score: element-wise function like ``loss``, for the validation part; higher is better.
-        on_epoch: called with the record of each network's epoch.
+        on_epoch: called with the record of each epoch.
 
     Returns:
-        For each network its history: a record of every epoch, whose duration is the network's share
-        of the time, and the best epoch.
+        A record of every epoch, and the best epoch.
 
     Raises:
         TrainingError: a part has no labels, or a loss is not finite.
@@ -175,61 +112,45 @@ def fit_full_batches(
         >>> from gattn.apps.fitting.losses import squared_error
         >>> part = FullBatch(torch.ones(4, 1), torch.full((4, 1), 2.0))
         >>> settings = FullBatchSettings(50, 10, 0.1, 0.0, seed=0)
-        >>> (history,) = fit_full_batches([nn.Linear(1, 1)], squared_error, part, part, settings)
+        >>> history = fit_full_batch(nn.Linear(1, 1), squared_error, part, part, settings)
         >>> history.records[history.chosen].validation_loss < history.records[0].validation_loss
         True
     """
     for part, batch in (("training", train), ("validation", validate)):
         if not batch.target.isfinite().any():
             raise TrainingError(f"the {part} part must have labels; all its labels are missing")
-    runs = [_Run(network) for network in networks]
-    going, active = runs, group(networks)
-    optimizer = _optimizer(active, settings)
+    kind = torch.optim.Adam if settings.schedule == "constant" else torch.optim.AdamW
+    optimizer = kind(
+        network.parameters(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+    )
+    choice, records = _Choice(), []
+    weights: dict[str, Tensor] = {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         for epoch in range(settings.epochs):
             began = time.perf_counter()
             rate = _set_rate(optimizer, settings, epoch)
-            fitted = _masked_means(active(train.inputs, training=True), train.target, loss)
+            fitted = _masked_mean(network.train()(train.inputs), train.target, loss)
             optimizer.zero_grad()
-            fitted.sum().backward()
+            fitted.backward()
             optimizer.step()
             with torch.no_grad():
-                output = active(validate.inputs, training=False)
-                lost = _masked_means(output, validate.target, loss)
+                output = network.eval()(validate.inputs)
+                lost = float(_masked_mean(output, validate.target, loss))
                 criteria = [-lost]
                 if score is not None:
-                    criteria.append(_masked_means(output, validate.target, score))
-            seconds = (time.perf_counter() - began) / len(going)
-            for run, trained, validated in zip(going, fitted.tolist(), lost.tolist()):
-                check_finite(trained, "training", epoch, rate)
-                check_finite(validated, "validation", epoch, rate)
-                run.records.append(EpochRecord(epoch, trained, validated, rate, seconds))
-                on_epoch(run.records[-1])
-            for place, values in enumerate(torch.stack(criteria, 1).tolist()):
-                run = going[place]
-                if run.judge(epoch, values):
-                    run.weights = {k: v.clone() for k, v in active.state(place).items()}
-                run.stopped = run.waited >= settings.patience
-            places = [place for place, run in enumerate(going) if not run.stopped]
-            if not places:
+                    criteria.append(float(_masked_mean(output, validate.target, score)))
+            check_finite(float(fitted), "training", epoch, rate)
+            check_finite(lost, "validation", epoch, rate)
+            seconds = time.perf_counter() - began
+            records.append(EpochRecord(epoch, float(fitted), lost, rate, seconds))
+            on_epoch(records[-1])
+            if choice.judge(epoch, criteria):
+                weights = {name: value.clone() for name, value in network.state_dict().items()}
+            if choice.waited >= settings.patience:
                 break
-            if len(places) < len(going):
-                rest = [going[place] for place in places]
-                states = [active.state(place) for place in places]
-                for run, weights in zip(rest, states):
-                    run.network.load_state_dict(weights)
-                others = group([run.network for run in rest])
-                optimizer = _continue(optimizer, active, others, places, settings)
-                going, active = rest, others
-    return [run.end() for run in runs]
-
-
-def _optimizer(group: NetworkGroup, settings: FullBatchSettings) -> torch.optim.Adam:
-    kind = torch.optim.Adam if settings.schedule == "constant" else torch.optim.AdamW
-    return kind(
-        group.parameters, settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-    )
+    network.load_state_dict(weights)
+    return History(tuple(records), choice.epoch)
 
 
 def _set_rate(optimizer: torch.optim.Adam, settings: FullBatchSettings, epoch: int) -> float:
@@ -244,52 +165,13 @@ def _set_rate(optimizer: torch.optim.Adam, settings: FullBatchSettings, epoch: i
     return rate
 
 
-def _continue(
-    optimizer: torch.optim.Adam,
-    before: NetworkGroup,
-    after: NetworkGroup,
-    places: Sequence[int],
-    settings: FullBatchSettings,
-) -> torch.optim.Adam:
-    """Return the optimizer of those networks whose training continues, with their moments.
+class _Choice:
+    """Choice of the best epoch, and number of epochs without an improvement."""
 
-    Args:
-        optimizer: optimizer of the group ``before``, after at least one step.
-        before: group of all networks.
-        after: group of the remaining networks.
-        places: [k] places of the remaining networks in the group ``before``.
-        settings: settings of the training.
-    """
-    result = _optimizer(after, settings)
-    states = [optimizer.state[weight] for weight in before.parameters]
-    step = next(state["step"] for state in states if state)
-    for weight in after.parameters:
-        result.state[weight]["step"] = step.clone()
-    for name in ("exp_avg", "exp_avg_sq"):
-        # A parameter that no output depends on has no state.
-        pairs = zip(states, before.parameters)
-        old = [state[name] if state else torch.zeros_like(weight) for state, weight in pairs]
-        new: list[Tensor] = []
-        for weight in after.parameters:
-            new.append(torch.zeros_like(weight))
-            result.state[weight][name] = new[-1]
-        for at, place in enumerate(places):
-            of_new, of_old = after.of_network(at, new), before.of_network(place, old)
-            for to, values in zip(of_new, of_old):
-                to.copy_(values)
-    return result
-
-
-class _Run(Generic[Network]):
-    """State of the training of one network: its records, and its weights at the best epoch."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.records: list[EpochRecord] = []
+    def __init__(self) -> None:
         self.best: list[float] = []
         self.reference: list[float] = []
-        self.epoch, self.waited, self.stopped = -1, 0, False
-        self.weights: dict[str, Tensor] = {}
+        self.epoch, self.waited = -1, 0
 
     def judge(self, epoch: int, criteria: list[float]) -> bool:
         """Compare the criteria of an epoch (higher is better) with the best values of earlier
@@ -312,16 +194,9 @@ class _Run(Generic[Network]):
         self.waited = 0 if any(gains) else self.waited + 1
         return is_best
 
-    def end(self) -> History:
-        """Restore the best weights of the network, and return its history."""
-        self.network.load_state_dict(self.weights)
-        self.network.eval()
-        return History(tuple(self.records), self.epoch)
 
-
-def _masked_means(output: Tensor, target: Tensor, loss: Loss) -> Tensor:
-    """Return the mean loss of each of r networks, [r], over the targets that are not NaN."""
-    several, labelled = len(output), ~target.isnan()
-    lost = loss(output.flatten(0, 1), target.nan_to_num(0.0).repeat(several, 1))
-    lost = lost.unflatten(0, (several, -1))
-    return torch.where(labelled, lost, 0.0).sum((1, 2)) / labelled.sum()
+def _masked_mean(output: Tensor, target: Tensor, loss: Loss) -> Tensor:
+    """Return the mean loss of outputs [g, u] over the targets [g, t] that are not NaN."""
+    labelled = ~target.isnan()
+    lost = loss(output, target.nan_to_num(0.0))
+    return torch.where(labelled, lost, 0.0).sum() / labelled.sum()

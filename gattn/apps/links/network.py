@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full_batches
+from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full_batch
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.links.pairs import Links, Ranking, make_ranking
 from gattn.apps.links.settings import LinkSettings
@@ -187,10 +187,9 @@ def fit_network(
     options = FullBatchSettings(
         epochs, settings.patience, settings.learning_rate, settings.weight_decay, settings.seed
     )
-    (history,) = fit_full_batches(
-        [network], listwise, train, val, options, score=_reciprocal_rank, on_epoch=on_epoch
+    return fit_full_batch(
+        network, listwise, train, val, options, score=_reciprocal_rank, on_epoch=on_epoch
     )
-    return history
 
 
 def _epochs(settings: LinkSettings, inputs: FieldInput) -> int:

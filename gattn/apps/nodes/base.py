@@ -23,7 +23,7 @@ from gattn.apps.nodes.features import EncodedGraph, encode_graph
 from gattn.apps.nodes.labels import Labels, read_labels, usual_labels
 from gattn.apps.nodes.models import (
     AnyPredictor,
-    fit_predictors,
+    fit_predictor,
     predictor_from_state,
     training_notes,
 )
@@ -44,7 +44,7 @@ from gattn.apps.run.estimator import SerializableEstimator
 from gattn.data import Split
 from gattn.distributed import Processes
 
-__all__ = ["NodeEstimator", "fit_together"]
+__all__ = ["NodeEstimator"]
 
 Self = TypeVar("Self", bound="NodeEstimator")
 
@@ -183,6 +183,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         split: Split,
         *,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+        processes: Processes = ONE,
     ) -> Self:
         """Train the model on the training part and the validation part of an encoded graph.
 
@@ -191,6 +192,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
             y: [n] float64 labels that :meth:`learn_labels` returned; NaN for nodes without a label.
             split: indices of nodes; the test part is not used.
             on_epoch: called after every epoch.
+            processes: the processes that train together; all have the same arguments. Only the
+                estimator of the first process is fitted.
 
         Returns:
             The fitted estimator (``self``).
@@ -200,7 +203,23 @@ class NodeEstimator(SerializableEstimator, Parameters):
         """
         notes = self.check_split(y, split)
         encoded = replace(encoded, notes=(*encoded.notes, *notes))
-        fit_together([self], encoded, y, split, on_epoch=on_epoch)
+        labelled = y.isfinite()
+        train, val, test = (part[labelled[part]] for part in (split.train, split.val, split.test))
+        for name, part in (("training", train), ("validation", val)):
+            if not len(part):
+                raise GraphError(f"the {name} part has no node with a label")
+        drawn = has_drawn_validation(split)
+        problem = NodeProblem(encoded.graph, encoded.x, y, self.outputs, train, val, drawn)
+        predictor = fit_predictor(
+            problem, encoded.encoder, self.task, self.settings(), on_epoch, self.checked_threads(),
+            processes,
+        )  # fmt: skip
+        if predictor is None:
+            return self
+        self.predictor_ = predictor
+        self.graph_, self.y_, self.notes_ = encoded.graph, y, encoded.notes
+        self.split_ = replace(split, train=train, val=val, test=test)
+        self._calibrate(y[val, None], predictor.validation)
         return self
 
     def check_split(self, y: Tensor, split: Split) -> list[str]:
@@ -347,49 +366,3 @@ class NodeEstimator(SerializableEstimator, Parameters):
         """Calibrate the prediction intervals, or the sets of classes, on the labels and
         predictions of the validation nodes.
         """
-
-
-def fit_together(
-    estimators: Sequence[NodeEstimator],
-    encoded: EncodedGraph,
-    y: Tensor,
-    split: Split,
-    *,
-    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
-    processes: Processes = ONE,
-) -> None:
-    """Train several estimators at the same time; they may differ only in their seeds.
-
-    If several processes train together, the estimators of the first process alone are fitted.
-
-    Args:
-        estimators: estimators after :meth:`NodeEstimator.learn_labels`.
-        encoded: the result of :meth:`NodeEstimator.encode`.
-        y: [n] float64; NaN for nodes without a label.
-        split: indices of nodes; the test part is not used.
-        on_epoch: called after every epoch.
-        processes: the processes that train together; all have the same arguments.
-
-    Raises:
-        GraphError: a part has no labelled node.
-    """
-    labelled = y.isfinite()
-    train, val, test = (part[labelled[part]] for part in (split.train, split.val, split.test))
-    for name, part in (("training", train), ("validation", val)):
-        if not len(part):
-            raise GraphError(f"the {name} part has no node with a label")
-    graph, first = encoded.graph, estimators[0]
-    drawn = has_drawn_validation(split)
-    problem = NodeProblem(graph, encoded.x, y, first.outputs, train, val, drawn)
-    settings = [one.settings() for one in estimators]
-    predictors = fit_predictors(
-        problem, encoded.encoder, first.task, settings, on_epoch, first.checked_threads(),
-        processes,
-    )  # fmt: skip
-    if processes.rank:
-        return
-    for one, predictor in zip(estimators, predictors):
-        one.predictor_ = predictor
-        one.graph_, one.y_, one.notes_ = graph, y, encoded.notes
-        one.split_ = replace(split, train=train, val=val, test=test)
-        one._calibrate(y[val, None], predictor.validation)

@@ -44,20 +44,17 @@ class _Ends:
     names: NDArray
 
     @classmethod
-    def of(cls, column: pd.Series, codes: NDArray | None = None) -> _Ends:
-        """Return the names in one column.
-
-        Args:
-            column: the name of each edge's node or, with ``codes``, different values.
-            codes: [e] int, index in ``column`` of each edge's value; -1 for a missing value.
-        """
-        places, names = pd.factorize(as_names(column))
-        names = np.asarray(names, dtype=object)
-        if codes is None:
-            return cls(places, names)
+    def of(cls, column: pd.Series) -> _Ends:
+        """Return the names in one column."""
+        # Of numbers and categories, only the different values are converted to texts.
+        if column.dtype == object:
+            places, names = pd.factorize(as_names(column))
+            return cls(places.astype(np.int32), np.asarray(names, dtype=object))
+        codes, values = pd.factorize(column)
+        places, names = pd.factorize(as_names(pd.Series(values)))
         # The last entry of the array belongs to the code -1, which stands for a missing name.
-        places = np.append(places, -1).astype(codes.dtype)
-        return cls(codes if (places[:-1] == np.arange(len(column))).all() else places[codes], names)
+        places = np.append(places, -1).astype(np.int32)
+        return cls(places[codes], np.asarray(names, dtype=object))
 
     def __getitem__(self, edge: int) -> Hashable:
         code = int(self.codes[edge])
@@ -109,28 +106,6 @@ class NamedEnds:
     attributes: pd.DataFrame
     decisions: tuple[str, ...]
     one_kind: bool = True
-
-    @classmethod
-    def of(
-        cls,
-        names: Sequence[Hashable],
-        choice: EndColumns,
-        values: Sequence[pd.Series],
-        attributes: pd.DataFrame,
-        codes: Sequence[NDArray | None] = (None, None),
-    ) -> NamedEnds:
-        """Return the edges, given the columns of the sources and of the destinations.
-
-        Args:
-            names: names of all columns of the table.
-            choice: the chosen columns.
-            values: the two columns or, with ``codes``, the different values of each column.
-            attributes: the other columns.
-            codes: for each column the index [e] of each edge's value; -1 for a missing value.
-        """
-        source, destination = (_Ends.of(*pair) for pair in zip(values, codes))
-        columns = names[choice.source], names[choice.destination]
-        return cls(columns, source, destination, attributes, tuple(choice.notes), choice.one_kind)
 
     def __len__(self) -> int:
         return len(self.source.codes)
@@ -216,8 +191,12 @@ def named_ends(
     if choice is None:
         is_index = [counts_rows(name, edges.iloc[:, i]) for i, name in enumerate(names)]
         choice = choose_ends(names, is_index, ends)
-    values = [edges.iloc[:, place] for place in (choice.source, choice.destination)]
-    return NamedEnds.of(names, choice, values, edges.iloc[:, list(choice.rest)])
+    columns = names[choice.source], names[choice.destination]
+    source, destination = (
+        _Ends.of(edges.iloc[:, place]) for place in (choice.source, choice.destination)
+    )
+    attributes = edges.iloc[:, list(choice.rest)]
+    return NamedEnds(columns, source, destination, attributes, tuple(choice.notes), choice.one_kind)
 
 
 def choose_ends(

@@ -14,7 +14,6 @@ from gattn.apps.nodes.lists import read_list
 from gattn.apps.nodes.matrix import matrix_edges, matrix_note
 from gattn.apps.nodes.notation import with_numbers
 from gattn.apps.nodes.reading import from_data, from_networkx
-from gattn.apps.nodes.sampled.edge_file import read_ends
 from gattn.apps.nodes.sources import CITATION, check_graph_file
 from gattn.apps.nodes.table_file import TABLES, read_table
 from gattn.apps.nodes.tables import graph_of_ends
@@ -210,24 +209,21 @@ def _read(
         endings = ", ".join([*MARKUP, *TABLES, *LISTS])
         raise GraphError(f"{path.name} must end in {endings}; it ends in {ending or 'nothing'}")
     table, separator, edge_separator = None, "", ""
-    node_lines: list[int] = []
+    node_lines: Sequence[int] = ()
     notes: list[str] = []
-    if compact and ending == ".parquet":
-        edges = read_ends(path, ends)
-        lines: Sequence[int] = range(1, len(edges) + 1)
+    lines: Sequence[int]
+    if ending in LISTS:
+        frame, lines, notes, edge_separator = read_list(path, encoding, ends)
     else:
-        if ending in LISTS:
-            frame, lines, notes, edge_separator = read_list(path, encoding, ends)
-        else:
-            frame, lines, edge_separator = read_table(path, encoding)
-            if frame.shape[1] - len(frame) in (0, 1) and not any(ends):
-                rows = [list(frame.columns), *frame.to_numpy(dtype=object).tolist()]
-                if (matrix := matrix_edges(rows)) is not None:
-                    frame, places = matrix
-                    # The header is the row 0.
-                    lines = [lines[max(place - 1, 0)] for place in places]
-                    notes = [matrix_note(len(frame))]
-        edges = named_ends(frame, ends=ends)
+        frame, lines, edge_separator = read_table(path, encoding, compact=compact)
+        if frame.shape[1] - len(frame) in (0, 1) and not any(ends):
+            rows = [list(frame.columns), *frame.to_numpy(dtype=object).tolist()]
+            if (matrix := matrix_edges(rows)) is not None:
+                frame, places = matrix
+                # The header is the row 0.
+                lines = [lines[max(place - 1, 0)] for place in places]
+                notes = [matrix_note(len(frame))]
+    edges = named_ends(frame, ends=ends)
     if not len(edges):
         if nodes is None:
             raise GraphError("it has no edges")

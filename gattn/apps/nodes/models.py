@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from torch import Tensor
@@ -19,7 +19,7 @@ from gattn.distributed import Processes
 __all__ = [
     "AnyPredictor",
     "attention_network",
-    "fit_predictors",
+    "fit_predictor",
     "predictor_from_state",
     "training_notes",
 ]
@@ -27,19 +27,22 @@ __all__ = [
 AnyPredictor: TypeAlias = NodePredictor | StackedPredictor
 
 
-def fit_predictors(
+def fit_predictor(
     problem: NodeProblem,
     encoder: FeatureEncoder,
     task: NodeTask,
-    settings: Sequence[NodeSettings],
+    settings: NodeSettings,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     threads: int = 0,
     processes: Processes = ONE,
-) -> Sequence[AnyPredictor]:
-    """Train several models whose settings differ only in the seed; see
-    :meth:`NodePredictor.fit`.
+) -> AnyPredictor | None:
+    """Train the model that the settings select; see :meth:`NodePredictor.fit`. The first of several
+    processes alone returns it.
+
+    Raises:
+        ValueError: the model does not read such a graph.
     """
-    model, graph = settings[0].model, problem.graph
+    model, graph = settings.model, problem.graph
     if graph.network is not None and model not in TYPED_MODELS:
         raise ValueError(
             f"a network with several tables of nodes needs the model {' or '.join(TYPED_MODELS)}; "
@@ -53,11 +56,11 @@ def fit_predictors(
     arguments = problem, encoder, task, settings, on_epoch, threads, processes
     if model == "stacked":
         return StackedPredictor.fit(*arguments)
-    predictors = network_kind(graph).fit(*arguments)
-    if not processes.rank:
-        for one in predictors:
-            one.validation = one.predict(graph)[problem.val]
-    return predictors
+    predictor = network_kind(graph).fit(*arguments)
+    if processes.rank:
+        return None
+    predictor.validation = predictor.predict(graph)[problem.val]
+    return predictor
 
 
 def predictor_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -> AnyPredictor:

@@ -13,14 +13,13 @@ from gattn.apps.nodes.settings import NetworkSettings
 from gattn.nn import (
     GATConv,
     GATv2Conv,
-    GPSConv,
     SparseDropout,
     TransformerConv,
     record_attention,
 )
 from gattn.ops.dropout import dropout
 
-__all__ = ["AttentionNetwork", "GPSNetwork", "attention_weights", "make_network"]
+__all__ = ["AttentionNetwork", "attention_weights", "make_network"]
 
 
 class NodeGATConv(GATConv):
@@ -112,47 +111,6 @@ class AttentionNetwork(nn.Module):
         return x
 
 
-class GPSNetwork(nn.Module):
-    """Network of GPS layers, with attention along the edges and among all nodes.
-
-    Args:
-        settings: settings; the sizes are read.
-        features: number of features.
-        outputs: number of classes; 1 for numbers.
-        edge_dim: number of features of an edge; None if there are none.
-
-    Reference:
-        Rampasek et al., "Recipe for a general, powerful, scalable graph transformer" (NeurIPS
-        2022).
-    """
-
-    def __init__(
-        self, settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
-    ) -> None:
-        super().__init__()
-        width, heads, p = settings.width, settings.heads, settings.dropout
-        self.read = nn.Linear(features, width)
-        self.layers = nn.ModuleList(
-            GPSConv(
-                width, GATv2Conv(width, width // heads, heads, dropout=p, edge_dim=edge_dim),
-                heads, dropout=p, norm="layer_norm", attn_kwargs={"dropout": p},
-            )
-            for _ in range(settings.layers)
-        )  # fmt: skip
-        self.out, self.dropout = nn.Linear(width, outputs), SparseDropout(p)
-
-    def forward(self, inputs: FieldInput) -> Tensor:
-        """Return the outputs of all nodes, [n, outputs]."""
-        return self.out(self.embed(inputs))
-
-    def embed(self, inputs: FieldInput) -> Tensor:
-        """Return the input of the output layer, [n, width], where n is the number of nodes."""
-        x = self.read(self.dropout(inputs.x))
-        for place, (layer, (graph, _)) in enumerate(zip(self.layers, inputs.field.layers)):
-            x = layer(x, graph, **inputs.layer_terms(place))
-        return x
-
-
 @torch.no_grad()
 def attention_weights(network: nn.Module, inputs: FieldInput) -> list[tuple[Tensor, Tensor]]:
     """Return the edges [2, e], including added self-loops, and the attention weights [e, h] of each
@@ -165,11 +123,10 @@ def attention_weights(network: nn.Module, inputs: FieldInput) -> list[tuple[Tens
 
 def make_network(
     settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
-) -> AttentionNetwork | GPSNetwork:
+) -> AttentionNetwork:
     """Create a network. Its weights are drawn from ``settings.seed``, and torch's global
     generator is not used.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        kind = GPSNetwork if settings.model == "gps" else AttentionNetwork
-        return kind(settings, features, outputs, edge_dim)
+        return AttentionNetwork(settings, features, outputs, edge_dim)

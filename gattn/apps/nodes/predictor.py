@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,18 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gattn.apps.fitting.full_batch import (
-    FullBatch,
-    FullBatchSettings,
-    SeparateNetworks,
-    fit_full_batches,
-)
+from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full_batch
 from gattn.apps.fitting.losses import squared_error
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
-from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.batched_gat import BatchedGAT, can_batch
+from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.fields import (
     FieldInput,
@@ -39,11 +33,6 @@ from gattn.distributed import Processes
 __all__ = ["NodePredictor", "NodeProblem", "graph_elements", "label_moments"]
 
 Self = TypeVar("Self", bound="NodePredictor")
-
-GPS_NODES = 20_000
-"""Maximum number of nodes for GPS, whose attention time grows with the square of the number of
-nodes.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,79 +108,58 @@ class NodePredictor:
         problem: NodeProblem,
         encoder: FeatureEncoder,
         task: NodeTask,
-        settings: Sequence[NodeSettings],
+        settings: NodeSettings,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
         processes: Processes = ONE,
-    ) -> list[Self]:
-        """Train one model, or several models together, on the labelled nodes of a graph.
+    ) -> Self:
+        """Train a model on the labelled nodes of a graph.
 
         Args:
             problem: the graph, its labels and parts.
             encoder: encoder of the features.
             task: type of the labels.
-            settings: settings of each model, which differ in their seeds only.
+            settings: settings of the model.
             on_epoch: called after every epoch.
             threads: number of threads inside an operator; 0 to choose it by the size of the
                 network. The previous number of threads is restored at the end.
             processes: the processes that train together. Only a network that samples
                 neighbours is trained in several processes; all have the same arguments.
 
-        Returns:
-            The trained models.
-
         Raises:
-            GraphError: the graph is too large for the model.
             TrainingError: a part has no label, or the loss is not finite.
         """
-        cls._check_model(settings[0], len(problem.graph))
-        predictors = [cls(one, task, encoder, problem.outputs) for one in settings]
+        predictor = cls(settings, task, encoder, problem.outputs)
         mean, std = label_moments(problem, task)
-        y = (problem.y - mean) / std
-        histories = cls._train(predictors, problem, y, on_epoch, threads, processes)
-        for one, history in zip(predictors, histories):
-            one.mean, one.std, one.threads, one.history = mean, std, threads, [history]
-        return predictors
+        history = predictor._train(problem, (problem.y - mean) / std, on_epoch, threads, processes)
+        predictor.mean, predictor.std, predictor.threads = mean, std, threads
+        predictor.history = [history]
+        return predictor
 
-    @classmethod
-    def _check_model(cls, settings: NodeSettings, nodes: int) -> None:
-        """Raise a GraphError if the model cannot be trained on a graph of this size."""
-        if settings.model == "gps" and nodes > GPS_NODES:
-            raise GraphError(
-                f"gps attends among all pairs of nodes: at most {GPS_NODES:,} nodes; got "
-                f"{nodes:,}. Use gat, gatv2 or transformer"
-            )
-
-    @classmethod
     def _train(
-        cls,
-        predictors: Sequence[Self],
+        self,
         problem: NodeProblem,
         y: Tensor,
         on_epoch: Callable[[EpochRecord], None],
         threads: int,
         processes: Processes,
-    ) -> Sequence[History]:
-        """Train the networks of untrained models, and return their histories.
+    ) -> History:
+        """Train the network of an untrained model, and return its history.
 
         The arguments are those of :meth:`fit`; ``y`` [n] are classes or standardised numbers.
         """
-        first, networks = predictors[0].settings, [one.network for one in predictors]
-        is_class = predictors[0].task == "classification"
-        elements = graph_elements(problem.graph, first) * len(networks)
-        for one in predictors:
-            one._read = problem.graph, problem.x
-        with limited_threads(elements, threads):
-            return fit_full_batches(
-                networks,
+        is_class = self.task == "classification"
+        self._read = problem.graph, problem.x
+        with limited_threads(graph_elements(problem.graph, self.settings), threads):
+            return fit_full_batch(
+                self.network,
                 _class_loss if is_class else squared_error,
-                predictors[0]._part(problem, problem.train, y),
-                predictors[0]._part(problem, problem.val, y),
-                cls.training_settings(first),
-                group=BatchedGAT if can_batch(networks) else SeparateNetworks,
+                self._part(problem, problem.train, y),
+                self._part(problem, problem.val, y),
+                self.training_settings(self.settings),
                 score=_is_right if is_class else None,
                 on_epoch=on_epoch,
-            )  # fmt: skip
+            )
 
     @classmethod
     def training_settings(cls, settings: NodeSettings) -> FullBatchSettings:
@@ -204,14 +172,6 @@ class NodePredictor:
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
         """Return the training input for given nodes: their receptive field, features and labels."""
         edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
-        if self.settings.model == "gps":
-            # In the model gps, every node attends to all nodes, so the input is always the whole
-            # graph.
-            target = torch.full((n, 1), torch.nan, dtype=torch.float32)
-            target[nodes, 0] = y[nodes].float()
-            field = whole_graph(edges, n, layers)
-            terms = edge_terms(problem.graph.edge_inputs, field)
-            return FullBatch(FieldInput(problem.x, field, terms), target)
         field = receptive_field(edges, n, nodes, layers)
         terms = edge_terms(problem.graph.edge_inputs, field)
         inputs = FieldInput(read_features(problem.x, field.nodes), field, terms)
@@ -253,7 +213,6 @@ class NodePredictor:
 
     def _whole(self, graph: AttributedGraph) -> Any:
         """Return the input of the network for all nodes of a graph."""
-        self._check_model(self.settings, len(graph))
         field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
         return FieldInput(self._features(graph), field, edge_terms(graph.edge_inputs, field))
 

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 NodeTask = Literal["regression", "classification"]
-NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "gps", "hgt"]
+NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "hgt"]
 Preset = Literal["cora", "citeseer", "pubmed"]
 LearningRate: TypeAlias = Annotated[
     float,
@@ -77,8 +77,7 @@ class NetworkSettings(Settings):
         NodeModel,
         Meta(
             description="Model to train. gat, gatv2 and transformer are graph neural networks "
-            "that attend along edges. gps also attends between all pairs of nodes, so its "
-            "time grows with the square of the number of nodes. hgt attends along the relations "
+            "that attend along edges. hgt attends along the relations "
             "between several tables of nodes. stacked combines gat, or hgt for several tables, "
             "with linear models, label propagation and perceptrons."
         ),
@@ -129,8 +128,7 @@ class NetworkSettings(Settings):
         int,
         Meta(
             ge=1,
-            description="Number of attention heads of the last layer, whose outputs are "
-            "averaged. The model gps does not use this setting.",
+            description="Number of attention heads of the last layer, whose outputs are averaged.",
         ),
     ] = 1
     dropout: Annotated[

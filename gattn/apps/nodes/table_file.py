@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -14,10 +16,19 @@ __all__ = ["TABLES", "read_table"]
 
 TABLES = (".csv", ".tsv", ".parquet")
 """Suffixes of the files of tables."""
+TEXTS = ("string", "large_string")
+"""Arrow's names of the types of texts."""
 
 
-def read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int], str]:
+def read_table(
+    path: Path, encoding: str | None, *, compact: bool = False
+) -> tuple[pd.DataFrame, Sequence[int], str]:
     """Read a CSV or Parquet table.
+
+    Args:
+        path: the file.
+        encoding: text encoding of a CSV file; None to detect it.
+        compact: True to store equal texts of a Parquet table once, as categories.
 
     Returns:
         The table, with None for an empty CSV cell; the line of each row in the file; and the
@@ -34,8 +45,11 @@ def read_table(path: Path, encoding: str | None) -> tuple[pd.DataFrame, list[int
         raise GraphError(f"{path} is empty; expected a table")
     if path.suffix.lower() == ".parquet":
         with open_parquet(path) as file:
-            table = file.read(use_pandas_metadata=True).to_pandas()
-        return table, list(range(1, len(table) + 1)), ""
+            texts = [field.name for field in file.schema_arrow if str(field.type) in TEXTS]
+        options: dict[str, Any] = {"read_dictionary": texts, "memory_map": True} if compact else {}
+        with open_parquet(path, **options) as file:
+            table = file.read(use_pandas_metadata=True).to_pandas(split_blocks=compact)
+        return table, range(1, len(table) + 1), ""
     table = open_table(path, encoding=encoding)
     rows = list(table.rows())
     bad = next((row for row in rows if row.problem), None)

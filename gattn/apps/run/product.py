@@ -109,9 +109,6 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
         file names without suffix).
         """
 
-    def write_files(self, run: Run) -> None:
-        """Write additional files to the folder of the run; by default none."""
-
     @abstractmethod
     def card(self, run: Run) -> Mapping[str, Json]:
         """Return the entries of ``model.json`` that describe the data."""

@@ -82,7 +82,6 @@ def _write_run(product: Product[Data, AnyParts, Model, Run], run: Run, report: R
     card |= {**product.card(run), "split": run.split.protocol, "metrics": run.metrics}
     for name, rows in product.tables(run).items():
         write_rows(out / name, rows)
-    product.write_files(run)
     content, figures = report
     write_plots(out / "plots", figures)
     write_report(out, content)

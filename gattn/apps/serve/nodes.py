@@ -20,8 +20,7 @@ from gattn.apps.nodes.models import attention_network
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.predict import (
     load_estimator,
-    prediction_cells,
-    prediction_columns,
+    prediction_rows,
     read_graph,
 )
 from gattn.apps.nodes.runs.splits import data_hash
@@ -181,11 +180,12 @@ def open_nodes(name: str, folder: Path, threads: int) -> ServedNodes:
     graph = read_graph(estimator, settings.data, settings.reading, notes.append)
     predicted = estimator.predictor_.predict(graph)
     coverage = coverage_of(read_card(folder))
-    rows = [list(map(json_value, row)) for row in prediction_cells(estimator, predicted, coverage)]
+    (_, *header), *cells = prediction_rows(estimator, graph.names, predicted, coverage)
+    columns = list(map(str, header))
+    rows = [list(map(json_value, row)) for _, *row in cells]
     attention: list[Layer] = []
     if not graph.compact:
         attention = [_sorted(*layer) for layer in estimator.predictor_.attention(graph)]
-    columns = prediction_columns(estimator)
     attended = [str(one) for one in graph.names]
     if graph.network is not None:
         attended = node_titles(graph)[0]

@@ -1,9 +1,9 @@
-"""Steps of a run: splits, standard deviations, baselines, entropy."""
+"""Steps of a run: splits, standard deviations, baselines."""
 
 import pytest
 import torch
 
-from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full_batches
+from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full_batch
 from gattn.apps.fitting.losses import squared_error
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.baselines import propagate_labels
@@ -58,7 +58,7 @@ def test_an_improvement_is_at_least_half_a_percent():
         network = torch.nn.Linear(1, 1)
         torch.nn.init.ones_(network.bias)
         settings = FullBatchSettings(40, 1, rate, 0.0, seed=0)
-        (history,) = fit_full_batches([network], squared_error, part, part, settings)
+        history = fit_full_batch(network, squared_error, part, part, settings)
         assert history.chosen == len(history.records) - 1
         epochs.append(len(history.records))
     assert epochs == [2, 40]

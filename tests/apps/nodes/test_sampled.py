@@ -161,7 +161,7 @@ def test_a_small_budget_trains_on_samples_with_a_note(trained):
     assert note in " ".join(lines)
     assert note in page
     assert metrics["test"]["accuracy"] > 0.6
-    table = pd.read_parquet(folder / "predictions.parquet")
+    table = pd.read_csv(folder / "predictions.csv")
     assert table["node"].tolist() == nodes["id"].tolist()
     assert table["label"].tolist() == nodes["label"].tolist()
     assert set(table["part"]) == {"train", "val", "test"}
@@ -214,7 +214,7 @@ def test_numbers_are_predicted_from_numbers_and_texts(tmp_path):
     folder, metrics, _ = sampled_run(tmp_path, paths, label="size", directed=True, features=columns)
     assert metrics["task"] == "regression"
     assert metrics["test"]["r2"] > 0.3
-    table = pd.read_parquet(folder / "predictions.parquet")
+    table = pd.read_csv(folder / "predictions.csv")
     assert (table["lower"] <= table["prediction"]).all()
     assert (table["prediction"] <= table["upper"]).all()
 
@@ -237,7 +237,7 @@ def test_predictions_do_not_depend_on_the_future(tmp_path):
         tmp_path, paths, time="year", edge_weight="strength", edge_type="kind"
     )
     assert any("Messages never come from the future" in line for line in lines)
-    stored = pd.read_parquet(folder / "predictions.parquet").set_index("node")
+    stored = pd.read_csv(folder / "predictions.csv").set_index("node")
     again, _ = predicted(folder, paths, tmp_path / "again.parquet")
     np.testing.assert_allclose(
         probabilities(again.loc[stored.index]), probabilities(stored), atol=1e-4

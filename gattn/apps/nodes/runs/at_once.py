@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from math import isnan
 from pathlib import Path
 
@@ -18,10 +17,9 @@ from gattn.apps.nodes.baselines import propagate_labels
 from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.measure import is_noise, measure, undefined
-from gattn.apps.nodes.runs.predict import prediction_cells, prediction_columns
+from gattn.apps.nodes.runs.predict import prediction_rows
 from gattn.apps.nodes.runs.splits import make_split
 from gattn.apps.nodes.runs.train import NodeProduct
-from gattn.apps.nodes.sampled.output import write_predictions
 from gattn.apps.nodes.splits import mask_columns
 from gattn.apps.nodes.stack.blocks import Blocks
 from gattn.apps.nodes.stack.closed_form import predict_in_closed_form
@@ -108,12 +106,7 @@ def predict_at_once(settings: NodeRunSettings, out: str | Path, log: Log = no_lo
                 f"The {which} are not significantly better than a constant ({name}): the data may "
                 "not predict the labels."
             )
-        if Path(out).suffix.lower() == ".parquet":
-            write_predictions(temporary, graph.names, estimator, predicted, settings.coverage)
-            return len(graph)
-        cells = prediction_cells(estimator, predicted, settings.coverage)
-        rows = ([name, *row] for name, row in zip(graph.names, cells))
-        write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))
+        write_rows(temporary, prediction_rows(estimator, graph.names, predicted, settings.coverage))
     return len(graph)
 
 

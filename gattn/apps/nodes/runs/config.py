@@ -44,12 +44,8 @@ from gattn.apps.run.split_rule import SplitRule, read_rule
 if TYPE_CHECKING:
     from gattn.apps.nodes.files import GraphReading
 
-__all__ = ["MIN_PARALLEL", "NodeRunSettings", "override"]
+__all__ = ["NodeRunSettings", "override"]
 
-MIN_PARALLEL = 4
-"""Minimum number of trainings for which several processes are started, if each process trains
-several networks together. If networks are trained one by one, two trainings are enough.
-"""
 SPLITS = ("auto", "public", "random", "random-per-class", "time")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from gattn.apps.nodes.edges import merged_edges_note
 from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.models import attention_network, training_notes
-from gattn.apps.nodes.sampled.output import write_predictions
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.run.model_io import coverage_of, read_card, read_model
 from gattn.apps.run.product import Log, no_log
@@ -26,8 +25,7 @@ __all__ = [
     "embed_graph",
     "load_estimator",
     "predict_graph",
-    "prediction_cells",
-    "prediction_columns",
+    "prediction_rows",
     "read_graph",
 ]
 
@@ -81,13 +79,8 @@ def predict_graph(
     level = coverage_of(read_card(run), coverage)
     with new_file(out) as temporary:
         graph = read_graph(estimator, path, reading, log)
-        if Path(out).suffix.lower() == ".parquet":
-            predicted = estimator.predictor_.predict(graph)
-            write_predictions(temporary, graph.names, estimator, predicted, level)
-            return len(graph)
-        cells = prediction_cells(estimator, estimator.predictor_.predict(graph), level)
-        rows = ([name, *row] for name, row in zip(graph.names, cells))
-        write_rows(temporary, chain([["node", *prediction_columns(estimator)]], rows))
+        predicted = estimator.predictor_.predict(graph)
+        write_rows(temporary, prediction_rows(estimator, graph.names, predicted, level))
     return len(graph)
 
 
@@ -160,29 +153,32 @@ def read_graph(
     return attached
 
 
-def prediction_columns(estimator: NodeEstimator) -> list[str]:
-    """Return the names of the prediction columns of a table."""
-    if isinstance(estimator, NodeClassifier):
-        kinds = [f"probability_{kind}" for kind in estimator.classes_.tolist()]
-        return ["prediction", "set", *kinds]
-    return ["prediction", "lower", "upper"]
-
-
-def prediction_cells(
-    estimator: NodeEstimator, predicted: Tensor, coverage: float
+def prediction_rows(
+    estimator: NodeEstimator,
+    names: Sequence[Hashable],
+    predicted: Tensor,
+    coverage: float,
+    columns: Mapping[str, Sequence[object]] | None = None,
 ) -> Iterator[Sequence[object]]:
-    """Yield the cells of one table row per node, in the order of :func:`prediction_columns`.
-
-    For classes these are the predicted class, the label set and the probabilities; for numbers the
-    predicted number and the ends of its interval.
+    """Yield the header of a table of predictions, and a row for each node.
 
     Args:
-        estimator: a fitted estimator.
-        predicted: [n, outputs] predictions.
-        coverage: coverage of the sets or intervals.
+        estimator: a fitted classifier or regressor.
+        names: n names of nodes.
+        predicted: [n, outputs] predictions of the model.
+        coverage: probability with which the sets of classes or the intervals contain the true
+            value.
+        columns: further columns of n cells, by name, which follow the names.
     """
-    for rows in predicted.split(CELLS):
-        yield from _cells(estimator, rows, coverage)
+    columns = columns or {}
+    kinds = estimator.classes_.tolist() if isinstance(estimator, NodeClassifier) else []
+    bounds = ["set", *(f"probability_{kind}" for kind in kinds)] if kinds else ["lower", "upper"]
+    yield ["node", *columns, "prediction", *bounds]
+    cells = chain.from_iterable(
+        _cells(estimator, some, coverage) for some in predicted.split(CELLS)
+    )
+    for *first, row in zip(names, *columns.values(), cells):
+        yield [*first, *row]
 
 
 def _cells(

@@ -15,7 +15,6 @@ from gattn.apps.fitting.calibration import (
     coverage_reliability,
     probability_reliability,
 )
-from gattn.apps.nodes.entropy import attention_entropy
 from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.runs.trials import best_trial
 from gattn.apps.nodes.typed.report import node_titles
@@ -40,7 +39,6 @@ MODELS = {
     "gat": "GAT",
     "gatv2": "GATv2",
     "transformer": "Graph transformer",
-    "gps": "GPS",
     "hgt": "HGT",
 }
 COMPONENTS = {
@@ -71,9 +69,7 @@ def node_report(run: NodeRun) -> Report:
         sections.append(_relations(run))
     if isinstance(run.estimator, NodeClassifier):
         sections.append(_classes(run))
-    sections += [Section("The network", figures=(figures["network"],)), _attention(run, weights)]
-    if "size" in run.metrics:
-        sections.append(_size(run))
+    sections.append(Section("The network", figures=(figures["network"],)))
     content, common = run_report(_facts(run), sections)
     return content, common | figures
 
@@ -146,27 +142,6 @@ def _trials(run: NodeRun) -> Section:
         "validation loss.",
     )
     return Section("Runs", text, (Table(columns, rows, "On the test part"),))
-
-
-def _size(run: NodeRun) -> Section:
-    """Return the report's section on the choice between the whole graph and samples."""
-    size = run.metrics["size"]
-    is_sampled = size["training"] == "sampled"
-    way = "on samples of the neighbours of each node" if is_sampled else "on the whole graph"
-    budget = "half of the memory that was free"
-    if "budget_bytes" in size:
-        budget = f"{size['budget_bytes'] / 2**30:.3g} GiB"
-    sign = "above" if is_sampled else "within"
-    text = (
-        f"The models were trained {way}: training on the whole graph was estimated to need "
-        f"{size['estimated_bytes'] / 2**30:.3g} GiB of memory, {sign} the budget of {budget}.",
-    )
-    if is_sampled:
-        text += (
-            "Predictions read all edges. The picture and the entropies of the attention weights "
-            "are those of sampled neighbourhoods.",
-        )
-    return Section("Size", text)
 
 
 def _components(run: NodeRun) -> Section:
@@ -320,19 +295,3 @@ def _with_types(
         return torch.cat([colour, rest]), names
     others = [f"type {kind}" for kind in sorted(network.others)]
     return torch.cat([colour, len(names) - 1 + kinds[len(colour) :]]), [*names, *others]
-
-
-def _attention(run: NodeRun, weights: list[tuple[Tensor, Tensor]]) -> Section:
-    rows = []
-    for i, (edges, alpha) in enumerate(weights):
-        count = max(len(run.y), int(edges.max()) + 1) if edges.numel() else len(run.y)
-        entropy = attention_entropy(edges, alpha, count)
-        rows.append((i + 1, float(entropy.mean()), float(entropy.min()), float(entropy.max())))
-    text = (
-        "The entropy of a node's attention weights, divided by the entropy of uniform "
-        "weights: 1 means equal weights for all neighbours, and 0 means attention to a "
-        "single neighbour. The values are means over nodes with at least two edges.",
-    )
-    columns = "layer", "mean", "lowest head", "highest head"
-    table = Table(columns, tuple(rows), "Relative entropy of attention")
-    return Section("Attention", text, (table,))

@@ -30,7 +30,7 @@ from gattn.apps.nodes.runs.measure import (
     measure_intervals,
     undefined,
 )
-from gattn.apps.nodes.runs.predict import prediction_cells, prediction_columns
+from gattn.apps.nodes.runs.predict import prediction_rows
 from gattn.apps.nodes.runs.relations import relation_metrics
 from gattn.apps.nodes.runs.splits import is_drawn, make_split, splits_record
 from gattn.apps.nodes.runs.trials import (
@@ -43,7 +43,6 @@ from gattn.apps.nodes.runs.trials import (
     variance_components,
 )
 from gattn.apps.nodes.sampled.budget import SizeChoice
-from gattn.apps.nodes.sampled.output import write_predictions
 from gattn.apps.nodes.sampled.reading import read_for_training
 from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.nodes.splits import has_drawn_validation
@@ -135,9 +134,8 @@ def train_run(
     The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
     (which :meth:`gattn.apps.nodes.NodeClassifier.load` reads), ``metrics.json``,
     ``predictions.csv`` of all nodes, ``runs.csv`` of all trials, ``left_out.csv``, ``plots`` and
-    ``report.html``. If neighbours are sampled, the predictions are in ``predictions.parquet``. The
-    stored model is the model of the trial with the lowest validation loss. If the folder contains
-    the finished run, nothing is done.
+    ``report.html``. The stored model is the model of the trial with the lowest validation loss. If
+    the folder contains the finished run, nothing is done.
 
     If torchrun started several processes, each of them reads the graph, and they train the
     attention network together on samples. The first process alone fits the other models, evaluates
@@ -324,20 +322,12 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 
     def tables(self, run: NodeRun) -> Mapping[str, Iterator[Sequence[object]]]:
         """Return the tables to write: predictions for all nodes, and metrics of all trials."""
-        if run.encoded.graph.compact:
-            return {"runs.csv": _trials(run)}
-        return {"predictions.csv": _predictions(run), "runs.csv": _trials(run)}
-
-    def write_files(self, run: NodeRun) -> None:
-        """Write the predictions of a graph above the memory budget as ``predictions.parquet``."""
-        if not run.encoded.graph.compact:
-            return
         parts, labels = _parts(run)
-        path = self.out / "predictions.parquet"
-        write_predictions(
-            path, run.encoded.graph.names, run.estimator, run.predicted, run.settings.coverage,
+        predictions = prediction_rows(
+            run.estimator, run.encoded.graph.names, run.predicted, run.settings.coverage,
             {"part": parts, "label": labels},
         )  # fmt: skip
+        return {"predictions.csv": predictions, "runs.csv": _trials(run)}
 
 
 def _task(values: pd.Series) -> str:
@@ -366,18 +356,8 @@ def _summary(
     )
 
 
-def _predictions(run: NodeRun) -> Iterator[Sequence[object]]:
-    """Yield the rows of the prediction table: a header, then one row per node."""
-    estimator = run.estimator
-    parts, labels = _parts(run)
-    yield ["node", "part", "label", *prediction_columns(estimator)]
-    cells = prediction_cells(estimator, run.predicted, run.settings.coverage)
-    for name, part, label, predicted in zip(run.encoded.graph.names, parts, labels, cells):
-        yield [name, part, "" if label is None else label, *predicted]
-
-
 def _parts(run: NodeRun) -> tuple[list[str], list[Any]]:
-    """Return the part of each node, and its label; None for a node without a label.
+    """Return the part of each node, and its label; "" for a node without a label.
 
     Validation nodes that the predicting model was fitted to have the part ``val_refit``.
     """
@@ -391,7 +371,7 @@ def _parts(run: NodeRun) -> tuple[list[str], list[Any]]:
             parts[node] = "val_refit" if part == "val" and refit else part
     kinds = estimator.classes_.tolist() if isinstance(estimator, NodeClassifier) else None
     labels = [
-        None if label != label else label if kinds is None else kinds[int(label)]
+        "" if label != label else label if kinds is None else kinds[int(label)]
         for label in run.y.tolist()
     ]
     return parts, labels

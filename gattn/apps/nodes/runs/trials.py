@@ -9,17 +9,14 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from gattn.apps.fitting.types import EpochRecord, History
-from gattn.apps.nodes.base import NodeEstimator, fit_together
-from gattn.apps.nodes.batched_gat import batch_size
+from gattn.apps.nodes.base import NodeEstimator
 from gattn.apps.nodes.features import EncodedGraph
-from gattn.apps.nodes.runs.config import MIN_PARALLEL
 from gattn.apps.nodes.runs.measure import measure
 from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.runtime.processes import in_order
@@ -32,7 +29,6 @@ __all__ = [
     "TrialPlan",
     "VarianceComponents",
     "best_trial",
-    "group_trials",
     "plan_trials",
     "run_trials",
     "variance_components",
@@ -116,21 +112,17 @@ class Trainer:
     processes: Processes = ONE
 
     def train(
-        self,
-        plans: Sequence[TrialPlan],
-        on_epoch: Callable[[EpochRecord], None] = lambda record: None,
-    ) -> list[Trial]:
-        """Train the models of several plans with the same split together; return the trials with
-        their metrics. The list is empty in a process other than the first.
+        self, plan: TrialPlan, on_epoch: Callable[[EpochRecord], None] = lambda record: None
+    ) -> Trial | None:
+        """Train the model of a plan, and return it with its metrics; None in a process other than
+        the first.
         """
-        estimators = [copy.copy(self.estimator).set_params(seed=plan.seed) for plan in plans]
-        fit_together(
-            estimators, self.encoded, self.y, self.splits[plans[0].split],
+        estimator = copy.copy(self.estimator).set_params(seed=plan.seed)
+        estimator.fit_parts(
+            self.encoded, self.y, self.splits[plan.split],
             on_epoch=on_epoch, processes=self.processes,
         )  # fmt: skip
-        if self.processes.rank:
-            return []
-        return [self._measure(*pair) for pair in zip(plans, estimators)]
+        return None if self.processes.rank else self._measure(plan, estimator)
 
     def _measure(self, plan: TrialPlan, estimator: NodeEstimator) -> Trial:
         predictor, split = estimator.predictor_, estimator.split_
@@ -160,17 +152,6 @@ def plan_trials(runs: int, seed: int, *, drawn: bool) -> list[TrialPlan]:
     return [TrialPlan(i // together, seed + i) for i in range(runs)]
 
 
-def group_trials(plans: Sequence[TrialPlan], size: int) -> list[list[TrialPlan]]:
-    """Divide consecutive trials with the same split into groups of at most ``size``, which are
-    trained together.
-
-    >>> [len(group) for group in group_trials(plan_trials(16, 0, drawn=True), 3)]
-    [3, 1, 3, 1, 3, 1, 3, 1]
-    """
-    by_split = [list(same) for _, same in groupby(plans, key=lambda plan: plan.split)]
-    return [same[i : i + size] for same in by_split for i in range(0, len(same), size)]
-
-
 def run_trials(
     trainer: Trainer,
     plans: Sequence[TrialPlan],
@@ -181,9 +162,7 @@ def run_trials(
 ) -> list[Trial]:
     """Run the trials in several processes that have one thread each.
 
-    On a small graph a training step is too short to be shared among threads, and starting its
-    operators takes most of the time. Therefore a process trains several networks in one step if the
-    model supports it.
+    On a small graph a training step is too short to be shared among threads.
 
     Args:
         trainer: the inputs that all trials share.
@@ -198,24 +177,14 @@ def run_trials(
     # Trials on a large graph run one after another in this process, so that the graph is in memory
     # once.
     is_large = trainer.encoded.graph.compact
-    options = trainer.estimator.settings(), trainer.encoded.x, len(plans)
-    size = 1 if is_large else batch_size(*options)
-    groups = group_trials(plans, size)
-    is_parallel = (
-        not is_large
-        and workers > 1
-        and len(groups) > 1
-        and (size == 1 or len(plans) >= MIN_PARALLEL)
-    )
-    if is_parallel:
-        tasks = ((group, group) for group in groups)
-        # A child process that had two of few groups would still train when this process is done.
-        ahead = 1 if len(groups) < 2 * workers else 2
-        results = (result for _, result in in_order(trainer.train, tasks, workers, ahead=ahead))
+    if not is_large and workers > 1 and len(plans) > 1:
+        results = (
+            result for _, result in in_order(trainer.train, zip(plans, plans), workers, ahead=1)
+        )
     else:
-        results = (trainer.train(group, on_epoch) for group in groups)
+        results = (trainer.train(plan, on_epoch) for plan in plans)
     trials = []
-    for trial in chain.from_iterable(results):
+    for trial in filter(None, results):
         trials.append(trial)
         on_run_end(trial)
     return trials

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -11,13 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.apps.fitting.types import EpochRecord, History
-from gattn.apps.nodes.attributed import AttributedGraph, GraphError
+from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import Field, FieldInput, read_features
 from gattn.apps.nodes.network import attention_weights
 from gattn.apps.nodes.predictor import NodeProblem
 from gattn.apps.nodes.sampled.training import SampledInputs, fit_sampled
 from gattn.apps.nodes.scratch import pieces, sample
-from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack.residual import ResidualPredictor
 from gattn.apps.runtime.threads import limited_threads
 from gattn.distributed import Processes
@@ -27,7 +25,6 @@ from gattn.sampling import NeighborSampler
 
 __all__ = ["DEFAULTS", "SampledPredictor"]
 
-Self = TypeVar("Self", bound="SampledPredictor")
 
 DEFAULTS = {"dropout": 0.1, "learning_rate": 4e-3, "weight_decay": 1e-4}
 """Settings of this network in a stack that replace the default settings of
@@ -51,36 +48,21 @@ class SampledPredictor(ResidualPredictor):
     The network is trained on sampled neighbourhoods. Predictions read all edges, layer by layer.
     """
 
-    @classmethod
-    def _check_model(cls, settings: NodeSettings, nodes: int) -> None:
-        """Raise a GraphError for gps, which attends among all pairs of nodes."""
-        if settings.model == "gps":
-            raise GraphError(
-                "gps attends among all pairs of nodes, so it cannot be trained on samples: use "
-                "gat, gatv2, transformer or stacked, or train on the whole graph in one process "
-                "with a larger --memory"
-            )
-
-    @classmethod
     def _train(
-        cls,
-        predictors: Sequence[Self],
+        self,
         problem: NodeProblem,
         y: Tensor,
         on_epoch: Callable[[EpochRecord], None],
         threads: int,
         processes: Processes,
-    ) -> Sequence[History]:
-        """Train the networks one after the other; see :meth:`NodePredictor.fit`."""
+    ) -> History:
+        """Train the network on samples of neighbours; see :meth:`NodePredictor.fit`."""
         with limited_threads(ALL, threads):
-            return [
-                fit_sampled(
-                    one.network, one._sampled(problem.graph, problem.x), y, problem.train,
-                    problem.val, one.settings, is_class=one.task == "classification",
-                    processes=processes, on_epoch=on_epoch,
-                )
-                for one in predictors
-            ]  # fmt: skip
+            return fit_sampled(
+                self.network, self._sampled(problem.graph, problem.x), y, problem.train,
+                problem.val, self.settings, is_class=self.task == "classification",
+                processes=processes, on_epoch=on_epoch,
+            )  # fmt: skip
 
     def _sampled(self, graph: AttributedGraph, x: Tensor | None = None) -> SampledInputs:
         if self._inputs is None or self._inputs[0] is not graph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -110,54 +110,47 @@ class StackedPredictor:
         problem: NodeProblem,
         encoder: FeatureEncoder,
         task: NodeTask,
-        settings: Sequence[NodeSettings],
+        settings: NodeSettings,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
         processes: Processes = ONE,
-    ) -> list[StackedPredictor]:
-        """Train one stack for each settings object; see :meth:`NodePredictor.fit` for the
-        arguments.
+    ) -> StackedPredictor | None:
+        """Train a stack; see :meth:`NodePredictor.fit` for the arguments.
 
-        The stacks have different attention networks, and share the other models. The first of
-        several processes alone fits the other models; the list is empty in the others.
+        The first of several processes alone fits the models other than the network; the others
+        return None.
         """
-        graph, is_class, first = problem.graph, task == "classification", settings[0]
-        kind, network_settings = _choose_network(settings, problem, encoder)
+        graph, is_class, seed = problem.graph, task == "classification", settings.seed
+        kind, network_settings = _choose_network(settings, problem)
         # The gradients of a layer normalisation depend on the number of threads.
         network_threads = 1 if kind is ResidualPredictor else threads
-        networks = kind.fit(
+        network = kind.fit(
             problem, encoder, task, network_settings, on_epoch, network_threads, processes
         )
         if processes.rank:
-            return []
-        for network in networks:
-            network.threads = threads
-        mean, std = networks[0].mean, networks[0].std
-        y = ((problem.y - mean) / std).numpy()
+            return None
+        network.threads = threads
+        y = ((problem.y - network.mean) / network.std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
         neighbours = neighbours_of(graph)
         fit_components = partial(
             Components.fit, problem.x, neighbours, y, val=val, outputs=problem.outputs,
-            seed=first.seed, is_class=is_class, epochs=first.epochs,
+            seed=seed, is_class=is_class, epochs=settings.epochs,
         )  # fmt: skip
         with _one_thread(threads):
             components, predictions = fit_components(train)
-        by_network = [_network_part(network, graph) for network in networks]
-        chosen = [
-            Combination.fit(
-                predictions | each, y, train, val, one.seed, is_class=is_class,
-                timed=neighbours.timed, label_free=(*LABEL_FREE, NETWORK, TYPED_NETWORK),
-            )
-            for each, one in zip(by_network, settings)
-        ]  # fmt: skip
-        at_val = {name: p[val] for name, p in predictions.items()}
-        final, last = components, predictions
-        if first.refit and problem.drawn and not graph.compact:
-            used = {name for weights in chosen for name in weights.used}
+        of_network = _network_part(network, graph)
+        combination = Combination.fit(
+            predictions | of_network, y, train, val, seed, is_class=is_class,
+            timed=neighbours.timed, label_free=(*LABEL_FREE, NETWORK, TYPED_NETWORK),
+        )  # fmt: skip
+        at_val = {name: p[val] for name, p in (predictions | of_network).items()}
+        if settings.refit and problem.drawn and not graph.compact:
+            used = combination.used
             if "labels" in used:
                 used.add("neighbours")  # its predictions are inputs of the model `labels`
             fit_again = partial(fit_components, like=components, reuse=predictions.keys() - used)
-            fold = np.random.default_rng(first.seed).permutation(len(val)) % REFIT_FOLDS
+            fold = np.random.default_rng(seed).permutation(len(val)) % REFIT_FOLDS
             left_out = {name: p.copy() for name, p in at_val.items()}
             with _one_thread(threads):
                 for number in range(min(REFIT_FOLDS, len(val))):
@@ -165,27 +158,16 @@ class StackedPredictor:
                     some = np.sort(np.concatenate([train, val[~inside]]))
                     for name, p in fit_again(some)[1].items():
                         left_out[name][inside] = p[val[inside]]
-                final, last = fit_again(np.sort(np.concatenate([train, val])))
-            chosen = [
-                weights.fit_again(
-                    at_val | {name: p[val] for name, p in each.items()},
-                    left_out | {name: p[val] for name, p in each.items()},
-                    y[val], one.seed, is_class=is_class,
-                )
-                for each, weights, one in zip(by_network, chosen, settings)
-            ]  # fmt: skip
-        training = TrainingNodes.fit(graph, final.train)
-        stacks = []
-        for one, network, each, weights in zip(settings, networks, by_network, chosen):
-            stack = cls(one, network, final, weights, training)
-            stack._last, stack._matched = (graph, last | each), (graph, final.train)
-            stack.validation_parts = {name: stack._in_unit(p) for name, p in at_val.items()} | {
-                name: stack._in_unit(p[val]) for name, p in each.items()
-            }
-            truth = problem.y[problem.val].numpy()
-            stack.validation_loss = mean_loss(stack.validation.numpy(), truth, is_class=is_class)
-            stacks.append(stack)
-        return stacks
+                components, predictions = fit_again(np.sort(np.concatenate([train, val])))
+            combination = combination.fit_again(at_val, left_out, y[val], seed, is_class=is_class)
+        training = TrainingNodes.fit(graph, components.train)
+        stack = cls(settings, network, components, combination, training)
+        stack._last = graph, predictions | of_network
+        stack._matched = graph, components.train
+        stack.validation_parts = {name: stack._in_unit(p) for name, p in at_val.items()}
+        truth = problem.y[problem.val].numpy()
+        stack.validation_loss = mean_loss(stack.validation.numpy(), truth, is_class=is_class)
+        return stack
 
     @property
     def weights(self) -> dict[str, float]:
@@ -327,29 +309,25 @@ def _network_part(network: NodePredictor, graph: AttributedGraph) -> dict[str, N
 
 
 def _choose_network(
-    settings: Sequence[NodeSettings], problem: NodeProblem, encoder: FeatureEncoder
-) -> tuple[type[NodePredictor], list[NodeSettings]]:
-    """Return the class of the attention networks of a graph, and their settings.
+    settings: NodeSettings, problem: NodeProblem
+) -> tuple[type[NodePredictor], NodeSettings]:
+    """Return the class of the attention network of a graph, and its settings.
 
-    The settings differ only in the seed. The size of the receptive field of the labelled nodes
-    determines the time of an epoch.
+    If a graph has many labels, it is a :class:`ResidualPredictor`.
     """
-    first, graph = settings[0], problem.graph
-    kind, model = network_kind(graph), NETWORK
+    graph = problem.graph
     if graph.compact:
-        chosen = with_defaults(replace(first, model=NETWORK), DEFAULTS)
-    else:
-        if graph.network is not None:
-            products, model = input_size(problem.x, graph.network, first), TYPED_NETWORK
-        else:
-            labelled = torch.cat([problem.train, problem.val])
-            size = field_size(problem.x, graph.edge_index, labelled, first.layers)
-            products = first.width * (size.values + size.edges)
-            residual = residual_settings(first, problem, size)
-            if residual is not None:
-                return ResidualPredictor, [replace(residual, seed=one.seed) for one in settings]
-        chosen = _limit_epochs(replace(first, model=model), products)
-    return kind, [replace(chosen, seed=one.seed) for one in settings]
+        return SampledPredictor, with_defaults(replace(settings, model=NETWORK), DEFAULTS)
+    if graph.network is not None:
+        products = input_size(problem.x, graph.network, settings)
+        return TypedPredictor, _limit_epochs(replace(settings, model=TYPED_NETWORK), products)
+    labelled = torch.cat([problem.train, problem.val])
+    size = field_size(problem.x, graph.edge_index, labelled, settings.layers)
+    residual = residual_settings(settings, problem, size)
+    if residual is not None:
+        return ResidualPredictor, residual
+    products = settings.width * (size.values + size.edges)
+    return NodePredictor, _limit_epochs(replace(settings, model=NETWORK), products)
 
 
 def network_kind(graph: AttributedGraph) -> type[NodePredictor]:

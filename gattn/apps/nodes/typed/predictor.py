@@ -53,8 +53,6 @@ class TypedPredictor(NodePredictor):
         return encoder
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[TypedFieldInput]:
-        if self._read is None or self._read[0] is not problem.graph:
-            self._read = problem.graph, problem.x
         target = torch.full((len(problem.graph), 1), torch.nan)
         target[nodes, 0] = y[nodes].float()
         return FullBatch(self._whole(problem.graph), target)
