@@ -46,8 +46,8 @@ AT_ONCE = (
 
 @app.callback()
 def _check_processes(context: typer.Context) -> None:
-    """Raise an error if torchrun started several processes, except for the command ``train``."""
-    check_one_process(context, "train")
+    """Raise an error if torchrun started several processes."""
+    check_one_process(context)
 
 
 COMMON = ("nodes", "label", "task", "split", "runs", "model", "epochs", "seed")

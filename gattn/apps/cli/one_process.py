@@ -9,19 +9,18 @@ from gattn.apps.runtime.processes import process_count
 __all__ = ["check_one_process"]
 
 
-def check_one_process(context: typer.Context, *shared: str) -> None:
+def check_one_process(context: typer.Context) -> None:
     """Raise an error if torchrun started several processes of a command that must run in one
     process.
 
     Args:
         context: the group of commands.
-        shared: the commands of this group that several processes can run together.
 
     Raises:
-        ValueError: torchrun started several processes of another command.
+        ValueError: torchrun started several processes.
     """
     count, command = process_count(), context.invoked_subcommand
-    if count > 1 and command not in shared:
+    if count > 1:
         raise ValueError(
             f"gattn {context.info_name} {command} runs in one process, but torchrun started "
             f"{count}: start it without torchrun"

@@ -29,7 +29,6 @@ from gattn.apps.nodes.models import (
 )
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.reading import GraphLike, read_graph
-from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.nodes.settings import NodeParameters, NodeSettings, NodeTask
 from gattn.apps.nodes.splits import (
     MASKS,
@@ -42,7 +41,6 @@ from gattn.apps.nodes.splits import (
 from gattn.apps.nodes.times import node_times, time_cutoffs, time_split
 from gattn.apps.run.estimator import SerializableEstimator
 from gattn.data import Split
-from gattn.distributed import Processes
 
 __all__ = ["NodeEstimator"]
 
@@ -183,7 +181,6 @@ class NodeEstimator(SerializableEstimator, Parameters):
         split: Split,
         *,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
-        processes: Processes = ONE,
     ) -> Self:
         """Train the model on the training part and the validation part of an encoded graph.
 
@@ -192,8 +189,6 @@ class NodeEstimator(SerializableEstimator, Parameters):
             y: [n] float64 labels that :meth:`learn_labels` returned; NaN for nodes without a label.
             split: indices of nodes; the test part is not used.
             on_epoch: called after every epoch.
-            processes: the processes that train together; all have the same arguments. Only the
-                estimator of the first process is fitted.
 
         Returns:
             The fitted estimator (``self``).
@@ -211,11 +206,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
         drawn = has_drawn_validation(split)
         problem = NodeProblem(encoded.graph, encoded.x, y, self.outputs, train, val, drawn)
         predictor = fit_predictor(
-            problem, encoded.encoder, self.task, self.settings(), on_epoch, self.checked_threads(),
-            processes,
-        )  # fmt: skip
-        if predictor is None:
-            return self
+            problem, encoded.encoder, self.task, self.settings(), on_epoch, self.checked_threads()
+        )
         self.predictor_ = predictor
         self.graph_, self.y_, self.notes_ = encoded.graph, y, encoded.notes
         self.split_ = replace(split, train=train, val=val, test=test)

@@ -11,10 +11,8 @@ from gattn.apps.fitting.types import EpochRecord
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
-from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.nodes.settings import TYPED_MODELS, NodeSettings, NodeTask
 from gattn.apps.nodes.stack.predictor import StackedPredictor, network_from_state, network_kind
-from gattn.distributed import Processes
 
 __all__ = [
     "AnyPredictor",
@@ -34,10 +32,8 @@ def fit_predictor(
     settings: NodeSettings,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     threads: int = 0,
-    processes: Processes = ONE,
-) -> AnyPredictor | None:
-    """Train the model that the settings select; see :meth:`NodePredictor.fit`. The first of several
-    processes alone returns it.
+) -> AnyPredictor:
+    """Train the model that the settings select; see :meth:`NodePredictor.fit`.
 
     Raises:
         ValueError: the model does not read such a graph.
@@ -53,12 +49,10 @@ def fit_predictor(
             "the model hgt needs several tables of nodes (--nodes TYPE=FILE and --edges); for one "
             "table, use gat"
         )
-    arguments = problem, encoder, task, settings, on_epoch, threads, processes
+    arguments = problem, encoder, task, settings, on_epoch, threads
     if model == "stacked":
         return StackedPredictor.fit(*arguments)
     predictor = network_kind(graph).fit(*arguments)
-    if processes.rank:
-        return None
     predictor.validation = predictor.predict(graph)[problem.val]
     return predictor
 

@@ -25,10 +25,8 @@ from gattn.apps.nodes.fields import (
     whole_graph,
 )
 from gattn.apps.nodes.network import attention_weights, make_network
-from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.nodes.settings import NodeSettings, NodeTask
 from gattn.apps.runtime.threads import limited_threads
-from gattn.distributed import Processes
 
 __all__ = ["NodePredictor", "NodeProblem", "graph_elements", "label_moments"]
 
@@ -111,7 +109,6 @@ class NodePredictor:
         settings: NodeSettings,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
-        processes: Processes = ONE,
     ) -> Self:
         """Train a model on the labelled nodes of a graph.
 
@@ -123,15 +120,13 @@ class NodePredictor:
             on_epoch: called after every epoch.
             threads: number of threads inside an operator; 0 to choose it by the size of the
                 network. The previous number of threads is restored at the end.
-            processes: the processes that train together. Only a network that samples
-                neighbours is trained in several processes; all have the same arguments.
 
         Raises:
             TrainingError: a part has no label, or the loss is not finite.
         """
         predictor = cls(settings, task, encoder, problem.outputs)
         mean, std = label_moments(problem, task)
-        history = predictor._train(problem, (problem.y - mean) / std, on_epoch, threads, processes)
+        history = predictor._train(problem, (problem.y - mean) / std, on_epoch, threads)
         predictor.mean, predictor.std, predictor.threads = mean, std, threads
         predictor.history = [history]
         return predictor
@@ -142,7 +137,6 @@ class NodePredictor:
         y: Tensor,
         on_epoch: Callable[[EpochRecord], None],
         threads: int,
-        processes: Processes,
     ) -> History:
         """Train the network of an untrained model, and return its history.
 

@@ -69,23 +69,11 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
         out: folder of the run.
         log: function that is called with each line of output for the user.
         inputs: files that the run reads; empty for a built-in data set.
-        is_helper: True in a process that only helps to train, and neither evaluates nor writes.
     """
-
-    is_helper = False
 
     def __init__(self, settings: AnyRunSettings, out: str | Path, log: Log = no_log) -> None:
         self.settings, self.out, self.log = settings, Path(out), log
         self.inputs: Sequence[str] = ()
-
-    def shared_metrics(self, metrics: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the metrics of the process that writes the files; by default, return the argument.
-
-        Args:
-            metrics: the metrics in this process; they are ignored in a process that only helps to
-                train.
-        """
-        return metrics
 
     @abstractmethod
     def load(self) -> Data:

@@ -52,10 +52,7 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
 
 def _train(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     out = product.out
-    metrics = None
-    if not product.is_helper:
-        metrics = finished_metrics(out, product.settings, product.inputs)
-    metrics = product.shared_metrics(metrics)
+    metrics = finished_metrics(out, product.settings, product.inputs)
     if metrics is not None:
         product.log(f"{out} already contains this run, and it is finished: nothing to do")
         return metrics
@@ -64,13 +61,11 @@ def _train(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     if is_first_process():
         start_run(out, product.settings, parts.record, parts.left_out)
     model = product.fit(data, parts)
-    if product.is_helper:
-        return product.shared_metrics(None) or {}
     run = product.evaluate(data, parts, model)
     if is_first_process():
         report = product.report(run)
         _write_run(product, run, report)
-    return product.shared_metrics(run.metrics) or {}
+    return run.metrics
 
 
 def _write_run(product: Product[Data, AnyParts, Model, Run], run: Run, report: Report) -> None:

@@ -47,3 +47,10 @@ def test_two_processes_end_with_the_metrics_of_one(tmp_path, monkeypatch):
     )
     assert len(one) > 20
     assert two == pytest.approx(one, abs=1e-4)
+
+
+@pytest.mark.parametrize("command", [("nodes", "train", "a"), ("links", "train", "a")])
+def test_a_command_on_networks_refuses_several_processes(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run_command(monkeypatch, *command, "--out", tmp_path / "out") == 2
+    assert "runs in one process, but torchrun started 2" in capsys.readouterr().err

@@ -118,9 +118,8 @@ class NodeRunSettings(Settings):
         str,
         Meta(
             description="Memory budget, for example 12GiB or 500MB. If training on the whole graph "
-            "is estimated to need more, the training samples neighbours. Several processes of "
-            "torchrun always sample. Lower it to train on samples; raise it to train on the whole "
-            "graph.",
+            "is estimated to need more, the training samples neighbours. Lower it to train "
+            "on samples; raise it to train on the whole graph.",
             extra={"default": "half of the free memory"},
         ),
     ] = ""

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch.distributed as dist
 from torch import Tensor
 
 from gattn.apps.fitting.types import EpochRecord
@@ -44,7 +43,6 @@ from gattn.apps.nodes.runs.trials import (
 )
 from gattn.apps.nodes.sampled.budget import SizeChoice
 from gattn.apps.nodes.sampled.reading import read_for_training
-from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.nodes.splits import has_drawn_validation
 from gattn.apps.nodes.stack.predictor import StackedPredictor
 from gattn.apps.nodes.typed.report import describe_network
@@ -53,16 +51,9 @@ from gattn.apps.run import train as pipeline
 from gattn.apps.run.measure import PARTS
 from gattn.apps.run.product import Log, Parts, Product, Report, TrainedRun, no_log
 from gattn.apps.run.text import plural
-from gattn.apps.runtime.processes import process_count
 from gattn.data import Split
-from gattn.distributed import Processes, init_processes
 
 __all__ = ["NodeProduct", "NodeRun", "train_run"]
-
-TIMEOUT = 6 * 3600.0
-"""Seconds for which a process waits for the others. The first process fits and evaluates most
-models alone.
-"""
 
 MAX_CLASSES = 20
 """Numeric labels are read as classes if they have at most this number of different values."""
@@ -137,10 +128,6 @@ def train_run(
     ``report.html``. The stored model is the model of the trial with the lowest validation loss. If
     the folder contains the finished run, nothing is done.
 
-    If torchrun started several processes, each of them reads the graph, and they train the
-    attention network together on samples. The first process alone fits the other models, evaluates
-    and writes; all processes return the same metrics.
-
     Args:
         settings: settings of the run.
         out: folder of the run, created if it is missing.
@@ -156,14 +143,9 @@ def train_run(
         GraphError: a model cannot be trained on the graph or its labels.
         ValueError: settings contradict each other or the data.
         OSError: a file cannot be read or written.
-        ProcessFailure: another process died or failed.
     """
-    callbacks: Any = {"on_epoch": on_epoch, "on_run_end": on_run_end}
-    if process_count() == 1:
-        return pipeline.train_run(NodeProduct(settings, out, log, **callbacks))
-    with init_processes("gloo", timeout=TIMEOUT) as processes:
-        product = NodeProduct(settings, out, log, processes=processes, **callbacks)
-        return pipeline.train_run(product)
+    product = NodeProduct(settings, out, log, on_epoch=on_epoch, on_run_end=on_run_end)
+    return pipeline.train_run(product)
 
 
 class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
@@ -179,23 +161,14 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         *,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         on_run_end: Callable[[Trial], None] = lambda trial: None,
-        processes: Processes = ONE,
     ) -> None:
         super().__init__(settings, out, log)
-        self.processes, self.is_helper = processes, processes.rank > 0
         self.inputs = [name for name in (settings.data, *settings.tables) if name]
         self.on_epoch, self.on_run_end = on_epoch, on_run_end
 
-    def shared_metrics(self, metrics: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the metrics of the first process in every process."""
-        shared = [metrics]
-        if self.processes.size > 1:
-            dist.broadcast_object_list(shared, 0)
-        return shared[0]
-
     def load(self) -> NodeData:
         """Read the graph and its labels."""
-        graph, choice = read_for_training(self.settings, self.processes.size)
+        graph, choice = read_for_training(self.settings)
         if choice is not None:
             self.log(choice.text)
         return self.with_labels(graph.in_name_order()[0], choice)
@@ -242,7 +215,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
 
     def fit(self, data: NodeData, parts: NodeParts) -> list[Trial]:
         """Run all planned trials and return them in order."""
-        trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits, self.processes)
+        trainer = Trainer(data.estimator, parts.encoded, data.y, parts.splits)
         return run_trials(
             trainer, parts.plans, workers=self.settings.workers,
             on_epoch=self.on_epoch, on_run_end=self.on_run_end,

@@ -18,10 +18,8 @@ from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.base import NodeEstimator
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.runs.measure import measure
-from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.runtime.processes import in_order
 from gattn.data import Split
-from gattn.distributed import Processes
 
 __all__ = [
     "Trainer",
@@ -102,27 +100,20 @@ class Trainer:
         encoded: the graph with its features.
         y: [n] labels, NaN for nodes without a label.
         splits: the splits, to which plans refer by index.
-        processes: the processes that torchrun started, which train together.
     """
 
     estimator: NodeEstimator
     encoded: EncodedGraph
     y: Tensor
     splits: Sequence[Split]
-    processes: Processes = ONE
 
     def train(
         self, plan: TrialPlan, on_epoch: Callable[[EpochRecord], None] = lambda record: None
-    ) -> Trial | None:
-        """Train the model of a plan, and return it with its metrics; None in a process other than
-        the first.
-        """
+    ) -> Trial:
+        """Train the model of a plan, and return it with its metrics."""
         estimator = copy.copy(self.estimator).set_params(seed=plan.seed)
-        estimator.fit_parts(
-            self.encoded, self.y, self.splits[plan.split],
-            on_epoch=on_epoch, processes=self.processes,
-        )  # fmt: skip
-        return None if self.processes.rank else self._measure(plan, estimator)
+        estimator.fit_parts(self.encoded, self.y, self.splits[plan.split], on_epoch=on_epoch)
+        return self._measure(plan, estimator)
 
     def _measure(self, plan: TrialPlan, estimator: NodeEstimator) -> Trial:
         predictor, split = estimator.predictor_, estimator.split_
@@ -184,7 +175,7 @@ def run_trials(
     else:
         results = (trainer.train(plan, on_epoch) for plan in plans)
     trials = []
-    for trial in filter(None, results):
+    for trial in results:
         trials.append(trial)
         on_run_end(trial)
     return trials

@@ -34,23 +34,16 @@ class SizeChoice:
         estimate: estimated memory for training on the whole graph, in bytes.
         budget: memory budget in bytes.
         source: origin of the budget, as text for messages.
-        processes: number of processes that train together; several always sample.
     """
 
     sampled: bool
     estimate: int
     budget: int
     source: str
-    processes: int = 1
 
     @property
     def text(self) -> str:
         """Sentence about the choice and its reason."""
-        if self.processes > 1:
-            return (
-                f"Neighbours are sampled in training, because {self.processes} processes train "
-                "together; each of them reads the graph."
-            )
         way = "Neighbours are sampled in training: the whole graph"
         way = way if self.sampled else "The whole graph is trained: it"
         sign = "above" if self.sampled else "within"
@@ -66,12 +59,10 @@ class SizeChoice:
             memory: value of the option ``--memory``. The budget is stored only if it is set: the
                 free memory differs from run to run.
         """
-        record: dict[str, Any] = {
+        record = {
             "training": "sampled" if self.sampled else "whole graph",
             "estimated_bytes": self.estimate,
         }
-        if self.processes > 1:
-            record["processes"] = self.processes
         return {**record, "budget_bytes": self.budget} if memory else record
 
 
@@ -123,7 +114,7 @@ def graph_bytes(nodes: int, values: int, edges: int) -> int:
     return int(FIXED + PER_NODE * nodes + PER_VALUE * values + PER_EDGE * edges)
 
 
-def choose_size(memory: str, nodes: int, values: int, edges: int, processes: int = 1) -> SizeChoice:
+def choose_size(memory: str, nodes: int, values: int, edges: int) -> SizeChoice:
     """Choose how to train on a graph; see :func:`graph_bytes` for its sizes.
 
     Args:
@@ -131,13 +122,11 @@ def choose_size(memory: str, nodes: int, values: int, edges: int, processes: int
         nodes: number of nodes.
         values: number of values in the tables.
         edges: number of edges of the data.
-        processes: number of processes that train together.
     """
     budget = parse_memory(memory) if memory else free_memory() // 2
     source = f"--memory {memory}" if memory else "half of the free memory; change it with --memory"
     estimate = graph_bytes(nodes, values, edges)
-    sampled = estimate > budget or processes > 1
-    return SizeChoice(sampled, estimate, budget, source, processes)
+    return SizeChoice(estimate > budget, estimate, budget, source)
 
 
 def _gib(size: int) -> str:

@@ -18,7 +18,6 @@ from gattn.apps.nodes.sampled.training import SampledInputs, fit_sampled
 from gattn.apps.nodes.scratch import pieces, sample
 from gattn.apps.nodes.stack.residual import ResidualPredictor
 from gattn.apps.runtime.threads import limited_threads
-from gattn.distributed import Processes
 from gattn.graph import Graph
 from gattn.models import layerwise_inference
 from gattn.sampling import NeighborSampler
@@ -54,14 +53,13 @@ class SampledPredictor(ResidualPredictor):
         y: Tensor,
         on_epoch: Callable[[EpochRecord], None],
         threads: int,
-        processes: Processes,
     ) -> History:
         """Train the network on samples of neighbours; see :meth:`NodePredictor.fit`."""
         with limited_threads(ALL, threads):
             return fit_sampled(
                 self.network, self._sampled(problem.graph, problem.x), y, problem.train,
                 problem.val, self.settings, is_class=self.task == "classification",
-                processes=processes, on_epoch=on_epoch,
+                on_epoch=on_epoch,
             )  # fmt: skip
 
     def _sampled(self, graph: AttributedGraph, x: Tensor | None = None) -> SampledInputs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gattn.apps.nodes.attributed import AttributedGraph, GraphError
+from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import stored_values
 from gattn.apps.nodes.sampled.budget import SizeChoice, choose_size
 from gattn.apps.nodes.settings import NodeSettings
@@ -18,7 +18,7 @@ __all__ = ["read_for_training"]
 
 
 def read_for_training(
-    settings: NodeRunSettings, processes: int = 1
+    settings: NodeRunSettings,
 ) -> tuple[AttributedGraph, SizeChoice | None]:
     """Read the graph of a run, with compact edges if its training samples neighbours.
 
@@ -27,21 +27,15 @@ def read_for_training(
 
     Args:
         settings: settings of the run.
-        processes: number of processes that train together.
 
     Returns:
         The graph, with notes on the parts that are sampled or left out, and the choice. There is no
         choice for a network with several tables of nodes, which is always trained on as a whole.
 
     Raises:
-        GraphError: the graph cannot be read, or several processes cannot train on it.
+        GraphError: the graph cannot be read.
     """
     if settings.is_typed:
-        if processes > 1:
-            raise GraphError(
-                "a network with several tables of nodes is trained in one process, but torchrun "
-                f"started {processes}: start the command without torchrun"
-            )
         graph = settings.reading.read(
             "", directed=settings.directed, label=settings.label or None,
             label_type=settings.label_type or None,
@@ -49,14 +43,14 @@ def read_for_training(
         return graph, None
     sizes = _parquet_sizes(settings)
     if sizes is not None:
-        choice = choose_size(settings.memory, *sizes, processes)
+        choice = choose_size(settings.memory, *sizes)
         graph = settings.reading.read(
             settings.data, directed=settings.directed, compact=choice.sampled
         )
         notes = []
     else:
         graph = settings.reading.read(settings.data, directed=settings.directed)
-        choice = choose_size(settings.memory, *_graph_sizes(graph), processes)
+        choice = choose_size(settings.memory, *_graph_sizes(graph))
         notes = [
             "The files were read completely: only edges in Parquet are read with little memory."
         ]

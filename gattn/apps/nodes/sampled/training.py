@@ -1,14 +1,13 @@
-"""Training of attention networks on sampled neighbourhoods, in one or several processes."""
+"""Training of attention networks on sampled neighbourhoods."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -17,14 +16,13 @@ from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import Field, FieldInput, read_features
 from gattn.apps.nodes.settings import NodeSettings
-from gattn.distributed import Processes, sum_gradients
 from gattn.graph import Graph
 from gattn.graph.sorting import lay_out_rows
 from gattn.layout.layout import INT32_END
 from gattn.sampling import NeighborSampler
 from gattn.sampling.batch import Sample
 
-__all__ = ["ONE", "SampledInputs", "fit_sampled"]
+__all__ = ["SampledInputs", "fit_sampled"]
 
 BATCH, FANOUT, LATER_FANOUT = 1024, 10, 5
 """Number of training nodes in a step; number of neighbours that are sampled for each of them, and
@@ -34,8 +32,6 @@ SEEDS, MOST_EPOCHS = 2_000_000, 40
 """Number of training nodes in all steps together, and maximum number of epochs."""
 CHECKED_NODES = 20_000
 """Maximum number of validation nodes whose loss is computed after each epoch."""
-ONE = Processes(0, 1, torch.device("cpu"))
-"""Rank and number of processes of a training that torchrun did not start."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +89,6 @@ def fit_sampled(
     settings: NodeSettings,
     *,
     is_class: bool,
-    processes: Processes = ONE,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
 ) -> History:
     r"""Train a network on sampled neighbourhoods of the training nodes.
@@ -101,24 +96,14 @@ def fit_sampled(
     After each epoch, the loss on sampled neighbourhoods of at most 20,000 validation nodes is
     computed. At the end, the network has the weights of the epoch with the lowest loss.
 
-    Several processes divide the nodes of each step, and sum their gradients:
-
-    .. math:: \nabla L = \frac{1}{b} \sum_r \sum_{i \in B_r} \nabla \ell_i, \qquad
-        B = \bigcup_r B_r, \quad b = |B|
-
-    All processes then have the same network. It is the network of one process up to the random
-    numbers of the samples and of dropout.
-
     Args:
-        network: the network, which is the same in all processes.
+        network: the network.
         inputs: features and edges.
         y: [n] float64 classes from 0, or standardised numbers.
         train: [k] training nodes.
         val: [m] validation nodes.
         settings: settings of the training.
         is_class: True for classes.
-        processes: the processes that train the network together. All of them must have the same
-            graph, labels and parts.
         on_epoch: called after every epoch.
 
     Returns:
@@ -127,11 +112,10 @@ def fit_sampled(
     Raises:
         TrainingError: the loss is not finite.
     """
-    seed, size, rate = settings.seed, processes.size, settings.learning_rate
-    # This generator makes the choices that are the same in all processes.
+    seed, rate = settings.seed, settings.learning_rate
     generator = torch.Generator().manual_seed(seed)
-    own_seed = int(np.random.SeedSequence([seed, processes.rank]).generate_state(1)[0])
-    process_draw = torch.Generator().manual_seed(own_seed)
+    own_seed = int(np.random.SeedSequence([seed, 0]).generate_state(1)[0])
+    sample_draw = torch.Generator().manual_seed(own_seed)
     fanout = (FANOUT, *[LATER_FANOUT] * (settings.layers - 1))
     sampler = NeighborSampler(inputs.graph, fanout)
     epochs = min(settings.epochs, MOST_EPOCHS, max(1, SEEDS // max(len(train), 1)))
@@ -139,10 +123,10 @@ def fit_sampled(
         val = val[torch.randperm(len(val), generator=generator)[:CHECKED_NODES].sort().values]
     target = y.long() if is_class else y.float()
 
-    def loss_of(nodes: Tensor, count: int, random_seed: int) -> Tensor:
-        """Return the sum of the losses of the first nodes of a step."""
+    def loss_of(nodes: Tensor, random_seed: int) -> Tensor:
+        """Return the sum of the losses of the nodes of a step."""
         batch = inputs.batch(sampler.sample(nodes, random_seed=random_seed))
-        out, truth = network(batch)[:count], target[nodes[:count]]
+        out, truth = network(batch), target[nodes]
         if is_class:
             return F.cross_entropy(out, truth, reduction="sum")
         return F.mse_loss(out[:, 0], truth, reduction="sum")
@@ -159,13 +143,11 @@ def fit_sampled(
             began, total = time.perf_counter(), 0.0
             network.train()
             order = train[torch.randperm(len(train), generator=generator)]
-            for nodes, count, of_all in _steps(order, processes):
-                random_seed = int(torch.randint(1 << 62, (), generator=process_draw))
-                loss = loss_of(nodes, count, random_seed)
+            for nodes in order.split(BATCH):
+                random_seed = int(torch.randint(1 << 62, (), generator=sample_draw))
+                loss = loss_of(nodes, random_seed)
                 optimizer.zero_grad()
-                (loss / of_all).backward()
-                if size > 1:
-                    sum_gradients(network.parameters())
+                (loss / len(nodes)).backward()
                 nn.utils.clip_grad_norm_(network.parameters(), 5.0)
                 optimizer.step()
                 schedule.step()
@@ -174,11 +156,9 @@ def fit_sampled(
             with torch.no_grad():
                 # The same neighbours are sampled after each epoch.
                 checked = sum(
-                    float(loss_of(nodes, count, place))
-                    for place, (nodes, count, _) in enumerate(_steps(val, processes))
+                    float(loss_of(nodes, place)) for place, nodes in enumerate(val.split(BATCH))
                 )
-            training, validation = _sums([total, checked], processes)
-            training, validation = training / len(train), validation / len(val)
+            training, validation = total / len(train), checked / len(val)
             check_finite(training, "training", epoch, rate)
             check_finite(validation, "validation", epoch, rate)
             seconds = time.perf_counter() - began
@@ -190,20 +170,3 @@ def fit_sampled(
     network.load_state_dict(best)
     network.eval()
     return History(tuple(records), int(np.argmin([one.validation_loss for one in records])))
-
-
-def _steps(nodes: Tensor, processes: Processes) -> Iterator[tuple[Tensor, int, int]]:
-    """Yield for each step the nodes of this process, their number, and the number of nodes of all
-    processes. A process without nodes gets the first node of the step, whose loss must be ignored.
-    """
-    for step in nodes.split(BATCH):
-        share = step[processes.rank :: processes.size]
-        yield share if len(share) else step[:1], len(share), len(step)
-
-
-def _sums(values: Sequence[float], processes: Processes) -> list[float]:
-    """Return the sum of each value over all processes."""
-    total = torch.tensor(values, dtype=torch.float64)
-    if processes.size > 1:
-        dist.all_reduce(total)
-    return total.tolist()

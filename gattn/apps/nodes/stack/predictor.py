@@ -23,7 +23,6 @@ from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.fields import field_size
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.sampled.predictor import DEFAULTS, SampledPredictor
-from gattn.apps.nodes.sampled.training import ONE
 from gattn.apps.nodes.settings import NodeSettings, NodeTask
 from gattn.apps.nodes.stack.combination import Combination
 from gattn.apps.nodes.stack.components import LABEL_FREE, Components
@@ -38,7 +37,6 @@ from gattn.apps.nodes.typed.neighbours import neighbours_of
 from gattn.apps.nodes.typed.predictor import TypedPredictor, input_size
 from gattn.apps.run.model_io import remove_prefix
 from gattn.apps.runtime.threads import limited_threads
-from gattn.distributed import Processes
 
 __all__ = ["StackedPredictor", "network_from_state", "network_kind"]
 
@@ -113,22 +111,13 @@ class StackedPredictor:
         settings: NodeSettings,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
-        processes: Processes = ONE,
-    ) -> StackedPredictor | None:
-        """Train a stack; see :meth:`NodePredictor.fit` for the arguments.
-
-        The first of several processes alone fits the models other than the network; the others
-        return None.
-        """
+    ) -> StackedPredictor:
+        """Train a stack; see :meth:`NodePredictor.fit` for the arguments."""
         graph, is_class, seed = problem.graph, task == "classification", settings.seed
         kind, network_settings = _choose_network(settings, problem)
         # The gradients of a layer normalisation depend on the number of threads.
         network_threads = 1 if kind is ResidualPredictor else threads
-        network = kind.fit(
-            problem, encoder, task, network_settings, on_epoch, network_threads, processes
-        )
-        if processes.rank:
-            return None
+        network = kind.fit(problem, encoder, task, network_settings, on_epoch, network_threads)
         network.threads = threads
         y = ((problem.y - network.mean) / network.std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
