@@ -15,6 +15,7 @@ from gattn.apps.cli.help import CommandGroup
 from gattn.apps.cli.one_process import check_one_process
 from gattn.apps.cli.options import ConfigFile, Run, read_stdin, with_settings
 from gattn.apps.cli.reading import (
+    READING,
     TYPED_READING,
     check_inputs,
     check_unless_finished,
@@ -151,18 +152,11 @@ def predict(
 
 
 @app.command()
-@with_settings(NodeRunSettings, only=(*TYPED_READING, "threads"))
+@with_settings(NodeRunSettings, only=(*READING, "threads"))
 def explain(
     run: Run,
-    names: Annotated[
-        list[str],
-        Argument(
-            metavar="GRAPH NODE",
-            help="Graph to read, as in train, and name of the node to explain. With --edges, "
-            "GRAPH is left out.",
-            show_default=False,
-        ),
-    ],
+    graph: Annotated[str, GRAPH],
+    node: Annotated[str, Argument(help="Name of the node to explain.", show_default=False)],
     out: Annotated[Path, Option(help="New folder for the tables and the picture.")],
     most: Annotated[
         int,
@@ -177,10 +171,6 @@ def explain(
     settings: dict[str, Any],
 ) -> None:
     """Explain the prediction of one node by its neighbours and its attributes."""
-    if len(names) != (1 if settings.get("edges") else 2):
-        expected = "NODE" if settings.get("edges") else "GRAPH NODE"
-        raise ValueError(f"explain expects RUN {expected}; got RUN {' '.join(names)}")
-    graph, node = names if len(names) == 2 else ("", *names)
     check_inputs(run, graph, settings)
     from gattn.apps.nodes.runs.explain import explain_graph_node
 

@@ -140,10 +140,11 @@ def fit_full_batch(
                 criteria = [-lost]
                 if score is not None:
                     criteria.append(float(_masked_mean(output, validate.target, score)))
-            check_finite(float(fitted), "training", epoch, rate)
+            trained = float(fitted.detach())
+            check_finite(trained, "training", epoch, rate)
             check_finite(lost, "validation", epoch, rate)
             seconds = time.perf_counter() - began
-            records.append(EpochRecord(epoch, float(fitted), lost, rate, seconds))
+            records.append(EpochRecord(epoch, trained, lost, rate, seconds))
             on_epoch(records[-1])
             if choice.judge(epoch, criteria):
                 weights = {name: value.clone() for name, value in network.state_dict().items()}

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.models import AnyPredictor, attention_network
-from gattn.apps.nodes.typed.neighbourhood import Neighbourhood, typed_neighbourhood
+from gattn.apps.nodes.models import AnyPredictor
 
 __all__ = ["Influence", "NodeExplanation", "explain_node"]
 
@@ -31,14 +28,12 @@ class Influence:
             node and the neighbour are removed, or if the attribute of the node is missing.
         change: prediction minus ``without``. It is positive if the neighbour or the attribute
             raises the prediction.
-        kind: type of a neighbour in a network with several types of nodes; otherwise empty.
     """
 
     name: Hashable
     attention: float
     without: float
     change: float
-    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,6 +89,11 @@ def explain_node(
     Raises:
         GraphError: the graph has no node of this name, or is compact.
     """
+    if graph.network is not None:
+        raise GraphError(
+            "nodes explain needs a network with one table of nodes; the section Relations of the "
+            "report shows how much the predictions depend on each relation"
+        )
     if graph.compact:
         raise GraphError(
             "nodes explain needs a model that was trained on the whole graph; this one was trained "
@@ -103,43 +103,32 @@ def explain_node(
     predicted = predictor.predict(graph)
     output = int(predicted[place].argmax())
     prediction = float(predicted[place, output])
-    if graph.network is None:
-        around = _neighbourhood(predictor, graph, place)
-    else:
-        network: Any = attention_network(predictor)
-        around = typed_neighbourhood(network, graph, place)
+    weights = _attention(predictor, graph, place)
+    source, destination = graph.edge_index
+    adjacent = torch.cat([source[destination == place], destination[source == place]]).unique()
+    others = [other for other in adjacent.tolist() if other != place]
+    others.sort(key=lambda other: (-weights.get(other, 0.0), other))
 
-    def influence(
-        name: Hashable, weight: float, edited: AttributedGraph, kind: str = ""
-    ) -> Influence:
+    def influence(name: Hashable, weight: float, edited: AttributedGraph) -> Influence:
         without = float(predictor.predict_edited(edited, graph)[place, output])
-        return Influence(name, weight, without, prediction - without, kind)
+        return Influence(name, weight, without, prediction - without)
 
     neighbours = [
-        influence(name, around.weights.get(other, float("nan")), around.without([other]), kind)
-        for other in around.others[:most]
-        for name, kind in [around.titles[other]]
-    ]
+        influence(
+            graph.names[other], weights.get(other, float("nan")),
+            _without_edges(graph, place, [other]),
+        )
+        for other in others[:most]
+    ]  # fmt: skip
     attributes = [
         influence(name, float("nan"), _without_value(graph, place, name))
         for name in _attributes(predictor, graph)
     ]
-    isolated = predictor.predict_edited(around.without(around.others), graph)
+    isolated = predictor.predict_edited(_without_edges(graph, place, others), graph)
     return NodeExplanation(
-        place, output, prediction, around.own_attention, _sorted(neighbours),
-        _sorted(attributes), len(around.others), float(isolated[place, output]), predicted,
+        place, output, prediction, weights.get(place, float("nan")), _sorted(neighbours),
+        _sorted(attributes), len(others), float(isolated[place, output]), predicted,
     )  # fmt: skip
-
-
-def _neighbourhood(predictor: AnyPredictor, graph: AttributedGraph, place: int) -> Neighbourhood:
-    """Return the neighbours of a node in a graph of one type."""
-    weights = _attention(predictor, graph, place)
-    ends = graph.edge_index
-    adjacent = torch.cat([ends[0, ends[1] == place], ends[1, ends[0] == place]]).unique()
-    titles = {other: (graph.names[other], "") for other in adjacent.tolist() if other != place}
-    return Neighbourhood(
-        titles, weights, partial(_without_edges, graph, place), weights.get(place, float("nan"))
-    )
 
 
 def _place(graph: AttributedGraph, node: Hashable) -> int:

@@ -293,11 +293,6 @@ def test_several_tables_of_nodes_are_trained_and_predicted(gattn, typed, tmp_pat
     assert gattn("predict", *tables, "--label", "topic", "--out", tmp_path / "once.csv")[0] == 0
     assert gattn("embed", folder / "run", *tables, "--out", tmp_path / "e.npy")[0] == 0
     assert len(np.load(tmp_path / "e.npy")) == 60
-    assert gattn("explain", folder / "run", "n3", *tables, "--out", tmp_path / "n3")[0] == 0
-    names = {
-        row["neighbour"].partition(":")[0] for row in _rows(tmp_path / "n3" / "neighbours.csv")
-    }
-    assert "authors-writes-papers" in names
 
 
 @pytest.mark.parametrize(
@@ -307,7 +302,6 @@ def test_several_tables_of_nodes_are_trained_and_predicted(gattn, typed, tmp_pat
         (("train", "--time", "year"), "time cannot be set"),
         (("train", "--model", "gat"), "needs the model stacked or hgt; got 'gat'"),
         (("predict", "RUN", "edges.csv"), "predict expects RUN, or only --nodes and --edges"),
-        (("explain", "RUN", "edges.csv", "n3"), "explain expects RUN NODE"),
     ],
 )
 def test_options_that_contradict_several_tables_are_errors(

@@ -108,24 +108,19 @@ def _picture(
     estimator: NodeEstimator, graph: AttributedGraph, explanation: NodeExplanation
 ) -> bytes:
     """Draw the explained node, its most influential neighbours, and its attention to them, relative
-    to the largest one. In a network with several types of nodes, the colours are the types.
+    to the largest one.
     """
     others, title = explanation.neighbours, str(graph.names[explanation.place])
     edges = np.stack([1 + np.arange(len(others)), np.zeros(len(others), np.int64)])
     weights = np.nan_to_num([one.attention for one in others])
     names = [str(one.name) for one in others]
-    if graph.network is not None:
-        types = graph.network.types
-        colour = np.array([0, *(types.index(one.kind) for one in others)])
-        kinds, names = [f"type {kind}" for kind in types], [n.partition(": ")[2] for n in names]
-    else:
-        places = {name: i for i, name in enumerate(graph.names)}
-        shown = [explanation.place, *(places[one.name] for one in others)]
-        predicted, kinds = explanation.predicted[shown].numpy(), []
-        colour = predicted[:, 0]
-        if isinstance(estimator, NodeClassifier):
-            colour = predicted.argmax(1)
-            kinds = [str(kind) for kind in estimator.classes_.tolist()]
+    places = {name: i for i, name in enumerate(graph.names)}
+    shown = [explanation.place, *(places[one.name] for one in others)]
+    predicted, kinds = explanation.predicted[shown].numpy(), []
+    colour = predicted[:, 0]
+    if isinstance(estimator, NodeClassifier):
+        colour = predicted.argmax(1)
+        kinds = [str(kind) for kind in estimator.classes_.tolist()]
     return draw_network(
         edges, weights / max(weights.max(initial=0.0), 1e-12), colour, kinds,
         labels=[title, *names], wrong=np.arange(1 + len(others)) == 0,
