@@ -38,11 +38,6 @@ app = CommandGroup(
 )
 
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
-AT_ONCE = (
-    *("label", "label_type", "features", "names", "task", "split", "directed"),
-    *("edge_features", "edge_weight", "edge_type", "time"),
-)
-"""Names of the settings of ``gattn nodes predict`` that are used without a trained model."""
 
 
 @app.callback()
@@ -103,11 +98,10 @@ def train(
 
 @app.command()
 @with_settings(
-    NodeRunSettings,
-    only=(*TYPED_READING, "coverage", "threads", *AT_ONCE),
-    as_trained=("coverage",),
+    NodeRunSettings, only=(*TYPED_READING, "coverage", "threads"), as_trained=("coverage",)
 )
 def predict(
+    run: Run,
     out: Annotated[
         Path,
         Option(
@@ -115,14 +109,12 @@ def predict(
             "not exist."
         ),
     ],
-    paths: Annotated[
-        list[str] | None,
+    graph: Annotated[
+        str | None,
         Argument(
-            metavar="[RUN] GRAPH",
-            help="Folder of a trained model, and the graph whose nodes are predicted. If no "
-            "model is named, predictions are computed from the labelled nodes of the graph, "
-            "without training. With --edges, GRAPH is left out. If GRAPH is -, it is the standard "
-            "input, a CSV file.",
+            metavar="GRAPH",
+            help="Graph whose nodes are predicted. With --edges, GRAPH is left out. If GRAPH is -, "
+            "it is the standard input, a CSV file.",
             show_default=False,
             callback=read_stdin,
         ),
@@ -130,21 +122,8 @@ def predict(
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Predict every node of a graph, with a trained model or from the labelled nodes."""
-    run, graph = _run_and_graph(paths or [], settings)
-    check_inputs(run, graph, settings)
-    if run is None:
-        from gattn.apps.nodes.runs.at_once import predict_at_once
-
-        changes = {**with_tables(settings), "data": graph}
-        count = predict_at_once(override(None, None, changes), out, say)
-        say(f"{out}: {plural(count, 'node')}")
-        return
-    if unused := [name for name in AT_ONCE if name in settings]:
-        raise ValueError(
-            f"--{unused[0].replace('_', '-')} is only for predictions without RUN, because the "
-            "trained model has its own value"
-        )
+    """Predict every node of a graph with a trained model."""
+    graph = _checked_graph("predict", run, graph, settings)
     from gattn.apps.nodes.runs.predict import predict_graph
 
     count = predict_graph(run, graph, out, log=say, **with_reading(settings))
@@ -190,33 +169,21 @@ def embed(
     settings: dict[str, Any],
 ) -> None:
     """Write the hidden vectors of the nodes, which are the input of the network's last layer."""
-    if graph is None and not settings.get("edges"):
-        raise ValueError("embed expects RUN GRAPH; got RUN")
-    check_inputs(run, graph or "", settings)
+    graph = _checked_graph("embed", run, graph, settings)
     from gattn.apps.nodes.runs.predict import embed_graph
 
-    count = embed_graph(run, graph or "", out, log=say, **with_reading(settings))
+    count = embed_graph(run, graph, out, log=say, **with_reading(settings))
     say(f"{out}: {plural(count, 'node')}")
 
 
-def _run_and_graph(paths: list[str], settings: Mapping[str, Any]) -> tuple[str | None, str]:
-    """Return the folder of a trained model (None if no model is named), and the graph ("" with
+def _checked_graph(command: str, run: Path, graph: str | None, settings: Mapping[str, Any]) -> str:
+    """Check that the files of a model and of a graph exist; return the graph ("" with
     ``--edges``).
     """
-    typed = bool(settings.get("edges"))
-    expected = "RUN, or only --nodes and --edges" if typed else "RUN and GRAPH, or only GRAPH"
-    if len(paths) > 2 - typed or len(paths) < 1 - typed:
-        raise ValueError(f"predict expects {expected}; got {' '.join(paths) or 'none'}")
-    if typed:
-        return (paths[0], "") if paths else (None, "")
-    if len(paths) == 2:
-        return paths[0], paths[1]
-    if Path(paths[0]).is_dir():
-        raise ValueError(
-            f"{paths[0]} is a folder: pass the graph to predict after it, or --nodes and --edges "
-            "for a model of several tables"
-        )
-    return None, paths[0]
+    if (graph is None) != bool(settings.get("edges")):
+        raise ValueError(f"{command} expects RUN GRAPH, or RUN with --nodes and --edges")
+    check_inputs(run, graph or "", settings)
+    return graph or ""
 
 
 add_compare(app)

@@ -59,11 +59,11 @@ def check_unless_finished(
         check_graph_sources(data, nodes, edges)
 
 
-def check_inputs(run: str | Path | None, graph: str, settings: Mapping[str, Any]) -> None:
+def check_inputs(run: str | Path, graph: str, settings: Mapping[str, Any]) -> None:
     """Check that the files of a trained model and of a network exist, before PyTorch is imported.
 
     Args:
-        run: the folder of the model; None if there is no model.
+        run: the folder of the model.
         graph: the graph; empty if the network has several tables of nodes.
         settings: the options of the command; ``nodes`` and ``edges`` are read.
 
@@ -71,6 +71,5 @@ def check_inputs(run: str | Path | None, graph: str, settings: Mapping[str, Any]
         RunError: a file of the model is missing.
         FileNotFoundError: a file of the network does not exist.
     """
-    if run is not None:
-        check_model_files(Path(run))
+    check_model_files(Path(run))
     check_graph_sources(graph, settings.get("nodes", ()), settings.get("edges", ()))

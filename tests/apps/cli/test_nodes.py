@@ -260,7 +260,7 @@ def test_a_missing_file_is_an_error_before_torch_is_imported(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "GRAPH").write_text("source,target\na,b\n")
     # Each command imports a module of its runs that imports torch; here, this import fails.
-    for module in ("train", "predict", "explain", "at_once"):
+    for module in ("train", "predict", "explain"):
         for product in ("nodes", "links"):
             monkeypatch.setitem(sys.modules, f"gattn.apps.{product}.runs.{module}", None)
     code, output = runner(monkeypatch, capsys)(*command.split())
@@ -290,7 +290,6 @@ def test_several_tables_of_nodes_are_trained_and_predicted(gattn, typed, tmp_pat
     code, err = gattn("predict", folder / "run", *tables, "--out", tmp_path / "p.csv")
     assert code == 0, err
     assert [row["node"] for row in _rows(tmp_path / "p.csv")] == [f"n{i}" for i in range(60)]
-    assert gattn("predict", *tables, "--label", "topic", "--out", tmp_path / "once.csv")[0] == 0
     assert gattn("embed", folder / "run", *tables, "--out", tmp_path / "e.npy")[0] == 0
     assert len(np.load(tmp_path / "e.npy")) == 60
 
@@ -301,7 +300,10 @@ def test_several_tables_of_nodes_are_trained_and_predicted(gattn, typed, tmp_pat
         (("train", "edges.csv"), "needs no graph; got 'edges.csv'"),
         (("train", "--time", "year"), "time cannot be set"),
         (("train", "--model", "gat"), "needs the model stacked or hgt; got 'gat'"),
-        (("predict", "RUN", "edges.csv"), "predict expects RUN, or only --nodes and --edges"),
+        (
+            ("predict", "RUN", "edges.csv"),
+            "predict expects RUN GRAPH, or RUN with --nodes and --edges",
+        ),
     ],
 )
 def test_options_that_contradict_several_tables_are_errors(

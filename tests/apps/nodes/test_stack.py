@@ -1,7 +1,5 @@
 """Stacked models of nodes: their components, labels of neighbours, weights, saving."""
 
-import csv
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,19 +49,6 @@ def _same_numbers_in_any_order_of_tests() -> None:
 
 def _neighbours(nodes=30, edges=60):
     return Neighbours(torch.from_numpy(DRAW.integers(nodes, size=(2, edges))), nodes)
-
-
-@pytest.mark.parametrize(("rows", "features"), [(12, 20), (40, 5)])
-def test_left_out_predictions_are_those_of_fits_without_the_row(rows, features):
-    x, y = DRAW.normal(size=(rows, features)), DRAW.normal(size=(rows, 2))
-    weight, fitted, left_out, penalty = leave_one_out(x, y)
-    whole = Ridge(alpha=penalty, fit_intercept=False).fit(x, y)
-    np.testing.assert_allclose(weight, whole.coef_.T, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(fitted, x @ whole.coef_.T, rtol=1e-6, atol=1e-9)
-    for row in range(rows):
-        others = np.arange(rows) != row
-        refit = Ridge(alpha=penalty, fit_intercept=False).fit(x[others], y[others])
-        np.testing.assert_allclose(left_out[row], refit.predict(x[[row]])[0], rtol=1e-6, atol=1e-8)
 
 
 def test_means_over_neighbours_are_those_of_a_loop():

@@ -171,10 +171,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         graph, choice = read_for_training(self.settings)
         if choice is not None:
             self.log(choice.text)
-        return self.with_labels(graph.in_name_order()[0], choice)
-
-    def with_labels(self, graph: AttributedGraph, choice: SizeChoice | None = None) -> NodeData:
-        """Read the labels of a graph, and create the estimator."""
+        graph = graph.in_name_order()[0]
         settings = self.settings
         values, notes = read_labels(
             graph, settings.label or None, classes=settings.task != "regression"

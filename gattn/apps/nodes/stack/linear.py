@@ -15,7 +15,7 @@ from torch import Tensor
 from gattn.apps.nodes.scratch import pieces, sample
 from gattn.apps.nodes.stack.weights import mean_loss
 
-__all__ = ["Linear", "Scaler", "leave_one_out"]
+__all__ = ["Linear", "Scaler"]
 
 ROWS = 30_000
 """Maximum number of training nodes, and of validation nodes."""
@@ -23,9 +23,6 @@ STRENGTHS = (1.0, 10.0, 100.0)
 """Inverse penalties of logistic regression, from the strongest penalty to the weakest."""
 ITERATIONS = 40
 """Maximum number of L-BFGS steps for each penalty; each fit starts from the previous result."""
-PENALTIES = 10.0 ** np.arange(-4, 5)
-"""Penalties of ridge regression, relative to the mean of the kernel's diagonal."""
-
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 
@@ -191,66 +188,3 @@ def _ridge(
         model = Ridge(alpha=len(y) ** 0.5 / strength).fit(x, y)
         weight = np.asarray(model.coef_, np.float32).reshape(-1, classes)
         yield Linear(weight, np.array([float(model.intercept_)]), False, strength, scaler)
-
-
-def leave_one_out(
-    x: Matrix, labels: NDArray, penalties: NDArray = PENALTIES
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float]:
-    r"""Fit ridge regression in closed form, and return its leave-one-out predictions.
-
-    .. math::
-        w = X^\top \alpha, \quad \alpha = (X X^\top + \lambda I)^{-1} Y, \qquad
-        y_i - \hat y_{-i} = \frac{\alpha_i}{\bigl((X X^\top + \lambda I)^{-1}\bigr)_{ii}}
-
-    The chosen penalty has the smallest mean squared error of the leave-one-out predictions. The
-    smaller one of :math:`X X^\top` and :math:`X^\top X` is decomposed.
-
-    Args:
-        x: [k, d] features, sparse or dense, with a constant if the model needs a bias.
-        labels: [k, c] numbers to predict.
-        penalties: penalties to try, relative to the mean of :math:`x_i^2`.
-
-    Returns:
-        Weights [d, c]; predictions of the fitted model [k, c]; leave-one-out predictions [k, c],
-        each by a model that was fitted to the other rows; and the chosen penalty.
-
-    Reference:
-        Hastie, Tibshirani and Friedman, "The elements of statistical learning", section 7.10.
-
-    Example:
-        >>> weight, fitted, left_out, penalty = leave_one_out(np.eye(3) + 1, np.eye(3))
-        >>> weight.shape, left_out.shape
-        ((3, 3), (3, 3))
-    """
-    y = np.asarray(labels, np.float64)
-    if x.shape[0] <= x.shape[1]:
-        gram = x @ x.T
-        gram = np.asarray(gram.toarray() if sp.issparse(gram) else gram, np.float64)
-        values, vectors = np.linalg.eigh(gram)
-        # The columns are an orthonormal basis of the row space.
-        basis = vectors
-    else:
-        dense = np.asarray(x.toarray() if sp.issparse(x) else x, np.float64)
-        values, axes = np.linalg.eigh(dense.T @ dense)
-        usable = values > values[-1] * 1e-10
-        values, axes = values[usable], axes[:, usable]
-        basis = dense @ axes / np.sqrt(values)
-    values = values.clip(0)
-    unit = max(float(values.sum()) / max(len(y), 1), 1e-12)
-    inside, squares = basis.T @ y, np.square(basis)
-    best: tuple[float, float, NDArray, NDArray] | None = None
-    for relative in penalties:
-        penalty = relative * unit
-        # Ridge regression computes the fit K (K + λ I)⁻¹ y. In this basis, each component of y is
-        # multiplied by a factor, and the component of y outside the basis becomes zero.
-        shrunk = values / (values + penalty)
-        fitted = basis @ (shrunk[:, None] * inside)
-        leverage = (squares @ shrunk).clip(max=1 - 1e-9)[:, None]
-        left_out = y - (y - fitted) / (1 - leverage)
-        error = float(np.square(y - left_out).mean())
-        if best is None or error < best[0]:
-            best = error, penalty, fitted, left_out
-    assert best is not None
-    _, penalty, fitted, left_out = best
-    alpha = (y - fitted) / penalty
-    return np.asarray(x.T @ alpha), fitted, left_out, penalty

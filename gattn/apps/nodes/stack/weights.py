@@ -29,8 +29,6 @@ MANY = 5000
 """Maximum number of validation nodes for which weights are cross-fitted. With more nodes, the
 weights do not overfit.
 """
-SHARPNESS = 2.0 ** np.arange(-1, 9)
-"""Candidate factors by which scores are multiplied before they are converted to probabilities."""
 EXPONENTS = 2.0 ** np.arange(-2, 3.5, 0.5)
 """Candidate exponents with which the probabilities of a model are calibrated."""
 
@@ -125,7 +123,7 @@ def fit_weights(
         numbers = np.stack([p[:, 0] for p in predictions], 1)
         return _regression_weights(numbers, y, _prior(np.square(numbers - y[:, None])))
     logs = np.log(np.stack(predictions, 1) + TINY)  # [m, K, c]: m nodes, K components, c classes
-    exponents = np.array([temperature(logs[:, k], y, EXPONENTS) for k in range(count)])
+    exponents = np.array([temperature(logs[:, k], y) for k in range(count)])
     logs *= exponents[:, None]
     logs -= logs.max(2, keepdims=True)
     logs -= np.log(np.exp(logs).sum(2, keepdims=True))
@@ -244,7 +242,7 @@ def choose_weights(
     weights = np.zeros(len(predictions))
     weights[best] = 1.0
     if is_class:
-        weights[best] = temperature(np.log(predictions[best] + TINY), y, EXPONENTS)
+        weights[best] = temperature(np.log(predictions[best] + TINY), y)
     return weights, pool(predictions, weights, is_class=is_class)
 
 
@@ -257,7 +255,7 @@ def _scores(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.flo
     return -np.square(predicted[:, 0] - y)
 
 
-def temperature(scores: NDArray, y: NDArray, factors: NDArray = SHARPNESS) -> float:
+def temperature(scores: NDArray, y: NDArray, factors: NDArray = EXPONENTS) -> float:
     """Return the factor of the scores [m, c] with which their softmax predicts the classes [m]
     best.
     """
