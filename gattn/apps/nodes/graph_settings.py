@@ -5,93 +5,25 @@ estimators.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
+from gattn.apps.fitting.settings import Settings, Threads
+
 __all__ = [
-    "Bipartite",
-    "Decimal",
     "EdgeFeatureNames",
-    "EdgeFeatureOptions",
-    "EdgeTables",
-    "EdgeType",
     "EdgeTypeName",
-    "EdgeWeight",
     "EdgeWeightName",
-    "Encoding",
     "FeatureNames",
-    "FeatureOptions",
-    "GraphSource",
-    "MissingTexts",
-    "NodeNames",
-    "NodeTable",
-    "NodeTables",
-    "SourceColumn",
-    "TargetColumn",
-    "Thousands",
-    "check_number_format",
+    "GraphSettings",
     "edge_feature_columns",
 ]
 
-GraphSource: TypeAlias = Annotated[
-    str,
-    Meta(
-        description="Graph to read: the name of a data set (cora, citeseer or pubmed) or a "
-        "file (GraphML, GML, GEXF, or a list or table of edges).",
-        extra={"default": "none, it is required"},
-    ),
-]
-NodeTable: TypeAlias = Annotated[
-    str,
-    Meta(
-        description="Table with one row of attributes for each node. Use it if the graph is "
-        "a list or table of edges, which contains no attributes of nodes."
-    ),
-]
-NodeTables: TypeAlias = Annotated[
-    str | tuple[str, ...],
-    Meta(
-        description="Table with one row of attributes for each node. Use it if the graph is "
-        "a list or table of edges, which contains no attributes of nodes. For nodes of several "
-        "types, repeat the option with TYPE=FILE, for example papers=papers.csv, and use --edges "
-        "instead of a graph."
-    ),
-]
-EdgeTables: TypeAlias = Annotated[
-    tuple[str, ...],
-    Meta(
-        description="Table of the edges of one relation between nodes of several types, as "
-        "SOURCE-RELATION-DESTINATION=FILE, for example authors-writes-papers=writes.csv. Repeat "
-        "the option for several relations."
-    ),
-]
-FeatureOptions: TypeAlias = Annotated[
-    tuple[str, ...],
-    Meta(
-        description="Name of a node attribute to use as a feature; TYPE.NAME for a type that is "
-        "not predicted. Repeat the option to use several attributes.",
-        extra={"default": "all other attributes"},
-    ),
-]
-EdgeFeatureOptions: TypeAlias = Annotated[
-    tuple[str, ...],
-    Meta(
-        description="Name of a column of the edges to use as a feature. Attention reads "
-        "the features of each edge, and the other models read their means over the edges "
-        "of a node. Repeat the option to use several columns. An empty name means that no "
-        "column is used.",
-        extra={"default": "all columns except the weight, the type and the time"},
-    ),
-]
-NodeNames: TypeAlias = Annotated[
-    bool,
-    Meta(
-        description="Use the words in the names of the nodes as features, for example in a "
-        "network of software packages. Leave it off if the names contain the label.",
-        extra={"flag": "--names/--no-names"},
-    ),
-]
+ALL_OF_EDGES = "all columns except the weight, the type and the time"
+BY_NAMES = "chosen by the names of the columns"
+
 _EDGE_WEIGHT = Meta(
     description="Name of the column of the edges that contains their weights, which "
     "must be at least 0. Attention and means over neighbours are proportional to the "
@@ -102,71 +34,8 @@ _EDGE_TYPE = Meta(
     "means over neighbours are computed separately for each type. Set it if edges of "
     "different types have a different meaning."
 )
-EdgeWeight: TypeAlias = Annotated[str, _EDGE_WEIGHT]
 EdgeWeightName: TypeAlias = Annotated[str | None, _EDGE_WEIGHT]
-EdgeType: TypeAlias = Annotated[str, _EDGE_TYPE]
 EdgeTypeName: TypeAlias = Annotated[str | None, _EDGE_TYPE]
-Encoding: TypeAlias = Annotated[
-    str | None,
-    Meta(
-        description="Text encoding of the files, for example latin-1. Set it if the files "
-        "are not UTF-8.",
-        extra={"default": "the encoding of the byte order mark, else UTF-8"},
-    ),
-]
-Decimal: TypeAlias = Annotated[
-    Literal[".", ","] | None,
-    Meta(
-        description="Decimal separator of the numbers in tables: a point or a comma. Set it "
-        "if the table contains numbers such as 3,2.",
-        extra={"default": "a point; a comma if semicolons separate the cells"},
-    ),
-]
-Thousands: TypeAlias = Annotated[
-    Literal["", ",", ".", " ", "'"],
-    Meta(
-        description="Character between groups of three digits in tables, for example the "
-        "comma in 1,008."
-    ),
-]
-MissingTexts: TypeAlias = Annotated[
-    tuple[str, ...],
-    Meta(
-        description="Text that marks a missing value, for example NA. Repeat the option for "
-        "several texts.",
-        extra={"default": "empty cells; in columns of numbers also NA and similar texts"},
-    ),
-]
-SourceColumn: TypeAlias = Annotated[
-    str,
-    Meta(
-        description="Name of the column of the edges with the source nodes. In a list of edges "
-        "without a header, it is the number of the field, from 1. Set it with --target if the "
-        "columns have other names than source and target.",
-        extra={"default": "chosen by the names of the columns"},
-    ),
-]
-TargetColumn: TypeAlias = Annotated[
-    str,
-    Meta(
-        description="Name of the column of the edges with the destination nodes, or the number of "
-        "the field.",
-        extra={"default": "chosen by the names of the columns"},
-    ),
-]
-Bipartite: TypeAlias = Annotated[
-    bool | None,
-    Meta(
-        description="Treat equal names in the two columns of the edges as different nodes, for "
-        "example if users and items are both numbered from 0. The names in the outputs then begin "
-        "with the name of the column, such as user_id 7. With --no-bipartite, equal names are the "
-        "same node.",
-        extra={
-            "default": "the same node; numbers in columns of different nouns are refused",
-            "flag": "--bipartite/--no-bipartite",
-        },
-    ),
-]
 FeatureNames: TypeAlias = Annotated[
     Sequence[str] | None,
     Meta(
@@ -182,22 +51,65 @@ EdgeFeatureNames: TypeAlias = Annotated[
         description="Names of the columns of the edges to use as features. Attention "
         "reads the features of each edge, and the other models read their means over the "
         "edges of a node. With an empty list, no column is used.",
-        extra={"default": "all columns except the weight, the type and the time"},
+        extra={"default": ALL_OF_EDGES},
     ),
 ]
 
 
-def check_number_format(decimal: str | None, thousands: str) -> None:
-    """Check that the decimal separator and the thousands separator differ.
+@dataclass(frozen=True, kw_only=True)
+class GraphSettings(Settings):
+    """Settings of a command that reads a graph from files."""
 
-    Raises:
-        ValueError: they are equal.
+    data: Annotated[str, Meta(extra={"default": "none, it is required"})] = field(kw_only=False)
+    """Graph to read: the name of a data set (cora, citeseer or pubmed) or a file (GraphML, GML,
+    GEXF, or a list or table of edges).
     """
-    if thousands:
-        # This module is imported only if it is needed, because its import is slow.
-        from gattn.apps.tables.numbers import NumberFormat
+    features: Annotated[tuple[str, ...], Meta(extra={"default": "all other attributes"})] = ()
+    """Name of a node attribute to use as a feature; TYPE.NAME for a type that is not predicted.
+    Repeat the option to use several attributes.
+    """
+    edge_features: Annotated[tuple[str, ...], Meta(extra={"default": ALL_OF_EDGES})] = ()
+    """Name of a column of the edges to use as a feature. Attention reads the features of each edge,
+    and the other models read their means over the edges of a node. Repeat the option to use several
+    columns. An empty name means that no column is used.
+    """
+    edge_weight: Annotated[str, _EDGE_WEIGHT] = ""
+    edge_type: Annotated[str, _EDGE_TYPE] = ""
+    source: Annotated[str, Meta(extra={"default": BY_NAMES})] = ""
+    """Name of the column of the edges with the source nodes. In a list of edges without a header,
+    it is the number of the field, from 1. Set it with --target if the columns have other names than
+    source and target.
+    """
+    target: Annotated[str, Meta(extra={"default": BY_NAMES})] = ""
+    """Name of the column of the edges with the destination nodes, or the number of the field."""
+    encoding: Annotated[
+        str | None, Meta(extra={"default": "the encoding of the byte order mark, else UTF-8"})
+    ] = None
+    """Text encoding of the files, for example latin-1. Set it if the files are not UTF-8."""
+    decimal: Annotated[
+        Literal[".", ","] | None,
+        Meta(extra={"default": "a point; a comma if semicolons separate the cells"}),
+    ] = None
+    """Decimal separator of the numbers in tables: a point or a comma. Set it if the table contains
+    numbers such as 3,2.
+    """
+    thousands: Literal["", ",", ".", " ", "'"] = ""
+    """Character between groups of three digits in tables, for example the comma in 1,008."""
+    missing: Annotated[
+        tuple[str, ...],
+        Meta(extra={"default": "empty cells; in columns of numbers also NA and similar texts"}),
+    ] = ()
+    """Text that marks a missing value, for example NA. Repeat the option for several texts."""
+    threads: Threads = 0
 
-        NumberFormat(decimal=decimal or ".", thousands=thousands)
+    def check(self) -> None:
+        """Check that the decimal separator and the thousands separator differ."""
+        super().check()
+        if self.thousands:
+            # This module is imported only if it is needed, because its import is slow.
+            from gattn.apps.tables.numbers import NumberFormat
+
+            NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
 
 
 def edge_feature_columns(names: Sequence[str]) -> list[str] | None:

@@ -13,7 +13,6 @@ from gattn.apps.nodes.graph_settings import (
     EdgeTypeName,
     EdgeWeightName,
     FeatureNames,
-    NodeNames,
 )
 
 __all__ = [
@@ -73,74 +72,36 @@ class NetworkSettings(Settings):
 
     panel: ClassVar[str] = "The network and its training"
 
-    model: Annotated[
-        NodeModel,
-        Meta(
-            description="Model to train. gat, gatv2 and transformer are graph neural networks "
-            "that attend along edges. hgt attends along the relations "
-            "between several tables of nodes. stacked combines gat, or hgt for several tables, "
-            "with linear models, label propagation and perceptrons."
-        ),
-    ] = "stacked"
-    epochs: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Maximum number of training steps. Each step uses all labelled "
-            "nodes of the training part.",
-        ),
-    ] = 1000
-    patience: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of epochs after which training stops if neither the loss nor the "
-            "accuracy of the validation part has improved by 0.5 %. Lower it to save time.",
-        ),
-    ] = 60
+    model: NodeModel = "stacked"
+    """Model to train. gat, gatv2 and transformer are graph neural networks that attend along edges.
+    hgt attends along the relations between several tables of nodes. stacked combines gat, or hgt
+    for several tables, with linear models, label propagation and perceptrons.
+    """
+    epochs: Annotated[int, Meta(ge=1)] = 1000
+    """Maximum number of training steps. Each step uses all labelled nodes of the training part."""
+    patience: Annotated[int, Meta(ge=1)] = 60
+    """Number of epochs after which training stops if neither the loss nor the accuracy of the
+    validation part has improved by 0.5 %. Lower it to save time.
+    """
     learning_rate: LearningRate = 0.005
     weight_decay: WeightDecay = 5e-4
-    width: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of hidden features of each node, summed over all heads; it must "
-            "be a multiple of heads.",
-        ),
-    ] = 64
-    layers: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of attention layers. With each layer, a node receives "
-            "information from nodes one edge farther away.",
-        ),
-    ] = 2
-    heads: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of attention heads of each layer except the last; width must be "
-            "a multiple of it.",
-        ),
-    ] = 8
-    output_heads: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of attention heads of the last layer, whose outputs are averaged.",
-        ),
-    ] = 1
-    dropout: Annotated[
-        float,
-        Meta(
-            ge=0,
-            lt=1,
-            description="Probability that a hidden feature or an attention weight is set to "
-            "zero during training. The model gat also applies this dropout to projected "
-            "features. Lower it if the training part is large.",
-        ),
-    ] = 0.6
+    width: Annotated[int, Meta(ge=1)] = 64
+    """Number of hidden features of each node, summed over all heads; it must be a multiple of
+    heads.
+    """
+    layers: Annotated[int, Meta(ge=1)] = 2
+    """Number of attention layers. With each layer, a node receives information from nodes one edge
+    farther away.
+    """
+    heads: Annotated[int, Meta(ge=1)] = 8
+    """Number of attention heads of each layer except the last; width must be a multiple of it."""
+    output_heads: Annotated[int, Meta(ge=1)] = 1
+    """Number of attention heads of the last layer, whose outputs are averaged."""
+    dropout: Annotated[float, Meta(ge=0, lt=1)] = 0.6
+    """Probability that a hidden feature or an attention weight is set to zero during training. The
+    model gat also applies this dropout to projected features. Lower it if the training part is
+    large.
+    """
     seed: Seed = 0
 
     def check(self) -> None:
@@ -170,16 +131,11 @@ class NodeSettings(NetworkSettings):
         gattn.apps.fitting.settings.SettingsError: epochs must be a whole number, at least 1; got 0
     """
 
-    refit: Annotated[
-        bool,
-        Meta(
-            description="After the weights are chosen, fit all models of stacked except the "
-            "network again, to the training and the validation part. It has no effect if the "
-            "data define the validation part. Switch it off to compare with models that read "
-            "only the training part.",
-            extra={"flag": "--refit/--no-refit"},
-        ),
-    ] = True
+    refit: Annotated[bool, Meta(extra={"flag": "--refit/--no-refit"})] = True
+    """After the weights are chosen, fit all models of stacked except the network again, to the
+    training and the validation part. It has no effect if the data define the validation part.
+    Switch it off to compare with models that read only the training part.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,51 +143,40 @@ class NodeParameters(NodeSettings):
     """Parameters of :class:`gattn.apps.nodes.NodeClassifier` and ``NodeRegressor``."""
 
     label: Annotated[
-        str | None,
-        Meta(
-            description="Name of the node attribute to predict.",
-            extra={"default": "``y`` of ``fit``, or an attribute ``y`` or ``label``"},
-        ),
+        str | None, Meta(extra={"default": "``y`` of ``fit``, or an attribute ``y`` or ``label``"})
     ] = field(default=None, kw_only=False)
+    """Name of the node attribute to predict."""
     features: FeatureNames = field(default=None, kw_only=False)
     label_type: Annotated[
-        str | None,
-        Meta(
-            description="Type of the nodes to predict, for a network with several tables of nodes.",
-            extra={"default": "the type with the attribute of labels"},
-        ),
+        str | None, Meta(extra={"default": "the type with the attribute of labels"})
     ] = None
-    names: NodeNames = False
+    """Type of the nodes to predict, for a network with several tables of nodes."""
+    names: bool = False
+    """Use the words in the names of the nodes as features, for example in a network of software
+    packages. Leave it off if the names contain the label.
+    """
     directed: Annotated[
         bool | None,
         Meta(
-            description="Send messages only in the direction of the edges.",
             extra={
                 "default": "messages in both directions; for ``Data``, only in the direction "
                 "of its edges"
-            },
+            }
         ),
     ] = None
+    """Send messages only in the direction of the edges."""
     edge_features: EdgeFeatureNames = None
     edge_weight: EdgeWeightName = None
     edge_type: EdgeTypeName = None
-    time: Annotated[
-        str | None,
-        Meta(
-            description="Column of the nodes or the edges with times: numbers, or dates such as "
-            "2024-01-31. The validation part is newer than the training part. A node depends on "
-            "nothing newer than its own time or, if only the edges have times, than its part."
-        ),
-    ] = None
-    validation_fraction: Annotated[
-        float,
-        Meta(
-            gt=0,
-            lt=1,
-            description="Share of the labelled nodes of each class used for validation if no "
-            "mask marks a validation part.",
-        ),
-    ] = 0.2
+    time: str | None = None
+    """Column of the nodes or the edges with times: numbers, or dates such as 2024-01-31. The
+    validation part is newer than the training part. A node depends on nothing newer than its own
+    time or, if only the edges have times, than its part.
+    """
+    validation_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.2
+    """Share of the labelled nodes of each class used for validation if no mask marks a validation
+    part.
+    """
     threads: Threads = 0
 
 

@@ -10,37 +10,20 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from gattn.apps.fitting.settings import (
-    Settings,
     SettingsError,
-    Threads,
     document,
     read_toml,
     updated,
 )
 from gattn.apps.links.settings import NAMES, LinkSettings, Negatives
-from gattn.apps.nodes.graph_settings import (
-    Bipartite,
-    Decimal,
-    EdgeFeatureOptions,
-    EdgeType,
-    EdgeWeight,
-    Encoding,
-    FeatureOptions,
-    GraphSource,
-    MissingTexts,
-    NodeTable,
-    SourceColumn,
-    TargetColumn,
-    Thousands,
-    check_number_format,
-)
+from gattn.apps.nodes.graph_settings import GraphSettings
 
 __all__ = ["LinkRunSettings", "override"]
 
 
 @document
 @dataclass(frozen=True, kw_only=True)
-class LinkRunSettings(Settings):
+class LinkRunSettings(GraphSettings):
     """Settings of a training run: the graph and its format, the split, and the model.
 
     Attributes:
@@ -58,75 +41,59 @@ class LinkRunSettings(Settings):
 to less than 1; got 0.6 and 0.5
     """
 
-    data: GraphSource = field(kw_only=False)
-    nodes: NodeTable = ""
-    features: FeatureOptions = ()
+    nodes: str = ""
+    """Table with one row of attributes for each node. Use it if the graph is a list or table of
+    edges, which contains no attributes of nodes.
+    """
     names: Annotated[bool, Meta(description=NAMES, extra={"flag": "--names/--no-names"})] = False
-    split: Annotated[
-        Literal["auto", "random", "time"],
-        Meta(
-            description="Rule that divides the links into training, validation and test "
-            "parts. With random, links are assigned at random. With time, the newest links "
-            "are the test part; this needs the option --time. With auto, the rule is time if "
-            "--time is set, and otherwise random."
-        ),
-    ] = "auto"
-    validation_fraction: Annotated[
-        float,
-        Meta(
-            gt=0,
-            lt=1,
-            description="Fraction of the links that are used to choose the epoch and the "
-            "weights of the model. Raise it if the network has fewer than a thousand links.",
-        ),
-    ] = 0.1
-    test_fraction: Annotated[
-        float,
-        Meta(
-            gt=0,
-            lt=1,
-            description="Fraction of the links on which the model is evaluated. Raise it if "
-            "the network has few links.",
-        ),
-    ] = 0.1
+    split: Literal["auto", "random", "time"] = "auto"
+    """Rule that divides the links into training, validation and test parts. With random, links are
+    assigned at random. With time, the newest links are the test part; this needs the option --time.
+    With auto, the rule is time if --time is set, and otherwise random.
+    """
+    validation_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    """Fraction of the links that are used to choose the epoch and the weights of the model. Raise
+    it if the network has fewer than a thousand links.
+    """
+    test_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    """Fraction of the links on which the model is evaluated. Raise it if the network has few links.
+    """
     negatives: Negatives = 500
     directed: Annotated[
         bool | None,
         Meta(
-            description="Treat (a, b) and (b, a) as different links. Set --undirected if the "
-            "links have no direction and the table contains each link once. Messages are "
-            "always sent in both directions.",
             extra={
                 "default": "directed, unless the graph is undirected or bipartite",
                 "flag": "--directed/--undirected",
-            },
+            }
         ),
     ] = None
-    edge_features: EdgeFeatureOptions = ()
-    edge_weight: EdgeWeight = ""
-    edge_type: EdgeType = ""
-    time: Annotated[
-        str,
+    """Treat (a, b) and (b, a) as different links. Set --undirected if the links have no direction
+    and the table contains each link once. Messages are always sent in both directions.
+    """
+    time: str = ""
+    """Name of the column of the edges or nodes that contains their times: numbers, or dates such as
+    2024-01-31. Validation and test links are newer than training links, and a link is predicted
+    from older edges.
+    """
+    bipartite: Annotated[
+        bool | None,
         Meta(
-            description="Name of the column of the edges or nodes that contains their times: "
-            "numbers, or dates such as 2024-01-31. Validation and test links are newer than "
-            "training links, and a link is predicted from older edges."
+            extra={
+                "default": "the same node; numbers in columns of different nouns are refused",
+                "flag": "--bipartite/--no-bipartite",
+            }
         ),
-    ] = ""
-    source: SourceColumn = ""
-    target: TargetColumn = ""
-    bipartite: Bipartite = None
-    encoding: Encoding = None
-    decimal: Decimal = None
-    thousands: Thousands = ""
-    missing: MissingTexts = ()
-    threads: Threads = 0
+    ] = None
+    """Treat equal names in the two columns of the edges as different nodes, for example if users
+    and items are both numbered from 0. The names in the outputs then begin with the name of the
+    column, such as user_id 7. With --no-bipartite, equal names are the same node.
+    """
     model: LinkSettings = field(default_factory=LinkSettings)
 
     def check(self) -> None:
-        """Check the fractions, the split, the decimal separator and the thousands separator."""
+        """Check the fractions and the split."""
         super().check()
-        check_number_format(self.decimal, self.thousands)
         if self.validation_fraction + self.test_fraction >= 1:
             raise SettingsError(
                 "validation_fraction and test_fraction must sum to less than 1; got "

@@ -11,31 +11,13 @@ from msgspec import Meta
 
 from gattn.apps.fitting.settings import (
     Coverage,
-    Settings,
     SettingsError,
     TaskChoice,
-    Threads,
     document,
     read_toml,
     updated,
 )
-from gattn.apps.nodes.graph_settings import (
-    Decimal,
-    EdgeFeatureOptions,
-    EdgeTables,
-    EdgeType,
-    EdgeWeight,
-    Encoding,
-    FeatureOptions,
-    GraphSource,
-    MissingTexts,
-    NodeNames,
-    NodeTables,
-    SourceColumn,
-    TargetColumn,
-    Thousands,
-    check_number_format,
-)
+from gattn.apps.nodes.graph_settings import GraphSettings
 from gattn.apps.nodes.sampled.budget import parse_memory
 from gattn.apps.nodes.settings import PRESETS, TYPED_MODELS, NodeSettings
 from gattn.apps.nodes.typed.relations import parse_relations, parse_types, typed_files
@@ -51,7 +33,7 @@ SPLITS = ("auto", "public", "random", "random-per-class", "time")
 
 @document
 @dataclass(frozen=True, kw_only=True)
-class NodeRunSettings(Settings):
+class NodeRunSettings(GraphSettings):
     """Settings of a training run: the graph and its format, the split, and the model.
 
     Attributes:
@@ -62,93 +44,61 @@ class NodeRunSettings(Settings):
         ValueError: a value out of its range; the message names the setting.
     """
 
-    data: GraphSource = field(kw_only=False)
-    nodes: NodeTables = ""
-    edges: EdgeTables = ()
-    label: Annotated[
-        str,
-        Meta(description="Name of the node attribute to predict.", extra={"default": "y or label"}),
-    ] = ""
-    label_type: Annotated[
-        str,
-        Meta(
-            description="Type of the nodes to predict, for a network with several tables of nodes.",
-            extra={"default": "the type with the label"},
-        ),
-    ] = ""
-    features: FeatureOptions = ()
-    names: NodeNames = False
+    nodes: str | tuple[str, ...] = ""
+    """Table with one row of attributes for each node. Use it if the graph is a list or table of
+    edges, which contains no attributes of nodes. For nodes of several types, repeat the option with
+    TYPE=FILE, for example papers=papers.csv, and use --edges instead of a graph.
+    """
+    edges: tuple[str, ...] = ()
+    """Table of the edges of one relation between nodes of several types, as SOURCE-RELATION-
+    DESTINATION=FILE, for example authors-writes-papers=writes.csv. Repeat the option for several
+    relations.
+    """
+    label: Annotated[str, Meta(extra={"default": "y or label"})] = ""
+    """Name of the node attribute to predict."""
+    label_type: Annotated[str, Meta(extra={"default": "the type with the label"})] = ""
+    """Type of the nodes to predict, for a network with several tables of nodes."""
+    names: Annotated[bool, Meta(extra={"flag": "--names/--no-names"})] = False
+    """Use the words in the names of the nodes as features, for example in a network of software
+    packages. Leave it off if the names contain the label.
+    """
     task: TaskChoice = "auto"
-    split: Annotated[
-        str,
-        Meta(
-            description="Rule that divides the labelled nodes into training, validation and "
-            "test parts. With public, they are the parts that the data set defines. With "
-            "random, they contain 60 %, 20 % and 20 % of each class. With random-per-class, "
-            "20 nodes of each class are used for training, 30 for validation and all others "
-            "for testing. With column:NAME, the parts (train, val or test) are read from the "
-            "attribute NAME. With time, the oldest 60 % of the nodes are used for training "
-            "and the newest 20 % for testing; this needs the option --time. With auto, the "
-            "rule is time if --time is set, public if the data set defines parts, and "
-            "otherwise random."
-        ),
-    ] = "auto"
+    split: str = "auto"
+    """Rule that divides the labelled nodes into training, validation and test parts. With public,
+    they are the parts that the data set defines. With random, they contain 60 %, 20 % and 20 % of
+    each class. With random-per-class, 20 nodes of each class are used for training, 30 for
+    validation and all others for testing. With column:NAME, the parts (train, val or test) are read
+    from the attribute NAME. With time, the oldest 60 % of the nodes are used for training and the
+    newest 20 % for testing; this needs the option --time. With auto, the rule is time if --time is
+    set, public if the data set defines parts, and otherwise random.
+    """
     directed: Annotated[
-        bool | None,
-        Meta(
-            description="Send messages only in the direction of the edges. Without this "
-            "option, messages are sent in both directions.",
-            extra={"default": "both directions", "flag": "--directed/--undirected"},
-        ),
+        bool | None, Meta(extra={"default": "both directions", "flag": "--directed/--undirected"})
     ] = None
-    edge_features: EdgeFeatureOptions = ()
-    edge_weight: EdgeWeight = ""
-    edge_type: EdgeType = ""
-    time: Annotated[
-        str,
-        Meta(
-            description="Name of the column of the nodes or edges that contains their times: "
-            "numbers, or dates such as 2024-01-31. The test part is newer than the training "
-            "part. If the nodes have times, the prediction of a node does not depend on newer "
-            "nodes or edges. If only the edges have times, it does not depend on edges that "
-            "are newer than the node's part."
-        ),
-    ] = ""
-    memory: Annotated[
-        str,
-        Meta(
-            description="Memory budget, for example 12GiB or 500MB. If training on the whole graph "
-            "is estimated to need more, the training samples neighbours. Lower it to train "
-            "on samples; raise it to train on the whole graph.",
-            extra={"default": "half of the free memory"},
-        ),
-    ] = ""
-    source: SourceColumn = ""
-    target: TargetColumn = ""
-    encoding: Encoding = None
-    decimal: Decimal = None
-    thousands: Thousands = ""
-    missing: MissingTexts = ()
-    runs: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of trainings with different initial weights. If the split is "
-            "random, the trainings are divided into groups of √runs (rounded down), and each "
-            "group gets a new split. Raise the number to report the mean and the variation of "
-            "the results.",
-        ),
-    ] = 1
+    """Send messages only in the direction of the edges. Without this option, messages are sent in
+    both directions.
+    """
+    time: str = ""
+    """Name of the column of the nodes or edges that contains their times: numbers, or dates such as
+    2024-01-31. The test part is newer than the training part. If the nodes have times, the
+    prediction of a node does not depend on newer nodes or edges. If only the edges have times, it
+    does not depend on edges that are newer than the node's part.
+    """
+    memory: Annotated[str, Meta(extra={"default": "half of the free memory"})] = ""
+    """Memory budget, for example 12GiB or 500MB. If training on the whole graph is estimated to
+    need more, the training samples neighbours. Lower it to train on samples; raise it to train on
+    the whole graph.
+    """
+    runs: Annotated[int, Meta(ge=1)] = 1
+    """Number of trainings with different initial weights. If the split is random, the trainings are
+    divided into groups of √runs (rounded down), and each group gets a new split. Raise the number
+    to report the mean and the variation of the results.
+    """
     coverage: Coverage = 0.9
-    workers: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of processes that train networks in parallel. It has "
-            "an effect only if runs is above 1.",
-        ),
-    ] = 2
-    threads: Threads = 0
+    workers: Annotated[int, Meta(ge=1)] = 2
+    """Number of processes that train networks in parallel. It has an effect only if runs is above
+    1.
+    """
     model: NodeSettings = field(default_factory=NodeSettings)
 
     @property
@@ -182,12 +132,9 @@ class NodeRunSettings(Settings):
         return self.data or ", ".join(edges.partition("=")[0] for edges in self.edges)
 
     def check(self) -> None:
-        """Check the tables, the name of the split, the decimal separator and the thousands
-        separator.
-        """
+        """Check the tables, the memory and the split."""
         super().check()
         self._check_tables()
-        check_number_format(self.decimal, self.thousands)
         if self.memory:
             parse_memory(self.memory)
         if self.split and (problem := self.split_rule.problem):
