@@ -89,7 +89,7 @@ def run(tmp_path_factory):
 def test_a_run_reports_each_relation(run):
     folder, _, metrics = run
     assert metrics["test"]["accuracy"] > 0.75
-    relations = metrics["relations"]
+    relations = metrics["edges"]
     assert set(relations) == {"authors-writes-papers", "papers-cites-papers"}
     total = sum(one["attention"] for one in relations.values())
     assert total == pytest.approx(1, abs=1e-5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,10 +62,8 @@ def node_report(run: NodeRun) -> Report:
     sections = [_trials(run)]
     if "components" in run.metrics:
         sections.append(_components(run))
-    if "edge_columns" in run.metrics:
-        sections.append(_edge_columns(run))
-    if "relations" in run.metrics:
-        sections.append(_relations(run))
+    if "edges" in run.metrics:
+        sections.append(_edges(run))
     if isinstance(run.estimator, NodeClassifier):
         sections.append(_classes(run))
     sections.append(Section("The network", figures=(figures["network"],)))
@@ -175,54 +172,34 @@ def _components(run: NodeRun) -> Section:
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))
 
 
-def _edge_columns(run: NodeRun) -> Section:
-    """Return the section of the report on the edge columns."""
-    title = "Columns of the edges"
-    columns = run.metrics["edge_columns"]
+def _edges(run: NodeRun) -> Section:
+    """Return the section of the report on the columns of the edges, or on the relations."""
     notes = tuple(note for note in run.encoded.notes if " of the edges" in note)
-    if not columns["permuted"]:
-        reason = "the graph is too large" if columns["read"] else "only times are read"
-        return Section(title, (*notes, f"No column was permuted: {reason}."))
-    rows = [(name, *_permuted(run, each)) for name, each in columns["permuted"].items()]
-    text = f"{_permuted_text(run, 'the values of a column', 'column')} The difference is near 0 if "
-    text += "another column contains the same information."
-    table = Table(("column", *_permuted_columns(run)), tuple(rows), "Test part")
-    return Section(title, (text, *notes), (table,))
-
-
-def _relations(run: NodeRun) -> Section:
-    """Return the section of the report on the relations of a typed network."""
-    rows = tuple(
-        (name, each["edges"], each["attention"], *_permuted(run, each["permuted"]))
-        for name, each in run.metrics["relations"].items()
-    )
+    main, base = next(iter(run.metrics["test"].items()))
+    is_typed = run.encoded.graph.network is not None
+    title = "Relations" if is_typed else "Columns of the edges"
+    rows = []
+    for name, each in run.metrics["edges"].items():
+        after = each["permuted"][main]
+        attention = [each["attention"]] if is_typed else []
+        rows.append((name, *attention, after, base - after))
+    if not rows:
+        return Section(title, (*notes, "Nothing was permuted: the graph is too large."))
+    values = "destinations" if is_typed else "values"
     text = (
-        "Attention is the share of the relation in the attention of the predicted nodes, in the "
-        "last layer of the attention network. "
-        + _permuted_text(run, "the destinations of the edges of a relation", "relation")
+        f"The {METRICS[main]} on the test part is {number(base)}. The table shows it after the "
+        f"{values} of a row of the table were exchanged among the edges at random. The difference "
+        "shows how much the trained model uses them; it is near 0 if another row contains the same "
+        "information."
     )
-    columns = "relation", "edges", "attention", *_permuted_columns(run)
-    return Section("Relations", (text,), (Table(columns, rows, "Test part"),))
-
-
-def _permuted_text(run: NodeRun, values: str, what: str) -> str:
-    main, base = next(iter(run.metrics["test"].items()))
-    return (
-        f"The {METRICS[main]} on the test part is {number(base)}. The table shows it after "
-        f"{values} were exchanged among the edges at random. The difference shows how much the "
-        f"trained model uses the {what}."
-    )
-
-
-def _permuted_columns(run: NodeRun) -> tuple[str, str]:
-    return f"{METRICS[next(iter(run.metrics['test']))]}, permuted", "difference"
-
-
-def _permuted(run: NodeRun, metrics: Mapping[str, float]) -> tuple[float, float]:
-    """Return the main metric after a permutation, and its difference from that of the model."""
-    main, base = next(iter(run.metrics["test"].items()))
-    after = metrics.get(main, float("nan"))
-    return after, base - after
+    if is_typed:
+        text += (
+            " Attention is the share of the relation in the attention of the predicted nodes, in "
+            "the last layer of the attention network."
+        )
+    head = ["relation", "attention"] if is_typed else ["column"]
+    columns = (*head, f"{METRICS[main]}, permuted", "difference")
+    return Section(title, (text, *notes), (Table(columns, tuple(rows), "Test part"),))
 
 
 def _classes(run: NodeRun) -> Section:

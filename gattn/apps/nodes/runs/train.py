@@ -20,7 +20,7 @@ from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.graph_settings import edge_feature_columns
 from gattn.apps.nodes.labels import read_labels
 from gattn.apps.nodes.runs.config import NodeRunSettings
-from gattn.apps.nodes.runs.edge_columns import edge_column_metrics
+from gattn.apps.nodes.runs.importance import edge_importance
 from gattn.apps.nodes.runs.measure import (
     class_scores,
     confusion,
@@ -30,7 +30,6 @@ from gattn.apps.nodes.runs.measure import (
     undefined,
 )
 from gattn.apps.nodes.runs.predict import prediction_rows
-from gattn.apps.nodes.runs.relations import relation_metrics
 from gattn.apps.nodes.runs.splits import is_drawn, make_split, splits_record
 from gattn.apps.nodes.runs.trials import (
     Trainer,
@@ -257,16 +256,9 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
                 }
                 for name, weight in predictor.weights.items()
             }
-        if estimator.predictor_.encoder.edges is not None:
-            metrics["edge_columns"] = {
-                "read": estimator.predictor_.encoder.edges.names,
-                "permuted": edge_column_metrics(
-                    estimator.predictor_, encoded.graph, y, split.test, settings.model.seed
-                ),
-            }
-        if encoded.graph.network is not None:
-            metrics["relations"] = relation_metrics(
-                estimator.predictor_, encoded.graph, y, split.test, settings.model.seed
+        if predictor.encoder.edges is not None or encoded.graph.network is not None:
+            metrics["edges"] = edge_importance(
+                predictor, encoded.graph, y, test, settings.model.seed
             )
         constant = baselines["majority" if task == "classification" else "mean"]
         metrics["noise"] = is_noise(task, best.test, y[test], predicted[test], constant[test])

@@ -15,10 +15,7 @@ from gattn.apps.nodes.typed.predictor import TypedPredictor, offsets
 from gattn.apps.nodes.typed.relations import Relation
 from gattn.apps.run.text import plural
 
-__all__ = ["MAX_EDGES", "attention_shares", "describe_network", "node_titles", "permuted_graphs"]
-
-MAX_EDGES = 2_000_000
-"""Edges are only permuted if the network has at most this number of them."""
+__all__ = ["attention_shares", "describe_network", "node_titles"]
 
 
 def describe_network(network: TypedNetwork, encoder: FeatureEncoder) -> str:
@@ -70,21 +67,6 @@ def attention_shares(predictor: TypedPredictor, graph: AttributedGraph) -> dict[
     has_edge = total > 0
     count = max(int(has_edge.sum()), 1)
     return {relation: float(one[has_edge].sum()) / count for relation, one in sums.items()}
-
-
-def permuted_graphs(
-    encoder: FeatureEncoder, graph: AttributedGraph, seed: int
-) -> dict[Relation, AttributedGraph]:
-    """Return for each relation the graph in which the destinations of its edges are permuted.
-
-    The result is empty if the network has more than 2,000,000 edges.
-    """
-    network = graph.network
-    assert network is not None
-    assert encoder.network is not None
-    if sum(map(len, network.edges.values())) > MAX_EDGES:
-        return {}
-    return {relation: encoder.network.permuted(graph, relation, seed) for relation in network.edges}
 
 
 def node_titles(graph: AttributedGraph) -> tuple[list[str], np.ndarray]:
