@@ -73,17 +73,11 @@ CALLS: dict[str, list[str]] = {
     "nodes predict": [
         "n edges.csv --nodes nodes.csv --out n.csv --source source --target target "
         "--encoding utf-8 --missing NA --coverage 0.5",
-        "edges.csv --nodes nodes.csv --label group --features size --task classification "
-        "--split column:part --edge-features weight --edge-weight weight --edge-type kind "
-        "--names --directed --out once.csv",
-        "edges.csv --nodes nodes.csv --label group --time year --out years.csv",
-        "--nodes people=nodes.csv --edges people-knows-people=edges.csv --label group "
-        "--label-type people --out tables.csv",
+        "typed --nodes people=nodes.csv --edges people-knows-people=edges.csv --out tables.csv",
     ],
     "nodes explain": [
         "n edges.csv n3 --nodes nodes.csv --out node --neighbors 2 --encoding utf-8 --missing NA "
         "--source source --target target",
-        "typed n3 --nodes people=nodes.csv --edges people-knows-people=edges.csv --out of-typed",
     ],
     "nodes embed": [
         "n edges.csv --nodes nodes.csv --out n.npy --encoding utf-8 --missing NA --source source "

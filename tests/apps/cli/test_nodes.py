@@ -246,7 +246,6 @@ MISSING_RUN = "norun does not contain a trained model: it has no model.json"
     [
         ("nodes train none.csv --label y --out OUT", MISSING_GRAPH),
         ("nodes train --nodes a=none.csv --edges a-b-a=GRAPH --label y --out OUT", "none.csv: No"),
-        ("nodes predict none.csv --label y --out OUT", MISSING_GRAPH),
         ("nodes predict norun GRAPH --out OUT", MISSING_RUN),
         ("nodes explain norun GRAPH n3 --out OUT", MISSING_RUN),
         ("nodes embed norun GRAPH --out OUT.npy", MISSING_RUN),

@@ -51,7 +51,7 @@ def test_labels_that_are_missing_are_predicted():
     assert (even == np.array(["left"] * 15 + ["right"] * 15)).mean() > 0.85
 
 
-@pytest.mark.parametrize("model", ["gatv2", "transformer", "gps"])
+@pytest.mark.parametrize("model", ["gatv2", "transformer"])
 def test_every_attention_layer_learns_the_communities(model):
     classifier = NodeClassifier(model=model, **{**SMALL, "epochs": 25}).fit(_two_groups())
     truth = ["left"] * 30 + ["right"] * 30

@@ -191,7 +191,7 @@ def test_the_shuffled_network_has_its_predictions_and_another_one_no_labels(tmp_
         edges.sample(frac=1, random_state=1),
         nodes.sample(frac=1, random_state=0),
     )
-    stored = pd.read_parquet(folder / "predictions.parquet").set_index("node")
+    stored = pd.read_csv(folder / "predictions.csv").set_index("node")
     table, lines = predicted(folder, again, tmp_path / "same.parquet")
     assert "parts of the model that read labels are not used" not in lines
     np.testing.assert_allclose(
@@ -227,7 +227,7 @@ def test_labels_that_depend_on_a_column_of_edges_are_predicted(tmp_path):
     _, without, _ = sampled_run(tmp_path, paths, "without", **settings)
     assert with_column["test"]["accuracy"] > without["test"]["accuracy"] + 0.1
     assert any("Columns of the edges that are used" in line for line in lines)
-    assert list(with_column["edge_columns"]["permuted"]) == ["strength"]
+    assert list(with_column["edges"]) == ["strength"]
 
 
 def test_predictions_do_not_depend_on_the_future(tmp_path):

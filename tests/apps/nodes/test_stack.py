@@ -8,11 +8,9 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from gattn.apps.nodes import NodeClassifier
-from gattn.apps.nodes.runs.at_once import predict_at_once
-from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.scratch import Scratch
 from gattn.apps.nodes.stack.components import Components
-from gattn.apps.nodes.stack.linear import Linear, leave_one_out
+from gattn.apps.nodes.stack.linear import Linear
 from gattn.apps.nodes.stack.perceptron import Perceptron
 from gattn.apps.nodes.stack.propagation import (
     Neighbours,
@@ -251,33 +249,3 @@ def test_a_validation_part_of_the_data_is_not_fitted_again(monkeypatch):
     masks = {"train_mask": np.arange(200) < 100, "val_mask": np.arange(200) >= 150}
     NodeClassifier(**SMALL).fit((edges, nodes.assign(**masks)))
     assert len(counts) == 1
-
-
-def _at_once(folder, edges, nodes, **options):
-    """Predict without training; return the log and the rows."""
-    edges.to_csv(folder / "edges.csv", index=False)
-    nodes.to_csv(folder / "nodes.csv", index=False)
-    paths, lines = (str(folder / "edges.csv"), str(folder / "nodes.csv")), []
-    settings = NodeRunSettings(paths[0], nodes=paths[1], label="label", **options)
-    assert predict_at_once(settings, folder / "out.csv", lines.append) == len(nodes)
-    with (folder / "out.csv").open(newline="") as file:
-        return "\n".join(lines), list(csv.DictReader(file))
-
-
-def test_prediction_without_training_beats_a_constant_and_says_so(tmp_path, network):
-    edges, nodes, truth = network
-    text, rows = _at_once(tmp_path, edges, nodes)
-    rest = nodes["label"].isna().to_numpy()
-    guess = np.array([row["prediction"] for row in rows])
-    assert (guess == truth)[rest].mean() > 0.8
-    assert "each node predicted without its label: accuracy" in text
-    assert "not significantly" not in text
-    probability = [float(rows[0][f"probability_kind {kind}"]) for kind in range(3)]
-    assert sum(probability) == pytest.approx(1, abs=1e-4)
-
-
-def test_prediction_without_training_reports_noise(tmp_path):
-    edges, nodes = class_network()
-    nodes["label"] = np.random.default_rng(0).permutation(nodes["label"])
-    text, _ = _at_once(tmp_path, edges, nodes)
-    assert "The leave-one-out predictions are not significantly better than a constant" in text

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from gattn.apps.nodes import NodeClassifier
+from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.explanation import explain_node
 from gattn.apps.nodes.files import GraphReading
-from gattn.apps.nodes.reading import read_graph
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.predict import predict_graph
 from gattn.apps.nodes.runs.train import train_run
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.serve.nodes import open_nodes
-from tests.apps.nodes.typed_networks import CITES, WRITES, typed_tables, write_tables
+from tests.apps.nodes.typed_networks import CITES, typed_tables, write_tables
 from tests.pictures import leave_blank
 
 SMALL = {"epochs": 30, "width": 16, "heads": 2, "dropout": 0.2, "learning_rate": 0.02}
@@ -46,25 +46,10 @@ def test_a_restored_model_predicts_the_same(fitted, tmp_path):
     np.testing.assert_array_equal(restored.predict_proba(tables), model.predict_proba())
 
 
-def test_an_explanation_removes_the_edges_of_one_relation(fitted):
-    model, (edges, nodes), _ = fitted
-    graph, name = model.graph_, edges[CITES]["source"].iloc[0]
-    explanation = explain_node(model.predictor_, graph, name, most=10)
-    assert len(explanation.neighbours) == explanation.degree
-    assert {one.kind for one in explanation.neighbours} == {"papers", "authors"}
-    one = next(one for one in explanation.neighbours if one.kind == "authors")
-    author = str(one.name).removeprefix("authors-writes-papers: ")
-    rows = edges[WRITES]
-    remaining = rows[(rows["author"] != author) | (rows["paper"] != name)]
-    assert len(remaining) < len(rows)
-    changed = model.predictor_.encoder.attach_edges(
-        read_graph((edges | {WRITES: remaining}, nodes), label="topic")
-    )
-    predicted = model.predictor_.predict_edited(changed, graph)
-    expected = float(predicted[explanation.place, explanation.output])
-    assert one.without == pytest.approx(expected, abs=1e-5)
-    assert abs(one.change) > 1e-4
-    assert [one.name for one in explanation.attributes] == ["pages"]
+def test_an_explanation_needs_one_table_of_nodes(fitted):
+    model, _, _ = fitted
+    with pytest.raises(GraphError, match="explain needs a network with one table of nodes"):
+        explain_node(model.predictor_, model.graph_, model.graph_.names[0])
 
 
 @pytest.fixture(scope="module")
