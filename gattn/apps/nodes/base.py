@@ -283,16 +283,13 @@ class NodeEstimator(SerializableEstimator, Parameters):
         """
         check_is_fitted(self, "predictor_")
         if graph is not None:
-            encoder = self.predictor_.encoder
-            network = encoder.network
+            network = self.predictor_.encoder.network
             read = read_graph(
                 graph, directed=self.directed, label=self.label,
                 label_type=None if network is None else network.target,
             )  # fmt: skip
-            for note in encoder.unknown(read):
-                warnings.warn(note, stacklevel=3)
-            attached = encoder.attach_edges(read)
-            for note in training_notes(self.predictor_, attached):
+            attached, notes = self.attach(read)
+            for note in notes:
                 warnings.warn(note, stacklevel=3)
             return attached
         if getattr(self, "graph_", None) is None:
@@ -300,6 +297,15 @@ class NodeEstimator(SerializableEstimator, Parameters):
                 "a loaded estimator does not contain a graph: pass the graph to predict"
             )
         return self.graph_
+
+    def attach(self, graph: AttributedGraph) -> tuple[AttributedGraph, list[str]]:
+        """Return a graph with the inputs that the model reads, and notes on values and labels that
+        the model cannot use.
+        """
+        encoder = self.predictor_.encoder
+        notes = encoder.unknown(graph)
+        attached = encoder.attach_edges(graph)
+        return attached, [*notes, *training_notes(self.predictor_, attached)]
 
     @classmethod
     def _restore(cls, tensors: dict[str, Tensor], state: dict[str, Any]) -> AnyPredictor:

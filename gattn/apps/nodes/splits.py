@@ -56,12 +56,7 @@ part.
 TRAIN, VAL = 20, 30
 SHOWN = 10
 """Maximum number of classes that a message lists."""
-LACKING = {
-    "train": ("training", "the model does not learn to predict {it}"),
-    "val": ("validation", "the choice of the epoch does not depend on {it}"),
-    "test": ("test", "the scores on the test part do not include {it}"),
-}
-"""Title of each part, and the consequence if the part has no node of some class."""
+TITLES = {"train": "training", "val": "validation", "test": "test"}
 
 
 def mask_columns(graph: AttributedGraph) -> dict[str, str]:
@@ -162,7 +157,7 @@ def masked_split(
     marks = {part: _mask(graph, name) for part, name in columns.items()}
     present = {*graph.table.columns, *graph.unreadable}
     unread = [
-        f"{name} is not used: {columns[part]} marks the {LACKING[part][0]} part."
+        f"{name} is not used: {columns[part]} marks the {TITLES[part]} part."
         for part, names in PARTS.items()
         for name in names
         if name in present and name != columns[part]
@@ -402,31 +397,27 @@ def missing_classes(y: Tensor, split: Split, classes: Sequence[object]) -> list[
     >>> y, (train, val) = torch.tensor([0.0, 0, 1, 1, 2]), torch.arange(5).split([4, 1])
     >>> split = Split(train, val, torch.tensor([], dtype=torch.int64), "public")
     >>> missing_classes(y, split, ["a", "b", "c"])[0]
-    "The training part has no node of class 'c' (1 labelled node in the data): the model does \
-not learn to predict it."
+    "The training part has no node of the classes 'c' (1) (labelled nodes in the data)."
     """
     total = _class_counts(y, len(classes))
     present = total > 0
     notes = []
-    for part, (title, effect) in LACKING.items():
+    for part, title in TITLES.items():
         counts = _class_counts(y[getattr(split, part)], len(classes))
         labelled = int(counts.sum())
         if not labelled:
             continue
         if part == "train" and int((counts > 0).sum()) == 1 and int(present.sum()) > 1:
-            only = classes[int(counts.argmax())]
             raise GraphError(
                 f"the training part must have at least two classes; its {labelled:,} labelled "
-                f"node{'s are' if labelled > 1 else ' is'} of class {only!r} only, and the "
-                f"data have {_named_classes(classes, total, present)} (split: "
-                f"{split.protocol})"
+                f"nodes are of class {classes[int(counts.argmax())]!r} only, and the data have "
+                f"the classes {_named_classes(classes, total, present)} (split: {split.protocol})"
             )
         missing = present & (counts == 0)
         if missing.any():
-            it = "it" if int(missing.sum()) == 1 else "them"
+            named = _named_classes(classes, total, missing)
             notes.append(
-                f"The {title} part has no node of {_named_classes(classes, total, missing)}: "
-                f"{effect.format(it=it)}."
+                f"The {title} part has no node of the classes {named} (labelled nodes in the data)."
             )
     return notes
 
@@ -460,13 +451,8 @@ def _named_classes(classes: Sequence[object], counts: Tensor, which: Tensor) -> 
     message.
     """
     places = which.nonzero().flatten().tolist()
-    shown = ", ".join(f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN])
-    if len(places) == 1:
-        nodes = int(counts[places[0]])
-        many = "s" * (nodes > 1)
-        return f"class {classes[places[0]]!r} ({nodes:,} labelled node{many} in the data)"
-    more = f" and {len(places) - SHOWN:,} more" if len(places) > SHOWN else ""
-    return f"the {len(places):,} classes {shown}{more} (labelled nodes in the data)"
+    shown = [f"{classes[i]!r} ({int(counts[i]):,})" for i in places[:SHOWN]]
+    return ", ".join([*shown, "..."] if len(places) > SHOWN else shown)
 
 
 def _shuffled_classes(y: Tensor, seed: int) -> list[Tensor]:

@@ -15,7 +15,7 @@ from gattn.apps.nodes.base import NodeEstimator
 from gattn.apps.nodes.edges import merged_edges_note
 from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
-from gattn.apps.nodes.models import attention_network, training_notes
+from gattn.apps.nodes.models import attention_network
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.run.model_io import coverage_of, read_card, read_model
 from gattn.apps.run.product import Log, no_log
@@ -144,11 +144,8 @@ def read_graph(
         path, directed=estimator.directed, compact=sampled,
         label_type=encoder.network.target if encoder.network and reading.typed else None,
     )  # fmt: skip
-    attached = encoder.attach_edges(graph)
-    edge_notes = merged_edges_note(attached, encoder.edges)
-    for note in (*graph.notes, *edge_notes, *encoder.unknown(graph)):
-        log(note)
-    for note in training_notes(predictor, attached):
+    attached, notes = estimator.attach(graph)
+    for note in (*graph.notes, *merged_edges_note(attached, encoder.edges), *notes):
         log(note)
     return attached
 

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gattn.apps.nodes.settings import NetworkSettings
+from gattn.apps.nodes.typed.network import TypedInputs
 from gattn.apps.nodes.typed.relations import Relation
-from gattn.graph import Graph
 from gattn.nn import HGTConv, SparseDropout, record_attention
 
-__all__ = ["TypedAttentionNetwork", "TypedFieldInput"]
+__all__ = ["Batch", "TypedAttentionNetwork"]
 
 
-@dataclass(frozen=True, eq=False)
-class TypedFieldInput:
-    """Input of a network.
-
-    Attributes:
-        x: features of the nodes by type, [m, d], dense or ``torch.sparse_csr``.
-        degrees: logarithms of the numbers of edges of the nodes by type, [m, r].
-        graphs: edges by relation.
-        features: features of the edges [e, d] by relation, for the relations that have columns.
-        bias: logarithms of the weights of the edges [e] by relation, if there are weights.
-    """
-
-    x: Mapping[str, Tensor]
-    degrees: Mapping[str, Tensor]
-    graphs: Mapping[Relation, Graph]
-    features: Mapping[Relation, Tensor]
-    bias: Mapping[Relation, Tensor]
+Batch: TypeAlias = tuple[Tensor, TypedInputs]
+"""Features of the labelled nodes, [n, d], dense or ``torch.sparse_csr``, and the inputs of the
+other types and of the edges.
+"""
 
 
 class TypedAttentionNetwork(nn.Module):
@@ -97,19 +83,21 @@ class TypedAttentionNetwork(nn.Module):
         self.dropout = SparseDropout(settings.dropout)
         self.heads = heads
 
-    def forward(self, inputs: TypedFieldInput) -> Tensor:
+    def forward(self, batch: Batch) -> Tensor:
         """Return the outputs [n, outputs] of the labelled nodes."""
-        return self.out(self.dropout(self.embed(inputs)))
+        return self.out(self.dropout(self.embed(batch)))
 
-    def embed(self, inputs: TypedFieldInput) -> Tensor:
+    def embed(self, batch: Batch) -> Tensor:
         """Return the input of the last layer for the labelled nodes, [n, width * (layers + 1)]."""
+        x, inputs = batch
+        target, *_ = self.kinds
+        features = {target: x, **inputs.x}
         hidden = {}
         norms = [cast("nn.ModuleDict", norm) for norm in self.norms]
         for kind, key in self.kinds.items():
-            first = self.inputs[key](self.dropout(inputs.x[kind]), inputs.degrees[kind])
+            first = self.inputs[key](self.dropout(features[kind]), inputs.degrees[kind])
             hidden[key] = F.gelu(norms[0][key](first))
-        target = next(iter(self.kinds.values()))
-        levels = [hidden[target]]
+        levels = [hidden[self.kinds[target]]]
         graphs = {self.keys[relation]: graph for relation, graph in inputs.graphs.items()}
         bias = self._bias(inputs)
         for layer, norm in zip(self.layers, norms[1:]):
@@ -118,14 +106,14 @@ class TypedAttentionNetwork(nn.Module):
             hidden = {
                 key: norm[key](h + new[key]) if key in new else h for key, h in hidden.items()
             }
-            levels.append(hidden[target])
+            levels.append(hidden[self.kinds[target]])
         return torch.cat(levels, 1)
 
     @torch.no_grad()
-    def attention(self, inputs: TypedFieldInput) -> list[dict[Relation, Tensor]]:
+    def attention(self, batch: Batch) -> list[dict[Relation, Tensor]]:
         """Return the attention weights [e, h] of each relation, for each layer."""
         with record_attention(self) as records:
-            self.embed(inputs)
+            self.embed(batch)
         relations = {key: relation for relation, key in self.keys.items()}
         return [
             {
@@ -136,17 +124,18 @@ class TypedAttentionNetwork(nn.Module):
             for place in range(len(self.layers))
         ]
 
-    def _bias(self, inputs: TypedFieldInput) -> dict[Any, Tensor]:
+    def _bias(self, inputs: TypedInputs) -> dict[Any, Tensor]:
         """Return the terms [e, h] of the scores that depend on edge weights and edge features, as a
         dictionary by relation.
         """
         terms: dict[Any, Tensor] = {}
         for relation, key in self.keys.items():
             parts = []
-            if relation in inputs.features:
-                parts.append(self.edges[key[1]](inputs.features[relation]))
-            if relation in inputs.bias:
-                parts.append(inputs.bias[relation][:, None].expand(-1, self.heads))
+            edges = inputs.messages[relation]
+            if edges.features is not None:
+                parts.append(self.edges[key[1]](edges.features))
+            if edges.weights is not None:
+                parts.append(edges.weights.log()[:, None].expand(-1, self.heads))
             if parts:
                 terms[key] = sum(parts[1:], parts[0])
         return terms

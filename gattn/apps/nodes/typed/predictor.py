@@ -10,9 +10,9 @@ from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import stored_values
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem, graph_elements
 from gattn.apps.nodes.settings import NodeSettings
-from gattn.apps.nodes.typed.attention import TypedAttentionNetwork, TypedFieldInput
+from gattn.apps.nodes.typed.attention import Batch, TypedAttentionNetwork
 from gattn.apps.nodes.typed.encoder import TypedEncoder
-from gattn.apps.nodes.typed.network import TypedInputs, TypedNetwork
+from gattn.apps.nodes.typed.network import TypedNetwork
 from gattn.apps.nodes.typed.relations import Relation
 from gattn.apps.runtime.threads import limited_threads
 
@@ -52,16 +52,16 @@ class TypedPredictor(NodePredictor):
         assert encoder is not None
         return encoder
 
-    def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[TypedFieldInput]:
+    def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Batch]:
         target = torch.full((len(problem.graph), 1), torch.nan)
         target[nodes, 0] = y[nodes].float()
         return FullBatch(self._whole(problem.graph), target)
 
-    def _whole(self, graph: AttributedGraph) -> TypedFieldInput:
+    def _whole(self, graph: AttributedGraph) -> Batch:
         network, inputs = graph.network, None if graph.network is None else graph.network.inputs
         assert network is not None
         assert inputs is not None
-        return field_input(network.target, inputs, self._features(graph))
+        return self._features(graph), inputs
 
     @torch.no_grad()
     def attention(self, graph: AttributedGraph) -> list[tuple[Tensor, Tensor]]:
@@ -117,18 +117,6 @@ def offsets(network: TypedNetwork) -> dict[str, int]:
         first[kind] = total
         total += network.size(kind)
     return first
-
-
-def field_input(target: str, inputs: TypedInputs, x: Tensor) -> TypedFieldInput:
-    """Return the input of a network, given the type of the labelled nodes and their features."""
-    messages = inputs.messages
-    return TypedFieldInput(
-        {target: x, **inputs.x},
-        inputs.degrees,
-        inputs.graphs,
-        {key: one.features for key, one in messages.items() if one.features is not None},
-        {key: one.weights.log() for key, one in messages.items() if one.weights is not None},
-    )
 
 
 def input_size(x: Tensor, network: TypedNetwork, settings: NodeSettings) -> int:
