@@ -1,22 +1,22 @@
 """Measurement of link models on several networks, compared with their components and heuristics.
 
     python -m benchmarks.links cora debian
-    python -m benchmarks.links cora --splits 5 --options=--model=gatv2
+    python -m benchmarks.links power-grid blocks --splits 5
+    python -m benchmarks.links cora --options model=gatv2
 
-Each split is a run of ``gattn links train`` with another seed, in a process of its own. In the
-network ``debian``, the links are the relations Depends between packages, and the sections are not
-read. The command prints the mean and the standard error of the mean reciprocal rank of the model,
-of each component and of each heuristic on the test part, and appends a JSON line for each network
-to benchmarks/results/links.jsonl.
+Each split has its own parts, negatives and weights; generated networks are also generated again. In
+the network ``debian``, the links are the relations Depends between packages, and the sections are
+not read. The command prints the means and standard errors of the mean reciprocal rank, of the area
+under the ROC curve and of the average precision on the test part, of the model, of each component
+and of methods that train nothing, and appends a JSON line for each network to
+benchmarks/results/links.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,19 +24,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.core import record
-from benchmarks.data.networks import NETWORKS, debian, make
+import numpy as np
 
-FEATURES = {"debian": ("--features", "description", "--names")}
-"""Options that name the features of a network, other than its labels."""
+from benchmarks.core import record
+from benchmarks.data.link_networks import LINK_NETWORKS
+from benchmarks.data.networks import NETWORKS, debian, make
+from gattn.apps.links import LinkPredictor
+from gattn.apps.links.metrics import link_metrics
+from gattn.apps.links.model import METRICS, RANDOM_PAIRS, RANKED_LINKS
+from gattn.apps.links.pairs import Ranking, make_ranking, read_links
+from gattn.apps.links.proximity import FEATURES, Proximity
+from gattn.apps.nodes.attributed import AttributedGraph
+from gattn.apps.nodes.files import read_graph_file
+from gattn.apps.nodes.reading import read_graph
+from gattn.apps.nodes.stack.propagation import row_means
+
+DEBIAN: dict[str, Any] = {"features": ["description"], "names": True}
+"""Parameters that name the features of the network ``debian``, other than its labels."""
+SHOWN = "mrr", "roc_auc", "pr_auc"
+MOST_NODES = 10_000
+"""Maximum number of nodes for which the methods of :func:`references` are measured."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure the mean reciprocal rank on some networks."""
+    """Measure the metrics of links on some networks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.links", description=main.__doc__)
-    parser.add_argument("networks", nargs="+", choices=tuple(NETWORKS))
+    parser.add_argument("networks", nargs="+", choices=(*LINK_NETWORKS, *NETWORKS))
     parser.add_argument("--splits", type=int, default=1)
-    parser.add_argument("--options", nargs="*", default=[], help="further options of the command")
+    parser.add_argument("--options", nargs="*", default=[], help="parameters, such as model=gatv2")
     parser.add_argument("--out", type=Path, default=record.RESULTS / "links.jsonl")
     options = parser.parse_args(arguments)
     environment = record.environment("benchmarks.links", arguments)
@@ -44,55 +59,104 @@ def main(arguments: Sequence[str]) -> None:
         entry = measure(name, options)
         record.append(options.out, {**entry, "environment": environment})
         print(f"{name}, {options.splits} splits, {entry['seconds']:.0f} s each")
-        for title, (mean, error) in entry["mrr"].items():
-            spread = "" if error is None else f" ± {error:.4f}"
-            print(f"  {title:40s} {mean:.4f}{spread}", flush=True)
+        for title, values in entry["metrics"].items():
+            cells = (
+                f"{mean:.4f}" + ("" if error is None else f" ± {error:.4f}")
+                for mean, error in values.values()
+            )
+            print(f"  {title:34s}", "  ".join(cells), flush=True)
 
 
-def tables(name: str, folder: Path) -> list[str]:
-    """Write the tables of a network, and return the arguments of the command that name them."""
-    if name != "debian":
-        arguments = make(name, folder)
-        return arguments[: arguments.index("--label")] if "--label" in arguments else arguments
-    debian(folder)
-    path = folder / "edges.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        depends = [row[:2] for row in rows if row[2] == "Depends"]
-        csv.writer(file).writerows([header[:2], *depends])
-    return [str(path), "--nodes", str(folder / "nodes.csv")]
+def read(name: str, seed: int, folder: Path) -> AttributedGraph:
+    """Return a network without the labels of its nodes."""
+    if name in LINK_NETWORKS:
+        return read_graph(LINK_NETWORKS[name](seed), directed=False)
+    arguments = make(name, folder) if name != "debian" else []
+    if name == "debian":
+        debian(folder)
+        path = folder / "edges.csv"
+        with path.open(newline="", encoding="utf-8") as file:
+            header, *rows = csv.reader(file)
+        with path.open("w", newline="", encoding="utf-8") as file:
+            depends = [row[:2] for row in rows if row[2] == "Depends"]
+            csv.writer(file).writerows([header[:2], *depends])
+        arguments = [str(path)]
+    nodes = folder / "nodes.csv" if name != "cora" else None
+    return read_graph_file(arguments[0], nodes, directed=False)
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Train on each split of a network, and return means and standard errors of the mean
-    reciprocal rank.
-    """
-    scores: dict[str, list[float]] = {}
-    metrics: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        data = [*tables(name, Path(folder)), *FEATURES.get(name, ())]
+    """Train on each split of a network, and return means and standard errors of the metrics."""
+    found: dict[str, dict[str, list[float]]] = {}
+    given = (option.split("=", 1) for option in options.options)
+    parameters: dict[str, Any] = {
+        name: int(value) if value.isdigit() else value for name, value in given
+    }
+    seconds, links = 0.0, None
+    for seed in range(options.splits):
+        with tempfile.TemporaryDirectory() as folder:
+            graph = read(name, seed, Path(folder))
+        links, _ = read_links(graph, None)
         began = time.perf_counter()
-        for seed in range(options.splits):
-            out = Path(folder) / f"run{seed}"
-            command = ["links", "train", *data, "--seed", str(seed), *options.options]
-            command += ["--out", str(out)]
-            subprocess.run([sys.executable, "-m", "gattn.apps.cli", *command], check=True)
-            metrics = json.loads((out / "metrics.json").read_text("utf-8"))
-            ranks = {"model": metrics["test"]["mrr"]}
-            for title, each in metrics["components"].items():
-                ranks[f"component {title}"] = each["test"]["mrr"]
-            for title, each in metrics["baselines"].items():
-                ranks[f"baseline {title}"] = each["mrr"]
-            for title, value in ranks.items():
-                scores.setdefault(title, []).append(value)
-        seconds = (time.perf_counter() - began) / options.splits
+        model = LinkPredictor(**(DEBIAN if name == "debian" else {}), **parameters, seed=seed)
+        split, times = model.parts(graph, links, 0.1, 0.1)
+        encoded = model.encode(graph, links, split)
+        model.fit_parts(encoded, links, split, times)
+        draw = np.random.default_rng(seed + 1)
+        rankings = [
+            make_ranking(links, part.numpy(), 500, draw, RANKED_LINKS, RANDOM_PAIRS)
+            for part in (split.val, split.test)
+        ]
+        metrics = model.predictor_.measure(encoded.graph, rankings[1])["metrics"]
+        seconds += time.perf_counter() - began
+        if len(graph) <= MOST_NODES:
+            kind = {"directed": links.directed, "bipartite": links.bipartite}
+            proximity = Proximity(encoded.graph.arcs.numpy(), len(graph), None, **kind)
+            metrics |= references(proximity, *rankings)
+        for title, values in metrics.items():
+            for metric in SHOWN:
+                found.setdefault(title, {}).setdefault(metric, []).append(values[metric])
     return {
         "case": f"links/{name}", "splits": options.splits, "options": options.options,
-        "negatives": metrics["negatives"], "links": metrics["links"], "seconds": seconds,
-        "last": metrics["test"],
-        "mrr": {title: _mean_and_error(values) for title, values in scores.items()},
+        "links": None if links is None else len(links), "seconds": seconds / options.splits,
+        "metrics": {
+            title: {metric: _mean_and_error(values) for metric, values in each.items()}
+            for title, each in found.items()
+        },
     }  # fmt: skip
+
+
+def references(
+    proximity: Proximity, validation: Ranking, test: Ranking
+) -> dict[str, dict[str, float]]:
+    """Return the metrics of the local path index, of personalised PageRank with restarts of 15 %
+    and, with the probability of each distance on the validation part, of the distance.
+    """
+    both, nodes = proximity.both.astype(np.float64), proximity.nodes
+    square = (both @ both).toarray()
+    steps = 0.85 * row_means(both)
+    rank, walk = np.eye(nodes), np.eye(nodes)
+    for _ in range(20):
+        walk = steps @ walk
+        rank += walk
+    distance = FEATURES.index("distance")
+
+    def distances(ends: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        return np.nan_to_num(proximity.measure(*ends)[..., distance]).astype(int)
+
+    near = distances(validation.ends("roc_auc"))
+    counts = [np.bincount(part.ravel(), minlength=13) + 0.5 for part in (near[:, :1], near[:, 1:])]
+    odds = counts[0] / counts[1]
+    scores = {
+        "local path": lambda ends: (square + 0.01 * (both @ square))[ends],
+        "personalised PageRank": lambda ends: (rank + rank.T)[ends],
+        "distance": lambda ends: odds[distances(ends)],
+    }
+    results = {}
+    for title, score in scores.items():
+        parts = [np.where(ends[1] < 0, -np.inf, score(ends)) for ends in map(test.ends, METRICS)]
+        results[title] = link_metrics(*parts)
+    return results
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:

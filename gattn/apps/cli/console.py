@@ -206,11 +206,15 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
             _print_plain(f"and {len(targets) - MAX_TARGETS:,} more targets in metrics.json")
     factor = "scores" if item == "links" else FACTORS.get(metrics["task"], "predictions")
     if components := metrics.get("components"):
+        # A model of links has weights for two metrics.
+        weights = {
+            name: each.get("weights") or {"": each["weight"]} for name, each in components.items()
+        }
         _print_metrics(
             f"components on the test part; weights multiply {factor}",
             {
                 name: {
-                    "weight": f"{component['weight']:.3g}",
+                    **{f"weight {of}".strip(): f"{w:.3g}" for of, w in weights[name].items()},
                     **{metric: _format(value) for metric, value in component["test"].items()},
                 }
                 for name, component in components.items()

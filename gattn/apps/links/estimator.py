@@ -23,7 +23,7 @@ from gattn.apps.nodes.features import EncodedGraph, encode_graph
 from gattn.apps.nodes.reading import GraphLike, read_graph
 from gattn.apps.nodes.splits import MASKS, split_column_notes
 from gattn.apps.run.estimator import SerializableEstimator
-from gattn.apps.run.notes import NOISE
+from gattn.apps.run.notes import noise_note
 from gattn.data import Split
 
 __all__ = ["LinkPredictor"]
@@ -53,8 +53,8 @@ class LinkPredictor(SerializableEstimator, Parameters):
         notes_: sentences about the choices of the reader of the graph, for example the columns of
             sources and targets.
         validation_: metrics of each component on the validation links.
-        predictor_: the fitted model. Its attribute ``noise`` is True if it does not rank links
-            better than a random order.
+        predictor_: the fitted model. Its attribute ``noise`` names the metrics by which it does not
+            score links better than a random order.
         history_: the training history.
 
     Example:
@@ -106,7 +106,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
         self.fit_parts(encoded, links, split, times, on_epoch=on_epoch)
         self.graph_ = self.predictor_.encoder.attach_edges(read)
         if self.predictor_.noise:
-            warnings.warn(NOISE["links"], stacklevel=2)
+            warnings.warn(noise_note("links", self.predictor_.noise), stacklevel=2)
         return self
 
     def parts(
@@ -212,12 +212,12 @@ class LinkPredictor(SerializableEstimator, Parameters):
         if top < 1:
             raise ValueError(f"top must be at least 1; got {top}")
         read, links = self.read(graph)
-        pairs, scores = self.predictor_.propose(read, links, top, per_node=per_node)
+        pairs, scores, chances = self.predictor_.propose(read, links, top, per_node=per_node)
         names = np.array([*read.names, None], dtype=object)[:-1]
         return pd.DataFrame(
             {
                 "source": names[pairs[0]], "target": names[pairs[1]], "score": scores,
-                "probability": self.predictor_.probability(scores),
+                "probability": chances,
             }
         )  # fmt: skip
 

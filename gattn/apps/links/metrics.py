@@ -1,4 +1,6 @@
-"""Metrics of rankings: the rank of the true target of each link among random targets."""
+"""Metrics of links: the rank of the true target among random targets, and the area under the ROC
+curve against random pairs.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ __all__ = [
     "HITS",
     "candidate_counts",
     "chance_metrics",
-    "is_noise",
+    "link_metrics",
     "mrr_error",
     "negatives_text",
-    "ranking_metrics",
+    "noise",
     "ranks",
 ]
 
@@ -45,31 +47,49 @@ def candidate_counts(scores: NDArray) -> NDArray[np.int64]:
     return np.isfinite(scores).sum(1)
 
 
-def ranking_metrics(scores: NDArray) -> dict[str, float]:
-    """Return the metrics of a ranking: the MRR, hits@k and the area under the ROC curve.
+def link_metrics(ranked: NDArray, paired: NDArray) -> dict[str, float]:
+    """Return the metrics of scores: the MRR and hits@k of the ranked targets of each source, and
+    the areas under the ROC curve and the precision-recall curve of links and random pairs.
 
     Args:
-        scores: [m, 1 + k] scores of the true target, and of k other targets; minus infinity for a
-            missing target. m is at least 1.
+        ranked: [m, 1 + k] scores of the true target, and of k other targets of the same source;
+            minus infinity for a missing target. m is at least 1.
+        paired: [m, 1 + j] scores of the link, and of j random pairs; minus infinity for a missing
+            pair.
 
     Returns:
         ``mrr``, the mean of 1 / rank; ``hits@1``, ``hits@10`` and ``hits@50``, the fraction of
-        links with at most this rank (only for ranks below the largest number of targets); and
-        ``roc_auc``, over all pairs of a link and a pair without a link.
+        links with at most this rank (only for ranks below the largest number of targets);
+        ``roc_auc``; and ``pr_auc``, for which links and pairs have the same total weight.
 
     Example:
-        >>> ranking_metrics(np.array([[2.0, 1.0], [0.0, 1.0]]))
-        {'mrr': 0.75, 'hits@1': 0.5, 'roc_auc': 0.5}
+        >>> scores = np.array([[2.0, 1.0], [0.0, 1.0]])
+        >>> link_metrics(scores, scores)
+        {'mrr': 0.75, 'hits@1': 0.5, 'roc_auc': 0.5, 'pr_auc': 0.75}
     """
-    from sklearn.metrics import roc_auc_score
+    from sklearn.metrics import average_precision_score
 
-    rank, valid = ranks(scores), np.isfinite(scores)
+    rank, most = ranks(ranked), candidate_counts(ranked).max()
     metrics = {"mrr": float((1 / rank).mean())}
-    metrics |= {f"hits@{k}": float((rank <= k).mean()) for k in HITS if k < valid.sum(1).max()}
-    is_link = np.zeros(scores.shape, bool)
-    is_link[:, 0] = True
-    metrics["roc_auc"] = float(roc_auc_score(is_link[valid], scores[valid]))
-    return metrics
+    metrics |= {f"hits@{k}": float((rank <= k).mean()) for k in HITS if k < most}
+    links, pairs = paired[:, 0], paired[:, 1:][np.isfinite(paired[:, 1:])]
+    weights = np.repeat([1 / len(links), 1 / max(len(pairs), 1)], [len(links), len(pairs)])
+    metrics["roc_auc"] = float(_shares_below(links, pairs).mean())
+    precision = average_precision_score(
+        np.arange(len(weights)) < len(links), np.append(links, pairs), sample_weight=weights
+    )
+    return metrics | {"pr_auc": float(precision)}
+
+
+def _shares_below(scores: NDArray, others: NDArray) -> NDArray[np.float64]:
+    """Return, for each score, the fraction of the other scores that are lower; equal scores count
+    half. Without other scores, it is one half.
+    """
+    if not len(others):
+        return np.full(len(scores), 0.5)
+    ordered = np.sort(others)
+    below, above = (np.searchsorted(ordered, scores, side) for side in ("left", "right"))
+    return (below + above) / (2 * len(others))
 
 
 def chance_metrics(counts: NDArray) -> dict[str, float]:
@@ -79,22 +99,34 @@ def chance_metrics(counts: NDArray) -> dict[str, float]:
         counts: [m] number of candidates of each link.
 
     >>> chance_metrics(np.array([2, 2]))
-    {'mrr': 0.75, 'hits@1': 0.5, 'roc_auc': 0.5}
+    {'mrr': 0.75, 'hits@1': 0.5, 'roc_auc': 0.5, 'pr_auc': 0.5}
     """
     metrics = {"mrr": float(_chance_mrr(counts).mean())}
     for k in HITS:
         if k < counts.max():
             metrics[f"hits@{k}"] = float(np.minimum(k / counts, 1).mean())
-    return metrics | {"roc_auc": 0.5}
+    return metrics | {"roc_auc": 0.5, "pr_auc": 0.5}
 
 
-def is_noise(scores: NDArray) -> bool:
-    """Return True if the mean reciprocal rank is not above that of a random order by more than two
-    standard errors.
+def noise(ranked: NDArray, paired: NDArray) -> tuple[str, ...]:
+    """Return which of ``mrr`` and ``roc_auc`` are not above those of a random order by more than
+    two standard errors; the arguments are those of :func:`link_metrics`.
+
+    Reference:
+        DeLong, DeLong and Clarke-Pearson, "Comparing the areas under two or more correlated
+        receiver operating characteristic curves" (Biometrics 1988), for the error of the area.
     """
-    apart = 1 / ranks(scores) - _chance_mrr(candidate_counts(scores))
-    error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else np.inf
-    return bool(apart.mean() <= 2 * error)
+    apart = 1 / ranks(ranked) - _chance_mrr(candidate_counts(ranked))
+    links, pairs = paired[:, 0], paired[:, 1:][np.isfinite(paired[:, 1:])]
+    places = _shares_below(links, pairs)
+    error = np.hypot(_error(places), _error(_shares_below(pairs, links)))
+    found = {"mrr": apart.mean() > 2 * _error(apart), "roc_auc": places.mean() > 0.5 + 2 * error}
+    return tuple(name for name, is_better in found.items() if not is_better)
+
+
+def _error(values: NDArray) -> float:
+    """Return the standard error of a mean; infinity for a single value."""
+    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.inf
 
 
 def _chance_mrr(counts: NDArray) -> NDArray[np.float64]:
@@ -104,8 +136,7 @@ def _chance_mrr(counts: NDArray) -> NDArray[np.float64]:
 
 def mrr_error(scores: NDArray) -> float:
     """Return the standard error of the mean reciprocal rank; 0 for a single link."""
-    inverse = 1 / ranks(scores)
-    return float(inverse.std(ddof=1) / len(inverse) ** 0.5) if len(inverse) > 1 else 0.0
+    return _error(1 / ranks(scores)) if len(scores) > 1 else 0.0
 
 
 def negatives_text(metrics: Mapping[str, Any]) -> str:

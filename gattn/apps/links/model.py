@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
-from gattn.apps.links.metrics import is_noise, ranking_metrics
+from gattn.apps.links.metrics import link_metrics, noise
 from gattn.apps.links.network import LinkNetwork, fit_network, pair_scores
 from gattn.apps.links.pairs import Links, Ranking, make_ranking, restrict
 from gattn.apps.links.parts import make_folds
@@ -37,20 +37,22 @@ PAIRS = "pairs"
 """Name of the pair perceptron among the components of a model."""
 STACK = "stack"
 """Name under which the metrics of the weighted sum of all components are stored."""
-RANKED_LINKS = 4000
-"""Maximum number of links that are ranked in each part."""
-PERCEPTRON_LINKS, PAIR_NEGATIVES = 8000, 20
-"""Maximum number of links on which the perceptron is trained, and number of unlinked targets for
-each of them.
+METRICS: tuple[str, ...] = ("mrr", "roc_auc")
+"""Metrics for which the components have weights of their own."""
+RANKED_LINKS, RANDOM_PAIRS = 4000, 10
+"""Maximum number of test links, and number of random pairs for each of them."""
+WEIGHT_FIT = 2000, 200, 20
+"""Maximum number of validation links, of their negatives and of their random pairs."""
+PERCEPTRON_LINKS, PAIR_NEGATIVES = 8000, 10
+"""Maximum number of links on which the perceptron is trained, and number of unlinked targets and of
+random pairs for each of them.
 """
 EPOCH_CHOICE = 1000, 101
 """Maximum number of validation links that are used to choose an epoch, and number of candidates
 for each of them.
 """
-WEIGHT_FIT = 2000, 201
-"""Maximum number of validation links that are used to fit the weights, and number of candidates
-for each of them.
-"""
+CHUNK = 1 << 18
+"""Maximum number of pairs whose features are computed at once."""
 SHORTLIST = 30
 """Number of candidate targets that each of several scores selects for each node."""
 
@@ -99,10 +101,11 @@ class LinkModel:
         encoder: encoder of the features.
         network: the attention network.
         perceptron: the perceptron of pairs; None for a single attention network.
-        weights: weight of each component of the score by name.
-        calibration: factor and constant of the score in the logit of a probability.
-        noise: True if the model does not rank links better than a random order: the test links of
-            a run, the validation links without a test part.
+        weights: for each of :data:`METRICS`, the weight of each component of the score by name.
+        calibration: for each metric, factor and constant of the score in the logit of a
+            probability.
+        noise: the metrics by which the model is not better than a random order: of the test links
+            of a run, the validation links without a test part.
         directed: True if links have a direction.
         bipartite: True if sources and targets are disjoint.
         history: records of the training of the network; empty after :meth:`from_state`.
@@ -124,9 +127,9 @@ class LinkModel:
             torch.manual_seed(settings.seed)
             self.network = LinkNetwork(settings, width, directed or bipartite, edge_dim).eval()
         self.perceptron: PairPerceptron | None = None
-        self.weights: dict[str, float] = {self._network_name: 1.0}
-        self.calibration = 1.0, 0.0
-        self.noise = False
+        self.weights = {metric: {self._network_name: 1.0} for metric in METRICS}
+        self.calibration = dict.fromkeys(METRICS, (1.0, 0.0))
+        self.noise: tuple[str, ...] = ()
         self.history: list[History] = []
         self._last: tuple[AttributedGraph, View] | None = None
 
@@ -169,7 +172,9 @@ class LinkModel:
         graph, links, seed = problem.graph, problem.links, settings.seed
         draw = np.random.default_rng(seed)
         train, val = problem.split.train.numpy(), problem.split.val.numpy()
-        ranking = make_ranking(links, val, problem.negatives, draw, RANKED_LINKS)
+        rows, count, pairs = WEIGHT_FIT
+        count = min(problem.negatives, count)
+        ranking = make_ranking(links, val, count, draw, rows, pairs)
         x = problem.encoder.features(graph)
         matrix = None if problem.encoder.source == "structure" else as_matrix(x)
         empty = Reduction(np.zeros((0, 0), np.float32))
@@ -181,7 +186,14 @@ class LinkModel:
         model.threads = threads
         folds = make_folds(links, train, seed, problem.times)
         supervised = [
-            make_ranking(links, fold.links, PAIR_NEGATIVES, draw, PERCEPTRON_LINKS // len(folds))
+            make_ranking(
+                links,
+                fold.links,
+                PAIR_NEGATIVES,
+                draw,
+                PERCEPTRON_LINKS // len(folds),
+                PAIR_NEGATIVES,
+            )
             for fold in folds
         ]
         if not len(ranking) or not all(map(len, supervised)):
@@ -200,38 +212,35 @@ class LinkModel:
                 one = model._make_view(messages, own_x, z)
                 views.append((one.inputs, fold.links))
                 if settings.model == "stacked":
-                    features.append(one.proximity.measure(some.sources, some.candidates))
+                    features.append(_features(one, some))
                 del one
-            most, count = EPOCH_CHOICE
-            few = Ranking(
-                ranking.links[:most], ranking.sources[:most], ranking.candidates[:most, :count]
-            )
+            few = ranking.first(*EPOCH_CHOICE)
             stopped = view.inputs, few
             model.history = [fit_network(model.network, views, links, stopped, settings, on_epoch)]
-            pairs = view.proximity.measure(ranking.sources, ranking.candidates)
             if settings.model == "stacked":
                 model.perceptron = fit_perceptron(
                     torch.from_numpy(np.concatenate(features)),
-                    torch.from_numpy(pairs[:most, :count]), seed,
+                    torch.from_numpy(_features(view, few)), seed,
                 )  # fmt: skip
         model._last = graph, view
-        parts = model._parts(view, ranking.sources, ranking.candidates, pairs)
-        model._weigh(parts)
+        parts = {metric: model._parts(view, *ranking.ends(metric)) for metric in METRICS}
+        for metric in METRICS:
+            chosen = metric if settings.metric == "auto" else settings.metric
+            model._weigh(metric, parts[chosen], chosen)
         measured = model._measured(parts)
-        model.noise = is_noise(measured["scores"])
+        model.noise = noise(*measured["scores"].values())
         return model, measured
 
-    def _weigh(self, parts: Mapping[str, NDArray]) -> None:
-        """Fit the weights of the components and the calibration to scores [m, 1 + k] of the
-        validation links.
+    def _weigh(self, metric: str, parts: Mapping[str, NDArray], chosen: str) -> None:
+        """Fit the weights of the components and the calibration for a metric to scores [m, 1 + k]
+        of the validation links, which the metric ``chosen`` compares.
         """
         from sklearn.linear_model import LogisticRegression
 
         if self.settings.model == "stacked":
-            rows, count = WEIGHT_FIT
-            weights = fit_weights([part[:rows, :count] for part in parts.values()])
-            self.weights = dict(zip(parts, weights.tolist()))
-        scores = self._combine(parts)
+            weights = fit_weights(list(parts.values()), chosen)
+            self.weights[metric] = dict(zip(parts, weights.tolist()))
+        scores = self._combine(parts, metric)
         is_link = np.zeros(scores.shape, int)
         is_link[:, 0] = 1
         valid = np.isfinite(scores)
@@ -240,72 +249,93 @@ class LinkModel:
         model.fit(scores[valid].reshape(-1, 1) / spread, is_link[valid])
         slope: Any = model.coef_
         constant: Any = model.intercept_
-        self.calibration = float(slope[0, 0]) / spread, float(constant[0])
+        self.calibration[metric] = float(slope[0, 0]) / spread, float(constant[0])
 
-    def _combine(self, parts: Mapping[str, NDArray]) -> NDArray[np.float64]:
+    def _combine(self, parts: Mapping[str, NDArray], metric: str) -> NDArray[np.float64]:
         """Return the weighted sum of the components' scores."""
-        used = [weight * parts[name] for name, weight in self.weights.items() if weight]
+        used = [weight * parts[name] for name, weight in self.weights[metric].items() if weight]
         return np.asarray(sum(used), np.float64)
 
-    def _parts(
-        self, view: View, sources: NDArray, targets: NDArray, pairs: NDArray
+    def _parts(self, view: View, sources: NDArray, targets: NDArray) -> dict[str, NDArray]:
+        """Return the scores [m, c] of each component; minus infinity for a target of -1."""
+        with torch.no_grad(), limited_threads(view.inputs.x.shape[0], self.threads):
+            embedded = self.network.embed(view.inputs)
+            # Links of the same source are in one chunk, because they share most of the work.
+            order = np.argsort(sources[:, 0], kind="stable")
+            chunks = np.array_split(order, 1 + targets.size // CHUNK)
+            found = [
+                self._scores(
+                    view.proximity.measure(sources[rows], targets[rows]), embedded, sources[rows],
+                    targets[rows],
+                )
+                for rows in chunks
+            ]  # fmt: skip
+        back = np.argsort(order)
+        return {name: np.concatenate([each[name] for each in found])[back] for name in found[0]}
+
+    def _scores(
+        self, features: NDArray, embedded: tuple[Tensor, Tensor], sources: NDArray, targets: NDArray
     ) -> dict[str, NDArray]:
-        """Return the scores [m, c] of each component, computed from the features of the pairs;
-        minus infinity for a target of -1.
+        """Return the scores [m, c] of each component from the features of the pairs [m, c, f] and
+        the embeddings of all nodes as sources and targets.
         """
-        scores = {name: pairs[:, :, FEATURES.index(name)] for name in HEURISTICS}
+        scores = {name: features[..., FEATURES.index(name)] for name in HEURISTICS}
         scores = {name: np.where(targets < 0, -np.inf, part) for name, part in scores.items()}
         if self._is_structural:
             del scores["propagated_features"]
-        with torch.no_grad(), limited_threads(view.inputs.x.shape[0], self.threads):
-            left, right = self.network.embed(view.inputs)
-            ends = torch.from_numpy(sources), torch.from_numpy(targets)
-            scores[self._network_name] = pair_scores(left, right, *ends).numpy()
-            if self.perceptron is not None:
-                scores[PAIRS] = self.perceptron(torch.from_numpy(pairs)).numpy()
+        ends = torch.from_numpy(sources), torch.from_numpy(targets)
+        scores[self._network_name] = pair_scores(*embedded, *ends).numpy()
+        if self.perceptron is not None:
+            scores[PAIRS] = self.perceptron(torch.from_numpy(features)).numpy()
         return scores
 
     def measure(self, graph: AttributedGraph, ranking: Ranking) -> dict[str, Any]:
-        """Rank the true target of each link among its candidates, using a graph that does not
-        contain these links.
+        """Score links, the other targets of their sources and random pairs, using a graph that does
+        not contain these links.
 
         Args:
             graph: the graph whose edges send messages.
             ranking: the links and their candidates.
 
         Returns:
-            ``scores`` [m, 1 + k] of the model, and ``metrics`` of each component by name,
-            and of the model under ``stack``.
+            ``scores`` of the model for each of :data:`METRICS`, and ``metrics`` of each component
+            by name, and of the model under ``stack``.
         """
         view = self.view(graph)
-        pairs = view.proximity.measure(ranking.sources, ranking.candidates)
-        return self._measured(self._parts(view, ranking.sources, ranking.candidates, pairs))
+        parts = {metric: self._parts(view, *ranking.ends(metric)) for metric in METRICS}
+        return self._measured(parts)
 
-    def _measured(self, parts: Mapping[str, NDArray]) -> dict[str, Any]:
-        scores = self._combine(parts)
-        metrics = {name: ranking_metrics(part) for name, part in parts.items()}
-        return {"scores": scores, "metrics": metrics | {STACK: ranking_metrics(scores)}}
+    def _measured(self, parts: Mapping[str, Mapping[str, NDArray]]) -> dict[str, Any]:
+        scores = {metric: self._combine(parts[metric], metric) for metric in METRICS}
+        metrics = {
+            name: link_metrics(*(parts[metric][name] for metric in METRICS))
+            for name in parts["mrr"]
+        }
+        return {"scores": scores, "metrics": metrics | {STACK: link_metrics(*scores.values())}}
 
-    def score(self, graph: AttributedGraph, sources: NDArray, targets: NDArray) -> NDArray:
-        """Return the scores [m] of pairs of nodes, computed from the edges of a graph.
+    def score(
+        self, graph: AttributedGraph, sources: NDArray, targets: NDArray, metric: str = "roc_auc"
+    ) -> NDArray[np.float64]:
+        """Return the scores [m] of pairs of nodes, computed from the edges of a graph, with the
+        weights for a metric.
 
         If an edge joins a pair, the score reads this edge.
         """
-        view = self.view(graph)
-        pairs = view.proximity.measure(sources, targets[:, None])
-        return self._combine(self._parts(view, sources, targets[:, None], pairs))[:, 0]
+        parts = self._parts(self.view(graph), sources[:, None], targets[:, None])
+        return self._combine(parts, metric)[:, 0]
 
-    def probability(self, scores: NDArray) -> NDArray[np.float64]:
+    def probability(self, scores: NDArray, metric: str = "roc_auc") -> NDArray[np.float64]:
         """Return the probability that each pair is a link, under the assumption that half of all
         pairs are links.
         """
-        slope, constant = self.calibration
+        slope, constant = self.calibration[metric]
         return 1 / (1 + np.exp(-np.clip(slope * scores + constant, -500, 500)))
 
     def propose(
         self, graph: AttributedGraph, links: Links, top: int, *, per_node: bool = False
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the pairs without an edge that have the highest scores.
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the pairs without an edge that have the highest scores, with the weights for
+        ``mrr`` if they are the best of each source, and otherwise with those for ``roc_auc``.
 
         For each source, several scores of the heuristics and of the network select candidate
         targets, which the model then scores.
@@ -317,43 +347,39 @@ class LinkModel:
             per_node: True for the best pairs of each source.
 
         Returns:
-            [2, k] pairs and [k] scores, sorted by score, or by source and score.
+            [2, k] pairs, [k] scores and [k] probabilities, sorted by score, or by source and score.
         """
-        view = self.view(graph)
+        view, metric = self.view(graph), "mrr" if per_node else "roc_auc"
         with torch.no_grad():
-            left, right = (side.numpy() for side in self.network.embed(view.inputs))
+            left, right = embedded = self.network.embed(view.inputs)
         best: list[tuple[NDArray, NDArray]] = []
         length = max(SHORTLIST, 2 * top) if per_node else max(SHORTLIST, min(top, 100))
         for part in view.proximity.chunks(len(links.sources)):
             sources = links.sources[part]
             rows = view.proximity.rows(sources)
-            lists = [*rows.shortlists(), right @ left[sources].T]
+            lists = [*rows.shortlists(), (right @ left[sources].T).numpy()]
             place, target = _shortlist(lists, links, sources, length)
             if not len(place):
                 continue
-            pairs = rows.measure(place, target[:, None])
-            parts = {name: pairs[:, :, FEATURES.index(name)] for name in HEURISTICS}
-            ends = left[sources[place]], right[target]
-            parts[self._network_name] = np.einsum("md,md->m", *ends)[:, None]
-            if self.perceptron is not None:
-                with torch.no_grad():
-                    parts[PAIRS] = self.perceptron(torch.from_numpy(pairs)).numpy()
-            scores = self._combine(parts)[:, 0]
+            features = rows.measure(place, target)[:, None]
+            with torch.no_grad():
+                parts = self._scores(features, embedded, sources[place][:, None], target[:, None])
+            scores = self._combine(parts, metric)[:, 0]
             chosen = _best(place, scores, top) if per_node else np.argsort(-scores)[: 2 * top]
             best.append((np.stack([sources[place], target])[:, chosen], scores[chosen]))
         if not best:
-            return np.zeros((2, 0), np.int64), np.zeros(0)
+            return np.zeros((2, 0), np.int64), np.zeros(0), np.zeros(0)
         pairs, scores = (np.concatenate(each, -1) for each in zip(*best))
-        if per_node:
-            return pairs, scores
-        if not links.directed and not links.bipartite:
-            # Both directions of a pair are scored, and the higher score is used.
-            order = np.argsort(-scores, kind="stable")
-            pairs, scores = np.sort(pairs[:, order], 0), scores[order]
-            _, first = np.unique(pairs[0] * links.nodes + pairs[1], return_index=True)
-            pairs, scores = pairs[:, first], scores[first]
-        order = np.argsort(-scores, kind="stable")[:top]
-        return pairs[:, order], scores[order]
+        if not per_node:
+            if not links.directed and not links.bipartite:
+                # Both directions of a pair are scored, and the higher score is used.
+                order = np.argsort(-scores, kind="stable")
+                pairs, scores = np.sort(pairs[:, order], 0), scores[order]
+                _, first = np.unique(pairs[0] * links.nodes + pairs[1], return_index=True)
+                pairs, scores = pairs[:, first], scores[first]
+            order = np.argsort(-scores, kind="stable")[:top]
+            pairs, scores = pairs[:, order], scores[order]
+        return pairs, scores, self.probability(scores, metric)
 
     def view(self, graph: AttributedGraph) -> View:
         """Convert a graph to the form that the components of the model read."""
@@ -393,7 +419,7 @@ class LinkModel:
         return tensors, {
             "settings": to_table(self.settings), "encoder": self.encoder.state(),
             "directed": self.directed, "bipartite": self.bipartite, "weights": self.weights,
-            "calibration": list(self.calibration), "noise": self.noise,
+            "calibration": self.calibration, "noise": self.noise,
         }  # fmt: skip
 
     @classmethod
@@ -416,11 +442,17 @@ class LinkModel:
                 model.perceptron = PairPerceptron.from_state(remove_prefix("pairs.", tensors))
         except RuntimeError as error:
             raise ValueError(str(error)) from None
-        model.weights = dict(state["weights"])
-        slope, constant = state["calibration"]
-        model.calibration = slope, constant
-        model.noise = state["noise"]
+        model.weights = {metric: dict(state["weights"][metric]) for metric in METRICS}
+        model.calibration = {metric: tuple(state["calibration"][metric]) for metric in METRICS}
+        model.noise = tuple(state["noise"])
         return model
+
+
+def _features(view: View, ranking: Ranking) -> NDArray[np.float32]:
+    """Return the features [m, 1 + k + j, f] of each link, its other targets and random pairs."""
+    ends = zip(ranking.ends("mrr"), ranking.ends("roc_auc"))
+    sources, targets = (np.hstack([ranked, paired[:, 1:]]) for ranked, paired in ends)
+    return view.proximity.measure(sources, targets)
 
 
 def _shortlist(

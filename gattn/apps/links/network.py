@@ -131,18 +131,15 @@ class LinkNetwork(nn.Module):
 
 
 def pair_scores(left: Tensor, right: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
-    """Return the dot products [m, c] of m sources with their c targets each; minus infinity for a
-    target of -1. The targets are processed in chunks.
+    """Return the dot products [m, c] of pairs of nodes; minus infinity for a target of -1. The
+    sources are [m], or [m, c] if those of a row differ. The targets are processed in chunks.
     """
-    start = left[sources]
     chunk = 32
-    scores = torch.cat(
-        [
-            torch.einsum("md,mcd->mc", start, right[targets[:, i : i + chunk]])
-            for i in range(0, targets.shape[1], chunk)
-        ],
-        1,
-    )
+    parts = []
+    for i in range(0, targets.shape[1], chunk):
+        start = left[sources[:, None] if sources.dim() == 1 else sources[:, i : i + chunk]]
+        parts.append(torch.einsum("mcd,mcd->mc", start, right[targets[:, i : i + chunk]]))
+    scores = torch.cat(parts, 1)
     return scores.masked_fill(targets < 0, -math.inf)
 
 

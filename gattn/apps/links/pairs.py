@@ -14,12 +14,17 @@ __all__ = [
     "Links",
     "Ranking",
     "draw_negatives",
+    "draw_pairs",
     "make_ranking",
     "read_links",
     "restrict",
     "unordered_keys",
 ]
 
+POOL = 1000
+"""Maximum number of different sources among the random pairs of a ranking; scores of all targets
+are computed for each source.
+"""
 ROUNDS = 30
 """Number of attempts to replace a random target that is linked or repeated. After these attempts,
 all unlinked targets are listed.
@@ -75,21 +80,41 @@ class Links:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """Links, each with random other targets. A model should rank the true target first.
+    """Links, each with random other targets and with random other pairs. A model should give the
+    highest score to the link.
 
     Attributes:
         links: [m] int64, the position of each link among the links of the graph.
         sources: [m] int64 sources.
         candidates: [m, 1 + k] int64: the true target, then up to k different targets without a
             link, then -1.
+        pairs: [2, m, j] int64 sources and targets of random pairs without a link; the target is -1
+            if almost all pairs are linked.
     """
 
     links: NDArray[np.int64]
     sources: NDArray[np.int64]
     candidates: NDArray[np.int64]
+    pairs: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.sources)
+
+    def first(self, rows: int, count: int) -> Ranking:
+        """Return the first links, with at most ``count`` candidates each."""
+        return Ranking(
+            self.links[:rows], self.sources[:rows], self.candidates[:rows, :count],
+            self.pairs[:, :rows],
+        )  # fmt: skip
+
+    def ends(self, metric: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the sources and the targets [m, c] of the pairs that a metric compares: each link,
+        and the other targets of its source for ``mrr``, or the random pairs for ``roc_auc``.
+        """
+        sources, targets = self.sources[:, None], self.candidates
+        if metric == "mrr":
+            return np.broadcast_to(sources, targets.shape), targets
+        return np.hstack([sources, self.pairs[0]]), np.hstack([targets[:, :1], self.pairs[1]])
 
 
 def unordered_keys(pairs: NDArray, nodes: int) -> NDArray[np.int64]:
@@ -234,11 +259,40 @@ def _unusable(links: Links, sources: NDArray, targets: NDArray) -> NDArray[np.bo
     return repeated | links.are_links(sources[:, None], targets)
 
 
+def draw_pairs(
+    links: Links, shape: tuple[int, int], draw: np.random.Generator
+) -> NDArray[np.int64]:
+    """Draw unlinked pairs of nodes, uniformly among those of at most :data:`POOL` random sources.
+
+    Args:
+        links: all links of the graph, of every part.
+        shape: shape (m, j) of the result.
+        draw: random numbers.
+
+    Returns:
+        [2, m, j] sources and targets. The target is -1 if no unlinked pair was found.
+    """
+    pool = draw.permutation(links.sources)[:POOL]
+    pairs = np.full((2, shape[0] * shape[1]), -1)
+    pairs[0] = pool[0]
+    for _ in range(ROUNDS):
+        rest = np.flatnonzero(pairs[1] < 0)
+        some = np.stack([draw.choice(ends, len(rest)) for ends in (pool, links.targets)])
+        free = ~links.are_links(*some)
+        pairs[:, rest[free]] = some[:, free]
+    return pairs.reshape(2, *shape)
+
+
 def make_ranking(
-    links: Links, rows: NDArray, count: int, draw: np.random.Generator, most: int | None = None
+    links: Links,
+    rows: NDArray,
+    count: int,
+    draw: np.random.Generator,
+    most: int | None = None,
+    pairs: int = 0,
 ) -> Ranking:
-    """Draw negative targets for links. If links have no direction, also choose which end is the
-    source.
+    """Draw negative targets and pairs for links. If links have no direction, also choose which end
+    is the source.
 
     Args:
         links: all links of the graph, of every part.
@@ -246,20 +300,22 @@ def make_ranking(
         count: maximum number of negatives for each link; at least 1.
         draw: random numbers.
         most: maximum number of links, which are drawn from ``rows``; None for all.
+        pairs: number of random pairs for each link.
 
     Returns:
         The ranking, without links whose source is linked to every possible target.
     """
     if most is not None and len(rows) > most:
-        rows = np.sort(draw.choice(rows, most, replace=False))
+        rows = draw.choice(rows, most, replace=False)
     source, target = links.pairs[:, rows]
     if not links.directed and not links.bipartite:
         flip = draw.random(len(rows)) < 0.5
         source, target = np.where(flip, target, source), np.where(flip, source, target)
     negatives = draw_negatives(links, source, count, draw)
     usable = negatives[:, 0] >= 0
-    candidates = np.hstack([target[:, None], negatives])
-    return Ranking(rows[usable], source[usable], candidates[usable])
+    candidates = np.hstack([target[:, None], negatives])[usable]
+    others = draw_pairs(links, (len(candidates), pairs), draw)
+    return Ranking(rows[usable], source[usable], candidates, others)
 
 
 def _contains(keys: NDArray, values: NDArray) -> NDArray[np.bool_]:

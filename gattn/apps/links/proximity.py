@@ -1,4 +1,4 @@
-"""Heuristics and features of pairs of nodes: common neighbours, walks, and similarity of
+"""Heuristics and features of pairs of nodes: common neighbours, distance, walks, and similarity of
 features.
 """
 
@@ -10,16 +10,24 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from gattn.apps.nodes.stack.propagation import row_means
 
 __all__ = ["FEATURES", "HEURISTICS", "Proximity", "ProximityRows", "random_features"]
 
+STEPS = 10
+"""Maximum length of the walks between and around the nodes of a pair."""
+KATZ_STEPS = 5
+"""Maximum length of the walks in Katz' score."""
 FEATURES = (
     *("common_neighbours", "adamic_adar", "resource_allocation", "katz"),
     *("preferential_attachment", "propagated_features"),
     *("walks_2", "walks_3", "source_degree", "target_degree"),
     *("same_features", "near_features", "source_near_target", "near_source_target"),
+    *("distance", "source_component", "target_component"),
+    *(f"walk_{step}" for step in range(2, STEPS + 1)),
+    *(f"{end}_return_{step}" for step in range(2, STEPS + 1) for end in ("source", "target")),
 )
 """Names of the features of a pair."""
 HEURISTICS = FEATURES[:6]
@@ -28,11 +36,17 @@ model.
 """
 DAMPING = 0.005
 """Factor by which each further step reduces the weight of a walk in Katz' score."""
-STEPS = 5
-"""Maximum length of the walks in Katz' score."""
+LARGE = 1 << 30
+"""Product of the numbers of nodes and edges above which walks have at most :data:`KATZ_STEPS`
+steps.
+"""
+EXACT, SKETCH = 8192, 256
+"""Maximum number of nodes for which returns are computed exactly, and number of random vectors by
+which they are estimated for more nodes.
+"""
 CHANCE = 1e4
 """Factor by which probabilities of walks are multiplied before their logarithm is computed."""
-CELLS = 1 << 23
+CELLS = 1 << 21
 """Maximum number of entries in an array [n, b] of scores for b sources."""
 WIDTH = 64
 """Number of random features per node if nodes have no attributes."""
@@ -59,6 +73,17 @@ class Proximity:
     the walks of three steps u, w, x, v. For links with a direction, d(u) counts the edges out of u
     and d(v) the edges into v in the product of degrees; the other scores ignore the direction.
 
+    The other features are the distance, the sizes of the components of both nodes and, for
+    :math:`l = 2, \ldots, 10`, the walks from u to v and the probabilities that a random walk
+    returns:
+
+    .. math::
+        (S^l)_{uv}, \quad (S^l)_{uu}, \quad (S^l)_{vv}, \quad
+        S_{uv} = \frac{A_{uv}}{\sqrt{d(u) d(v)}}
+
+    In a large graph, walks have at most five steps, and the returns are estimated by random
+    projections.
+
     The result for a pair that is joined by an edge of the graph depends on this edge. Remove the
     edge before the pair is scored.
 
@@ -71,7 +96,8 @@ class Proximity:
 
     References:
         Liben-Nowell and Kleinberg, "The link prediction problem for social networks" (CIKM 2003);
-        Zhou, Lü and Zhang, "Predicting missing links via local information" (EPJ B 2009).
+        Zhou, Lü and Zhang, "Predicting missing links via local information" (EPJ B 2009);
+        Li et al., "Distance encoding" (NeurIPS 2020).
 
     Example:
         >>> path = np.array([[0, 1, 3], [1, 2, 4]])
@@ -89,7 +115,7 @@ class Proximity:
         directed: bool,
         bipartite: bool,
     ) -> None:
-        self.nodes, self.bipartite = nodes, bipartite
+        self.nodes, self.bipartite, self.is_ordered = nodes, bipartite, directed or bipartite
         ones = np.ones(arcs.shape[1], np.float32)
         out: Matrix = sp.csr_matrix((ones, (arcs[0], arcs[1])), (nodes, nodes))
         out.data[:] = 1
@@ -105,9 +131,38 @@ class Proximity:
         # A random walk takes one step along an edge, one step against an edge, and one more step
         # along an edge.
         self.walk_out, self.walk_into, self.walk = map(row_means, (self.out, self.into, both))
+        self.steps = STEPS if nodes * both.nnz <= LARGE else KATZ_STEPS
+        scale: Matrix = sp.diags(1 / np.sqrt(np.maximum(degree, 1)))
+        self.symmetric = (scale @ both @ scale).tocsr()
+        _, self.component = connected_components(both, directed=False)
+        sizes = np.bincount(self.component)[self.component]
+        # One row for each quantity of a node that both nodes of a pair contribute.
+        self.own = np.stack([np.log1p(sizes), *np.log(self._returns() + 1e-3)]).astype(np.float32)
         self.vectors: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
         if z is not None:
             self.vectors = self._vectors(z)
+
+    def _returns(self) -> NDArray[np.float32]:
+        """Compute the probabilities [steps, n] that a random walk of 2, 3, ... steps from a node
+        ends at this node; zeros for steps that are not computed.
+        """
+        n, is_exact = self.nodes, self.nodes <= EXACT
+        out = np.zeros((STEPS - 1, n), np.float32)
+        count = n if is_exact else SKETCH
+        vectors = np.random.default_rng(0)
+        for part in self.chunks(count):
+            width = min(part.stop, count) - part.start
+            if is_exact:
+                walks = np.eye(n, width, -part.start, dtype=np.float32)
+            else:
+                walks = vectors.standard_normal((n, width), np.float32) / count**0.5
+            for step in range(2, self.steps + 1, 2):
+                before, walks = walks, self.symmetric @ walks
+                # The walk of l steps is the product of two walks of l / 2 steps, as S is symmetric.
+                if step > 2:
+                    out[step - 3] += (before * walks).sum(1)
+                out[step - 2] += np.square(walks).sum(1)
+        return np.maximum(out, 0)
 
     def _vectors(self, z: NDArray) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
         """Return pairs of arrays of unit vectors [n, d]: one array for sources and one for
@@ -138,23 +193,23 @@ class Proximity:
         """Compute the features of pairs of nodes.
 
         Args:
-            sources: [m].
+            sources: [m, c].
             targets: [m, c]; -1 for no target.
 
         Returns:
             [m, c, features] in the order of :data:`FEATURES`; NaN without a target. Counts are
             logarithmic.
         """
-        out = np.empty((*targets.shape, len(FEATURES)), np.float32)
-        different, place = np.unique(sources, return_inverse=True)
+        out = np.empty((targets.size, len(FEATURES)), np.float32)
+        different, place = np.unique(sources.ravel(), return_inverse=True)
         order = np.argsort(place, kind="stable")
         ends = np.searchsorted(place[order], np.arange(len(different) + 1))
         for part in self.chunks(len(different)):
-            rows = self.rows(different[part])
             some = order[ends[part.start] : ends[part.stop]]
-            out[some] = rows.measure(place[some] - part.start, targets[some])
-        out[targets < 0] = np.nan
-        return out
+            rows = self.rows(different[part])
+            out[some] = rows.measure(place[some] - part.start, targets.ravel()[some])
+        out[targets.ravel() < 0] = np.nan
+        return out.reshape(*targets.shape, -1)
 
 
 class ProximityRows:
@@ -170,7 +225,7 @@ class ProximityRows:
         both = proximity.both
         first = np.asarray(both[sources].T.todense(), np.float32)
         walks, self.katz = first, np.zeros_like(first)
-        for step in range(2, STEPS + 1):
+        for step in range(2, KATZ_STEPS + 1):
             walks = both @ walks
             self.katz += DAMPING**step * walks
             if step == 2 + proximity.bipartite:
@@ -193,32 +248,46 @@ class ProximityRows:
         return both @ (both @ values) if self.proximity.bipartite else both @ values
 
     def measure(self, rows: NDArray, targets: NDArray) -> NDArray[np.float32]:
-        """Return the features [m, c, features] of m sources paired with c targets each.
+        """Return the features [k, features] of k pairs.
 
         Args:
-            rows: [m] positions among the sources.
-            targets: [m, c].
+            rows: [k] positions among the sources.
+            targets: [k].
         """
-        p = self.proximity
-        sources = self.sources[rows]
-        at = targets, rows[:, None]
-        leave = np.broadcast_to(p.out_degree[sources][:, None], targets.shape)
-        enter = p.in_degree[targets]
+        p, sources = self.proximity, self.sources[rows]
+        at = targets, rows
+        leave, enter = p.out_degree[sources], p.in_degree[targets]
         adamic, allocation = self.shared
+        vectors = [(left[sources], right[targets]) for left, right in p.vectors]
+        cosines = [np.einsum("kd,kd->k", *each) for each in vectors] or [np.zeros(len(rows))] * 5
+        walks = self._walks(at)
+        distance = np.where(walks > 0, np.arange(1, STEPS + 1)[:, None], STEPS + 1).min(0)
+        distance[p.component[sources] != p.component[targets]] = STEPS + 2
+        left, right = p.own[:, sources], p.own[:, targets]
+        if not p.is_ordered:
+            left, right = np.minimum(left, right), np.maximum(left, right)
+            leave, enter = np.minimum(leave, enter), np.maximum(leave, enter)
         columns = [
             np.log1p(self.common[at]), np.log1p(adamic[at]), np.log1p(allocation[at]),
-            np.log1p(self.katz[at] / DAMPING**2), np.log1p(leave * enter),
-        ]  # fmt: skip
-        cosines = [
-            np.einsum("md,mcd->mc", left[sources], right[targets]) for left, right in p.vectors
-        ]
-        cosines = cosines or [np.zeros(targets.shape)] * 5
-        columns += [
-            cosines[0],
+            np.log1p(self.katz[at] / DAMPING**2), np.log1p(leave * enter), cosines[0],
             np.log1p(CHANCE * self.walks_2[at]), np.log1p(CHANCE * self.walks_3[at]),
-            np.log1p(leave), np.log1p(enter), *cosines[1:],
+            np.log1p(leave), np.log1p(enter), *cosines[1:], distance, left[0], right[0],
+            *np.log(walks[1:] + 1e-6), *np.stack([left[1:], right[1:]], 1).reshape(-1, len(rows)),
         ]  # fmt: skip
-        return np.stack(columns, 2).astype(np.float32)
+        return np.stack(columns, 1).astype(np.float32)
+
+    def _walks(self, at: tuple[NDArray, NDArray]) -> NDArray[np.float32]:
+        """Return the weights [steps, k] of the walks of 1, 2, ... steps at k entries of the rows;
+        zeros for steps that are not computed.
+        """
+        p = self.proximity
+        walks = np.zeros((p.nodes, len(self.sources)), np.float32)
+        walks[self.sources, np.arange(len(self.sources))] = 1
+        out = np.zeros((STEPS, len(at[0])), np.float32)
+        for step in range(p.steps):
+            walks = p.symmetric @ walks
+            out[step] = walks[at]
+        return out
 
     def shortlists(self) -> Sequence[NDArray[np.float32]]:
         """Return arrays of scores [n, b]. The targets with the highest scores become candidates

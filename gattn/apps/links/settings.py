@@ -61,6 +61,15 @@ class LinkSettings(NetworkSettings):
             "with a perceptron that reads the heuristics."
         ),
     ] = "stacked"
+    metric: Annotated[
+        Literal["auto", "mrr", "roc_auc"],
+        Meta(
+            description="Metric for which the weights of the components are fitted: mrr ranks the "
+            "targets of each source, and roc_auc compares all pairs. With auto, the best links of "
+            "each source are proposed with the weights for mrr, and the best of all links with "
+            "those for roc_auc."
+        ),
+    ] = "auto"
     epochs: Annotated[
         int,
         Meta(

@@ -12,7 +12,7 @@ from gattn.apps.report.run_report import best_of
 from gattn.apps.run.text import plural
 
 __all__ = ["NOISE", "baseline_note", "coverage_note", "infinite_intervals", "interval_notes",
-           "metric_notes"]  # fmt: skip
+           "metric_notes", "noise_note"]  # fmt: skip
 
 ERRORS = 3.0
 """A coverage is below its level if it is lower by more than this number of standard errors."""
@@ -21,8 +21,8 @@ MOST = 5
 NOISE = {
     "nodes": "On the test part, the model is not significantly better than a constant: the data "
     "may not predict the labels.",
-    "links": "The model does not rank links significantly better than a random order: the data may "
-    "not predict the links.",
+    "links": "By {metrics}, the model does not score links significantly better than a random "
+    "order: the data may not predict the links.",
 }
 """Messages for a model that is not better than chance."""
 
@@ -38,9 +38,24 @@ def metric_notes(metrics: Mapping[str, Any], item: str) -> list[str]:
     notes = baseline_note(metrics["test"], metrics.get("baselines", {}))
     lost = metrics.get("undefined", {}).get("test", {})
     return [
-        *([NOISE[item]] if metrics.get("noise") else notes),
+        *([noise_note(item, metrics["noise"])] if metrics.get("noise") else notes),
         *(f"{METRICS[metric]} of the test part: {reason}." for metric, reason in lost.items()),
     ]
+
+
+def noise_note(item: str, noise: Any) -> str:
+    """Return the message for a model that is not better than chance.
+
+    Args:
+        item: "nodes" or "links".
+        noise: for links, the metrics by which the model is not better.
+
+    >>> noise_note("links", ["mrr"])  # doctest: +NORMALIZE_WHITESPACE
+    'By MRR, the model does not score links significantly better than a random order: the data may
+    not predict the links.'
+    """
+    names = " and ".join(METRICS[name] for name in noise) if item == "links" else ""
+    return NOISE[item].format(metrics=names)
 
 
 def interval_notes(metrics: Mapping[str, Any], item: str) -> list[str]:

@@ -61,10 +61,11 @@ class ServedLinks(ServedNetwork):
                 422, f"this graph is bipartite, and no link can lead from {source[:200]!r} to "
                 f"{target[:200]!r}"
             )  # fmt: skip
-        scores = self.estimator.predictor_.score(self.graph, sources, targets)
+        # The weights are those of the proposed links of a node.
+        scores = self.estimator.predictor_.score(self.graph, sources, targets, "mrr")
         return LinkAnswer(
             model=self.name, source=source, target=target, score=float(scores[0]),
-            probability=float(self.estimator.predictor_.probability(scores)[0]),
+            probability=float(self.estimator.predictor_.probability(scores, "mrr")[0]),
             linked=bool(self.links.are_links(sources, targets)[0]),
         )  # fmt: skip
 
@@ -78,8 +79,7 @@ class ServedLinks(ServedNetwork):
         if place not in self.links.sources:
             raise RequestError(422, f"a link of this graph cannot start from {name[:200]!r}")
         model, source = self.estimator.predictor_, replace(self.links, sources=np.array([place]))
-        pairs, scores = model.propose(self.graph, source, PROPOSED, per_node=True)
-        chances = model.probability(scores)
+        pairs, scores, chances = model.propose(self.graph, source, PROPOSED, per_node=True)
         rows = zip(pairs[1].tolist(), scores.tolist(), chances.tolist())
         links = [
             ProposedLink(name=str(self.graph.names[target]), score=score, probability=chance)

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from gattn.apps.links import LinkPredictor
-from gattn.apps.links.metrics import chance_metrics, is_noise, ranking_metrics
-from gattn.apps.links.pairs import draw_negatives, make_ranking, read_links
+from gattn.apps.links.metrics import chance_metrics, link_metrics, noise
+from gattn.apps.links.pairs import draw_negatives, draw_pairs, make_ranking, read_links
 from gattn.apps.links.perceptron import PairPerceptron
 from gattn.apps.links.runs.config import LinkRunSettings
 from gattn.apps.links.runs.predict import predict_links
@@ -64,9 +64,9 @@ def test_chance_metrics_of_few_targets_use_their_number(shop):
 def test_model_of_random_links_is_reported_as_noise_by_run_report_and_predict(
     shop, monkeypatch, capsys, tmp_path
 ):
-    word = "significantly better than a random order"
-    assert shop.metrics["noise"]
-    assert LinkPredictor.load(shop.run).predictor_.noise
+    word = "By MRR and ROC-AUC, the model does not score links significantly better than a random"
+    assert shop.metrics["noise"] == ("mrr", "roc_auc")
+    assert LinkPredictor.load(shop.run).predictor_.noise == ("mrr", "roc_auc")
     report = (shop.run / "report.html").read_text("utf-8")
     assert word in report
     call = runner(monkeypatch, capsys, "links")
@@ -127,15 +127,29 @@ def test_negatives_are_distinct_and_complete_where_they_are_few(nodes, count):
         assert (row[len(targets) :] == -1).all()
 
 
+def test_random_pairs_are_uniform_over_the_unlinked_pairs():
+    pairs = [(a, b) for a in range(6) for b in range(a)]
+    links, _ = links_of([*pairs[:11], (0, 6)], directed=False)
+    drawn = draw_pairs(links, (3000, 4), np.random.default_rng(0))
+    assert not links.are_links(*drawn).any()
+    keys, counts = np.unique(drawn[0] * 7 + drawn[1], return_counts=True)
+    assert len(keys) == 7 * 6 - 2 * 12
+    assert counts.std() < 2 * counts.mean() ** 0.5
+    complete, _ = links_of(pairs, directed=False)
+    assert (draw_pairs(complete, (2, 3), np.random.default_rng(0))[1] == -1).all()
+
+
 def test_metrics_of_random_scores_equal_chance_metrics():
     draw = np.random.default_rng(0)
     scores = draw.normal(size=(20000, 60))
     scores[np.arange(60) >= draw.integers(2, 61, size=(20000, 1))] = -np.inf
     counts = np.isfinite(scores).sum(1)
-    assert ranking_metrics(scores) == pytest.approx(chance_metrics(counts), abs=0.02)
-    assert is_noise(scores)
-    scores[:, 0] += 0.2
-    assert not is_noise(scores)
+    assert link_metrics(scores, scores) == pytest.approx(chance_metrics(counts), abs=0.02)
+    better = scores.copy()
+    better[:, 0] += 0.2
+    assert noise(scores, scores) == ("mrr", "roc_auc")
+    assert noise(better, scores) == ("roc_auc",)
+    assert noise(scores, better) == ("mrr",)
 
 
 def test_missing_candidates_change_neither_weights_nor_the_perceptron():

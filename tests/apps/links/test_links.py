@@ -221,10 +221,13 @@ def test_model_of_a_random_graph_has_the_mrr_of_chance():
     split, times = model.parts(read, links, 0.2, 0.3)
     encoded = model.encode(read, links, split)
     model.fit_parts(encoded, links, split, times)
-    ranking = make_ranking(links, split.test.numpy(), 50, np.random.default_rng(0))
+    ranking = make_ranking(links, split.test.numpy(), 50, np.random.default_rng(0), None, 10)
     measured = model.predictor_.measure(encoded.graph, ranking)
     chance = chance_metrics(np.array([51]))["mrr"]
-    assert abs(measured["metrics"]["stack"]["mrr"] - chance) < 4 * mrr_error(measured["scores"])
+    error = mrr_error(measured["scores"]["mrr"])
+    assert abs(measured["metrics"]["stack"]["mrr"] - chance) < 4 * error
+    # The standard error of the area of 480 random links is about 1 / sqrt(12 * 480).
+    assert abs(measured["metrics"]["stack"]["roc_auc"] - 0.5) < 4 / (12 * 480) ** 0.5
     # As a control, the same model ranks the test links high if its graph contains the test edges.
     leaky = model.predictor_.encoder.attach_edges(read)
     again = model.predictor_.measure(leaky, ranking)["metrics"]
@@ -261,7 +264,7 @@ def test_estimator_proposes_links_of_a_bipartite_network(tmp_path):
         loaded.predict(networkx.cycle_graph(12))
 
 
-@pytest.mark.filterwarnings("ignore:The model does not rank links")
+@pytest.mark.filterwarnings("ignore:By MRR")
 def test_loaded_model_reads_the_weights_and_types_of_edges(tmp_path):
     pairs = list(communities(45).edges)
     table = pd.DataFrame(pairs, columns=["source", "target"])

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import random as random_matrix
 
-from gattn.apps.links.metrics import mrr_error, ranking_metrics, ranks
+from gattn.apps.links.metrics import link_metrics, mrr_error, ranks
 from gattn.apps.links.pairs import (
     draw_negatives,
     make_ranking,
@@ -145,7 +145,7 @@ def test_heuristics_agree_with_networkx():
     scores = Proximity(arcs, 30, None, directed=False, bipartite=False)
     pairs = [(a, b) for a in range(30) for b in range(30) if a != b and not graph.has_edge(a, b)]
     sources, targets = np.array(pairs).T
-    values = scores.measure(sources, targets[:, None])[:, 0]
+    values = scores.measure(sources[:, None], targets[:, None])[:, 0]
     for name, function in (
         ("adamic_adar", networkx.adamic_adar_index),
         ("resource_allocation", networkx.resource_allocation_index),
@@ -162,11 +162,44 @@ def test_heuristics_agree_with_networkx():
     np.testing.assert_allclose(katz, walks[sources, targets], rtol=1e-3, atol=1e-8)
 
 
+def test_walks_and_returns_are_powers_of_the_normalised_adjacency_matrix():
+    graph = networkx.disjoint_union(networkx.lollipop_graph(5, 12), networkx.path_graph(3))
+    graph.add_node(20)
+    scores = Proximity(np.array(graph.edges).T, 21, None, directed=False, bipartite=False)
+    pairs = np.array([pair for pair in np.ndindex(21, 21) if pair[0] < pair[1]]).T
+    pairs = pairs[:, [not graph.has_edge(*pair) for pair in pairs.T]]
+    values = dict(zip(FEATURES, scores.measure(*pairs[:, :, None])[:, 0].T))
+    adjacency = networkx.to_numpy_array(graph)
+    degree = np.maximum(adjacency.sum(0), 1)
+    step = adjacency / np.sqrt(np.outer(degree, degree))
+    a, b = pairs
+    for length in (2, 5, 10):
+        power = np.linalg.matrix_power(step, length)
+        expected = np.log(power[a, b] + 1e-6)
+        np.testing.assert_allclose(values[f"walk_{length}"], expected, atol=1e-3)
+        low, high = np.log(np.sort([power[a, a], power[b, b]], 0) + 1e-3)
+        np.testing.assert_allclose(values[f"source_return_{length}"], low, atol=1e-3)
+        np.testing.assert_allclose(values[f"target_return_{length}"], high, atol=1e-3)
+    lengths = dict(networkx.all_pairs_shortest_path_length(graph))
+    expected = [min(lengths[u][v], 11) if v in lengths[u] else 12 for u, v in pairs.T]
+    assert values["distance"].tolist() == expected
+
+
+def test_sketched_returns_approach_the_exact_ones(monkeypatch):
+    arcs = np.array(networkx.gnm_random_graph(400, 1200, seed=0).edges).T
+    exact = Proximity(arcs, 400, None, directed=False, bipartite=False).own[1:]
+    monkeypatch.setattr("gattn.apps.links.proximity.EXACT", 100)
+    sketched = Proximity(arcs, 400, None, directed=False, bipartite=False).own[1:]
+    # The rows are the logarithms of the returns after 2, 3, ... steps.
+    assert np.abs(sketched[::2] - exact[::2]).mean() < 0.1
+    assert np.corrcoef(sketched[0], exact[0])[0, 1] > 0.9
+
+
 def test_heuristics_of_a_bipartite_network_count_walks_of_three_steps():
     matrix = (random_matrix(8, 6, 0.4, random_state=0).toarray() > 0).astype(float)
     source, target = matrix.nonzero()
     scores = Proximity(np.stack([source, target + 8]), 14, None, directed=False, bipartite=True)
-    values = scores.measure(np.arange(8), np.tile(np.arange(8, 14), (8, 1)))
+    values = scores.measure(*np.broadcast_arrays(np.arange(8)[:, None], np.arange(8, 14)))
     walks = matrix @ matrix.T @ matrix
     np.testing.assert_allclose(np.expm1(values[..., 0]), walks, rtol=1e-4, atol=1e-4)
 
@@ -182,11 +215,14 @@ def test_walks_of_three_steps_go_along_against_and_along_edges():
 def test_metrics_of_three_ranked_links():
     scores = np.array([[3.0, 1, 2], [1, 3, 2], [1, 1, 0]])
     assert ranks(scores).tolist() == [1, 3, 1.5]
-    metrics = ranking_metrics(scores)
+    metrics = link_metrics(scores, scores)
     assert metrics["mrr"] == pytest.approx((1 + 1 / 3 + 2 / 3) / 3)
     assert metrics["hits@1"] == pytest.approx(1 / 3)
     # Of 18 pairs of a true target (3, 1, 1) and a negative (1, 2, 3, 2, 1, 0), ties count half.
     assert metrics["roc_auc"] == pytest.approx((5.5 + 2 + 2) / 18)
+    # Three negatives weigh as much as 1.5 links. At the score 3, 1 of 1 + 0.5 is a link; at the
+    # score 1, 3 of 3 + 2.5 are links, and 2/3 of the links are found there.
+    assert metrics["pr_auc"] == pytest.approx(2 / 3 * 1 / 3 + 3 / 5.5 * 2 / 3)
     inverse = np.array([1, 1 / 3, 2 / 3])
     assert mrr_error(scores) == pytest.approx(inverse.std(ddof=1) / 3**0.5)
     assert mrr_error(scores[:1]) == 0
@@ -202,7 +238,7 @@ def test_weights_prefer_the_best_score_and_use_a_second_one():
     assert weights[0] == pytest.approx(100 * weights[1], rel=0.1)
     assert weights[2] < 0.1 * weights[0]
     both = weights[0] * first + weights[1] * 100 * second
-    assert ranking_metrics(both)["mrr"] > ranking_metrics(first)["mrr"] + 0.05
+    assert (1 / ranks(both)).mean() > (1 / ranks(first)).mean() + 0.05
     # Scores that few links cannot distinguish have similar weights.
     few = fit_weights([first[:10], second[:10]])
     assert few.min() > 0.2 * few.max()

@@ -8,7 +8,7 @@ from pathlib import Path
 from gattn.apps.links.estimator import LinkPredictor
 from gattn.apps.nodes.edges import merged_edges_note
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
-from gattn.apps.run.notes import NOISE
+from gattn.apps.run.notes import noise_note
 from gattn.apps.run.product import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
 
@@ -53,7 +53,8 @@ def predict_links(
         encoder = estimator.predictor_.encoder
         attached, links = estimator.attach(graph)
         edge_notes = merged_edges_note(attached, encoder.edges)
-        chance_notes = [NOISE["links"]] * estimator.predictor_.noise
+        noise = estimator.predictor_.noise
+        chance_notes = [noise_note("links", noise)] if noise else []
         for note in (*graph.notes, *edge_notes, *encoder.unknown(graph), *chance_notes):
             log(note)
         estimator.graph_, estimator.links_ = attached, links

@@ -39,7 +39,7 @@ def link_report(run: LinkRun) -> Report:
     data = Path(settings.data).name
     # The curves contain one random pair for each link, because the probability assumes that half of
     # all pairs are links.
-    scores = run.scores[:, :2]
+    scores = run.scores["roc_auc"][:, :2]
     probability = torch.from_numpy(predictor.probability(scores).reshape(-1, 1))
     y = torch.zeros(scores.shape, dtype=torch.float64)
     y[:, 0] = 1
@@ -76,13 +76,18 @@ def _components(run: LinkRun) -> Section:
     """Return the report section on the weights and the metrics of the components."""
     names = list(run.metrics["test"])
     rows = [
-        (name.replace("_", " "), each["weight"], *(each["test"][metric] for metric in names))
+        (
+            name.replace("_", " "),
+            *each["weights"].values(),
+            *(each["test"][metric] for metric in names),
+        )
         for name, each in run.metrics["components"].items()
     ]
-    rows.append(("model", None, *run.metrics["test"].values()))
+    rows.append(("model", None, None, *run.metrics["test"].values()))
     text = (
         "The score of a pair is the sum of these scores with weights that were fitted on the "
         "validation part. The weights depend on the units of the scores.",
     )
-    columns = "component", "weight", *(METRICS[metric] for metric in names)
+    weights = (f"weight, {METRICS[metric]}" for metric in run.estimator.predictor_.weights)
+    columns = "component", *weights, *(METRICS[metric] for metric in names)
     return Section("Components", text, (Table(columns, tuple(rows), "On the test part"),))

@@ -15,12 +15,11 @@ from gattn.apps.links.estimator import LinkPredictor
 from gattn.apps.links.metrics import (
     candidate_counts,
     chance_metrics,
-    is_noise,
     mrr_error,
-    ranking_metrics,
+    noise,
     ranks,
 )
-from gattn.apps.links.model import RANKED_LINKS
+from gattn.apps.links.model import METRICS, RANDOM_PAIRS, RANKED_LINKS, STACK
 from gattn.apps.links.pairs import Links, Ranking, make_ranking, read_links
 from gattn.apps.links.proximity import HEURISTICS
 from gattn.apps.links.runs.config import LinkRunSettings
@@ -81,7 +80,7 @@ class LinkRun(TrainedRun):
         encoded: the graph of the training links, with its features.
         links: all links.
         ranking: the ranked links of the test part.
-        scores: [m, 1 + k] scores of the candidates.
+        scores: scores of the candidates for each metric, [m, 1 + k] and [m, 1 + j].
     """
 
     estimator: LinkPredictor
@@ -89,7 +88,7 @@ class LinkRun(TrainedRun):
     encoded: EncodedGraph
     links: Links
     ranking: Ranking
-    scores: NDArray[np.float64]
+    scores: Mapping[str, NDArray[np.float64]]
 
 
 def train_run(
@@ -198,7 +197,9 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         """Rank the targets of the test links with the model and with each heuristic."""
         settings, links, split = self.settings, data.links, parts.split
         draw = np.random.default_rng(settings.model.seed + 1)
-        ranking = make_ranking(links, split.test.numpy(), settings.negatives, draw, RANKED_LINKS)
+        ranking = make_ranking(
+            links, split.test.numpy(), settings.negatives, draw, RANKED_LINKS, RANDOM_PAIRS
+        )
         if not len(ranking):
             raise GraphError(
                 "the test links cannot be ranked: every source is linked to every possible target"
@@ -206,25 +207,25 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         predictor = model.predictor_
         measured = predictor.measure(parts.encoded.graph, ranking)
         scores, components = measured["scores"], measured["metrics"]
-        counts = candidate_counts(scores)
-        predictor.noise = is_noise(scores)
+        counts = candidate_counts(scores["mrr"])
+        predictor.noise = noise(*scores.values())
         metrics: dict[str, Any] = {
             "task": "ranking",
-            "test": ranking_metrics(scores),
-            "val": model.validation_["stack"],
+            "test": components[STACK],
+            "val": model.validation_[STACK],
             "baselines": {
                 **{name: components[name] for name in HEURISTICS if name in components},
                 CHANCE: chance_metrics(counts),
             },
             "components": {
                 name: {
-                    "weight": weight,
+                    "weights": {metric: predictor.weights[metric][name] for metric in METRICS},
                     "val": model.validation_[name],
                     "test": components[name],
                 }
-                for name, weight in predictor.weights.items()
+                for name in predictor.weights["mrr"]
             },
-            "error": {"mrr": mrr_error(scores)},
+            "error": {"mrr": mrr_error(scores["mrr"])},
             "noise": predictor.noise,
             "negatives": int(counts.max()) - 1,
             "fewest_negatives": int(counts.min()) - 1,
@@ -255,10 +256,10 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
 
 def _test_links(run: LinkRun) -> Iterator[Sequence[object]]:
     """Yield a header, and then the rank of each test link's target among its candidates."""
-    names, scores = run.encoded.graph.names, run.scores[:, 0]
+    names, scores = run.encoded.graph.names, run.scores["roc_auc"][:, 0]
     probability = run.estimator.predictor_.probability(scores)
     yield ["source", "target", "rank", "score", "probability"]
     ends = zip(run.ranking.sources.tolist(), run.ranking.candidates[:, 0].tolist())
-    cells = zip(ranks(run.scores).tolist(), scores.tolist(), probability.tolist())
+    cells = zip(ranks(run.scores["mrr"]).tolist(), scores.tolist(), probability.tolist())
     for (source, target), (rank, score, share) in zip(ends, cells):
         yield [names[source], names[target], f"{rank:g}", f"{score:.6g}", f"{share:.6g}"]
