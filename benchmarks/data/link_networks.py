@@ -18,7 +18,7 @@ def power_grid(seed: int, nodes: int = 2000, extra: int = 650) -> nx.Graph:
     """Return points of the unit square with a minimum spanning tree and some short edges."""
     draw = np.random.default_rng(seed)
     points = draw.random((nodes, 2))
-    lengths, near = KDTree(points).query(points, 8)
+    lengths, near = map(np.asarray, KDTree(points).query(points, 8))
     every = nx.Graph()
     for a in range(nodes):
         every.add_weighted_edges_from(zip([a] * 7, near[a, 1:].tolist(), lengths[a, 1:].tolist()))

@@ -214,16 +214,21 @@ class LinkModel:
                 if settings.model == "stacked":
                     features.append(_features(one, some))
                 del one
-            few = ranking.first(*EPOCH_CHOICE)
-            stopped = view.inputs, few
+            stopped = view.inputs, ranking.first(*EPOCH_CHOICE)
+            known = _features(view, ranking)
             model.history = [fit_network(model.network, views, links, stopped, settings, on_epoch)]
             if settings.model == "stacked":
                 model.perceptron = fit_perceptron(
                     torch.from_numpy(np.concatenate(features)),
-                    torch.from_numpy(_features(view, few)), seed,
+                    torch.from_numpy(known[: EPOCH_CHOICE[0]]), seed,
                 )  # fmt: skip
         model._last = graph, view
-        parts = {metric: model._parts(view, *ranking.ends(metric)) for metric in METRICS}
+        ranked = ranking.candidates.shape[1]
+        columns = {"mrr": np.arange(ranked), "roc_auc": np.r_[0, ranked : known.shape[1]]}
+        parts = {
+            metric: model._parts(view, *ranking.ends(metric), known[:, columns[metric]])
+            for metric in METRICS
+        }
         for metric in METRICS:
             chosen = metric if settings.metric == "auto" else settings.metric
             model._weigh(metric, parts[chosen], chosen)
@@ -256,8 +261,12 @@ class LinkModel:
         used = [weight * parts[name] for name, weight in self.weights[metric].items() if weight]
         return np.asarray(sum(used), np.float64)
 
-    def _parts(self, view: View, sources: NDArray, targets: NDArray) -> dict[str, NDArray]:
-        """Return the scores [m, c] of each component; minus infinity for a target of -1."""
+    def _parts(
+        self, view: View, sources: NDArray, targets: NDArray, known: NDArray | None = None
+    ) -> dict[str, NDArray]:
+        """Return the scores [m, c] of each component; minus infinity for a target of -1. The
+        features of the pairs are computed if they are not known.
+        """
         with torch.no_grad(), limited_threads(view.inputs.x.shape[0], self.threads):
             embedded = self.network.embed(view.inputs)
             # Links of the same source are in one chunk, because they share most of the work.
@@ -265,8 +274,9 @@ class LinkModel:
             chunks = np.array_split(order, 1 + targets.size // CHUNK)
             found = [
                 self._scores(
-                    view.proximity.measure(sources[rows], targets[rows]), embedded, sources[rows],
-                    targets[rows],
+                    view.proximity.measure(sources[rows], targets[rows])
+                    if known is None else known[rows],
+                    embedded, sources[rows], targets[rows],
                 )
                 for rows in chunks
             ]  # fmt: skip

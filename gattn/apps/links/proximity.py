@@ -36,8 +36,8 @@ model.
 """
 DAMPING = 0.005
 """Factor by which each further step reduces the weight of a walk in Katz' score."""
-LARGE = 1 << 30
-"""Product of the numbers of nodes and edges above which walks have at most :data:`KATZ_STEPS`
+LARGE, LARGE_STEPS = 1 << 30, 3
+"""Product of the numbers of nodes and edges above which walks have at most :data:`LARGE_STEPS`
 steps.
 """
 EXACT, SKETCH = 8192, 256
@@ -46,7 +46,7 @@ which they are estimated for more nodes.
 """
 CHANCE = 1e4
 """Factor by which probabilities of walks are multiplied before their logarithm is computed."""
-CELLS = 1 << 21
+CELLS = 1 << 22
 """Maximum number of entries in an array [n, b] of scores for b sources."""
 WIDTH = 64
 """Number of random features per node if nodes have no attributes."""
@@ -81,7 +81,7 @@ class Proximity:
         (S^l)_{uv}, \quad (S^l)_{uu}, \quad (S^l)_{vv}, \quad
         S_{uv} = \frac{A_{uv}}{\sqrt{d(u) d(v)}}
 
-    In a large graph, walks have at most five steps, and the returns are estimated by random
+    In a large graph, walks have at most three steps, and the returns are estimated by random
     projections.
 
     The result for a pair that is joined by an edge of the graph depends on this edge. Remove the
@@ -131,7 +131,7 @@ class Proximity:
         # A random walk takes one step along an edge, one step against an edge, and one more step
         # along an edge.
         self.walk_out, self.walk_into, self.walk = map(row_means, (self.out, self.into, both))
-        self.steps = STEPS if nodes * both.nnz <= LARGE else KATZ_STEPS
+        self.steps = STEPS if nodes * both.nnz <= LARGE else LARGE_STEPS
         scale: Matrix = sp.diags(1 / np.sqrt(np.maximum(degree, 1)))
         self.symmetric = (scale @ both @ scale).tocsr()
         _, self.component = connected_components(both, directed=False)
@@ -281,10 +281,10 @@ class ProximityRows:
         zeros for steps that are not computed.
         """
         p = self.proximity
-        walks = np.zeros((p.nodes, len(self.sources)), np.float32)
-        walks[self.sources, np.arange(len(self.sources))] = 1
+        walks = np.asarray(p.symmetric[self.sources].T.todense(), np.float32)
         out = np.zeros((STEPS, len(at[0])), np.float32)
-        for step in range(p.steps):
+        out[0] = walks[at]
+        for step in range(1, p.steps):
             walks = p.symmetric @ walks
             out[step] = walks[at]
         return out
