@@ -87,10 +87,10 @@ def read(name: str, seed: int, folder: Path) -> AttributedGraph:
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Train on each split of a network, and return means and standard errors of the metrics."""
-    found: dict[str, dict[str, list[float]]] = {}
-    given = (option.split("=", 1) for option in options.options)
+    totals: dict[str, dict[str, list[float]]] = {}
+    settings = (option.split("=", 1) for option in options.options)
     parameters: dict[str, Any] = {
-        name: int(value) if value.isdigit() else value for name, value in given
+        name: int(value) if value.isdigit() else value for name, value in settings
     }
     seconds, links = 0.0, None
     for seed in range(options.splits):
@@ -115,13 +115,13 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
             metrics |= references(proximity, *rankings)
         for title, values in metrics.items():
             for metric in SHOWN:
-                found.setdefault(title, {}).setdefault(metric, []).append(values[metric])
+                totals.setdefault(title, {}).setdefault(metric, []).append(values[metric])
     return {
         "case": f"links/{name}", "splits": options.splits, "options": options.options,
         "links": None if links is None else len(links), "seconds": seconds / options.splits,
         "metrics": {
             title: {metric: _mean_and_error(values) for metric, values in each.items()}
-            for title, each in found.items()
+            for title, each in totals.items()
         },
     }  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -136,21 +137,20 @@ class LinkPredictor(SerializableEstimator, Parameters):
             notes = split_column_notes(graph)
             left += notes
             messages = messages.with_notes(*notes.values())
+        table = messages.edge_table
+        special = *(self.edge_features or ()), self.edge_weight, self.edge_type
+        if table is not None and self.time in table.table.columns and self.time not in special:
+            table = replace(table, table=table.table.drop(columns=str(self.time)))
+            messages = replace(messages, edge_table=table)
         if self.time in graph.table.columns and self.time not in (self.features or ()):
             left.append(self.time)
         return encode_graph(
             messages, self.features, left, node_names=bool(self.names),
-            edges=self._edge_columns(graph),
+            edges=EdgeColumns(
+                None if self.edge_features is None else tuple(self.edge_features),
+                self.edge_weight, self.edge_type,
+            ),
         )  # fmt: skip
-
-    def _edge_columns(self, graph: AttributedGraph) -> EdgeColumns:
-        """Return the edge columns to read, without the column of times."""
-        features, table = self.edge_features, graph.edge_table
-        if features is None and table is not None and self.time in table.table.columns:
-            special = (self.time, self.edge_weight, self.edge_type)
-            features = [str(name) for name in table.table.columns if name not in special]
-        chosen = None if features is None else tuple(features)
-        return EdgeColumns(chosen, self.edge_weight, self.edge_type)
 
     def fit_parts(
         self: Self,

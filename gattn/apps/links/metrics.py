@@ -120,8 +120,8 @@ def noise(ranked: NDArray, paired: NDArray) -> tuple[str, ...]:
     links, pairs = paired[:, 0], paired[:, 1:][np.isfinite(paired[:, 1:])]
     places = _shares_below(links, pairs)
     error = np.hypot(_error(places), _error(_shares_below(pairs, links)))
-    found = {"mrr": apart.mean() > 2 * _error(apart), "roc_auc": places.mean() > 0.5 + 2 * error}
-    return tuple(name for name, is_better in found.items() if not is_better)
+    results = {"mrr": apart.mean() > 2 * _error(apart), "roc_auc": places.mean() > 0.5 + 2 * error}
+    return tuple(name for name, is_better in results.items() if not is_better)
 
 
 def _error(values: NDArray) -> float:

@@ -205,28 +205,28 @@ class LinkModel:
         keys = links.unordered
         with limited_threads(model._elements(graph), threads):
             view = model._make_view(graph, x, z)
-            views, features = [], []
+            views, examples = [], []
             for fold, some in zip(folds, supervised):
                 messages = restrict(graph, np.unique(keys[fold.messages]))
                 own_x = model.encoder.features(messages) if matrix is None else x
                 one = model._make_view(messages, own_x, z)
                 views.append((one.inputs, fold.links))
                 if settings.model == "stacked":
-                    features.append(_features(one, some))
+                    examples.append(_features(one, some))
                 del one
             stopped = view.inputs, ranking.first(*EPOCH_CHOICE)
-            known = _features(view, ranking)
+            features = _features(view, ranking)
             model.history = [fit_network(model.network, views, links, stopped, settings, on_epoch)]
             if settings.model == "stacked":
                 model.perceptron = fit_perceptron(
-                    torch.from_numpy(np.concatenate(features)),
-                    torch.from_numpy(known[: EPOCH_CHOICE[0]]), seed,
+                    torch.from_numpy(np.concatenate(examples)),
+                    torch.from_numpy(features[: EPOCH_CHOICE[0]]), seed,
                 )  # fmt: skip
         model._last = graph, view
         ranked = ranking.candidates.shape[1]
-        columns = {"mrr": np.arange(ranked), "roc_auc": np.r_[0, ranked : known.shape[1]]}
+        columns = {"mrr": np.arange(ranked), "roc_auc": np.r_[0, ranked : features.shape[1]]}
         parts = {
-            metric: model._parts(view, *ranking.ends(metric), known[:, columns[metric]])
+            metric: model._parts(view, *ranking.ends(metric), features[:, columns[metric]])
             for metric in METRICS
         }
         for metric in METRICS:
@@ -262,7 +262,7 @@ class LinkModel:
         return np.asarray(sum(used), np.float64)
 
     def _parts(
-        self, view: View, sources: NDArray, targets: NDArray, known: NDArray | None = None
+        self, view: View, sources: NDArray, targets: NDArray, features: NDArray | None = None
     ) -> dict[str, NDArray]:
         """Return the scores [m, c] of each component; minus infinity for a target of -1. The
         features of the pairs are computed if they are not known.
@@ -272,16 +272,16 @@ class LinkModel:
             # Links of the same source are in one chunk, because they share most of the work.
             order = np.argsort(sources[:, 0], kind="stable")
             chunks = np.array_split(order, 1 + targets.size // CHUNK)
-            found = [
+            parts = [
                 self._scores(
                     view.proximity.measure(sources[rows], targets[rows])
-                    if known is None else known[rows],
+                    if features is None else features[rows],
                     embedded, sources[rows], targets[rows],
                 )
                 for rows in chunks
             ]  # fmt: skip
         back = np.argsort(order)
-        return {name: np.concatenate([each[name] for each in found])[back] for name in found[0]}
+        return {name: np.concatenate([each[name] for each in parts])[back] for name in parts[0]}
 
     def _scores(
         self, features: NDArray, embedded: tuple[Tensor, Tensor], sources: NDArray, targets: NDArray

@@ -137,7 +137,7 @@ class Proximity:
         _, self.component = connected_components(both, directed=False)
         sizes = np.bincount(self.component)[self.component]
         # One row for each quantity of a node that both nodes of a pair contribute.
-        self.own = np.stack([np.log1p(sizes), *np.log(self._returns() + 1e-3)]).astype(np.float32)
+        self.local = np.stack([np.log1p(sizes), *np.log(self._returns() + 1e-3)]).astype(np.float32)
         self.vectors: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
         if z is not None:
             self.vectors = self._vectors(z)
@@ -263,7 +263,7 @@ class ProximityRows:
         walks = self._walks(at)
         distance = np.where(walks > 0, np.arange(1, STEPS + 1)[:, None], STEPS + 1).min(0)
         distance[p.component[sources] != p.component[targets]] = STEPS + 2
-        left, right = p.own[:, sources], p.own[:, targets]
+        left, right = p.local[:, sources], p.local[:, targets]
         if not p.is_ordered:
             left, right = np.minimum(left, right), np.maximum(left, right)
             leave, enter = np.minimum(leave, enter), np.maximum(leave, enter)

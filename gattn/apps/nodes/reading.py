@@ -213,7 +213,9 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
         directed=directed, x=x, unreadable=unreadable, tensor_labels=isinstance(data.y, Tensor),
         edge_table=_edge_tensors(data, edge_index),
     )  # fmt: skip
-    return replace(read, has_direction=True)
+    # The upper or lower triangle of a symmetric matrix is no evidence of a direction.
+    source, target = edge_index
+    return replace(read, has_direction=bool((source < target).any() and (source > target).any()))
 
 
 def from_hetero_data(

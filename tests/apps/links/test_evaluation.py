@@ -7,6 +7,8 @@ import networkx
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from torch_geometric.data import Data
 
 from gattn.apps.links import LinkPredictor
 from gattn.apps.links.metrics import chance_metrics, link_metrics, noise
@@ -158,8 +160,6 @@ def test_missing_candidates_change_neither_weights_nor_the_perceptron():
     parts[0][:, 0] += 1
     padded = [np.hstack([part, np.full((200, 3), -np.inf)]) for part in parts]
     np.testing.assert_allclose(fit_weights(padded), fit_weights(parts), rtol=1e-6)
-    import torch
-
     model = PairPerceptron(torch.zeros(3), torch.ones(3)).eval()
     x = torch.randn(2, 4, 3)
     x[:, 3] = float("nan")
@@ -177,6 +177,9 @@ def test_links_are_directed_only_if_the_graph_has_a_cycle_or_is_directed():
         assert links.directed is directed
         assert "direction" in notes[0]
     assert links_of(rising, directed=True)[0].directed
+    for data, directed in ((rising, False), ([*rising[1:], rising[0][::-1]], True)):
+        data = Data(edge_index=torch.tensor(data).T, num_nodes=40)
+        assert read_links(read_graph(data, directed=False), None)[0].directed is directed
 
 
 def test_proposals_without_direction_contain_no_link_in_either_order():

@@ -127,6 +127,7 @@ def test_training_by_time_is_repeated_by_its_config_and_not_by_the_same_command(
     assert "test links, each among 30 negatives" in " ".join(text.split())
     metrics = metrics_of(tmp_path / "run")
     assert metrics["split"] == "by time, column year"
+    assert "Not used" not in text
     assert list(metrics["components"]) == ["transformer"]
     assert "propagated_features" not in metrics["baselines"]
     code, text = gattn("train", *arguments, "--out", tmp_path / "run")

@@ -187,9 +187,9 @@ def test_walks_and_returns_are_powers_of_the_normalised_adjacency_matrix():
 
 def test_sketched_returns_approach_the_exact_ones(monkeypatch):
     arcs = np.array(networkx.gnm_random_graph(400, 1200, seed=0).edges).T
-    exact = Proximity(arcs, 400, None, directed=False, bipartite=False).own[1:]
+    exact = Proximity(arcs, 400, None, directed=False, bipartite=False).local[1:]
     monkeypatch.setattr("gattn.apps.links.proximity.EXACT", 100)
-    sketched = Proximity(arcs, 400, None, directed=False, bipartite=False).own[1:]
+    sketched = Proximity(arcs, 400, None, directed=False, bipartite=False).local[1:]
     # The rows are the logarithms of the returns after 2, 3, ... steps.
     assert np.abs(sketched[::2] - exact[::2]).mean() < 0.1
     assert np.corrcoef(sketched[0], exact[0])[0, 1] > 0.9
