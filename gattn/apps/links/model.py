@@ -43,7 +43,7 @@ RANKED_LINKS, RANDOM_PAIRS = 4000, 10
 """Maximum number of test links, and number of random pairs for each of them."""
 WEIGHT_FIT = 2000, 200, 20
 """Maximum number of validation links, of their negatives and of their random pairs."""
-PERCEPTRON_LINKS, PAIR_NEGATIVES = 8000, 10
+PERCEPTRON_LINKS, PAIR_NEGATIVES = 6000, 10
 """Maximum number of links on which the perceptron is trained, and number of unlinked targets and of
 random pairs for each of them.
 """

@@ -21,7 +21,7 @@ __all__ = [
     "unordered_keys",
 ]
 
-POOL = 400
+POOL = 200
 """Maximum number of different sources among the random pairs of a ranking; scores of all targets
 are computed for each source.
 """
