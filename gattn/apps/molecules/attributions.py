@@ -102,29 +102,35 @@ def attribute(
     ]
     masked = predict_masked(predictor, inputs, masks, target, atoms)
     if method == "masking":
-        return [_attribution(predictor, one, _drops(one.members)) for one in masked]
+        return [_attribution(predictor, target, one, _drops(one.members)) for one in masked]
     result: list[Attribution] = []
     for begin, end in _batches(inputs):
         gradients = _gradients(predictor, inputs[begin:end], target, atoms[begin:end])
         result += [
-            _attribution(predictor, *pair, complete=True)
+            _attribution(predictor, target, *pair, complete=True)
             for pair in zip(masked[begin:end], gradients)
         ]
     return result
 
 
 def _attribution(
-    predictor: MoleculePredictor, masked: Masked, members: Tensor, *, complete: bool = False
+    predictor: MoleculePredictor,
+    target: int,
+    masked: Masked,
+    members: Tensor,
+    *,
+    complete: bool = False,
 ) -> Attribution:
     """Return the weighted sum of the attributions of the model's components.
 
     Args:
         predictor: the model, whose weights of the components are used.
+        target: index of the target.
         masked: the predictions with all atoms, without atoms, and without each atom.
         members: [K, n], the attributions of the networks.
         complete: whether the weights are completed to the change from a molecule without atoms.
     """
-    weights = predictor.weights
+    weights = predictor.weights_of(target)
     network = next((name for name in weights if name not in ("gp", "forest")), "")
     parts = {
         name: members.mean(0) if name == network else _drops(part)

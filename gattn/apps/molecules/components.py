@@ -216,8 +216,9 @@ class Calibration:
     """Weights and error coefficients that are fitted to the validation part.
 
     Attributes:
-        weights: [P] float64, the weight of each component; they sum to one, and for classes to the
-            factor of :func:`gattn.apps.molecules.stacking.fit_shrinkage`.
+        weights: [P, t] float64, the weights of the components. For each target they sum to one, and
+            for classes to the factor of
+            :func:`gattn.apps.molecules.stacking.fit_shrinkage`.
         spread: [s] float64, the coefficients of the model of the squared error; empty for classes.
         offset: [t] float64, the number that is added to the probability of each class; 0 for
             regression.
@@ -287,11 +288,11 @@ def calibrate(
         """
         means = components.means(members, pair[0], forest_few)
         sources = components.error_inputs(means, members, pair[1])
-        weights = torch.ones(1).double()
+        weights = y_val.new_ones(1, y_val.shape[1]).double()
         if evidence is not None:
             weights = part_weights(
                 evidence, members.mean(0), y_val, rows, components.scale, prior, factors,
-                components.probabilities,
+                components.probabilities, by_target=components.task != "multiclass",
             )  # fmt: skip
         by_row = None if row_weights is None else row_weights[rows]
         if not regression:

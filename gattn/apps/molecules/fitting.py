@@ -20,7 +20,11 @@ from gattn.apps.fitting.scaling import moments
 from gattn.apps.molecules.components import Components, calibrate
 from gattn.apps.molecules.descriptor_columns import column_tensors, with_standard_columns
 from gattn.apps.molecules.forest import Forest, forest_obstacle
-from gattn.apps.molecules.gaussian_process import GaussianProcess, draw
+from gattn.apps.molecules.gaussian_process import (
+    GaussianProcess,
+    draw_labelled,
+    known_labels,
+)
 from gattn.apps.molecules.inputs import in_pieces
 from gattn.apps.molecules.members import (
     MoleculeBatches,
@@ -206,10 +210,15 @@ def fit_model(
     kernel_index = torch.arange(0)
     if others is not None:
         kernel = others.kernel
-        kernel_index = draw(len(val.inputs), max(rows - len(kernel.counts), 0), seed)
-        bounds = None if val.bounds is None else val.bounds[kernel_index]
-        weights = None if val.weights is None else val.weights[kernel_index]
-        kernel = kernel.with_more(val.inputs[kernel_index], val.y[kernel_index], bounds, weights)
+        left = (rows - kernel.labelled.sum(0)).clamp(min=0)
+        kernel_index, labels = draw_labelled(known_labels(val.y, val.bounds), left, seed)
+        bounds, weights = (
+            None if each is None else each[kernel_index] for each in (val.bounds, val.weights)
+        )
+        if bounds is not None:
+            bounds = bounds.where(labels[..., None], torch.nan)
+        y = val.y[kernel_index].where(labels, torch.nan)
+        kernel = kernel.with_more(val.inputs[kernel_index], y, bounds, weights)
         state |= add_prefix("gp.", kernel.state())
         if others.forest is not None:
             state |= add_prefix("forest.", others.forest.state())
@@ -275,7 +284,7 @@ def _fit_others(
     if settings.model != "stacked":
         return _Others(kernel)
     train_group, group = train.group_numbers(), val.group_numbers()
-    inner, outer = left_out_of_kernel(kernel, train.inputs, rows, seed, train_group, val.inputs)
+    inner, outer = left_out_of_kernel(kernel, seed, train_group, val.inputs)
     first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
     y_both = torch.cat([train.y, val.y])
     every = torch.cat([train_group, group + train_group.amax() + 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -32,10 +32,10 @@ from gattn.data.molecules.descriptors import DESCRIPTORS
 if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
-__all__ = ["GaussianProcess", "draw", "truncated_mean"]
+__all__ = ["GaussianProcess", "draw", "draw_labelled", "known_labels", "truncated_mean"]
 
 SEARCHED_ROWS = 1000
-"""Maximum number of molecules from which the hyperparameters are chosen."""
+"""Maximum number of molecules from which the hyperparameters of a target are chosen."""
 PIECE, BLOCK = 1024, 128
 """PIECE is the number of molecules that are predicted at once, to limit the memory. BLOCK is the
 number of molecules whose fingerprints are compared at once, so that they fit into the
@@ -77,7 +77,11 @@ class GaussianProcess:
     that have its label.
 
     Memory grows with the square of the number of training molecules, so the model reads at most
-    ``rows`` of them, drawn at random. With t targets and variances it stores t rows^2 float64.
+    ``rows`` labels of each target, drawn at random. With t targets and variances it stores
+    t rows^2 float64.
+
+    Attributes:
+        rows: [n] int64, the rows of the molecules among those passed to :meth:`fit`.
 
     Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), chapters
     2 and 5.
@@ -88,6 +92,7 @@ class GaussianProcess:
         predicts only means.
         """
         self._tensors, self._variance = tensors, variance
+        self.rows = torch.arange(len(tensors["y"]))
         # Models of earlier versions of gattn compare no atom pairs.
         self.counts, self.has_pairs = tensors["counts"], "pairs" in tensors
         self._z, self._theta = tensors["descriptors"], tensors["theta"]
@@ -101,12 +106,20 @@ class GaussianProcess:
         """Solution of the kernel equation for each target, which is computed at the first
         prediction.
         """
-        parts = compare(self._kinds, self._z, self._kinds, self._z, self._blocks)
-        factors = (
-            _factor(parts, theta, y, self._tensors.get("noise"))
-            for theta, y in zip(self._theta, self._tensors["y"].unbind(1))
-        )
+        factors = self._solve()
         return [factor if self._variance else replace(factor, lower=None) for factor in factors]
+
+    def _solve(self) -> Iterator[_Factor]:
+        """Yield the solution of the kernel equation for each target."""
+        noise = self._tensors.get("noise")
+        rows, parts = torch.empty(0), []
+        for theta, y in zip(self._theta, self._tensors["y"].unbind(1)):
+            labelled = y.isfinite().nonzero().flatten()
+            if not torch.equal(rows, labelled):
+                rows, parts = labelled, _compared(self._kinds, self._z, labelled, self._blocks)
+            kernel = kernel_matrix(parts, theta)
+            lower = cholesky(kernel, theta, None if noise is None else noise[rows])
+            yield _Factor(rows, torch.cholesky_solve(y[rows, None], lower).flatten(), lower)
 
     @classmethod
     def fit(
@@ -119,7 +132,7 @@ class GaussianProcess:
         Args:
             inputs: k training molecules.
             y: [k, t] float64; NaN where a target was not measured.
-            rows: maximum number of molecules to read.
+            rows: maximum number of labels of a target to read.
             seed: seed that samples the molecules if there are more.
             variance: whether to predict variances, which take most of the time of a prediction.
             progress: whether to show a progress bar over the targets.
@@ -134,40 +147,43 @@ class GaussianProcess:
         Returns:
             The fitted model.
         """
-        sampled = draw(len(inputs), rows, seed)
+        sampled, chosen = draw_labelled(known_labels(y, bounds), rows, seed)
         some = inputs[sampled]
-        counts, raw, y = [some.counts, some.pairs], _raw(some), y[sampled].double()
+        y = y[sampled].double().where(chosen, torch.nan)
+        counts, raw = [some.counts, some.pairs], _raw(some)
         mean, scale = moments(y)
         center, width = moments(raw)
         z = standardise(raw, center, width)
-        searched = draw(len(sampled), SEARCHED_ROWS, seed)
         blocks = max(inputs.descriptors.shape[1] // len(DESCRIPTORS), 1)
-        few, near = [each[searched] for each in counts], z[searched]
-        parts = compare(few, near, few, near, blocks)
         scaled = (y - mean) / scale
-        columns = scaled[searched].unbind(1)
-        targets = progress_bar(columns, "Gaussian process", "target", progress=progress)
         noise = None if weights is None else 1 / weights[sampled].double()
-        part_noise = None if noise is None else noise[searched]
-        theta = torch.stack(
-            [
-                search_hyperparameters(parts, target, check, part_noise, len(counts))
-                for target in targets
-            ]
-        )
+        theta, searched, parts = [], torch.empty(0), []
+        for target in progress_bar(
+            scaled.unbind(1), "Gaussian process", "target", progress=progress
+        ):
+            labelled = target.isfinite().nonzero().flatten()
+            labelled = labelled[draw(len(labelled), SEARCHED_ROWS, seed)]
+            if not torch.equal(searched, labelled):
+                searched, parts = labelled, _compared(counts, z, labelled, blocks)
+            part_noise = None if noise is None else noise[searched]
+            theta.append(
+                search_hyperparameters(parts, target[searched], check, part_noise, len(counts))
+            )
         model = cls(
             {
                 "counts": counts[0], "pairs": counts[1], "descriptors": z, "y": scaled,
-                "theta": theta,
-                "mean": mean, "scale": scale, "center": center, "width": width,
+                "theta": torch.stack(theta), "mean": mean, "scale": scale, "center": center,
+                "width": width,
                 **({} if noise is None else {"noise": noise}),
             },
             variance=variance,
         )  # fmt: skip
-        if bounds is None:
-            return model
-        expected = model._with_expected(some, y, bounds[sampled])
-        return cls(model._tensors | {"y": (expected - mean) / scale}, variance=variance)
+        if bounds is not None:
+            limits = bounds[sampled].where(chosen[..., None], torch.nan)
+            expected = model._with_expected(some, y, limits)
+            model = cls(model._tensors | {"y": (expected - mean) / scale}, variance=variance)
+        model.rows = sampled
+        return model
 
     def _with_expected(self, inputs: MoleculeInputs, y: Tensor, bounds: Tensor) -> Tensor:
         """Return the labels y [k, t], with each censored label replaced by its expected value."""
@@ -208,10 +224,12 @@ class GaussianProcess:
             more["pairs"] = inputs.pairs
         if weights is not None:
             more["noise"] = 1 / weights.double()
-        joined = {name: torch.cat([tensors[name], rows]) for name, rows in more.items()}
+        joined = {name: torch.cat([tensors[name], each]) for name, each in more.items()}
         return GaussianProcess(tensors | joined, variance=self._variance)
 
-    def leave_out(self, rows: Tensor, groups: Tensor, folds: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def leave_out(
+        self, rows: Tensor, groups: Tensor, folds: Tensor, wanted: Tensor | None = None
+    ) -> list[tuple[Tensor, Tensor]]:
         r"""Predict each training molecule with a model that was trained without the molecule's
         group.
 
@@ -228,13 +246,14 @@ class GaussianProcess:
             rows: [k] int64, ascending indices among the training molecules.
             groups: [k] int64, the group of each: rows of one molecule belong to one group.
             folds: [k] int64, the fold of each; a group lies in one fold.
+            wanted: [k, t] bool, the targets to predict for each; None for all.
 
         Returns:
             Pairs of float64 tensors [k, t]: means in the targets' units, and variances of a
             measurement. The first pair is computed by the equations above. It is followed by one
             pair for each fold of 0..max(folds), predicted by models that were trained neither on
             the row's group nor on that fold, with NaN for the rows of the fold. All pairs have
-            NaN where a row has no label of a target.
+            NaN where a row has no label of a target, or is not wanted.
 
         Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
         section 5.4.2.
@@ -242,13 +261,13 @@ class GaussianProcess:
         y = self._tensors["y"]
         excluded = [folds == fold for fold in range(int(folds.max()) + 1 if len(folds) else 0)]
         predictions = torch.full((1 + len(excluded), 2, len(rows), y.shape[1]), torch.nan).double()
-        parts = compare(self._kinds, self._z, self._kinds, self._z, self._blocks)
         factors = []
-        for target, theta in enumerate(self._theta):
-            factor = _factor(parts, theta, y[:, target], self._tensors.get("noise"))
+        for target, factor in enumerate(self._solve()):
             factors.append(factor if self._variance else replace(factor, lower=None))
             assert factor.lower is not None
             labelled = y[rows, target].isfinite()
+            if wanted is not None:
+                labelled &= wanted[:, target]
             places = torch.searchsorted(factor.rows, rows[labelled])
             unit = torch.zeros(len(factor.rows), len(places), dtype=torch.float64)
             unit[places, torch.arange(len(places))] = 1
@@ -350,6 +369,11 @@ class GaussianProcess:
         return weights, added
 
     @property
+    def labelled(self) -> Tensor:
+        """Labels of the training molecules that the model reads: [k, t] bool."""
+        return self._tensors["y"].isfinite()
+
+    @property
     def groups(self) -> list[tuple[int, int]]:
         """First and last column of each group of descriptors. See :class:`GaussianProcess`."""
         ends = [0]
@@ -407,6 +431,37 @@ def draw(count: int, most: int, seed: int) -> Tensor:
     return torch.randperm(count, generator=generator)[:most].sort().values
 
 
+def draw_labelled(known: Tensor, most: int | Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Sample labels of each target. The rows are in the same random order for all targets, so that
+    targets with the same labelled rows share their sample.
+
+    Args:
+        known: [k, t] bool, the known labels.
+        most: maximum number of labels of a target, or one maximum for each target [t].
+        seed: seed of the order.
+
+    Returns:
+        [n] int64, the rows with a sampled label, ascending; and [n, t] bool, the sampled labels.
+
+    Example:
+        >>> known = torch.tensor([[True, False], [True, False], [False, True]])
+        >>> rows, chosen = draw_labelled(known, 2, seed=0)
+        >>> rows.tolist(), chosen.sum(0).tolist()
+        ([0, 1, 2], [2, 1])
+    """
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(known), generator=generator)
+    chosen = torch.zeros_like(known)
+    chosen[order] = known[order] & (known[order].cumsum(0) <= most)
+    rows = chosen.any(1).nonzero().flatten()
+    return rows, chosen[rows]
+
+
+def known_labels(y: Tensor, bounds: Tensor | None) -> Tensor:
+    """Return the labels [k, t] that are measured or known by a limit: bool."""
+    return y.isfinite() if bounds is None else y.isfinite() | bounds.isinf().any(2)
+
+
 def _raw(inputs: MoleculeInputs) -> Tensor:
     """Return the descriptors [k, d] float64: first those computed from the SMILES, then the
     user's columns.
@@ -415,13 +470,11 @@ def _raw(inputs: MoleculeInputs) -> Tensor:
     return torch.cat([descriptors, extra], 1) if extra.shape[1] else descriptors
 
 
-def _factor(parts: list[Tensor], theta: Tensor, y: Tensor, noise: Tensor | None = None) -> _Factor:
-    rows = y.isfinite().nonzero().flatten()
-    if len(rows) < len(y):
-        parts = [part[rows][:, rows] for part in parts]
-    kernel = kernel_matrix(parts, theta)
-    lower = cholesky(kernel, theta, None if noise is None else noise[rows])
-    return _Factor(rows, torch.cholesky_solve(y[rows, None], lower).flatten(), lower)
+def _compared(counts: list[Tensor], z: Tensor, rows: Tensor, blocks: int) -> list[Tensor]:
+    """Return the results of :func:`compare` for each pair of some rows."""
+    if len(rows) < len(z):
+        counts, z = [each[rows] for each in counts], z[rows]
+    return compare(counts, z, counts, z, blocks)
 
 
 def _residuals(inverse: Tensor, weight: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:

@@ -336,10 +336,19 @@ class MoleculePredictor:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weight of each component in the predicted mean. The weights sum to one; for classes their
-        sum is smaller, because the frequencies of the classes have the rest of the weight.
+        """Mean weight of each component over the targets; see :meth:`weights_of`."""
+        return self._named(self._tensors["weights"].view(len(self._components.names), -1).mean(1))
+
+    def weights_of(self, target: int) -> dict[str, float]:
+        """Return the weight of each component in the predicted mean of a target. The weights sum to
+        one; for classes their sum is smaller, because the frequencies of the classes have the rest
+        of the weight.
         """
-        return dict(zip(self._components.names, self._tensors["weights"].tolist()))
+        weights = self._tensors["weights"].view(len(self._components.names), -1)
+        return self._named(weights.expand(-1, self.targets)[:, target])
+
+    def _named(self, weights: Tensor) -> dict[str, float]:
+        return dict(zip(self._components.names, weights.tolist()))
 
     def in_units(self, raw: Tensor) -> Tensor:
         """Convert the outputs of networks, [..., o], to the units of the transformed targets, or to

@@ -101,8 +101,8 @@ class MoleculeSettings(TrainingSettings):
     encoder.
     """
     kernel_rows: Annotated[int, Meta(ge=1)] = 3000
-    """Maximum number of training molecules for the Gaussian process. If there are more, it uses a
-    random sample of this size. Its memory grows with the square of this number.
+    """Maximum number of training labels of a target for the Gaussian process. If there are more, it
+    uses a random sample of this size. Its memory grows with the square of this number.
     """
     trees: Annotated[int, Meta(ge=0)] = 100
     """Number of trees of the forest in a stacked model; 0 for a model without a forest. Raise it

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.forest import OutOfBag
-from gattn.apps.molecules.gaussian_process import GaussianProcess, draw
+from gattn.apps.molecules.gaussian_process import GaussianProcess, draw_labelled
 from gattn.compat.torch import uncompiled_optimizers
 
 if TYPE_CHECKING:
@@ -136,8 +136,11 @@ def varied(y: Tensor) -> Tensor:
 
 
 def combine(components: Tensor, weights: Tensor) -> Tensor:
-    """Return the weighted sum, [k, t] float64, of the components' predictions [P, k, t]."""
-    return torch.einsum("pkt,p->kt", components.double(), weights)
+    """Return the weighted sum, [k, t] float64, of the components' predictions [P, k, t].
+
+    ``weights`` are [P, t], or [P] if they are equal for all targets.
+    """
+    return (components.double() * weights.view(len(weights), 1, -1)).sum(0)
 
 
 def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None) -> Tensor:
@@ -283,8 +286,8 @@ def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor | None) -> Tens
 
 
 ROWS = 1000
-"""Maximum number of training molecules that are predicted by models that were not trained on
-them.
+"""Maximum number of training molecules of a target that are predicted by models that were not
+trained on them.
 """
 FOREST = 0.4
 """Prior weight of the forest relative to the Gaussian process."""
@@ -319,29 +322,27 @@ class Evidence:
 
 
 def left_out_of_kernel(
-    kernel: GaussianProcess, inputs: MoleculeInputs, rows: int, seed: int, groups: Tensor,
-    val: MoleculeInputs,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    kernel: GaussianProcess, seed: int, groups: Tensor, val: MoleculeInputs
+) -> tuple[Tensor, Tensor]:
     """Predict training molecules by Gaussian processes that were fitted without their group, and
     predict other molecules.
 
     Args:
         kernel: the Gaussian process of the training part.
-        inputs: k molecules. The Gaussian process was fitted to those that ``draw`` samples.
-        rows: the maximum number of molecules to which it was fitted.
-        seed: the seed with which it was fitted.
-        groups: [k] int64, the group of each molecule.
+        seed: seed that samples the training molecules of each target.
+        groups: [k] int64, the group of each molecule of the training part.
         val: m other molecules.
 
     Returns:
         The means [k, t] of the training molecules in the targets' units, with NaN for the molecules
         that were not sampled, and the means [m, t] of the other molecules.
     """
-    sampled = draw(len(inputs), rows, seed)
-    some = draw(len(sampled), ROWS, seed)
-    ((mean, _),) = kernel.leave_out(some, groups[sampled[some]], torch.full((len(some),), -1))
-    result = torch.full((len(inputs), mean.shape[1]), torch.nan, dtype=torch.float64)
-    result[sampled[some]] = mean
+    some, chosen = draw_labelled(kernel.labelled, ROWS, seed)
+    place = kernel.rows[some]
+    folds = torch.full((len(some),), -1)
+    ((mean, _),) = kernel.leave_out(some, groups[place], folds, chosen)
+    result = torch.full((len(groups), mean.shape[1]), torch.nan, dtype=torch.float64)
+    result[place] = mean
     return result, kernel.predict(val)[0]
 
 
@@ -378,12 +379,15 @@ def network_prior(similarities: Tensor, count: int) -> float:
 def part_weights(
     evidence: Evidence, network: Tensor, y_val: Tensor, rows: Tensor, scale: Tensor,
     prior: float, factors: tuple[Tensor, Tensor] | None, clipped: Callable[[Tensor], Tensor],
+    *, by_target: bool = True,
 ) -> Tensor:  # fmt: skip
-    """Fit the weights of the network, the Gaussian process and the forest.
+    """Fit the weights of the network, the Gaussian process and the forest for each target.
 
     The weight of the forest against the Gaussian process is fitted to all molecules, because both
     components predict each training molecule without its own label. The weight of the network is
-    fitted to the validation molecules, against the combination of the two.
+    fitted to the validation molecules, against the combination of the two. Each weight is first
+    fitted to all targets together. This common weight is the prior weight of each target, so that a
+    target with few labels has a weight near it (:func:`gattn.apps.molecules.stacking.fit_mixture`).
 
     Args:
         evidence: predictions of the Gaussian process and the forest.
@@ -396,13 +400,14 @@ def part_weights(
             validation molecules [m, t]; None if all are 1.
         clipped: converts predictions of the Gaussian process and the forest to probabilities, if
             the targets are classes.
+        by_target: whether to fit weights to each target; otherwise all have the common weights.
 
     Returns:
-        [P] float64: the weights of the network and the Gaussian process, then of the forest if
-        there is one; they sum to one.
+        [P, t] float64: the weights of the network and the Gaussian process, then of the forest if
+        there is one; they sum to one for each target.
     """
     y_val, network = y_val[rows], network[rows]
-    combined, share = clipped(evidence.kernel_val)[rows], 0.0
+    combined, share = clipped(evidence.kernel_val)[rows], scale.new_zeros(len(scale))
     has_forest = evidence.forest is not None
     if evidence.forest is not None and evidence.forest_val is not None:
         y = torch.cat([evidence.y, y_val])
@@ -410,31 +415,51 @@ def part_weights(
         forest = torch.cat([evidence.forest.mean, evidence.forest_val.mean[rows]])
         excess = torch.cat([evidence.forest.excess, evidence.forest_val.excess[rows]])
         first, second = (_errors(clipped(each), y, scale) for each in (kernel, forest))
-        every = None if factors is None else torch.cat([factors[0], factors[1][rows]]).flatten()
-        excess = (excess / scale.square()).flatten()
-        group = _groups_of_errors(torch.cat([evidence.groups, evidence.groups_val[rows]]), y)
-        share = fit_mixture(first, second, FOREST, factors=every, excess=excess, groups=group)
+        every = None if factors is None else torch.cat([factors[0], factors[1][rows]])
+        group = torch.cat([evidence.groups, evidence.groups_val[rows]])
+        share = _fit_mixtures(
+            first, second, FOREST, every, group, by_target, excess / scale.square()
+        )
         combined = torch.lerp(combined, clipped(evidence.forest_val.mean)[rows], share)
     first, second = (_errors(each, y_val, scale) for each in (combined, network))
-    by_label = None if factors is None else factors[1][rows].flatten()
-    group = _groups_of_errors(evidence.groups_val[rows], y_val)
-    weight = fit_mixture(first, second, prior, factors=by_label, groups=group)
+    by_label = None if factors is None else factors[1][rows]
+    weight = _fit_mixtures(first, second, prior, by_label, evidence.groups_val[rows], by_target)
     rest = 1 - weight
-    parts = [weight, rest * (1 - share), *([rest * share] if has_forest else [])]
-    return torch.tensor(parts, dtype=torch.float64)
+    return torch.stack([weight, rest * (1 - share), *([rest * share] if has_forest else [])])
 
 
-def _groups_of_errors(groups: Tensor, y: Tensor) -> Tensor:
-    """Return the group of each error of :func:`_errors`, [k t]: a group and a target."""
-    targets = y.shape[1]
-    return (groups[:, None] * targets + torch.arange(targets)).flatten()
+def _fit_mixtures(
+    first: Tensor, second: Tensor, prior: float, factors: Tensor | None, groups: Tensor,
+    by_target: bool, excess: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Fit the weight of the second of two components for each target, [t] float64. The arguments
+    are those of :func:`fit_mixture`, with a column for each target.
+    """
+    targets = first.shape[1]
+    flat = [None if each is None else each.flatten() for each in (factors, excess)]
+    # An error belongs to a group and a target.
+    group = (groups[:, None] * targets + torch.arange(targets)).flatten()
+    common = fit_mixture(
+        first.flatten(), second.flatten(), prior, factors=flat[0], excess=flat[1], groups=group
+    )
+    weights = [common] * targets
+    if by_target and targets > 1:
+        weights = [
+            fit_mixture(
+                first[:, t], second[:, t], common, groups=groups,
+                factors=None if factors is None else factors[:, t],
+                excess=None if excess is None else excess[:, t],
+            )
+            for t in range(targets)
+        ]  # fmt: skip
+    return torch.tensor(weights, dtype=torch.float64)
 
 
 def _errors(predicted: Tensor, y: Tensor, scale: Tensor) -> Tensor:
-    """Return the errors divided by the scale of each target, flattened to [k t].
+    """Return the errors divided by the scale of each target, [k, t].
 
     They are NaN for missing labels. They are also NaN for a target whose labels are all equal,
     because it does not show which component is better.
     """
     errors = (predicted - y) / scale
-    return errors.masked_fill(~varied(y), torch.nan).flatten() if len(y) else errors.flatten()
+    return errors.masked_fill(~varied(y), torch.nan) if len(y) else errors

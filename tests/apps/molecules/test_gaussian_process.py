@@ -10,6 +10,7 @@ from torch import Tensor
 from gattn.apps.molecules import MoleculeRegressor, kernel_function
 from gattn.apps.molecules.gaussian_process import GaussianProcess
 from gattn.apps.molecules.kernels.features import CountTable
+from tests.apps.molecules.test_predictor import chains_and_targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,3 +167,19 @@ def test_a_linear_series_of_eight_alkanes_is_fitted(seed) -> None:
     model = MoleculeRegressor(model="gp", seed=seed)
     model.fit(["C" * (n + 1) for n in places], [n + 1.0 for n in places])
     assert np.isfinite(model.predict(["CCCC"])).all()
+
+
+def test_target_with_few_labels_keeps_all_of_them() -> None:
+    inputs, y = chains_and_targets()
+    some = torch.arange(0, len(y), 7)
+    y[:, 1] = torch.nan
+    y[some, 1] = torch.arange(len(some)).double()
+    kernel = GaussianProcess.fit(inputs, y, rows=20, seed=0)
+    assert kernel.labelled.sum(0).tolist() == [20, len(some)] == [20, 12]
+    place = torch.isin(kernel.rows, some)
+    assert kernel.labelled[:, 1].equal(place)
+    alone = GaussianProcess.fit(inputs[some], y[some, 1:], rows=20, seed=0)
+    more = inputs[torch.arange(5)]
+    torch.testing.assert_close(
+        kernel.predict(more)[0][:, 1], alone.predict(more)[0][:, 0], rtol=0.2, atol=0.2
+    )

@@ -75,10 +75,14 @@ def test_a_restored_model_predicts_the_same(model: str) -> None:
 def test_the_mean_weights_the_better_component_more() -> None:
     inputs, y = chains_and_targets()
     predictor = fitted(y)
-    prediction, weights = predictor.predict(inputs), predictor.weights
-    expected = sum(weights[name] * part for name, part in prediction.component_means.items())
-    torch.testing.assert_close(prediction.mean, expected)
-    assert sum(weights.values()) == pytest.approx(1)
+    prediction = predictor.predict(inputs)
+    for target in range(2):
+        weights = predictor.weights_of(target)
+        parts = prediction.component_means.items()
+        expected = sum(weights[name] * part[:, target] for name, part in parts)
+        torch.testing.assert_close(prediction.mean[:, target], expected)
+        assert sum(weights.values()) == pytest.approx(1)
+    weights = predictor.weights
     # The Gaussian process is better: its descriptors count atoms, and the network was trained for
     # only two epochs.
     assert weights["gp"] > 0.8

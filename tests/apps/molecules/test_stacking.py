@@ -3,10 +3,13 @@
 import pytest
 import torch
 
+from gattn.apps.molecules.forest import OutOfBag
 from gattn.apps.molecules.stacking import (
     PRIOR_ROWS,
+    Evidence,
     fit_mixture,
     fit_shrinkage,
+    part_weights,
 )
 
 
@@ -57,3 +60,23 @@ def test_overconfident_probabilities_are_calibrated_and_never_0_or_1() -> None:
     assert loss < -(frequencies * frequencies.log()).sum() + 0.01
     assert fit_shrinkage(y, y, (2,))[0] == pytest.approx(50 / 51)
     assert fit_shrinkage(y[:0], y[:0], (2,))[0] == pytest.approx(1)
+
+
+def test_each_target_has_weights_of_its_own_near_the_common_weights_for_few_labels() -> None:
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randn(400, 3, generator=generator).double()
+    y[5:, 2] = torch.nan
+    kernel, forest = (
+        y + torch.tensor(sizes) * torch.randn(400, 3, generator=generator).double()
+        for sizes in ((0.2, 1.0, 1.0), (1.0, 0.2, 0.2))
+    )
+    trees = OutOfBag(forest, torch.zeros(400, 3))
+    rows, one = torch.arange(400), torch.ones(3)
+    nothing, no_trees = y[:0], OutOfBag(forest[:0], forest[:0])
+    evidence = Evidence(kernel, nothing, trees, no_trees, y, rows, rows[:0])
+    every = torch.ones(0, dtype=torch.bool)
+    arguments = (evidence, nothing, nothing, every, one, 0.0, None, lambda mean: mean)
+    _, gaussian, by_forest = part_weights(*arguments)
+    assert gaussian[0] > 0.9 > 0.1 > gaussian[1]
+    common = part_weights(*arguments, by_target=False)[2, 0]
+    assert abs(by_forest[2] - common) < abs(by_forest[1] - common)
