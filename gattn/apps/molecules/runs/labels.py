@@ -423,6 +423,10 @@ def _classes(
         message += "".join(f"; {hint}" for hint in case_hints(counts))
         if most == 2 < len(counts):
             message += "; --task multiclass reads more than two classes"
+        if words:
+            message += (
+                f"; {_joined(words)}: read as missing values, so rename a class with this name"
+            )
         raise ValueError(message)
     missing = sum(map(is_missing, column))
     notes = []
