@@ -228,7 +228,7 @@ class GaussianProcess:
         return GaussianProcess(tensors | joined, variance=self._variance)
 
     def leave_out(
-        self, rows: Tensor, groups: Tensor, folds: Tensor, wanted: Tensor | None = None
+        self, rows: Tensor, groups: Tensor, folds: Tensor, selection: Tensor | None = None
     ) -> list[tuple[Tensor, Tensor]]:
         r"""Predict each training molecule with a model that was trained without the molecule's
         group.
@@ -246,14 +246,14 @@ class GaussianProcess:
             rows: [k] int64, ascending indices among the training molecules.
             groups: [k] int64, the group of each: rows of one molecule belong to one group.
             folds: [k] int64, the fold of each; a group lies in one fold.
-            wanted: [k, t] bool, the targets to predict for each; None for all.
+            selection: [k, t] bool, the targets to predict for each; None for all.
 
         Returns:
             Pairs of float64 tensors [k, t]: means in the targets' units, and variances of a
             measurement. The first pair is computed by the equations above. It is followed by one
             pair for each fold of 0..max(folds), predicted by models that were trained neither on
             the row's group nor on that fold, with NaN for the rows of the fold. All pairs have
-            NaN where a row has no label of a target, or is not wanted.
+            NaN where a row has no label of a target, or is not selected.
 
         Reference: Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006),
         section 5.4.2.
@@ -266,8 +266,8 @@ class GaussianProcess:
             factors.append(factor if self._variance else replace(factor, lower=None))
             assert factor.lower is not None
             labelled = y[rows, target].isfinite()
-            if wanted is not None:
-                labelled &= wanted[:, target]
+            if selection is not None:
+                labelled &= selection[:, target]
             places = torch.searchsorted(factor.rows, rows[labelled])
             unit = torch.zeros(len(factor.rows), len(places), dtype=torch.float64)
             unit[places, torch.arange(len(places))] = 1
@@ -431,12 +431,12 @@ def draw(count: int, most: int, seed: int) -> Tensor:
     return torch.randperm(count, generator=generator)[:most].sort().values
 
 
-def draw_labelled(known: Tensor, most: int | Tensor, seed: int) -> tuple[Tensor, Tensor]:
+def draw_labelled(labelled: Tensor, most: int | Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Sample labels of each target. The rows are in the same random order for all targets, so that
     targets with the same labelled rows share their sample.
 
     Args:
-        known: [k, t] bool, the known labels.
+        labelled: [k, t] bool, where a label is known.
         most: maximum number of labels of a target, or one maximum for each target [t].
         seed: seed of the order.
 
@@ -444,15 +444,15 @@ def draw_labelled(known: Tensor, most: int | Tensor, seed: int) -> tuple[Tensor,
         [n] int64, the rows with a sampled label, ascending; and [n, t] bool, the sampled labels.
 
     Example:
-        >>> known = torch.tensor([[True, False], [True, False], [False, True]])
-        >>> rows, chosen = draw_labelled(known, 2, seed=0)
+        >>> labelled = torch.tensor([[True, False], [True, False], [False, True]])
+        >>> rows, chosen = draw_labelled(labelled, 2, seed=0)
         >>> rows.tolist(), chosen.sum(0).tolist()
         ([0, 1, 2], [2, 1])
     """
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(known), generator=generator)
-    chosen = torch.zeros_like(known)
-    chosen[order] = known[order] & (known[order].cumsum(0) <= most)
+    order = torch.randperm(len(labelled), generator=generator)
+    chosen = torch.zeros_like(labelled)
+    chosen[order] = labelled[order] & (labelled[order].cumsum(0) <= most)
     rows = chosen.any(1).nonzero().flatten()
     return rows, chosen[rows]
 

@@ -46,6 +46,15 @@ def test_a_relation_of_several_targets_must_be_named(table):
     assert np.isnan(source.labels.y).sum(0).tolist() == [8, 8]
 
 
+def test_a_target_without_two_labels_is_left_out(table):
+    options = {"relation": "Standard Relation", "style": NumberFormat(censored="bound")}
+    source = read(table, ("Standard Value", "constant", "other"), **options)
+    assert source.targets == ("Standard Value", "other")
+    assert any("1 target without two different labels left out" in x for x in source.labels.notes)
+    with pytest.raises(ValueError, match="constant"):
+        read(table, ("constant",), **options)
+
+
 def test_classes_that_differ_in_case_have_a_note():
     labels = read_labels([[x] for x in ("Yes", "yes", "no", "No") * 3], ["y"])
     assert len([note for note in labels.notes if "differ only in case" in note]) == 2

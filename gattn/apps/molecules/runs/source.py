@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from sys import intern
@@ -20,7 +20,8 @@ from gattn.apps.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.apps.molecules.settings import Task
 from gattn.apps.molecules.tables import JoinedTables, open_tables
 from gattn.apps.run.run_folder import file_hash
-from gattn.apps.tables.csv_table import SEPARATORS, Table, TableRow, as_number
+from gattn.apps.run.text import plural
+from gattn.apps.tables.csv_table import SEPARATORS, Table, TableRow, as_number, is_missing
 from gattn.apps.tables.dates import read_times
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat, classify
@@ -75,6 +76,18 @@ class Source:
     fixed: list[str] | None = None
     times: np.ndarray | None = None
     lists: AtomCells | None = None
+
+    def without(self, targets: Collection[str]) -> Source:
+        """Return the rows without some targets."""
+        places = [i for i, name in enumerate(self.targets) if name not in targets]
+        bounds = self.labels.bounds
+        labels = replace(
+            self.labels,
+            y=self.labels.y[:, places],
+            lost=tuple(label for label in self.labels.lost if label.target not in targets),
+            bounds=None if bounds is None else bounds[:, places],
+        )
+        return replace(self, targets=tuple(self.targets[i] for i in places), labels=labels)
 
     @property
     def rows(self) -> list[str] | pd.DataFrame:
@@ -216,13 +229,19 @@ def read_source(
             f"{SEPARATORS[table.separator]}); quote cells that contain a "
             f"{SEPARATORS[table.separator]}, or leave the rows out with {SKIP}"
         )
+    read, dropped = list(targets), []
+    if learnable and len(targets) > 1:
+        read, dropped = _learnable(cells, targets)
+        cells = [tuple(row[targets.index(name)] for name in read) for row in cells]
     signs = f" (relations: column {relation!r})" if relation else ""
     try:
         labels = read_labels(
-            cells, targets, task, lines, learnable=learnable, style=style, skip_bad=skip_bad
+            cells, read, task, lines, learnable=learnable, style=style, skip_bad=skip_bad
         )
     except ValueError as error:
         raise ValueError(f"{path}{signs}: {error}") from None
+    if dropped:
+        labels = replace(labels, notes=(_dropped_note(dropped), *labels.notes))
     if relation:
         note = f"Column {relation!r} is read as the relations of the labels."
         labels = replace(labels, notes=(note, *labels.notes))
@@ -232,7 +251,7 @@ def read_source(
         name=path,
         sha256=file_hash(*map(Path, paths)),
         smiles=["" if problem else text for text, problem in zip(texts, problems)],
-        targets=tuple(targets),
+        targets=tuple(read),
         labels=labels,
         lines=lines,
         parts=parts,
@@ -271,6 +290,25 @@ def _relation_column(
             "on one target, and name its column with --relation-column"
         )
     return columns[0] if columns else ""
+
+
+def _learnable(
+    cells: Sequence[Sequence[str]], targets: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return the targets with at least two different labels, and the others. If no target has two
+    labels, all are returned first, and the reader of the labels has an error.
+    """
+    kinds = [
+        {cell for row in cells if not is_missing(cell := row[i].strip())}
+        for i in range(len(targets))
+    ]
+    read = [name for name, labels in zip(targets, kinds) if len(labels) > 1]
+    return (read, [name for name in targets if name not in read]) if read else ([*targets], [])
+
+
+def _dropped_note(targets: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, targets[:5])) + ", ..." * (len(targets) > 5)
+    return f"{plural(len(targets), 'target')} without two different labels left out: {shown}."
 
 
 def _check_split_number(table: Table | JoinedTables, row: TableRow, places: Sequence[int]) -> None:

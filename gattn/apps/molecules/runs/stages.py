@@ -28,6 +28,7 @@ from gattn.apps.molecules.runs.measure import (
 from gattn.apps.molecules.runs.overlaps import overlap_notes, overlaps
 from gattn.apps.molecules.runs.source import Source, built_in, read_source
 from gattn.apps.molecules.runs.splits import (
+    check_parts,
     choose_parts,
     constant_targets,
     splits_record,
@@ -156,28 +157,46 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             self.settings.split, data.molecules, data.source, self.settings.model.seed,
             data.estimator.row_format,
         )  # fmt: skip
+        data, split, left_out_targets = self.without_constant(data, split)
         source, molecules = data.source, data.molecules
         common = overlaps(split, molecules, source)
-        notes += overlap_notes(common)
+        notes += [*left_out_targets, *overlap_notes(common)]
         for line in (*source.labels.notes, *notes):
             self.log(line)
         record = splits_record(split, molecules, source)
         left_out = _left_out(source, molecules)
         return MoleculeParts(record, left_out, data, split, common, notes)
 
-    def check_training(self, data: MoleculeData, split: Split) -> None:
-        """Check that the training part has different labels of each target."""
-        train = data.molecules.y[split.train]
-        if constant := constant_targets(data.estimator, train):
-            others = f"; leave out --target {', '.join(constant)}" if len(train.T) > 1 else ""
-            first = next(iter(constant.values()))
-            raise ValueError(f"the training part has {first}: choose another split{others}")
+    def without_constant(
+        self, data: MoleculeData, split: Split
+    ) -> tuple[MoleculeData, Split, list[str]]:
+        """Leave out the targets that have fewer than two different labels in the training part.
+
+        Raises:
+            ValueError: all targets are constant.
+        """
+        source, molecules, estimator = data.source, data.molecules, data.estimator
+        constant = constant_targets(estimator, molecules.y[split.train])
+        if not constant:
+            return data, split, []
+        first, *_ = constant.values()
+        if len(constant) == len(source.targets):
+            raise ValueError(f"the training part has {first}: choose another split")
+        source = source.without(constant)
+        rows = {part: molecules.rows[getattr(split, part)] for part in PARTS}
+        molecules = _parse(estimator, source)
+        split = replace(split, **rows).among(molecules.rows)
+        check_parts(split, self.settings.split)
+        note = (
+            f"{plural(len(constant), 'target')} left out, because the training part lacks "
+            f"different labels, the first: {first}."
+        )
+        return MoleculeData(source, molecules, estimator), split, [note]
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
         """Train the model."""
         data, settings = parts.data, self.settings
         estimator = data.estimator
-        self.check_training(data, parts.split)
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
         groups, train_groups = (
             validation_groups(settings.split, part, data.source, estimator.row_format)

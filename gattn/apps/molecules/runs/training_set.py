@@ -15,7 +15,7 @@ from gattn.apps.molecules.pretrained import is_distributed, resolve
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.stages import read_run_source
 from gattn.apps.molecules.target_transform import Prediction
-from gattn.apps.run.model_io import RunError, check_files, read_json
+from gattn.apps.run.model_io import RunError, check_files, read_card, read_json
 from gattn.apps.run.run_folder import training_folder
 from gattn.files import reason
 
@@ -81,6 +81,7 @@ def read_training_set(folder: Path, model: MoleculeEstimator) -> TrainingSet:
         settings = read_toml(RunSettings, folder / "config.toml")
         splits = read_json(folder / "splits.json", "train", "val", "sha256", remedy="train again")
         source = read_run_source(settings)
+        source = source.without({*source.targets} - {*read_card(folder)["targets"]})
     except OSError as error:
         raise ValueError(reason(error)) from error
     except (RunError, SettingsError) as error:
