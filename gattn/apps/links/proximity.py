@@ -22,7 +22,7 @@ KATZ_STEPS = 5
 """Maximum length of the walks in Katz' score."""
 FEATURES = (
     *("common_neighbours", "adamic_adar", "resource_allocation", "katz"),
-    *("preferential_attachment", "propagated_features"),
+    *("preferential_attachment", "pagerank", "propagated_features"),
     *("walks_2", "walks_3", "source_degree", "target_degree"),
     *("same_features", "near_features", "source_near_target", "near_source_target"),
     *("distance", "source_component", "target_component"),
@@ -30,12 +30,14 @@ FEATURES = (
     *(f"{end}_return_{step}" for step in range(2, STEPS + 1) for end in ("source", "target")),
 )
 """Names of the features of a pair."""
-HEURISTICS = FEATURES[:6]
+HEURISTICS = FEATURES[:7]
 """Names of the features that are also used as scores without a model, for comparison with the
 model.
 """
 DAMPING = 0.005
 """Factor by which each further step reduces the weight of a walk in Katz' score."""
+RESTART = 0.15
+"""Probability of a restart in each step of the random walks of personalised PageRank."""
 LARGE, LARGE_STEPS = 1 << 30, 3
 """Product of the numbers of nodes and edges above which walks have at most :data:`LARGE_STEPS`
 steps.
@@ -58,8 +60,8 @@ Matrix = Any
 class Proximity:
     r"""Scores of pairs of nodes that are computed from the edges of a graph, without training.
 
-    With the neighbours N(u) of u, their number d(u), the adjacency matrix A and features Z that
-    were propagated over two steps:
+    With the neighbours N(u) of u, their number d(u), the adjacency matrix A, the probabilities P of
+    a step of a random walk and features Z that were propagated over two steps:
 
     .. math::
         \sum_{w \in N(u) \cap N(v)} 1, \quad
@@ -67,6 +69,7 @@ class Proximity:
         \sum_{w \in N(u) \cap N(v)} \frac{1}{d(w)}, \quad
         \sum_{l=2}^{5} \beta^l (A^l)_{uv}, \quad
         d(u) d(v), \quad
+        \sum_{l=1}^{10} 0.85^l (P^l_{uv} + P^l_{vu}), \quad
         \cos(Z_u, Z_v)
 
     Nodes of a bipartite graph have no common neighbours. Therefore the first three sums are over
@@ -123,7 +126,7 @@ class Proximity:
         both = out.maximum(into).tocsr()
         self.both = both
         self.out, self.into = (out, into) if directed else (both, both)
-        degree = np.diff(both.indptr).astype(np.float32)
+        self.degree = degree = np.diff(both.indptr).astype(np.float32)
         self.out_degree = np.diff(self.out.indptr).astype(np.float32)
         self.in_degree = np.diff(self.into.indptr).astype(np.float32)
         large = np.maximum(degree, 2)
@@ -261,6 +264,8 @@ class ProximityRows:
         vectors = [(left[sources], right[targets]) for left, right in p.vectors]
         cosines = [np.einsum("kd,kd->k", *each) for each in vectors] or [np.zeros(len(rows))] * 5
         walks = self._walks(at)
+        ratio = np.sqrt(np.maximum(p.degree[sources], 1) / np.maximum(p.degree[targets], 1))
+        share = (1 - RESTART) ** np.arange(1, STEPS + 1) @ walks * (ratio + 1 / ratio)
         distance = np.where(walks > 0, np.arange(1, STEPS + 1)[:, None], STEPS + 1).min(0)
         distance[p.component[sources] != p.component[targets]] = STEPS + 2
         left, right = p.local[:, sources], p.local[:, targets]
@@ -269,7 +274,8 @@ class ProximityRows:
             leave, enter = np.minimum(leave, enter), np.maximum(leave, enter)
         columns = [
             np.log1p(self.common[at]), np.log1p(adamic[at]), np.log1p(allocation[at]),
-            np.log1p(self.katz[at] / DAMPING**2), np.log1p(leave * enter), cosines[0],
+            np.log1p(self.katz[at] / DAMPING**2), np.log1p(leave * enter), np.log1p(CHANCE * share),
+            cosines[0],
             np.log1p(CHANCE * self.walks_2[at]), np.log1p(CHANCE * self.walks_3[at]),
             np.log1p(leave), np.log1p(enter), *cosines[1:], distance, left[0], right[0],
             *np.log(walks[1:] + 1e-6), *np.stack([left[1:], right[1:]], 1).reshape(-1, len(rows)),

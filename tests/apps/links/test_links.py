@@ -76,7 +76,7 @@ def test_run_has_all_files_and_is_better_than_chance(folder):
     assert metrics["test"]["mrr"] > 2 * metrics["baselines"]["random order"]["mrr"]
     assert not metrics["noise"]
     names = ["common_neighbours", "adamic_adar", "resource_allocation", "katz"]
-    names += ["preferential_attachment", "propagated_features"]
+    names += ["preferential_attachment", "pagerank", "propagated_features"]
     assert list(metrics["components"]) == [*names, "gat", "pairs"]
     best = max(each["val"]["mrr"] for each in metrics["components"].values())
     assert metrics["val"]["mrr"] > best - 0.05

@@ -15,7 +15,7 @@ from gattn.apps.links.pairs import (
     unordered_keys,
 )
 from gattn.apps.links.parts import link_times, make_folds, random_parts, time_parts
-from gattn.apps.links.proximity import DAMPING, FEATURES, Proximity
+from gattn.apps.links.proximity import CHANCE, DAMPING, FEATURES, Proximity
 from gattn.apps.links.weights import fit_scale, fit_weights, listwise_loss
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.reading import read_graph
@@ -160,6 +160,10 @@ def test_heuristics_agree_with_networkx():
     walks = sum(DAMPING**step * np.linalg.matrix_power(adjacency, step) for step in range(2, 6))
     katz = np.expm1(values[:, FEATURES.index("katz")]) * DAMPING**2
     np.testing.assert_allclose(katz, walks[sources, targets], rtol=1e-3, atol=1e-8)
+    chances = adjacency / np.maximum(adjacency.sum(1, keepdims=True), 1)
+    rank = sum(0.85**step * np.linalg.matrix_power(chances, step) for step in range(1, 11))
+    share = np.expm1(values[:, FEATURES.index("pagerank")]) / CHANCE
+    np.testing.assert_allclose(share, (rank + rank.T)[sources, targets], rtol=1e-3, atol=1e-7)
 
 
 def test_walks_and_returns_are_powers_of_the_normalised_adjacency_matrix():
