@@ -213,6 +213,34 @@ def test_relabelled_nodes_and_reordered_rows_give_the_same_proposals():
     pd.testing.assert_frame_equal(expected, other, check_dtype=False)
 
 
+def test_weights_are_those_of_the_named_metric():
+    graph = networkx.planted_partition_graph(3, 15, 0.4, 0.02, seed=0)
+    size = {"epochs": 2, "width": 8, "heads": 2, "negatives": 20}
+    both, mrr, area = (
+        LinkPredictor(**size, metric=metric).fit(graph).predictor_.weights
+        for metric in ("auto", "mrr", "roc_auc")
+    )
+    assert both["mrr"] != both["roc_auc"]
+    assert mrr == dict.fromkeys(both, both["mrr"])
+    assert area == dict.fromkeys(both, both["roc_auc"])
+
+
+def test_links_of_a_grid_without_triangles_are_told_from_random_pairs():
+    graph = networkx.convert_node_labels_to_integers(networkx.grid_2d_graph(20, 20))
+    model = LinkPredictor(epochs=2, width=8, heads=2)
+    read = read_graph(graph, directed=False)
+    links, _ = read_links(read, None)
+    split, times = model.parts(read, links, 0.1, 0.1)
+    encoded = model.encode(read, links, split)
+    model.fit_parts(encoded, links, split, times)
+    ranking = make_ranking(links, split.test.numpy(), 50, np.random.default_rng(0), None, 10)
+    metrics = model.predictor_.measure(encoded.graph, ranking)["metrics"]
+    assert metrics["adamic_adar"]["roc_auc"] < 0.52
+    assert metrics["stack"]["roc_auc"] > 0.9
+    assert metrics["stack"]["pr_auc"] > 0.9
+    assert not model.predictor_.noise
+
+
 def test_every_source_linked_to_every_target_cannot_be_ranked():
     pairs = [(a, b) for a in "abcd" for b in "wxyz"]
     links, _ = links_of(pairs)
