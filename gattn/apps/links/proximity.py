@@ -225,30 +225,22 @@ class ProximityRows:
 
     def __init__(self, proximity: Proximity, sources: NDArray) -> None:
         self.proximity, self.sources = proximity, sources
-        both = proximity.both
-        first = np.asarray(both[sources].T.todense(), np.float32)
-        walks, self.katz = first, np.zeros_like(first)
-        for step in range(2, KATZ_STEPS + 1):
+        both, leave = proximity.both, proximity.walk_out
+        # The first two steps are products of sparse matrices, as they reach few nodes.
+        near, out = both[sources], leave[sources]
+        walks = _columns(near @ both)
+        self.common, self.katz = walks, DAMPING**2 * walks
+        for step in range(3, KATZ_STEPS + 1):
             walks = both @ walks
             self.katz += DAMPING**step * walks
-            if step == 2 + proximity.bipartite:
+            if step == 3 and proximity.bipartite:
                 self.common = walks
-        self.shared = [self._end(first * weight[:, None]) for weight in proximity.weights]
-        start = np.zeros_like(first)
-        start[sources, np.arange(len(sources))] = 1
-        # walk_out averages over the neighbours of a node; its transpose distributes a node's
-        # probability equally to its neighbours.
-        leave, back = proximity.walk_out.T, proximity.walk_into.T
-        out = leave @ start
-        self.walks_2 = leave @ out
-        self.walks_3 = leave @ (back @ out)
-
-    def _end(self, values: NDArray) -> NDArray[np.float32]:
-        """Multiply values of the nodes by the matrix of steps in either direction, once or, in a
-        bipartite graph, twice.
-        """
-        both = self.proximity.both
-        return both @ (both @ values) if self.proximity.bipartite else both @ values
+        self.shared = [_columns(near.multiply(weight) @ both) for weight in proximity.weights]
+        if proximity.bipartite:
+            self.shared = [both @ values for values in self.shared]
+        # The transpose of walk_out distributes a node's probability equally to its neighbours.
+        self.walks_2 = _columns(out @ leave)
+        self.walks_3 = leave.T @ _columns(out @ proximity.walk_into)
 
     def measure(self, rows: NDArray, targets: NDArray) -> NDArray[np.float32]:
         """Return the features [k, features] of k pairs.
@@ -287,10 +279,12 @@ class ProximityRows:
         zeros for steps that are not computed.
         """
         p = self.proximity
-        walks = np.asarray(p.symmetric[self.sources].T.todense(), np.float32)
+        first = p.symmetric[self.sources]
         out = np.zeros((STEPS, len(at[0])), np.float32)
-        out[0] = walks[at]
-        for step in range(1, p.steps):
+        out[0] = _columns(first)[at]
+        walks = _columns(first @ p.symmetric)
+        out[1] = walks[at]
+        for step in range(2, p.steps):
             walks = p.symmetric @ walks
             out[step] = walks[at]
         return out
@@ -332,6 +326,11 @@ def random_features(arcs: NDArray, nodes: int, seed: int) -> NDArray[np.float32]
     means = row_means(out.maximum(out.T.tocsr()).tocsr())
     near = means @ vectors
     return np.hstack([_unit(near), _unit(means @ near)])
+
+
+def _columns(rows: Matrix) -> NDArray[np.float32]:
+    """Return the transpose [n, b] of a sparse matrix [b, n] as an array."""
+    return np.asarray(rows.T.toarray(), np.float32)
 
 
 def _unit(z: NDArray) -> NDArray[np.float32]:
