@@ -126,7 +126,7 @@ def open_run(
             there is none.
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
-        on_bad_bytes: see :class:`gattn.data.Table`.
+        on_bad_bytes: see :class:`gattn.apps.tables.csv_table.Table`.
         molecule_alone: read no descriptor columns, even if the model was trained with some.
         coverage: coverage of the intervals; None for that of the training.
 

@@ -76,7 +76,7 @@ class JoinedTables:
         return self.columns.index(column)
 
     def rows(self) -> Iterator[TableRow]:
-        """Yield the rows of all files; see :meth:`gattn.data.Table.rows`."""
+        """Yield the rows of all files; see :meth:`gattn.apps.tables.csv_table.Table.rows`."""
         for table, part in zip(self.tables, self.parts):
             others = self.columns[len(table.smiles) :]
             places = list(map(table.place, (*table.smiles, *others)))

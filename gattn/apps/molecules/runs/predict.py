@@ -58,10 +58,7 @@ def predict_table(
 
     The output has a row for each input row, in order. Its columns are the input's columns, the
     columns of :func:`gattn.apps.molecules.runs.columns.prediction_columns`, and ``error``, the
-    reason why a row has no prediction. If the model reads descriptor columns, ``outside`` has the
-    names of those that are far outside of their range in the training part
-    (:meth:`gattn.apps.molecules.predictor.MoleculePredictor.outside`). Rows are read, predicted and
-    written piece by piece.
+    reason why a row has no prediction. Rows are read, predicted and written piece by piece.
 
     Args:
         run: the folder of a trained model.

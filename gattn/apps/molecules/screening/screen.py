@@ -108,8 +108,9 @@ def screen(
 
     A shard is a range of rows of one file. Its table has the columns ``input``, ``row``,
     ``smiles`` (or the columns of the SMILES of several molecules), the columns to keep, those of
-    :func:`gattn.apps.molecules.runs.predict.output_columns`, and ``error``. With ``settings.where``
-    or ``settings.top``, it contains only the rows that meet the condition, and the best of them.
+    :func:`gattn.apps.molecules.runs.columns.prediction_columns`, and ``error``. With
+    ``settings.where`` or ``settings.top``, it contains only the rows that meet the condition, and
+    the best of them.
     Finished shards are skipped, so the same call after an interruption continues, and the final
     files are those of an uninterrupted call, byte by byte. Memory does not grow with the inputs.
 

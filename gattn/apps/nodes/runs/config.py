@@ -50,9 +50,9 @@ class NodeRunSettings(GraphSettings):
     TYPE=FILE, for example papers=papers.csv, and use --edges instead of a graph.
     """
     edges: tuple[str, ...] = ()
-    """Table of the edges of one relation between nodes of several types, as SOURCE-RELATION-
-    DESTINATION=FILE, for example authors-writes-papers=writes.csv. Repeat the option for several
-    relations.
+    """Table of the edges of one relation between nodes of several types, as
+    SOURCE-RELATION-DESTINATION=FILE, for example authors-writes-papers=writes.csv. Repeat the
+    option for several relations.
     """
     label: Annotated[str, Meta(extra={"default": "y or label"})] = ""
     """Name of the node attribute to predict."""
