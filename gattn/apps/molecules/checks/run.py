@@ -81,7 +81,7 @@ def check_table(
     >>> path = Path(tempfile.mkdtemp()) / "t.csv"
     >>> _ = path.write_text("smiles,y\\nCCO,1.0\\nOCC,2.0\\nC1CC,3.0\\nCCN,4.0\\n")
     >>> [finding.kind for finding in check_table(path, targets=["y"]).findings]
-    ['unreadable', 'same_molecule', 'conflicts', 'size']
+    ['unreadable', 'same_molecule', 'conflicts']
     """
     style = NumberFormat(**dict(numbers or {}))  # pyright: ignore[reportArgumentType]
     column = read_rule(split).column or ""

@@ -36,7 +36,7 @@ from gattn.apps.molecules.runs.columns import table_rows
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.evaluation import Evaluation, check_targets
 from gattn.apps.molecules.runs.labels import SHARE, SKIP
-from gattn.apps.molecules.runs.measure import measure_part
+from gattn.apps.molecules.runs.measure import count_labels, measure_part
 from gattn.apps.molecules.runs.report import run_facts
 from gattn.apps.molecules.runs.source import Source, read_source
 from gattn.apps.molecules.runs.stages import (
@@ -53,7 +53,7 @@ from gattn.apps.report.run_report import run_report
 from gattn.apps.run.model_io import Json, coverage_of, read_model
 from gattn.apps.run.product import Report
 from gattn.apps.run.run_folder import CHECKPOINTS
-from gattn.data import BadRow
+from gattn.data import BadRow, Split
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.runs.stages import MoleculeRun
@@ -357,6 +357,19 @@ class AtomProduct(MoleculeProduct):
         lists = [row for row in labelled.bad if source.smiles[row.row] and row.in_labels]
         check_share(source, lists, skip_bad=settings.skip_bad_labels)
         return self.loaded(MoleculeData(source, labelled, estimator))
+
+    def without_constant(
+        self, data: MoleculeData, split: Split
+    ) -> tuple[MoleculeData, Split, list[str]]:
+        """Check that the training part has a label of each target."""
+        train = data.molecules.y[split.train]
+        for target, counts in count_labels(data.estimator, {"train": train}).items():
+            count = counts["train"]
+            if not (sum(count.values()) if isinstance(count, dict) else count):
+                raise ValueError(
+                    f"the training part has no label of {target!r}: choose another split"
+                )
+        return data, split, []
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> Any:
         """Train the networks, and compute the mean labels of environments."""
