@@ -159,10 +159,10 @@ def _difference(
     names = np.unique(folds)
     if len(names) == 1:
         random = np.random.default_rng(0)
-        drawn = random.integers(len(loss), size=(RESAMPLES, len(loss)))
-        errors = (each[drawn].mean(1) for each in (loss, first))
-        one, other = (np.sqrt(each) if is_number else each for each in errors)
-        low, high = np.quantile(one - other, [0.025, 0.975])
+        # One sample at a time, because a matrix of all samples can exceed the memory.
+        drawn = (random.integers(len(loss), size=len(loss)) for _ in range(RESAMPLES))
+        apart = [_error(loss[rows], is_number) - _error(first[rows], is_number) for rows in drawn]
+        low, high = np.quantile(apart, [0.025, 0.975])
         return difference, float(low), float(high), float(stats.ttest_rel(loss, first).pvalue)
     each = np.array(
         [_error(loss[folds == n], is_number) - _error(first[folds == n], is_number) for n in names]
