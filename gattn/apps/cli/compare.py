@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -47,7 +48,7 @@ def add_compare(app: CommandGroup) -> None:
             rows = [
                 (f"{Path(one.run).name}  {one.target}".strip(), one.difference, one.low, one.high)
                 for one in differences
-                if one.p == one.p
+                if not math.isnan(one.p)
             ]
             picture = differences_plot(runs[0].name, rows)
             with new_file(out) as temporary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import math
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -51,6 +51,8 @@ UNITLESS = ("r2",)
 """Metrics of numbers that have the same unit for all targets."""
 MAX_TARGETS = 20
 """Maximum number of targets in a table of their metrics."""
+COMPARED = ("error", "difference", "95 % interval", "p")
+"""Columns of a table of compared runs; only the error is known of the first run."""
 MAX_ROWS = 20
 """Maximum number of predictions that are printed."""
 # If torchrun starts several processes, only the first process prints messages.
@@ -250,13 +252,15 @@ def show_rows(path: Path, count: int) -> None:
         path: the CSV file.
         count: its number of rows.
     """
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        separator = max(",;\t|", key=file.readline().count)
-        file.seek(0)
-        rows = list(islice(csv.DictReader(file, delimiter=separator), MAX_ROWS))
-    names = [name for name in rows[0] if any(row[name] for row in rows)] if rows else []
+    # NumPy, which this module imports, is not needed for --help.
+    from gattn.apps.tables.csv_table import open_table, visible
+
+    table = open_table(path, on_bad_bytes="surrogateescape")
+    rows = [[visible(cell) for cell in row.cells] for row in islice(table.rows(), MAX_ROWS)]
+    used = [any(column) for column in zip(*rows)]
+    names = list(map(visible, table.columns))
     cells = {
-        str(number): {name: _short(row[name]) for name in names}
+        str(number): {n: _short(cell) for n, cell, is_used in zip(names, row, used) if is_used}
         for number, row in enumerate(rows, 1)
     }
     _print_metrics("", cells)
@@ -268,15 +272,13 @@ def show_differences(differences: Sequence[Difference]) -> None:
     """Print a table with the differences of each target between runs and the first run."""
     for target in dict.fromkeys(one.target for one in differences):
         of_target = [one for one in differences if one.target == target]
-        cells = {
-            one.run: {
-                "error": _format(one.error),
-                "difference": f"{one.difference:+.3g}" if one.p == one.p else "",
-                "95 % interval": f"{one.low:+.3g} to {one.high:+.3g}" if one.p == one.p else "",
-                "p": f"{one.p:.2g}" if one.p == one.p else "",
-            }
-            for one in of_target
-        }
+        cells: dict[str, dict[str, str]] = {}
+        for one in of_target:
+            compared = "", "", ""
+            if not math.isnan(one.p):
+                interval = f"{one.low:+.3g} to {one.high:+.3g}"
+                compared = f"{one.difference:+.3g}", interval, f"{one.p:.2g}"
+            cells[one.run] = dict(zip(COMPARED, (_format(one.error), *compared)))
         for table in metrics_tables(target, cells, RESULTS):
             RESULTS.print(table)
 

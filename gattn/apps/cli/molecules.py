@@ -198,15 +198,16 @@ def predict(
     from gattn.apps.molecules.runs.predict import predict_table
 
     table = Path(inputs[0])
-    with TemporaryDirectory() as folder, counted("predicting") as on_progress:
+    with TemporaryDirectory() as folder:
         file = Path(out or f"{folder}/predicted.csv")
-        counts = predict_table(
-            run, table, file, neighbors=neighbors, on_progress=on_progress, log=say, **settings
-        )
-        if not out:
+        with counted("predicting") as on_progress:
+            counts = predict_table(
+                run, table, file, neighbors=neighbors, on_progress=on_progress, log=say, **settings
+            )
+        if out:
+            _show_counts(counts, table, file)
+        else:
             show_rows(file, counts.rows)
-            return
-    _show_counts(counts, table, file)
 
 
 def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]) -> None:

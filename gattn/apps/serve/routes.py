@@ -36,7 +36,8 @@ from gattn.apps.serve.schemas import (
     TableAnswer,
 )
 from gattn.apps.serve.sentences import invalid_field
-from gattn.apps.serve.tables import read_csv_body, visible
+from gattn.apps.serve.tables import read_csv_body
+from gattn.apps.tables.csv_table import visible
 
 if TYPE_CHECKING:
     from gattn.apps.serve.app import Server

@@ -15,7 +15,7 @@ from gattn.apps.serve.molecules import ServedMolecules
 from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.apps.tables.formats import open_molecules
 
-__all__ = ["CsvBody", "read_csv_body", "visible"]
+__all__ = ["CsvBody", "read_csv_body"]
 
 NAME = "the table"
 """Name of the table in error messages. The file name that a client sends is not used."""
@@ -99,8 +99,3 @@ def read_csv_body(
     get = row_smiles(table, table.smiles)
     input_rows = [InputRow(get(row), tuple(style.values(row))) for row in rows]
     return CsvBody(table, list(map(table.place, table.smiles)), rows, input_rows)
-
-
-def visible(cell: str) -> str:
-    """Replace bytes that are invalid in the file's encoding, because JSON cannot contain them."""
-    return cell.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

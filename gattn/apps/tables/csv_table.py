@@ -25,7 +25,7 @@ from gattn.files import OnBadBytes, RowWriter, table_writer
 
 __all__ = [
     "OnBadBytes", "Table", "TableRow", "as_number", "is_missing", "missing_column", "open_table",
-    "readable", "smiles_names",
+    "readable", "smiles_names", "visible",
 ]  # fmt: skip
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
@@ -321,6 +321,13 @@ def _declared(table: Table) -> str | None:
             f"be one of {', '.join(SEPARATORS.values())}"
         )
     return match[1] if match else None
+
+
+def visible(cell: str) -> str:
+    """Replace bytes that are invalid in the file's encoding, which JSON and a terminal cannot
+    contain.
+    """
+    return cell.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def missing_column(table: Table, required: Sequence[str]) -> str:
