@@ -168,17 +168,16 @@ def declared(kind: type) -> dict[str, Setting]:
         if dataclasses.is_dataclass(hint):
             continue
         default = None if field.default is dataclasses.MISSING else field.default
-        owner = next(
-            c for c in reversed(kind.__mro__) if field.name in vars(c).get("__annotations__", {})
-        )
+        owners = [c for c in kind.__mro__ if field.name in vars(c).get("__annotations__", {})]
+        texts = (_docstrings(owner).get(field.name, "") for owner in owners)
         extra = (meta and meta.extra) or {}
         settings[field.name] = Setting(
             name=field.name,
             hint=hint,
             default=default,
-            description=(meta and meta.description) or _docstrings(owner).get(field.name, ""),
+            description=(meta and meta.description) or next(filter(None, texts), ""),
             default_text=extra.get("default") or default_text(default),
-            panel=getattr(owner, "panel", Settings.panel),
+            panel=getattr(owners[-1], "panel", Settings.panel),
             expected=expected_values(field_types(kind)[field.name]),
             flag=extra.get("flag", ""),
         )

@@ -76,48 +76,21 @@ class LoopSettings(TrainingSettings):
         ValueError: a setting is out of its range; the message contains its name.
     """
 
-    warmup: Annotated[
-        float,
-        Meta(
-            gt=0,
-            lt=1,
-            description="Share of all steps in which the learning rate rises. Afterwards it "
-            "falls along a cosine (one-cycle schedule; Smith and Topin, 2019).",
-        ),
-    ] = 0.1
-    gradient_clip: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="Maximum norm of the gradient; larger gradients are scaled "
-            "down to it. 0 switches this off.",
-        ),
-    ] = 5.0
-    average: Annotated[
-        float,
-        Meta(
-            ge=0,
-            lt=1,
-            description="Decay of the moving average of the weights; 0 uses the "
-            "weights without averaging.",
-        ),
-    ] = 0.99
-    patience: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of epochs without a lower validation loss after "
-            "which training stops.",
-        ),
-    ] = 30
-    recorded_outputs: Annotated[
-        int,
-        Meta(
-            ge=0,
-            description="Record the outputs on the validation part after each epoch if it has at "
-            "most this number of examples; 0 records no outputs. See :attr:`History.outputs`.",
-        ),
-    ] = 0
+    warmup: Annotated[float, Meta(gt=0, lt=1)] = 0.1
+    """Share of all steps in which the learning rate rises. Afterwards it falls along a cosine
+    (one-cycle schedule; Smith and Topin, 2019).
+    """
+    gradient_clip: Annotated[float, Meta(ge=0)] = 5.0
+    """Maximum norm of the gradient; larger gradients are scaled down to it. 0 switches this off.
+    """
+    average: Annotated[float, Meta(ge=0, lt=1)] = 0.99
+    """Decay of the moving average of the weights; 0 uses the weights without averaging."""
+    patience: Annotated[int, Meta(ge=1)] = 30
+    """Number of epochs without a lower validation loss after which training stops."""
+    recorded_outputs: Annotated[int, Meta(ge=0)] = 0
+    """Record the outputs on the validation part after each epoch if it has at most this number of
+    examples; 0 records no outputs. See :attr:`History.outputs`.
+    """
 
     @property
     def validation_batch_size(self) -> int:

@@ -36,91 +36,43 @@ class ServeSettings(Settings):
 
     panel: ClassVar[str] = "Server"
 
-    host: Annotated[
-        str,
-        Meta(
-            description="IP address of this machine on which the server listens, or localhost. "
-            "If other machines can reach the address, every request must contain a token."
-        ),
-    ] = "127.0.0.1"
-    port: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=65535,
-            description="TCP port on which the server listens. With 0, the system chooses a "
-            "free port.",
-        ),
-    ] = 8000
-    allowed_host: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Host name under which a proxy on this machine is reached, such as "
-            "models.example.org. Requests through the proxy must contain a token. Repeat the "
-            "option for several names."
-        ),
-    ] = ()
-    token_file: Annotated[
-        str,
-        Meta(
-            description="File with a secret of at least 16 characters that every request must "
-            "contain. Without this option, a server that other machines can reach creates a "
-            "token at each start and prints it once."
-        ),
-    ] = ""
-    max_megabytes: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="Maximum size of the body of a request, in megabytes (10^6 bytes). "
-            "Raise it for larger CSV files.",
-        ),
-    ] = 8.0
-    max_rows: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Maximum number of molecules in a request. Raise it for larger CSV files.",
-        ),
-    ] = 10_000
-    max_atoms: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Maximum number of atoms of a molecule. The row of a larger molecule "
-            "has an error instead of a prediction. Raise it for polymers.",
-        ),
-    ] = 250
-    max_characters: Annotated[
-        int,
-        Meta(
-            ge=1, description="Maximum number of characters of a SMILES or of the name of a node."
-        ),
-    ] = 4_000
-    timeout: Annotated[
-        float,
-        Meta(
-            gt=0,
-            description="Time in seconds after which a request is answered with an error. "
-            "Raise it for large requests.",
-        ),
-    ] = 60.0
-    queue: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Maximum number of requests that are computed or waiting at the same "
-            "time. If there are more, they are answered with the status 429.",
-        ),
-    ] = 64
-    workers: Annotated[
-        int,
-        Meta(
-            ge=1,
-            description="Number of processes that predict molecules. With 1, the process of the "
-            "server predicts, which needs the least memory.",
-        ),
-    ] = 2
+    host: str = "127.0.0.1"
+    """IP address of this machine on which the server listens, or localhost. If other machines can
+    reach the address, every request must contain a token.
+    """
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    """TCP port on which the server listens. With 0, the system chooses a free port."""
+    allowed_host: tuple[str, ...] = ()
+    """Host name under which a proxy on this machine is reached, such as models.example.org.
+    Requests through the proxy must contain a token. Repeat the option for several names.
+    """
+    token_file: str = ""
+    """File with a secret of at least 16 characters that every request must contain. Without this
+    option, a server that other machines can reach creates a token at each start and prints it once.
+    """
+    max_megabytes: Annotated[float, Meta(gt=0)] = 8.0
+    """Maximum size of the body of a request, in megabytes (10^6 bytes). Raise it for larger CSV
+    files.
+    """
+    max_rows: Annotated[int, Meta(ge=1)] = 10_000
+    """Maximum number of molecules in a request. Raise it for larger CSV files."""
+    max_atoms: Annotated[int, Meta(ge=1)] = 250
+    """Maximum number of atoms of a molecule. The row of a larger molecule has an error instead of a
+    prediction. Raise it for polymers.
+    """
+    max_characters: Annotated[int, Meta(ge=1)] = 4_000
+    """Maximum number of characters of a SMILES or of the name of a node."""
+    timeout: Annotated[float, Meta(gt=0)] = 60.0
+    """Time in seconds after which a request is answered with an error. Raise it for large requests.
+    """
+    queue: Annotated[int, Meta(ge=1)] = 64
+    """Maximum number of requests that are computed or waiting at the same time. If there are more,
+    they are answered with the status 429.
+    """
+    workers: Annotated[int, Meta(ge=1)] = 2
+    """Number of processes that predict molecules. With 1, the process of the server predicts, which
+    needs the least memory.
+    """
     threads: Threads = 0
 
     def check(self) -> None:
