@@ -19,22 +19,18 @@ def add_compare(app: CommandGroup) -> None:
 
     @app.command()
     def compare(
-        runs: Annotated[
-            list[Path],
-            Argument(
-                metavar="RUN RUN...",
-                help="Folders of train with the same test part, or with the same folds. The others "
-                "are compared with the first one.",
-            ),
-        ],
-        out: Annotated[
-            Path | None, Option(help="New PNG file with a picture of the differences.")
-        ] = None,
+        runs: Annotated[list[Path], Argument(metavar="RUN RUN...")],
+        out: Annotated[Path | None, Option()] = None,
     ) -> None:
         """Compare the errors of trained models on the same test rows.
 
         The table has the difference of each error from that of the first run, its 95 % confidence
         interval, and a p-value that is corrected for the number of comparisons.
+
+        Args:
+            runs: Folders of train with the same test part, or with the same folds. The others are
+                compared with the first one.
+            out: New PNG file with a picture of the differences.
         """
         from gattn.apps.run.compare import compare_runs
 

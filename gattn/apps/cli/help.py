@@ -21,8 +21,17 @@ ALL = "--help-all"
 class _Command(TyperCommand):
     """Command whose ``--help`` shows the common options, and ``--help-all`` every option.
 
-    An option is common if it belongs to no panel (``rich_help_panel``).
+    An option is common if it belongs to no panel (``rich_help_panel``). The section Args of the
+    command's docstring describes the arguments and options without a help text.
     """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.help, _, section = (self.help or "").partition("\n\nArgs:\n")
+        _, *entries = re.split(r"^    (\w+): ", section, flags=re.MULTILINE)
+        texts = dict(zip(entries[::2], entries[1::2]))
+        for param in self.params:
+            param.help = param.help or " ".join(texts.get(str(param.name), "").split())  # pyright: ignore[reportAttributeAccessIssue]
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:
         """Write the common options, each with the first sentence of its description."""

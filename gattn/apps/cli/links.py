@@ -43,13 +43,17 @@ COMMON = ("nodes", "split", "model", "epochs", "seed")
 @app.command()
 @with_settings(LinkRunSettings, LinkSettings, common=COMMON)
 def train(
-    out: Annotated[Path, Option(help="New folder for the model, metrics and report.")],
+    out: Annotated[Path, Option()],
     data: Annotated[str | None, GRAPH] = None,
     config: ConfigFile = None,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Train a model on the links of a graph, and write it with metrics and a report."""
+    """Train a model on the links of a graph, and write it with metrics and a report.
+
+    Args:
+        out: New folder for the model, metrics and report.
+    """
     run = override(config, settings if data is None else {**settings, "data": data})
     # PyTorch, whose import takes seconds, is imported after the checks.
     check_unless_finished(out, run.data, run.nodes)
@@ -75,32 +79,21 @@ def train(
 @with_settings(LinkRunSettings, only=(*READING, "bipartite", "threads"))
 def predict(
     run: Run,
-    graph: Annotated[
-        str,
-        Argument(
-            metavar="GRAPH",
-            help="Graph to read, as in train; - is the standard input, a CSV file of edges.",
-            callback=read_stdin,
-        ),
-    ],
-    out: Annotated[Path, Option(help="CSV file to write. The file must not exist.")],
-    top: Annotated[
-        int,
-        Option(
-            min=1, help="Number of links to propose. With --per-node, the number for each source."
-        ),
-    ] = 100,
-    per_node: Annotated[
-        bool,
-        Option(
-            "--per-node",
-            help="Propose the best links of each source, instead of the best of all links.",
-        ),
-    ] = False,
+    graph: Annotated[str, Argument(metavar="GRAPH", callback=read_stdin)],
+    out: Annotated[Path, Option()],
+    top: Annotated[int, Option(min=1)] = 100,
+    per_node: Annotated[bool, Option("--per-node")] = False,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Propose links that the graph does not contain, with their scores and probabilities."""
+    """Propose links that the graph does not contain, with their scores and probabilities.
+
+    Args:
+        graph: Graph to read, as in train; - is the standard input, a CSV file of edges.
+        out: CSV file to write. The file must not exist.
+        top: Number of links to propose. With --per-node, the number for each source.
+        per_node: Propose the best links of each source, instead of the best of all links.
+    """
     check_inputs(run, graph, settings)
     from gattn.apps.links.runs.predict import predict_links
 

@@ -71,39 +71,10 @@ FILE_ONLY = (
 @app.command(no_args_is_help=False)
 @with_settings(RunSettings, MoleculeSettings, without=("more_data", *FILE_ONLY), common=COMMON)
 def train(
-    out: Annotated[
-        Path,
-        Option(
-            help="Folder for the model, metrics and report: a new folder, or the folder of an "
-            "interrupted run, which the command then continues."
-        ),
-    ],
-    data: Annotated[
-        list[str] | None,
-        Argument(
-            metavar="[DATA.csv]...",
-            help="CSV file with SMILES and labels, or several files with the same columns. "
-            "Without this argument, the model is trained on the measured activities of "
-            "CHEMBL2321810.",
-        ),
-    ] = None,
-    folds: Annotated[
-        str,
-        Option(
-            help="Number of folds of a cross-validation, or column:NAME, a column whose values are "
-            "the folds. Each molecule is in the test part of one run. --out contains a folder for "
-            "each run, and a table with the mean and the standard error of each metric. 0 trains a "
-            "single run."
-        ),
-    ] = "0",
-    replicates: Annotated[
-        int,
-        Option(
-            help="Number of repeated runs. The first run uses --seed, and every further run the "
-            "next higher seed. With --split random, the seed also changes the split. Raise it to "
-            "see how much the errors depend on the seed."
-        ),
-    ] = 1,
+    out: Annotated[Path, Option()],
+    data: Annotated[list[str] | None, Argument(metavar="[DATA.csv]...")] = None,
+    folds: Annotated[str, Option()] = "0",
+    replicates: Annotated[int, Option()] = 1,
     config: ConfigFile = None,
     *,
     settings: dict[str, Any],
@@ -111,6 +82,19 @@ def train(
     """Train a model, and write it with its metrics and a report.
 
     Run the same command again after an interruption to continue from the last checkpoint.
+
+    Args:
+        out: Folder for the model, metrics and report: a new folder, or the folder of an interrupted
+            run, which the command then continues.
+        data: CSV file with SMILES and labels, or several files with the same columns. Without this
+            argument, the model is trained on the measured activities of CHEMBL2321810.
+        folds: Number of folds of a cross-validation, or column:NAME, a column whose values are the
+            folds. Each molecule is in the test part of one run. --out contains a folder for each
+            run, and a table with the mean and the standard error of each metric. 0 trains a single
+            run.
+        replicates: Number of repeated runs. The first run uses --seed, and every further run the
+            next higher seed. With --split random, the seed also changes the split. Raise it to see
+            how much the errors depend on the seed.
     """
     if data:
         settings = {**settings, "data": data[0], "more_data": tuple(data[1:])}
@@ -150,32 +134,9 @@ def train(
     as_trained=("smiles", "coverage"),
 )
 def predict(
-    run: Annotated[
-        Path,
-        Argument(
-            metavar="RUN",
-            help="Folder of a trained model, written by train, or the name of a model of gattn: "
-            "bbb, the blood-brain barrier.",
-        ),
-    ],
-    inputs: Annotated[
-        list[str],
-        Argument(
-            metavar="INPUT...",
-            help="CSV, Parquet or SMILES file, which may be compressed (.gz); several files, "
-            "folders and patterns; -, the standard input; or one or more SMILES.",
-            callback=read_molecules,
-        ),
-    ],
-    out: Annotated[
-        str,
-        Option(
-            help="File to write, which must not exist and must end in .csv, .tsv, .csv.gz or "
-            ".parquet; - for the standard output; or, with another ending, a folder of shards. Run "
-            "the same command again after an interruption to continue with the unfinished shards. "
-            "Without --out, the first rows are printed."
-        ),
-    ] = "",
+    run: Annotated[Path, Argument(metavar="RUN")],
+    inputs: Annotated[list[str], Argument(metavar="INPUT...", callback=read_molecules)],
+    out: Annotated[str, Option()] = "",
     neighbors: Neighbors = 0,
     *,
     settings: dict[str, Any],
@@ -185,6 +146,16 @@ def predict(
     The column "similarity" contains the Tanimoto similarity to the most similar molecule of the
     training and validation parts. If --out has no ending of a table, the rows are written to a
     folder in shards.
+
+    Args:
+        run: Folder of a trained model, written by train, or the name of a model of gattn: bbb, the
+            blood-brain barrier.
+        inputs: CSV, Parquet or SMILES file, which may be compressed (.gz); several files, folders
+            and patterns; -, the standard input; or one or more SMILES.
+        out: File to write, which must not exist and must end in .csv, .tsv, .csv.gz or .parquet; -
+            for the standard output; or, with another ending, a folder of shards. Run the same
+            command again after an interruption to continue with the unfinished shards. Without
+            --out, the first rows are printed.
     """
     if is_screening(inputs, out or "predicted.csv", settings):
         if not out:
@@ -241,42 +212,25 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
 def explain(
     run: Run,
     table: Table,
-    out: Annotated[Path, Option(help="New folder for the pictures and tables.")],
-    method: Annotated[
-        list[str] | None,
-        Option(
-            help="Method that computes the weights of atoms: integrated_gradients or masking. "
-            "Repeat the option to use several methods. [default: all]",
-            show_default=False,
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        Option(
-            help="Name of the target to explain. It is required if the model "
-            "predicts several targets."
-        ),
-    ] = None,
-    label: Annotated[
-        str | None,
-        Option(
-            "--class",
-            help="Class whose probability is explained. [default: the predicted class of each "
-            "molecule]",
-            show_default=False,
-        ),
-    ] = None,
-    pictures: Annotated[
-        int,
-        Option(
-            help="Number of molecules to draw, from the beginning of the table. The "
-            "written tables contain all molecules."
-        ),
-    ] = 100,
+    out: Annotated[Path, Option()],
+    method: Annotated[list[str] | None, Option()] = None,
+    target: Annotated[str | None, Option()] = None,
+    label: Annotated[str | None, Option("--class")] = None,
+    pictures: Annotated[int, Option()] = 100,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Draw the weight of every atom, and measure how faithful the weights are to the model."""
+    """Draw the weight of every atom, and measure how faithful the weights are to the model.
+
+    Args:
+        out: New folder for the pictures and tables.
+        method: Method that computes the weights of atoms: integrated_gradients or masking. Repeat
+            the option to use several methods. [default: all]
+        target: Name of the target to explain. It is required if the model predicts several targets.
+        label: Class whose probability is explained. [default: the predicted class of each molecule]
+        pictures: Number of molecules to draw, from the beginning of the table. The written tables
+            contain all molecules.
+    """
     check_run_inputs(run, table, settings)
     from gattn.apps.molecules.runs.explain import explain_table
 
@@ -294,13 +248,15 @@ def explain(
 def embed(
     run: Run,
     table: Table,
-    out: Annotated[
-        Path, Option(help="New file to write; its name must end with .parquet or .npy.")
-    ],
+    out: Annotated[Path, Option()],
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Write the hidden vector of every molecule; the vectors of an ensemble are concatenated."""
+    """Write the hidden vector of every molecule; the vectors of an ensemble are concatenated.
+
+    Args:
+        out: New file to write; its name must end with .parquet or .npy.
+    """
     check_run_inputs(run, table, settings)
     from gattn.apps.molecules.runs.embed import embed_table
 
@@ -327,18 +283,16 @@ def embed(
 def evaluate(
     run: Run,
     table: Table,
-    out: Annotated[
-        Path | None,
-        Option(
-            help="New folder for the metrics and plots. Without it, the metrics are only printed."
-        ),
-    ] = None,
+    out: Annotated[Path | None, Option()] = None,
     *,
     settings: dict[str, Any],
 ) -> None:
     """Measure a model on labelled molecules that it was not trained on.
 
     Rows of molecules that were in the training or validation part are left out.
+
+    Args:
+        out: New folder for the metrics and plots. Without it, the metrics are only printed.
     """
     check_run_inputs(run, table, settings, targets=settings.get("target", ()))
     from gattn.apps.molecules.runs.evaluate import evaluate_table
@@ -353,20 +307,18 @@ def evaluate(
 
 @app.command()
 def export(
-    run: Annotated[
-        Path,
-        Argument(
-            metavar="RUN",
-            help="Folder of a trained model, written by train, or the name of a model of gattn.",
-        ),
-    ],
-    out: Annotated[Path, Option(help="New folder for the exported model.")],
+    run: Annotated[Path, Argument(metavar="RUN")],
+    out: Annotated[Path, Option()],
 ) -> None:
     """Export a model to a folder, from which a program predicts without gattn and PyTorch.
 
     The folder contains ONNX files, arrays and the program predict.py, which needs the packages
     numpy, onnxruntime and rdkit. Before the folder is written, the predictions of the program are
     compared with the predictions of the model.
+
+    Args:
+        run: Folder of a trained model, written by train, or the name of a model of gattn.
+        out: New folder for the exported model.
     """
     from gattn.apps.molecules.export.folder import export_model
 
@@ -383,43 +335,27 @@ def export(
 @with_settings(RunSettings, only=("smiles", "encoding", "decimal", "thousands"))
 def check(
     table: Table,
-    target: Annotated[
-        list[str] | None,
-        Option(
-            help="Name of a column of labels to check. Repeat the option for several columns. "
-            "[default: the columns of numbers]",
-            show_default=False,
-        ),
-    ] = None,
-    split: Annotated[
-        str,
-        Option(
-            help="Training, validation and test part of each row. The check reports molecules that "
-            "are in two parts. The value is column:NAME for a column of the table, or the file "
-            "splits.json of a run. [default: none]",
-            show_default=False,
-        ),
-    ] = "",
-    test: Annotated[
-        Path | None,
-        Option(help="CSV file of test molecules, which are compared with the table."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        Option(
-            help="New folder for the tables of findings. Without it, the findings are only printed."
-        ),
-    ] = None,
-    strict: Annotated[
-        bool,
-        Option("--strict", help="Exit with code 1 if there is an error or a warning."),
-    ] = False,
+    target: Annotated[list[str] | None, Option()] = None,
+    split: Annotated[str, Option()] = "",
+    test: Annotated[Path | None, Option()] = None,
+    out: Annotated[Path | None, Option()] = None,
+    strict: Annotated[bool, Option("--strict")] = False,
     *,
     settings: dict[str, Any],
 ) -> None:
     """Look for faults in a table before training: structures, labels, parts and columns.
 
     The exit code is 0 even if there are findings, unless --strict is set.
+
+    Args:
+        target: Name of a column of labels to check. Repeat the option for several columns.
+            [default: the columns of numbers]
+        split: Training, validation and test part of each row. The check reports molecules that are
+            in two parts. The value is column:NAME for a column of the table, or the file
+            splits.json of a run. [default: none]
+        test: CSV file of test molecules, which are compared with the table.
+        out: New folder for the tables of findings. Without it, the findings are only printed.
+        strict: Exit with code 1 if there is an error or a warning.
     """
     smiles = settings.pop("smiles", "smiles")
     if not isinstance(smiles, str):

@@ -53,21 +53,20 @@ COMMON = ("nodes", "label", "task", "split", "runs", "model", "epochs", "seed")
 @app.command()
 @with_settings(NodeRunSettings, NodeSettings, common=COMMON)
 def train(
-    out: Annotated[Path, Option(help="New folder for the model, metrics and report.")],
+    out: Annotated[Path, Option()],
     data: Annotated[str | None, GRAPH] = None,
-    preset: Annotated[
-        Preset | None,
-        Option(
-            help="Data set for which the GAT paper's settings are used. Other options override "
-            "these settings. [default: GRAPH, if it is one of these data sets]",
-            show_default=False,
-        ),
-    ] = None,
+    preset: Annotated[Preset | None, Option()] = None,
     config: ConfigFile = None,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Train a model on the labelled nodes of a graph, and write it with metrics and a report."""
+    """Train a model on the labelled nodes of a graph, and write it with metrics and a report.
+
+    Args:
+        out: New folder for the model, metrics and report.
+        preset: Data set for which the GAT paper's settings are used. Other options override these
+            settings. [default: GRAPH, if it is one of these data sets]
+    """
     settings = with_tables(settings)
     run = override(config, preset, settings if data is None else {**settings, "data": data})
     # PyTorch, whose import takes seconds, is imported after the checks.
@@ -102,27 +101,19 @@ def train(
 )
 def predict(
     run: Run,
-    out: Annotated[
-        Path,
-        Option(
-            help="CSV file to write, or Parquet file if the name ends with .parquet. The file must "
-            "not exist."
-        ),
-    ],
-    graph: Annotated[
-        str | None,
-        Argument(
-            metavar="GRAPH",
-            help="Graph whose nodes are predicted. With --edges, GRAPH is left out. If GRAPH is -, "
-            "it is the standard input, a CSV file.",
-            show_default=False,
-            callback=read_stdin,
-        ),
-    ] = None,
+    out: Annotated[Path, Option()],
+    graph: Annotated[str | None, Argument(metavar="GRAPH", callback=read_stdin)] = None,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Predict every node of a graph with a trained model."""
+    """Predict every node of a graph with a trained model.
+
+    Args:
+        out: CSV file to write, or Parquet file if the name ends with .parquet. The file must not
+            exist.
+        graph: Graph whose nodes are predicted. With --edges, GRAPH is left out. If GRAPH is -, it
+            is the standard input, a CSV file.
+    """
     graph = _checked_graph("predict", run, graph, settings)
     from gattn.apps.nodes.runs.predict import predict_graph
 
@@ -135,21 +126,20 @@ def predict(
 def explain(
     run: Run,
     graph: Annotated[str, GRAPH],
-    node: Annotated[str, Argument(help="Name of the node to explain.", show_default=False)],
-    out: Annotated[Path, Option(help="New folder for the tables and the picture.")],
-    most: Annotated[
-        int,
-        Option(
-            "--neighbors",
-            min=0,
-            help="Maximum number of neighbours to explain. The neighbours with the largest "
-            "attention are chosen. The graph is predicted again without each of them.",
-        ),
-    ] = 10,
+    node: Annotated[str, Argument()],
+    out: Annotated[Path, Option()],
+    most: Annotated[int, Option("--neighbors", min=0)] = 10,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Explain the prediction of one node by its neighbours and its attributes."""
+    """Explain the prediction of one node by its neighbours and its attributes.
+
+    Args:
+        node: Name of the node to explain.
+        out: New folder for the tables and the picture.
+        most: Maximum number of neighbours to explain. The neighbours with the largest attention are
+            chosen. The graph is predicted again without each of them.
+    """
     check_inputs(run, graph, settings)
     from gattn.apps.nodes.runs.explain import explain_graph_node
 
@@ -161,14 +151,16 @@ def explain(
 @with_settings(NodeRunSettings, only=(*TYPED_READING, "threads"))
 def embed(
     run: Run,
-    out: Annotated[
-        Path, Option(help="New file to write; its name must end with .parquet or .npy.")
-    ],
+    out: Annotated[Path, Option()],
     graph: Annotated[str | None, GRAPH] = None,
     *,
     settings: dict[str, Any],
 ) -> None:
-    """Write the hidden vectors of the nodes, which are the input of the network's last layer."""
+    """Write the hidden vectors of the nodes, which are the input of the network's last layer.
+
+    Args:
+        out: New file to write; its name must end with .parquet or .npy.
+    """
     graph = _checked_graph("embed", run, graph, settings)
     from gattn.apps.nodes.runs.predict import embed_graph
 

@@ -16,14 +16,7 @@ __all__ = ["serve"]
 
 @with_settings(ServeSettings)
 def serve(
-    runs: Annotated[
-        list[Path],
-        Argument(
-            metavar="RUN...",
-            help="Folders of trained models of molecules, nodes or links, or the name of a model "
-            "of gattn: bbb, the blood-brain barrier.",
-        ),
-    ],
+    runs: Annotated[list[Path], Argument(metavar="RUN...")],
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -32,6 +25,10 @@ def serve(
     The page predicts a molecule that you draw or paste and the molecules of a CSV file, and looks
     up the nodes and the missing links of a network. All predictions are computed on this machine,
     and the server sends no data to other hosts.
+
+    Args:
+        runs: Folders of trained models of molecules, nodes or links, or the name of a model of
+            gattn: bbb, the blood-brain barrier.
     """
     chosen = ServeSettings(**settings)
     from gattn.apps.serve.server import serve as serve_runs
