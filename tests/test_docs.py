@@ -6,13 +6,16 @@ import shlex
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import typer
 
 import gattn
 import gattn.apps.cli
 from docs.tools import settings as settings_page
+from gattn.apps.cli.app import app
 from tests.pictures import leave_blank
 
 ROOT = Path(__file__).parents[1]
@@ -74,6 +77,19 @@ def test_code_blocks_of_the_page_run(
 def test_page_of_settings_is_up_to_date() -> None:
     """The command ``python -m docs.tools.settings`` writes the page."""
     assert settings_page.PAGE.read_text("utf-8") == settings_page.page()
+
+
+def test_text_for_language_models_names_existing_pages_and_commands() -> None:
+    text = (ROOT / "docs" / "llms.txt").read_text()
+    pages = re.findall(r"\]\((\S+)\)", text)
+    assert [page for page in pages if (ROOT / "docs" / page) in PAGES] == pages
+    groups: Any = typer.main.get_command(app)
+    for line in re.findall(r"`gattn ([a-z].*?)`", text):
+        command, words = groups, shlex.split(line)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        options = {name for param in command.params for name in param.opts}
+        assert {word for word in words if word.startswith("--")} <= options
 
 
 def names_in(path: Path) -> set[str]:
