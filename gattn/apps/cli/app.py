@@ -17,12 +17,7 @@ from gattn.apps.cli.serve import serve
 
 __all__ = ["app"]
 
-app = CommandGroup(
-    help="Train graph attention models on tables of molecules or networks, and use them.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = CommandGroup("Train graph attention models on tables of molecules or networks, and use them.")
 app.add_typer(molecules, name="molecules")
 app.add_typer(nodes, name="nodes")
 app.add_typer(links, name="links")

@@ -9,13 +9,14 @@ from shutil import get_terminal_size
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 __all__ = ["CommandGroup", "HelpAll"]
 
 WIDTH = 100
 """Maximum width of the help; longer lines are harder to read."""
 ALL = "--help-all"
+NAMES = {"help_option_names": ["-h", "--help"]}
 
 
 class _Command(TyperCommand):
@@ -43,15 +44,32 @@ class _Command(TyperCommand):
         return [self.options_metavar or "", *map(_title, arguments)]
 
 
+class _Group(TyperGroup):
+    """Group whose help lists its commands in the same style."""
+
+    def format_help(self, ctx: typer.Context, formatter: Any) -> None:
+        """Write the commands, each with its description."""
+        lines = [*_lines(self, ctx, every=True), "", "Commands:"]
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            lines += [f"  {name}", *_wrapped(command.help.split("\n\n")[0], 6)]
+        formatter.write("\n".join(lines) + "\n")
+
+
 class CommandGroup(typer.Typer):
     """Group of commands with this help; ``-h`` is the short form of ``--help``."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            cls=_Group, help=text, no_args_is_help=True, add_completion=False,
+            pretty_exceptions_enable=False, rich_markup_mode=None, context_settings=NAMES,
+        )  # fmt: skip
 
     def command(
         self, name: str | None = None, **options: Any
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Return the decorator of a command, as ``Typer.command`` does."""
-        names = {"help_option_names": ["-h", "--help"]}
-        return super().command(name, cls=_Command, context_settings=names, **options)
+        return super().command(name, cls=_Command, context_settings=NAMES, **options)
 
 
 def _show_all(ctx: typer.Context, value: bool) -> None:

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = CommandGroup(
-    help="Predict missing or future links between the nodes of a network.", no_args_is_help=True
-)
+app = CommandGroup("Predict missing or future links between the nodes of a network.")
 
 GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].description)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = CommandGroup(help="Predict properties of molecules from their SMILES.", no_args_is_help=True)
+app = CommandGroup("Predict properties of molecules from their SMILES.")
 
 Table = Annotated[
     Path,

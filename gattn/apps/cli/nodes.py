@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = CommandGroup(
-    help="Predict a class or a number for each node of a network.", no_args_is_help=True
-)
+app = CommandGroup("Predict a class or a number for each node of a network.")
 
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
 

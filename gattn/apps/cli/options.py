@@ -20,7 +20,7 @@ from typer import Argument, Option
 from gattn.apps.cli.help import HelpAll
 from gattn.apps.fitting.settings import Setting, check_value, declared
 
-__all__ = ["ConfigFile", "Run", "read_molecules", "read_stdin", "with_settings"]
+__all__ = ["METAVARS", "ConfigFile", "Run", "read_molecules", "read_stdin", "with_settings"]
 
 PathOrText = TypeVar("PathOrText", Path, str, list[str])
 
@@ -90,6 +90,10 @@ def _is_path(text: str) -> bool:
     return text == "-" or path.exists() or bool(format_of(path)) or any(glob.iglob(text))
 
 
+METAVARS = {int: "INTEGER", float: "FLOAT"}
+"""Descriptions of the values of options, as Click writes them."""
+
+
 def with_settings(
     *kinds: type,
     only: Collection[str] = (),
@@ -140,7 +144,7 @@ def with_settings(
         @functools.wraps(command)
         def wrapper(**arguments: Any) -> None:
             settings = {
-                name: check_value(owners[name], name, arguments[name])
+                name: check_value(owners[name], name, arguments[name], strict=False)
                 for name in names
                 if arguments[name] not in (None, [])
             }
@@ -160,23 +164,22 @@ def _option(setting: Setting, as_trained: bool, common: bool) -> inspect.Paramet
     setting's default.
     """
     hint = setting.hint
-    for kind in (hint, *typing.get_args(hint)):
-        if typing.get_origin(kind) is tuple:
-            element = typing.get_args(kind)[0]
-            # Typer does not accept lists of Literal, so check_value checks the choices.
-            hint = list[str] if typing.get_origin(element) is typing.Literal else list[element]
-            break
+    kinds = [hint, *typing.get_args(hint)]
+    # Typer passes texts, because the errors of check_value name the value.
+    if any(typing.get_origin(kind) is tuple for kind in kinds):
+        text: Any = list[str]
+    else:
+        text = bool if bool in kinds else str
     default = "as in training" if as_trained else setting.default_text
-    kinds = [kind for kind in (hint, *typing.get_args(hint)) if typing.get_args(kind)]
     choices = [str(c) for kind in kinds for c in typing.get_args(kind) if isinstance(c, str)]
     option = Option(
         *([setting.flag] if setting.flag else []),
         help=f"{setting.description} [default: {default}]",
         show_default=False,
-        metavar=f"[{'|'.join(choices)}]" if choices else None,
+        metavar=f"[{'|'.join(choices)}]" if choices else METAVARS.get(hint),
         rich_help_panel=None if common else setting.panel,
     )
-    return _keyword(setting.name, None, Annotated[hint | None, option])
+    return _keyword(setting.name, None, Annotated[text | None, option])
 
 
 def _keyword(name: str, default: object, hint: Any) -> inspect.Parameter:

@@ -200,13 +200,19 @@ def _docstrings(kind: type) -> dict[str, str]:
     }
 
 
-def check_value(kind: type, name: str, value: object) -> Any:
+def check_value(kind: type, name: str, value: object, *, strict: bool = True) -> Any:
     """Convert one value to the type of a setting, and check it.
+
+    Args:
+        kind: the dataclass that declares the setting.
+        name: name of the setting.
+        value: the value.
+        strict: False to accept a text that is a number, as on a command line.
 
     Raises:
         SettingsError: the value is out of range or of the wrong type.
     """
-    return _converted(field_types(kind)[name], value, name)
+    return _converted(field_types(kind)[name], value, name, strict=strict)
 
 
 def read_toml(
@@ -367,7 +373,7 @@ def settings_of(kind: type[S], holder: object) -> S:
     return kind(**{n: v.item() if getattr(v, "ndim", None) == 0 else v for n, v in values.items()})
 
 
-def _converted(hint: Any, value: object, name: str) -> Any:
+def _converted(hint: Any, value: object, name: str, *, strict: bool = True) -> Any:
     """Convert a value to the type of a setting; a bool is not accepted as a number."""
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         if isinstance(value, hint):
@@ -376,7 +382,7 @@ def _converted(hint: Any, value: object, name: str) -> Any:
             raise SettingsError(f"{name} must be a table; got {value!r}")
         return from_table(hint, value, within=f"{name}.")
     try:
-        return msgspec.convert(value, hint)
+        return msgspec.convert(value, hint, strict=strict)
     except msgspec.ValidationError:
         raise SettingsError(f"{name} must be {expected_values(hint)}; got {value!r}") from None
 

@@ -2,7 +2,7 @@
 
 import csv
 import shlex
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 import networkx
 import pytest
@@ -11,6 +11,7 @@ import uvicorn
 from rdkit import Chem
 
 from gattn.apps.cli.app import app
+from gattn.apps.cli.options import METAVARS
 from tests.apps.cli.commands import run_command
 from tests.pictures import leave_blank
 
@@ -121,15 +122,12 @@ COMMANDS = dict(commands(typer.main.get_command(app)))
 
 def generated(option: Any) -> list[str]:
     """Return a flag, or an option with a value of its type."""
-    kind = option.type_descriptor.annotation
-    (flag, *_), value = option.opts, None
-    if kind is bool:
+    (flag, *_), metavar = option.opts, option.metavar or ""
+    if option.type_descriptor.annotation is bool:
         return [flag]
-    if get_origin(kind) is Literal:
-        value = get_args(kind)[0]
-    elif kind in (int, float):
-        value = 1
-    assert value is not None, f"{flag} is a new option: add a call with an example value"
+    value = metavar.strip("[]").split("|")[0] if metavar.startswith("[") else "1"
+    is_known = metavar.startswith("[") or metavar in METAVARS.values()
+    assert is_known, f"{flag} is a new option: add a call with an example value"
     return [f"{flag}={value}"]
 
 

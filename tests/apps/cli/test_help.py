@@ -7,8 +7,8 @@ import pytest
 from tests.apps.cli.commands import runner
 
 COMMANDS = {
-    "molecules": ("check", "train", "predict", "explain", "embed", "evaluate", "export"),
-    "nodes": ("train", "predict", "explain", "embed"),
+    "molecules": ("check", "train", "predict", "explain", "embed", "evaluate", "export", "compare"),
+    "nodes": ("train", "predict", "explain", "embed", "compare"),
     "links": ("train", "predict"),
 }
 EVERY = [(group, command) for group, names in COMMANDS.items() for command in names]
@@ -31,6 +31,16 @@ def test_help_fits_into_80_columns(help_of, group, command):
     assert max(map(len, lines)) <= 80
     assert lines == help_of(group, command, "-h").splitlines()
     assert not any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize("group", [(), *((group,) for group in COMMANDS)])
+def test_help_of_a_group_lists_its_commands(monkeypatch, capsys, group):
+    run = runner(monkeypatch, capsys, *group)
+    code, text = run("--help")
+    assert (code, text) == run("-h")
+    names = COMMANDS[group[0]] if group else ("serve", *COMMANDS)
+    assert set(names) <= set(re.findall(r"^  ([a-z]+)$", text, re.MULTILINE))
+    assert run()[1].rstrip() == text.rstrip()
 
 
 @pytest.mark.parametrize("group", COMMANDS)

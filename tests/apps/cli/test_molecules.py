@@ -172,7 +172,7 @@ REFUSED = {
     "a coverage": (
         TABLE,
         ["--coverage", 1.5],
-        "coverage must be a number above 0 and below 1; got 1.5",
+        "coverage must be a number above 0 and below 1; got '1.5'",
     ),
     "one molecule in all rows": (
         _with(smiles="CCO"),

@@ -145,7 +145,7 @@ def test_training_by_time_is_repeated_by_its_config_and_not_by_the_same_command(
         (["--split", "time"], "split time needs the column of times: --time COL"),
         (["--edge-weight", "mass"], "the edges have no column 'mass'"),
         (["--features", "size"], "the nodes have no attribute 'size'"),
-        (["--negatives", "0"], "negatives must be a whole number, at least 1; got 0"),
+        (["--negatives", "0"], "negatives must be a whole number, at least 1; got '0'"),
         (["--test-fraction", "0.95"], "must sum to less than 1; got 0.1 and 0.95"),
     ],
 )

@@ -25,7 +25,7 @@ def test_an_error_of_serve_is_one_line(serve, folders, tmp_path):
     assert code == 2
     assert "none.txt" in message
     code, message = serve(folders["classes"], "--queue", 0)
-    assert (code, "queue must be a whole number, at least 1; got 0" in message) == (2, True)
+    assert (code, "queue must be a whole number, at least 1; got '0'" in message) == (2, True)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         code, message = serve(folders["classes"], "--port", port)
