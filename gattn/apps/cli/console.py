@@ -237,11 +237,7 @@ def show_repeats(metrics: Mapping[str, Any]) -> None:
             for name, scores in summary.items()
         },
     )
-    lines = [*metrics["notes"]]
-    if intervals := metrics.get("intervals"):
-        share, level = intervals["held"]["mean"], intervals["coverage"]
-        lines.append(f"intervals or sets for {level:.0%} contain {share:.1%} of the labels")
-    for line in lines:
+    for line in metrics["notes"]:
         _print_plain(line)
 
 

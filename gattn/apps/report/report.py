@@ -8,8 +8,6 @@ it does not depend on molecules or nodes.
 from __future__ import annotations
 
 import base64
-import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -126,18 +124,16 @@ class ReportContent:
         summary: a sentence about the model, its data and its quality.
         sections: the sections in order.
         highlights: a few numbers at the top of the page.
-        footer: text at the end of the page, for example the software that wrote it.
     """
 
     title: str
     summary: str
     sections: tuple[Section, ...]
     highlights: tuple[Highlight, ...] = ()
-    footer: str = ""
 
 
 def write_report(folder: Path, content: ReportContent) -> Path:
-    """Write the report page ``report.html``, and its unrounded numbers to ``report.json``.
+    """Write the report page ``report.html``.
 
     Args:
         folder: the folder of the run, which must exist.
@@ -148,7 +144,7 @@ def write_report(folder: Path, content: ReportContent) -> Path:
 
     Raises:
         ImportError: Jinja2 is not installed.
-        OSError: the files cannot be written.
+        OSError: the file cannot be written.
 
     >>> from tempfile import TemporaryDirectory
     >>> errors = Table(("metric", "model", "mean"), (("RMSE", 0.489, 1.09),), best=((1,),))
@@ -157,10 +153,8 @@ def write_report(folder: Path, content: ReportContent) -> Path:
     ...     write_report(Path(folder), content).name
     'report.html'
     """
-    page = _rendered("report.html", content=content)
-    numbers = json.dumps(_numbers(content), ensure_ascii=False, indent=1, allow_nan=False)
     path = folder / "report.html"
-    replace_files({folder / "report.json": f"{numbers}\n".encode(), path: page.encode()})
+    replace_files({path: _rendered("report.html", content=content).encode()})
     return path
 
 
@@ -223,37 +217,3 @@ def _media_type(picture: bytes) -> str:
 def _data_uri(picture: bytes) -> str:
     """Encode a picture as a data URL, in which browsers do not run the scripts of an SVG."""
     return f"data:{_media_type(picture)};base64,{base64.b64encode(picture).decode('ascii')}"
-
-
-def _numbers(content: ReportContent) -> dict[str, object]:
-    """Convert the page without its pictures to JSON values; NaN and infinity become null."""
-    return {
-        "title": content.title,
-        "summary": content.summary,
-        "highlights": [
-            {"label": one.label, "value": _finite(one.value), "note": one.note}
-            for one in content.highlights
-        ],
-        "sections": [
-            {
-                "title": section.title,
-                "text": list(section.text),
-                "tables": [
-                    {
-                        "caption": table.caption,
-                        "columns": list(table.columns),
-                        "rows": [[_finite(cell) for cell in row] for row in table.rows],
-                    }
-                    for table in section.tables
-                ],
-                "figures": [figure.caption or figure.alt for figure in section.figures],
-            }
-            for section in content.sections
-        ],
-    }
-
-
-def _finite(value: Cell) -> str | int | float | None:
-    if isinstance(value, Link):
-        return value.text
-    return None if isinstance(value, float) and not math.isfinite(value) else value

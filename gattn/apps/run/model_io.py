@@ -24,8 +24,7 @@ from gattn.files import replace_files
 
 __all__ = [
     "CARD", "Json", "RunError", "add_prefix", "check_files", "coverage_of", "package_versions",
-    "read_card", "read_json", "read_model", "read_sealed", "remove_prefix", "write_json",
-    "write_model", "write_sealed",
+    "read_card", "read_json", "read_model", "remove_prefix", "write_json", "write_model",
 ]  # fmt: skip
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -242,24 +241,6 @@ def write_json(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:
         {'test': {'rmse': 0.5, 'r2': None}}
     """
     replace_files({Path(path): _json(value)})
-
-
-def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Json]) -> None:
-    """Write a JSON file with its own checksum, for :func:`read_sealed`."""
-    write_json(path, {**value, "sha256": _card_hash(value)})
-
-
-def read_sealed(path: str | os.PathLike[str], remedy: str) -> dict[str, Any]:
-    """Read a JSON object that :func:`write_sealed` wrote.
-
-    Raises:
-        RunError: the file is damaged or was changed; the message ends with the remedy.
-        FileNotFoundError: the file does not exist.
-    """
-    value = read_json(path, "sha256", remedy=remedy)
-    if value.pop("sha256") != _card_hash(value):
-        raise RunError(f"{path} was changed after it was written: {remedy}")
-    return value
 
 
 def _json(value: Mapping[str, Json]) -> bytes:

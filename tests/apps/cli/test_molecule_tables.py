@@ -83,7 +83,7 @@ def test_a_text_of_one_target_costs_that_cell_alone(train):
     assert len(rows) == 15
     assert (rows[0]["row"], rows[0]["line"], rows[0]["text"]) == ("0", "2", "CO")
     assert rows[0]["reason"].startswith("only this label is left out: b must be a number")
-    assert "15 labels left out" in (folder / "report.json").read_text()
+    assert "15 labels left out" in (folder / "report.html").read_text()
 
 
 def test_zero_and_one_with_a_text_ask_for_the_task(train):

@@ -22,7 +22,7 @@ SMALL = LinkSettings(epochs=15, width=16, heads=2)
 OPTIONS = ["--epochs", 15, "--width", 16, "--heads", 2, "--negatives", 30]
 FILES = {
     "config.toml", "splits.json", "weights.safetensors", "model.json", "metrics.json",
-    "test_links.csv", "left_out.csv", "plots", "report.html", "report.json",
+    "test_links.csv", "left_out.csv", "plots", "report.html",
 }  # fmt: skip
 
 

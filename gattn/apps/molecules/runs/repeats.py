@@ -27,14 +27,12 @@ from gattn.apps.molecules.runs.train import make_product, train_run
 from gattn.apps.report.plots.style import METRICS, number
 from gattn.apps.report.report import (
     Cell,
-    Highlight,
     Link,
     ReportContent,
     Section,
     Table,
     write_report,
 )
-from gattn.apps.report.run_report import best_of
 from gattn.apps.run.model_io import RunError, check_files, write_json
 from gattn.apps.run.notes import baseline_note
 from gattn.apps.run.product import Log, no_log
@@ -287,13 +285,18 @@ def _summary(
     }
     others = {name: scores for name, scores in means.items() if name != "model"}
     notes = baseline_note(means["model"], others, where="On average over the test parts")
+    intervals = [metrics["intervals"] for metrics in results.values() if "intervals" in metrics]
+    share = _moments([each["held"] for each in intervals])
+    if intervals:
+        level = intervals[0]["coverage"]
+        notes.append(
+            f"The intervals or sets for {level:.0%} contain {share['mean']:.1%} of the labels."
+        )
     if not folds and all(each["test"] == first["test"] for each in results.values()):
         notes.append(
             "All runs are equal, because neither the split nor the model depends on the seed. The "
             "standard error of 0 is not an uncertainty of the errors."
         )
-    intervals = [metrics["intervals"] for metrics in results.values() if "intervals" in metrics]
-    share = _moments([each["held"] for each in intervals])
     return {
         "task": first["task"],
         "folds": folds,
@@ -374,71 +377,30 @@ def repeats_report(
         The means of the metrics with their standard errors, and the metrics of each run with a
         link to its report.
     """
-    runs = _runs_text(summary)
     metrics = list(summary["summary"]["model"])
-    highlights = [
-        Highlight(
-            f"test {METRICS[metric]}",
-            number(float(summary["summary"]["model"][metric]["mean"])),
-            f"standard error {number(summary['summary']['model'][metric]['standard_error'])}",
-        )
-        for metric in metrics[:2]
+    names = [METRICS[metric] for metric in metrics]
+    means: list[tuple[Cell, ...]] = [
+        (model, *(f"{number(m['mean'])} ± {number(m['standard_error'])}" for m in moments.values()))
+        for model, moments in summary["summary"].items()
     ]
-    if intervals := summary.get("intervals"):
-        share, requested = (
-            f"{100 * each:.3g}\u00a0%"
-            for each in (intervals["held"]["mean"], intervals["coverage"])
-        )
-        label = "inside the intervals or sets"
-        highlights.append(Highlight(label, share, f"requested {requested}"))
-    highlights.append(Highlight("runs", len(results)))
-    return ReportContent(
-        f"{runs}: {title}",
-        f"{len(results)} runs of one training ({runs}). Each row of a test part was predicted by a "
-        "model that was trained without it.",
-        (_means(summary, metrics), _single_runs(results, metrics)),
-        tuple(highlights),
-    )
-
-
-def _runs_text(summary: Mapping[str, Any]) -> str:
-    folds, replicates = summary["folds"], summary["replicates"]
-    texts = [f"{replicates} replicates"] if replicates > 1 else []
-    return " of ".join([*texts, *([f"{folds} folds"] if folds else [])]) or "1 run"
-
-
-def _means(summary: Mapping[str, Any], metrics: Sequence[str]) -> Section:
-    names = list(summary["summary"])
-    rows: list[tuple[Cell, ...]] = []
-    best = []
-    for metric in metrics:
-        moments = [summary["summary"][name][metric] for name in names]
-        means = [float(each["mean"]) for each in moments]
-        cells = [f"{number(c['mean'])} ± {number(c['standard_error'])}" for c in moments]
-        rows.append((METRICS[metric], *cells))
-        best.append(tuple(1 + i for i in best_of(means, metric)))
-    columns = ("metric", *(name.replace("_", " ") for name in names))
+    runs: list[tuple[Cell, ...]] = [
+        (Link(name, f"{name}/report.html"), each["molecules"]["test"], *each["test"].values())
+        for name, each in results.items()
+    ]
+    item = next(iter(results.values())).get("item", "molecules")
     text = (
         *summary["notes"],
         "The number after ± is the standard error of the mean: the standard deviation over the "
         "runs, divided by the square root of their number. The training parts of folds overlap, so "
-        "that it is usually too small.",
+        "that it is usually too small. The name of a run is a link to its report.",
     )
-    table = Table(columns, tuple(rows), "Means over the test parts", tuple(best))
-    return Section("Metrics", text, (table,))
-
-
-def _single_runs(results: Mapping[str, Mapping[str, Any]], metrics: Sequence[str]) -> Section:
-    rows: list[tuple[Cell, ...]] = []
-    with_intervals = all("intervals" in each for each in results.values())
-    for name, each in results.items():
-        cells: list[Cell] = [each["test"][metric] for metric in metrics]
-        if with_intervals:
-            cells.append(each["intervals"]["held"])
-        link = Link(name, str(Path(name, "report.html").as_posix()))
-        rows.append((link, each["molecules"]["test"], *cells))
-    item = next(iter(results.values())).get("item", "molecules")
-    columns = ["run", f"test {item}", *(METRICS[metric] for metric in metrics)]
-    columns += ["coverage"] * with_intervals
-    text = ("The name of a run is a link to its report.",)
-    return Section("Runs", text, (Table(tuple(columns), tuple(rows), "On the test parts"),))
+    tables = (
+        Table(("model", *names), tuple(means), "Means over the test parts"),
+        Table(("run", f"test {item}", *names), tuple(runs), "On the test parts"),
+    )
+    return ReportContent(
+        title,
+        f"{len(results)} runs of one training. Each row of a test part was predicted by a model "
+        "that was trained without it.",
+        (Section("Metrics", text, tables),),
+    )

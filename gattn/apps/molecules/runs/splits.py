@@ -24,7 +24,6 @@ from gattn.data.molecules.scaffolds import murcko_scaffold
 from gattn.data.molecules.similarity_splits import butina_clusters, butina_split
 from gattn.data.splits import (
     EIGHT_ONE_ONE,
-    number_groups,
     ratio,
     read_positions,
     split_by_order,
@@ -96,7 +95,11 @@ def choose_parts(
                 "A random split would leave a part without a class, so the split is stratified."
             )
     elif read_rule(spec).kind == "molecule":
-        split = split_groups(component_groups(spec, molecules, source, row_format), seed, spec)
+        groups = component_groups(spec, molecules, source, row_format)
+        if (count := len(set(groups))) < 3:
+            raise ValueError(f"split {spec} needs at least 3 different molecules; got {count}")
+        split = stratified_split(groups, [], EIGHT_ONE_ONE, seed)
+        split = replace(split, protocol=f"{spec} {ratio(EIGHT_ONE_ONE)} (seed {seed})")
     elif source.parts is not None:
         try:
             split, empty = _named_split(source.parts, spec)
@@ -193,7 +196,8 @@ def stratified_split(
         part_of |= dict.fromkeys(order[:test], 2) | dict.fromkeys(order[test : test + val], 1)
     part = torch.tensor([part_of[group] for group in groups])
     train_part, val_part, test_part = ((part == number).nonzero().flatten() for number in range(3))
-    protocol = f"random {ratio(fractions)} by group, stratified by class (seed {seed})"
+    by = ", stratified by class" if classes else ""
+    protocol = f"random {ratio(fractions)} by group{by} (seed {seed})"
     return Split(train_part, val_part, test_part, protocol, drawn_validation=True)
 
 
@@ -256,7 +260,7 @@ def _ruled_split(
         split = random_split(len(free), seed=seed, fractions=fractions, groups=canonical)
         if source.fixed is None and not (len(split.val) and len(split.test)):
             # If a cut falls within the rows of one molecule, a part of a small table can be empty.
-            split = split_groups(canonical, seed, spec)
+            split = stratified_split(canonical, [], fractions, seed)
     elif spec == "scaffold":
         first = [first_part(text, row_format) for text in canonical]
         split = scaffold_split(first, fractions=fractions)
@@ -318,31 +322,6 @@ def first_part(text: str, row_format: RowFormat) -> str:
         row_format: content of the row.
     """
     return row_format.split(text)[0] if row_format.joined else text
-
-
-def split_groups(groups: Sequence[str], seed: int, spec: str) -> Split:
-    """Split rows into parts that have no group in common. A tenth of the groups (at least one) form
-    the validation part, and the same number form the test part.
-
-    Groups are counted, not rows, because a few groups, such as common solvents, may have most rows.
-
-    Args:
-        groups: the group of each row.
-        seed: seed that samples the groups.
-        spec: value of ``--split``, for the protocol of the split and for errors.
-
-    Raises:
-        ValueError: there are fewer than three groups.
-    """
-    numbers = number_groups(groups, len(groups))
-    count = len(set(groups))
-    if count < 3:
-        raise ValueError(f"split {spec} needs at least 3 different molecules; got {count}")
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
-    few = max(round(count / 10), 1)
-    val, test = (torch.isin(numbers, some) for some in (order[:few], order[few : 2 * few]))
-    train, val, test = (mask.nonzero().flatten() for mask in (~(val | test), val, test))
-    return Split(train, val, test, f"{spec} 8:1:1 (seed {seed})")
 
 
 def component_groups(
