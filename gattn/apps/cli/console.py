@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
-    SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -31,9 +29,7 @@ if TYPE_CHECKING:
     from gattn.apps.run.compare import Difference
 
 __all__ = [
-    "counted",
     "quoted",
-    "rated",
     "say",
     "show_differences",
     "show_metrics",
@@ -61,6 +57,14 @@ NOTES = Console(stderr=True, soft_wrap=True, quiet=QUIET)
 RESULTS = Console(soft_wrap=True, quiet=QUIET)
 
 
+class OnProgress(Protocol):
+    """Function that is called with a number of rows or runs, and with a message."""
+
+    def __call__(self, count: int, news: str = "") -> None:
+        """Add to the number."""
+        ...
+
+
 def quoted(path: Path) -> str:
     """Return a path as it is written in a command."""
     return shlex.quote(str(path))
@@ -72,88 +76,40 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def counted(title: str) -> Iterator[Callable[[int], None]]:
-    """Show the number of processed rows, and yield a function that adds to this number."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    hidden = not NOTES.is_terminal
-    with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
-        task = progress.add_task(title, total=None)
-
-        def on_progress(rows: int) -> None:
-            progress.advance(task, rows)
-            done = int(progress.tasks[0].completed)
-            progress.update(task, description=f"{title}: {done:,} rows")
-
-        yield on_progress
-
-
-def _bar_columns() -> tuple[TextColumn, BarColumn]:
-    """Return the columns of the description and of the bar. In a narrow terminal, the description
-    continues on a second line, so that neither of them is cut.
-    """
-    text = TextColumn("{task.description}", table_column=Column(no_wrap=False))
-    return text, BarColumn(20, table_column=Column(min_width=20))
-
-
-@contextmanager
-def rated(title: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
-    """Show the progress over a known number of rows, with the rows per second and the time left.
+def watched(title: str, total: int | None = None, done: int = 0) -> Iterator[OnProgress]:
+    """Show the progress over rows or training runs.
 
     If stderr is not a terminal, a line is printed every ten seconds instead of a progress bar.
 
     Args:
         title: the name of the work.
-        total: the number of rows.
+        total: the number of rows or runs; None if it is not known.
         done: the number of rows that an earlier command has finished.
 
     Yields:
-        A function that adds to the number of rows.
+        A function that adds to the number of rows or runs. It shows the given message, or without
+        a message the rows per second.
     """
-    columns = *_bar_columns(), TimeRemainingColumn()
+    # In a narrow terminal, the description continues on a second line, so that it is not cut.
+    text = TextColumn("{task.description}", table_column=Column(no_wrap=False))
+    bar = BarColumn(20, table_column=Column(min_width=20))
+    clock = TimeElapsedColumn() if total is None else TimeRemainingColumn()
     hidden = not NOTES.is_terminal
-    with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
+    with Progress(text, bar, clock, console=NOTES, transient=True, disable=hidden) as progress:
         task = progress.add_task(title, total=total, completed=done)
         start = last = time.monotonic()
-        finished = done
 
-        def on_progress(rows: int) -> None:
-            nonlocal finished, last
-            finished += rows
-            now = time.monotonic()
-            rate = (finished - done) / max(now - start, 1e-9)
-            line = f"{title}: {finished:,} of {total:,} rows, {rate:,.0f} rows/s"
-            progress.update(task, advance=rows, description=line)
-            if hidden and now - last >= PAUSE:
-                left = timedelta(seconds=round((total - finished) / rate))
-                say(f"{line}, {left} left")
-                last = now
-
-        yield on_progress
-
-
-@contextmanager
-def watched(title: str, total: int) -> Iterator[Callable[[str, int], None]]:
-    """Show the progress of several training runs, and yield a function that updates it.
-
-    The yielded function takes a message and the number of training runs that have finished since
-    its last call. If stderr is not a terminal, a line is printed every ten seconds instead of
-    a progress bar.
-    """
-    columns = *_bar_columns(), TimeRemainingColumn()
-    hidden = not NOTES.is_terminal
-    with Progress(*columns, console=NOTES, transient=True, disable=hidden) as progress:
-        task = progress.add_task(title, total=total)
-        last = time.monotonic()
-
-        def on_progress(news: str, ended: int) -> None:
+        def on_progress(count: int, news: str = "") -> None:
             nonlocal last
-            progress.advance(task, ended)
-            done = int(progress.tasks[0].completed)
-            line = f"{title}, {done:,} of {total:,} done, {news}"
+            progress.advance(task, count)
+            now, finished = time.monotonic(), int(progress.tasks[0].completed)
+            of = "" if total is None else f" of {total:,}"
+            news = news or f"{(finished - done) / max(now - start, 1e-9):,.0f} rows/s"
+            line = f"{title}: {finished:,}{of} done, {news}"
             progress.update(task, description=line)
-            if hidden and time.monotonic() - last >= PAUSE:
+            if hidden and now - last >= PAUSE:
                 say(line)
-                last = time.monotonic()
+                last = now
 
         yield on_progress
 

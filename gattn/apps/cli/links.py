@@ -61,7 +61,7 @@ def train(
 
         def on_epoch(record: EpochRecord) -> None:
             on_progress(
-                f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}", 0
+                0, f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}"
             )
 
         metrics = train_run(run, out, on_epoch=on_epoch, log=say)

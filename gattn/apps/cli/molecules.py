@@ -13,13 +13,12 @@ from typer import Argument, Option
 
 from gattn.apps.cli.compare import add_compare
 from gattn.apps.cli.console import (
-    counted,
     quoted,
-    rated,
     say,
     show_metrics,
     show_repeats,
     show_rows,
+    watched,
 )
 from gattn.apps.cli.help import CommandGroup
 from gattn.apps.cli.inputs import check_run_inputs, check_table_inputs, check_training_inputs
@@ -171,7 +170,7 @@ def predict(
     table = Path(inputs[0])
     with TemporaryDirectory() as folder:
         file = Path(out or f"{folder}/predicted.csv")
-        with counted("predicting") as on_progress:
+        with watched("predicting") as on_progress:
             counts = predict_table(
                 run, table, file, neighbors=neighbors, on_progress=on_progress, log=say, **settings
             )
@@ -194,7 +193,7 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
     from gattn.apps.molecules.screening.screen import screen
 
     counts = screen(
-        run, inputs, out, chosen, log=say, progress=partial(rated, "predicting"), **settings
+        run, inputs, out, chosen, log=say, progress=partial(watched, "predicting"), **settings
     )
     written = f", {counts.written:,} written" if chosen.where or chosen.top else ""
     say(f"{out}: {plural(counts.rows, 'row')}, {counts.errors:,} of them with an error{written}")
@@ -260,7 +259,7 @@ def embed(
     check_run_inputs(run, table, settings)
     from gattn.apps.molecules.runs.embed import embed_table
 
-    with counted("embedding") as on_progress:
+    with watched("embedding") as on_progress:
         counts = embed_table(run, table, out, on_progress=on_progress, **settings)
     _show_counts(counts, table, out)
 

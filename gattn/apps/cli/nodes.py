@@ -75,11 +75,11 @@ def train(
 
         def on_epoch(record: EpochRecord) -> None:
             on_progress(
-                f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}", 0
+                0, f"epoch {record.epoch + 1}, validation loss {record.validation_loss:.4g}"
             )
 
         def on_run_end(trial: Trial) -> None:
-            on_progress(f"test {next(iter(trial.test.values())):.4g}", 1)
+            on_progress(1, f"test {next(iter(trial.test.values())):.4g}")
 
         metrics = train_run(run, out, on_epoch=on_epoch, on_run_end=on_run_end, log=say)
     show_metrics(metrics, "nodes")

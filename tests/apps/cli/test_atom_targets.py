@@ -95,9 +95,9 @@ def test_prediction_has_a_list_for_each_row(trained, gattn, tmp_path):
 
 
 SELECTIVE = {
-    "[inf, 0, 0]": "mass: value 1 must be finite; it is 'inf'",
-    "[0, 1e300, 0]": "mass: value 2 must be finite; it is 1e+300, beyond float32",
-    "[0, 0, 1e999]": "mass: value 3 must be finite; it is 'inf'",
+    "[inf, 0, 0]": "mass: value 1 must be finite and in the range of float32; it is 'inf'",
+    "[0, 1e300, 0]": "mass: value 2 must be finite and in the range of float32; it is 1e+300",
+    "[0, 0, 1e999]": "mass: value 3 must be finite and in the range of float32; it is 'inf'",
     "['<2', 1, 1]": "mass: value 1 is the limit '<2', which is not a measured value",
 }
 

@@ -14,7 +14,7 @@ def test_a_bar_and_its_text_are_readable_at_80_columns(monkeypatch):
     monkeypatch.setattr(console, "NOTES", screen)
     news = "run 3 of 10, epoch 117 of 300: training loss 0.4512, validation accuracy 0.8123"
     with console.watched("training", 10) as on_progress:
-        on_progress(news, 10)
+        on_progress(10, news)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
     assert "━" * 20 in text
     words = text.replace("━", " ").split()

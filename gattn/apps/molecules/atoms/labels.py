@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,11 +11,12 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.atoms.entries import find_entries, place_values
-from gattn.apps.molecules.atoms.lists import Item, limits_of, read_list
+from gattn.apps.molecules.atoms.lists import Item, read_list
 from gattn.apps.molecules.atoms.values import KINDS, Targets, Values, pointers
 from gattn.apps.molecules.classes import MOST_CLASSES
 from gattn.apps.molecules.settings import Task
 from gattn.apps.tables.csv_table import LARGEST
+from gattn.apps.tables.numbers import classify
 from gattn.data.molecules.arrays import MoleculeArrays
 
 __all__ = [
@@ -166,7 +166,7 @@ def _task(counts: Counter[Item]) -> Task:
     kinds = set(counts)
     if kinds <= {0, 1}:
         return "classification"
-    texts = {kind for kind in kinds if isinstance(kind, str) and limits_of(kind) is None}
+    texts = {kind for kind in kinds if isinstance(kind, str) and not _is_limit(kind)}
     if texts == kinds and len(kinds) <= MOST_GUESSED:
         return "classification" if len(kinds) == 2 else "multiclass"
     return "regression"
@@ -182,7 +182,7 @@ def _check_numbers(name: str, counts: Counter[Item], usable: Counter[Item], gues
         guessed: whether the task was derived from the labels.
     """
     texts = [value for value in counts if isinstance(value, str)]
-    others = [text for text in texts if limits_of(text) is None]
+    others = [text for text in texts if not _is_limit(text)]
     numbers = {value for value in counts if not isinstance(value, str)}
     if guessed and others and numbers <= {0, 1}:
         raise ValueError(
@@ -323,25 +323,14 @@ def _reason(value: Item) -> tuple[str, bool]:
     """Return the reason why a value is not a label, or "", and whether it is selective."""
     if value is None:
         return "", False
-    if isinstance(value, bool):
-        word = "true" if value else "false"
-        return f"must be a number; it is {word}, which --task classification reads", False
-    if not isinstance(value, str):
-        if abs(value) <= LARGEST:
-            return "", False
-        return f"must be finite; it is {value!r}, beyond float32", True
-    limits = limits_of(value)
-    if limits is None:
-        if _is_infinite(value):
-            return f"must be finite; it is {value!r}", True
+    if _is_limit(value):
+        return f"is the limit {value!r}, which is not a measured value", True
+    if isinstance(value, bool) or (isinstance(value, str) and classify(value).kind != "infinite"):
         return f"must be a number or null; it is {value!r}", False
-    if not any(abs(end) <= LARGEST for end in limits):
-        return f"must be finite; it is {value!r}, beyond float32", True
-    return f"is the limit {value!r}, which is not a measured value", True
+    if isinstance(value, str) or abs(value) > LARGEST:
+        return f"must be finite and in the range of float32; it is {value!r}", True
+    return "", False
 
 
-def _is_infinite(text: str) -> bool:
-    try:
-        return math.isinf(float(text))
-    except ValueError:
-        return False
+def _is_limit(value: Item) -> bool:
+    return isinstance(value, str) and classify(value).kind == "censored"

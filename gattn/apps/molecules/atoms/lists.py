@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import TypeAlias
 
-__all__ = ["MISSING", "Item", "format_list", "limits_of", "read_list"]
+__all__ = ["MISSING", "Item", "format_list", "read_list"]
 
 Item: TypeAlias = "float | int | str | None"
 """Value of an atom or bond: a number, a Boolean, a class, a limit such as ``"<1"``, or None if it
@@ -20,7 +20,6 @@ is missing. An infinite number is the text ``"inf"`` or ``"-inf"``.
 MISSING = {"", "none", "nan", "null", "na", "n/a", "-"}
 """Texts that stand for a missing value, in lower case."""
 NAN = re.compile(r"\b[nN]a[nN]\b")
-LIMIT = re.compile(r"\s*([<>])=?\s*([-+]?[\d.].*)")
 BETWEEN = re.compile(r"[\s,;]+")
 
 
@@ -56,22 +55,6 @@ def read_list(cell: object) -> list[Item] | None:
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         values = _separated(text, cell)
     return _items(values, cell)
-
-
-def limits_of(text: str) -> tuple[float, float] | None:
-    """Return the lower and the upper end of a limit such as ``">2"``; None for any other text.
-
-    >>> limits_of("<2.5"), limits_of("active")
-    ((-inf, 2.5), None)
-    """
-    match = LIMIT.fullmatch(text)
-    if not match:
-        return None
-    try:
-        value = float(match[2])
-    except ValueError:
-        return None
-    return (-math.inf, value) if match[1] == "<" else (value, math.inf)
 
 
 def format_list(values: Iterable[float | int | str | list[float] | None]) -> str:

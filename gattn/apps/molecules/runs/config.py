@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -28,6 +28,16 @@ __all__ = ["RULES", "NumberSettings", "RunSettings", "override"]
 
 RULES = ("random", "scaffold", "butina", "time")
 """Values of ``--split`` that divide the molecules of one table."""
+OF_MOLECULES = (
+    "target", "descriptors_columns", "decimal", "thousands", "unit", "relation_column", "censored",
+    "weight_column",
+)  # fmt: skip
+"""Settings of labels of molecules, which atoms and bonds do not have."""
+IN_TABLE = (
+    "target", "atom_target", "bond_target", "descriptors_columns", "relation_column",
+    "weight_column", "time", "test", "validation",
+)  # fmt: skip
+"""Settings that name a column, or the table of a part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,54 +205,33 @@ class RunSettings(NumberSettings):
             raise SettingsError(
                 f"--test and --validation leave nothing to split; leave out --split {self.split}"
             )
-        if len(set(self.target)) < len(self.target):
-            raise SettingsError(f"each target must be listed once; got {', '.join(self.target)}")
-        columns = {
-            "--target": self.target,
-            "--atom-target": self.atom_target,
-            "--bond-target": self.bond_target,
-            "--descriptors-columns": self.descriptors_columns,
-            "--relation-column": self.relation_column,
-            "--weight-column": self.weight_column,
-            "--time": self.time,
-            "--test": self.test,
-            "--validation": self.validation,
-        }
-        if not self.data and any(columns.values()):
-            option = next(name for name, value in columns.items() if value)
-            raise SettingsError(f"{option} was set without DATA, the table that has the column")
+        names = [*self.target, *self.atom_target, *self.bond_target]
+        if len(set(names)) < len(names):
+            raise SettingsError(f"each target must be listed once; got {', '.join(names)}")
+        if not self.data and (options := self._changed(IN_TABLE)):
+            raise SettingsError(f"{options[0]} was set without DATA, the table that has the column")
         if self.model.bounded and self.censored != "refuse":
             raise SettingsError(
                 f"loss_function {self.model.loss_function} reads censored labels as limits; leave "
                 f"out censored {self.censored}"
             )
-        if self.has_lists:
-            self._check_lists()
+        options = [
+            *self._changed(OF_MOLECULES),
+            *["several --smiles"] * (type(self.smiles) is tuple),
+        ]
+        if self.has_lists and options:
+            raise SettingsError(f"{options[0]} cannot be used with --atom-target or --bond-target")
+
+    def _changed(self, names: Sequence[str]) -> list[str]:
+        """Return the options of those settings that do not have their default."""
+        defaults = {field.name: field.default for field in fields(self)}
+        changed = (name for name in names if getattr(self, name) != defaults[name])
+        return [f"--{name.replace('_', '-')}" for name in changed]
 
     @property
     def has_lists(self) -> bool:
         """True if the model predicts values of atoms or bonds."""
         return bool(self.atom_target or self.bond_target)
-
-    def _check_lists(self) -> None:
-        """Check that the options are possible for targets of atoms and bonds."""
-        names = [*self.atom_target, *self.bond_target]
-        if len(set(names)) < len(names):
-            raise SettingsError(f"each target must be listed once; got {', '.join(names)}")
-        changed = {
-            "--target": bool(self.target),
-            "several --smiles": len(self.smiles_columns) > 1,
-            "--descriptors-columns": bool(self.descriptors_columns),
-            "--decimal": self.decimal != ".",
-            "--thousands": bool(self.thousands),
-            "unit": bool(self.unit),
-            "--relation-column": bool(self.relation_column),
-            "--censored": self.censored != "refuse",
-            "--weight-column": bool(self.weight_column),
-        }
-        for option, is_set in changed.items():
-            if is_set:
-                raise SettingsError(f"{option} cannot be used with --atom-target or --bond-target")
 
     @property
     def split_rule(self) -> SplitRule:
