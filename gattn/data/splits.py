@@ -17,17 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = [
-    "EIGHT_ONE_ONE",
-    "Split",
-    "cuts",
-    "number_groups",
-    "random_split",
-    "ratio",
-    "split_by_names",
-    "split_from_file",
-]
-
 PARTS = ("train", "val", "test")
 NAMES = {
     **{"train": "train", "training": "train"},

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from gattn.draw.theme import Theme
 
-__all__ = ["Anchor", "Canvas", "PictureFormat"]
-
 PictureFormat: TypeAlias = Literal["svg", "png"]
 Anchor: TypeAlias = Literal["start", "middle", "end"]
 

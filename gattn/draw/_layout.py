@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["Layout", "lay_out"]
-
 SMALL = 50
 """A connected component with at most this number of nodes is drawn without separating its
 communities.

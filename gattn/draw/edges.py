@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-__all__ = ["Numbers", "array", "read_edges", "read_weights", "strongest_edges"]
-
 Numbers: TypeAlias = "ArrayLike | Tensor"
 
 

@@ -14,8 +14,6 @@ from gattn.draw.theme import DARK, LIGHT, Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["WIDTH", "Draw", "heading", "line", "render", "settings"]
-
 # Width of a plot in inches. With this width, text of 10 points is about 11 pixels high on a page.
 WIDTH = 4.1
 # Dots per inch.

@@ -15,8 +15,6 @@ from gattn.draw.theme import Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["attention_matrix", "draw_matrix"]
-
 NAMED = 40
 """Maximum number of rows or columns for which names are written; the names of more rows would
 overlap.

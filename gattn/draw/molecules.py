@@ -17,8 +17,6 @@ from gattn.draw.theme import DARK, LIGHT, Theme, mixture
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["DRAWN_ATOMS", "Weights", "draw_molecule", "shared_scale"]
-
 Weights: TypeAlias = "Sequence[float] | np.ndarray | Tensor"
 Drawable: TypeAlias = "str | Mol"
 """Type of a molecule to draw: a SMILES or an RDKit molecule."""

@@ -22,8 +22,6 @@ from gattn.draw.theme import PALETTE, Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_network", "sample_network"]
-
 NODES = 700
 """Maximum number of nodes in a picture in which single edges can be distinguished."""
 FEW_EDGES = 300

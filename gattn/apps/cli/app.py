@@ -15,8 +15,6 @@ from gattn.apps.cli.molecules import app as molecules
 from gattn.apps.cli.nodes import app as nodes
 from gattn.apps.cli.serve import serve
 
-__all__ = ["app"]
-
 app = CommandGroup("Train graph attention models on tables of molecules or networks, and use them.")
 app.add_typer(molecules, name="molecules")
 app.add_typer(nodes, name="nodes")

@@ -11,8 +11,6 @@ from typer import Argument, Option
 from gattn.apps.cli.console import show_differences
 from gattn.apps.cli.help import CommandGroup
 
-__all__ = ["add_compare"]
-
 
 def add_compare(app: CommandGroup) -> None:
     """Add the command to a group of commands."""

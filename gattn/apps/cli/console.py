@@ -28,17 +28,6 @@ from gattn.apps.runtime.processes import is_first_process
 if TYPE_CHECKING:
     from gattn.apps.run.compare import Difference
 
-__all__ = [
-    "quoted",
-    "say",
-    "show_differences",
-    "show_metrics",
-    "show_repeats",
-    "show_rows",
-    "show_runs",
-    "watched",
-]
-
 PAUSE = 10.0
 """Minimum time in seconds between two progress lines if stderr is not a terminal."""
 FACTORS = {"classification": "log probabilities", "regression": "predictions"}

@@ -11,8 +11,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["CommandGroup", "HelpAll"]
-
 WIDTH = 100
 """Maximum width of the help; longer lines are harder to read."""
 ALL = "--help-all"

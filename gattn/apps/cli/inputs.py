@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.runs.config import RunSettings
     from gattn.apps.tables.csv_table import Table
 
-__all__ = ["check_run_inputs", "check_table_inputs", "check_training_inputs"]
-
 SMILES = "name the column of SMILES with --smiles"
 TARGET = "name the column of labels with --target"
 

@@ -21,8 +21,6 @@ from gattn.apps.run.text import plural
 if TYPE_CHECKING:
     from gattn.apps.fitting.types import EpochRecord
 
-__all__ = ["app"]
-
 app = CommandGroup("Predict missing or future links between the nodes of a network.")
 
 GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].description)

@@ -8,8 +8,6 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-__all__ = ["metrics_tables"]
-
 ANY_WIDTH = 100_000
 """Width at which the cells of a table are not shortened."""
 

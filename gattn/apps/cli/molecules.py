@@ -33,8 +33,6 @@ from gattn.files import has_table_ending
 if TYPE_CHECKING:
     from gattn.apps.molecules.runs.predict import Counts
 
-__all__ = ["app"]
-
 app = CommandGroup("Predict properties of molecules from their SMILES.")
 
 Table = Annotated[

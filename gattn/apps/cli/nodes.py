@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from gattn.apps.fitting.types import EpochRecord
     from gattn.apps.nodes.runs.trials import Trial
 
-__all__ = ["app"]
-
 app = CommandGroup("Predict a class or a number for each node of a network.")
 
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)

@@ -6,8 +6,6 @@ import typer
 
 from gattn.apps.runtime.processes import process_count
 
-__all__ = ["check_one_process"]
-
 
 def check_one_process(context: typer.Context) -> None:
     """Raise an error if torchrun started several processes of a command that must run in one

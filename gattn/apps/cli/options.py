@@ -20,8 +20,6 @@ from typer import Argument, Option
 from gattn.apps.cli.help import HelpAll
 from gattn.apps.fitting.settings import Setting, check_value, declared
 
-__all__ = ["METAVARS", "ConfigFile", "Run", "read_molecules", "read_stdin", "with_settings"]
-
 PathOrText = TypeVar("PathOrText", Path, str, list[str])
 
 Run = Annotated[Path, Argument(metavar="RUN", help="Folder of a trained model, written by train.")]

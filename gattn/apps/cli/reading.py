@@ -9,11 +9,6 @@ from typing import Any
 from gattn.apps.nodes.sources import check_graph_sources
 from gattn.apps.run.model_files import check_model_files
 
-__all__ = [
-    "READING", "TYPED_READING", "check_inputs", "check_unless_finished", "with_reading",
-    "with_tables",
-]  # fmt: skip
-
 READING = ("nodes", "source", "target", "encoding", "decimal", "thousands", "missing")
 """Names of the settings for reading graph files."""
 TYPED_READING = (*READING, "edges")

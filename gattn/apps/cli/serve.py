@@ -11,8 +11,6 @@ from gattn.apps.cli.console import say
 from gattn.apps.cli.options import with_settings
 from gattn.apps.serve.settings import ServeSettings
 
-__all__ = ["serve"]
-
 
 @with_settings(ServeSettings)
 def serve(

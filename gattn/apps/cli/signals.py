@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["INTERRUPTED", "TERMINATED", "WORDS", "EndingSignals", "signal_behind"]
-
 INTERRUPTED, TERMINATED = 130, 143
 WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 

@@ -13,18 +13,6 @@ from gattn.apps.molecules.classes import MOST_CLASSES
 from gattn.apps.tables.csv_table import LARGEST
 from gattn.apps.tables.numbers import NumberFormat, read_numbers
 
-__all__ = [
-    "as_classes",
-    "as_numbers",
-    "as_smiles",
-    "as_table",
-    "as_texts",
-    "column_names",
-    "find_bounds",
-    "find_classes",
-    "is_missing",
-]
-
 SIMPLE = {float, int, bool, type(None), np.float64, np.float32, np.int64, np.int32, np.bool_}
 """Types of labels that are always numbers or missing values, so that they need no check."""
 NO_NUMBERS = (bytes, complex, np.complexfloating, np.datetime64, np.timedelta64)

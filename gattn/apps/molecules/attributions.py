@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.apps.molecules.predictor import MoleculePredictor
 
-__all__ = ["DEFAULT_METHOD", "METHODS", "Attribution", "attribute"]
-
 METHODS = ("integrated_gradients", "masking")
 DEFAULT_METHOD = "integrated_gradients"
 """Default method of attribution. It agrees best with exact contributions in ``python -m

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["MOST_CLASSES", "class_softmax", "normalised", "one_hot", "split_classes"]
-
 MOST_CLASSES = 100
 """Maximum number of classes of a target. A column with more different values contains names or
 numbers.

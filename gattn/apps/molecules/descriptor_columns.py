@@ -22,11 +22,6 @@ from gattn.apps.tables.numbers import NumberFormat
 if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
-__all__ = [
-    "SCALE", "DescriptorColumns", "check_columns", "column_tensors", "split_descriptors",
-    "with_standard_columns",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class DescriptorColumns:

@@ -24,8 +24,6 @@ from gattn.apps.molecules.target_transform import (
     check_domain,
 )
 
-__all__ = ["MoleculeClassifier", "MoleculeRegressor"]
-
 
 class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
     """Regressor that predicts numbers from SMILES, with standard deviations and prediction

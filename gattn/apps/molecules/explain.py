@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.apps.molecules.predictor import MoleculePredictor
 
-__all__ = [
-    "DEFAULT_METHOD", "Explanation", "Faithfulness", "class_probability", "explain",
-    "explain_model",
-]  # fmt: skip
-
 TOP = 0.2
 """An explanation is tested by deleting this fraction of a molecule's atoms (at least one atom)."""
 ROUNDING = 1e-5

@@ -17,10 +17,6 @@ from gattn.files import write_rows
 if TYPE_CHECKING:
     from gattn.apps.molecules.explain import Explanation
 
-__all__ = [
-    "PICTURES", "colour_scale", "describe", "label_of", "write_explanations"
-]  # fmt: skip
-
 PICTURES = 100
 """Maximum number of molecules to draw; each molecule adds two files per method."""
 

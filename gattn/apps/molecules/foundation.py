@@ -17,11 +17,6 @@ from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.run.model_io import RunError, read_model, remove_prefix, write_model
 from gattn.data.molecules.features import FEATURISER
 
-__all__ = [
-    "FINE_TUNING_STARTS", "Foundation", "check_predictor_features", "read_foundation",
-    "read_foundation_of", "write_foundation",
-]  # fmt: skip
-
 HEAD = "head."
 """Beginning of the names of the parameters that are not part of the encoder."""
 KEY = "foundation"

@@ -26,11 +26,6 @@ from gattn.apps.runtime.processes import in_order
 from gattn.data.molecules.packing import read_packed
 from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit
 
-__all__ = [
-    "FeaturizedSmiles", "ParsedSmiles", "Piece", "distinct_inputs", "featurise", "in_pieces",
-    "make_pieces",
-]  # fmt: skip
-
 T = TypeVar("T")
 Item = TypeVar("Item")
 Row = TypeVar("Row")

@@ -21,8 +21,6 @@ from gattn.data.molecules.smiles import parse_any_size
 if TYPE_CHECKING:
     from gattn.apps.molecules.inputs import FeaturizedSmiles
 
-__all__ = ["join_rows", "mapped_atoms"]
-
 ATOM = re.compile(r"\[[^\]]*\]|Br|Cl|[BCNOPSFIbcnops*]")
 MAPPED = re.compile(r"\[\d*([A-Za-z][a-z]?|\*)[^\]]*:(\d+)\]")
 """Pattern of a bracket atom with an atom map number: its element and the number."""

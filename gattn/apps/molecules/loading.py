@@ -16,11 +16,6 @@ from gattn.apps.tables.csv_table import OnBadBytes, Table
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat
 
-__all__ = [
-    "OpenedRun", "load_model",
-    "open_run", "predicts_atoms", "smiles_columns",
-]  # fmt: skip
-
 ATOM_MODELS = ("AtomRegressor", "AtomClassifier")
 """Names of the estimators for atoms and bonds."""
 

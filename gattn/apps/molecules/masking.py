@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 
     from gattn.apps.molecules.predictor import MoleculePredictor
 
-__all__ = [
-    "Masked", "MoleculeAtoms", "atoms_of", "descriptor_shares", "masked_inputs", "predict_masked",
-]  # fmt: skip
-
 BUDGET = 1 << 16
 """Maximum number of atoms in a batch of masked copies, which limits the memory."""
 

@@ -16,8 +16,6 @@ from gattn.data.molecules.dataset import Molecules, Positions, indices_of
 from gattn.data.molecules.packing import PackedInputs
 from gattn.data.molecules.pairs import count_pairs
 
-__all__ = ["DescribedInputs", "ExpandedInputs", "MoleculeInputs", "PackedView", "join_pieces"]
-
 Self = TypeVar("Self", bound="MoleculeInputs")
 
 

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from gattn.apps.molecules.kernels.features import CountTable
 
-__all__ = ["NearestMolecules", "pack_bits"]
-
 BLOCK, QUERIES = 8192, 256
 """Numbers of training molecules and of other molecules that are compared at once, to limit the
 memory.

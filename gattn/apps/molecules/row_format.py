@@ -10,11 +10,6 @@ from gattn.apps.molecules.arrays import as_smiles
 from gattn.apps.run.text import plural
 from gattn.data.molecules.stereo_marks import without_stereo_marks
 
-__all__ = [
-    "NAMES", "ONE_MOLECULE", "RowFormat", "drawn_smiles", "join_smiles", "name_after",
-    "name_column", "row_text", "split_smiles",
-]  # fmt: skip
-
 BETWEEN = " + "
 """Separator between the SMILES of the molecules in a row."""
 SEPARATORS = re.compile(r"( \+ |>>)")

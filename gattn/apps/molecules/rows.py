@@ -17,17 +17,6 @@ from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.run.text import plural
 from gattn.data import BadRow
 
-__all__ = [
-    "LabelledMolecules",
-    "UnreadableMolecules",
-    "bad_rows",
-    "scatter_rows",
-    "smiles_hashes",
-    "warn_of",
-    "warn_of_overlap",
-]
-
-
 Self = TypeVar("Self", bound="LabelledMolecules")
 
 

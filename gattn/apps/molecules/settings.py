@@ -9,16 +9,6 @@ from msgspec import Meta
 
 from gattn.apps.fitting.settings import SettingsError, Threads, TrainingSettings, document
 
-__all__ = [
-    "LossFunction",
-    "ModelName",
-    "MoleculeParameters",
-    "MoleculeSettings",
-    "Standardization",
-    "Task",
-    "Transform",
-]
-
 Task = Literal["regression", "classification", "multiclass"]
 ModelName = Literal["stacked", "attention", "gp"]
 Standardization = Literal["largest-fragment", "neutral", "tautomer"]

@@ -19,8 +19,6 @@ from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
 from gattn.apps.run.estimator import SerializableEstimator
 from gattn.data import BadRow, random_split
 
-__all__ = ["SmilesEstimator"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Labelled = TypeVar("Labelled", bound=LabelledMolecules)

@@ -9,8 +9,6 @@ from pathlib import Path
 from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.apps.tables.formats import open_molecules
 
-__all__ = ["FileLine", "JoinedTables", "open_tables"]
-
 
 class FileLine(int):
     """Line number in one of several files. As text, it includes the name of the file.

@@ -13,11 +13,6 @@ from torch import Tensor
 
 from gattn.apps.fitting.conformal import IntervalCalibrator
 
-__all__ = [
-    "NAMES", "Prediction", "TargetTransform", "TransformedIntervals", "check_domain",
-    "empty_prediction", "in_target_units",
-]  # fmt: skip
-
 NAMES = ("none", "log10", "logit")
 """Names of the target transforms, in the order of their codes in a model file."""
 FARTHEST = {"log10": 300.0, "logit": 20.0}

@@ -14,15 +14,6 @@ if TYPE_CHECKING:
 
     from gattn.apps.fitting.calibration import Reliability
 
-__all__ = [
-    "CLASSES",
-    "SHOWN",
-    "TARGETS",
-    "Words",
-    "part_figures",
-    "write_plots",
-]
-
 # Maximum number of targets with separate plots.
 SHOWN = 12
 

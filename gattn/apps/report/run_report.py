@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from gattn.apps.fitting.calibration import Reliability
     from gattn.apps.fitting.types import History
 
-__all__ = ["RunFacts", "best_of", "compare", "facts", "left_out", "run_report"]
-
 LOWER_IS_BETTER = {"rmse", "mae", "log_loss"}
 
 

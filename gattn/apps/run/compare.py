@@ -11,8 +11,6 @@ import numpy as np
 
 from gattn.apps.run.model_io import CARD, RunError, check_files, read_json
 
-__all__ = ["Difference", "compare_runs"]
-
 RESAMPLES = 2000
 """Number of samples of the bootstrap."""
 

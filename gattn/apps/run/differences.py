@@ -12,8 +12,6 @@ from gattn.draw.theme import Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["differences_plot"]
-
 
 def differences_plot(first: str, rows: Sequence[tuple[str, float, float, float]]) -> bytes:
     """Draw the differences of the errors of runs from the error of one run as PNG.

@@ -18,8 +18,6 @@ from gattn.apps.fitting.settings import fill_docstring
 from gattn.apps.fitting.types import History
 from gattn.apps.run.model_io import Json, RunError, read_model, write_model
 
-__all__ = ["SerializableEstimator"]
-
 Self = TypeVar("Self", bound="SerializableEstimator")
 
 

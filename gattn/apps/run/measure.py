@@ -13,8 +13,6 @@ from gattn.apps.fitting.metrics import (
     regression_metrics,
 )
 
-__all__ = ["PARTS", "interval_metrics", "measure", "set_metrics"]
-
 PARTS = ("train", "val", "test")
 
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["CARD", "WEIGHTS", "RunError", "check_model_files"]
-
 WEIGHTS, CARD = "weights.safetensors", "model.json"
 
 

@@ -22,11 +22,6 @@ from gattn.apps.fitting.checks import check_fraction
 from gattn.apps.run.model_files import CARD, WEIGHTS, RunError, check_model_files
 from gattn.files import replace_files
 
-__all__ = [
-    "CARD", "Json", "RunError", "add_prefix", "check_files", "coverage_of", "package_versions",
-    "read_card", "read_json", "read_model", "remove_prefix", "write_json", "write_model",
-]  # fmt: skip
-
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 FORMAT = 1

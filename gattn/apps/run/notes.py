@@ -11,9 +11,6 @@ from gattn.apps.report.plots.style import METRICS, number
 from gattn.apps.report.run_report import best_of
 from gattn.apps.run.text import plural
 
-__all__ = ["NOISE", "baseline_note", "coverage_note", "infinite_intervals", "interval_notes",
-           "metric_notes", "noise_note"]  # fmt: skip
-
 ERRORS = 3.0
 """A coverage is below its level if it is lower by more than this number of standard errors."""
 MOST = 5

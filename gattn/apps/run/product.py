@@ -14,8 +14,6 @@ from gattn.apps.run.model_io import Json
 from gattn.apps.run.run_folder import AnyRunSettings
 from gattn.data import Split
 
-__all__ = ["Log", "Parts", "Product", "Report", "TrainedRun", "no_log"]
-
 Log: TypeAlias = Callable[[str], None]
 Report: TypeAlias = "tuple[ReportContent, Mapping[str, Figure]]"
 Rows: TypeAlias = Iterable[Sequence[object]]

@@ -13,8 +13,6 @@ from gattn.apps.run.model_io import package_versions
 from gattn.apps.run.notes import interval_notes, metric_notes
 from gattn.apps.run.product import TrainedRun
 
-__all__ = ["report_facts"]
-
 PROMISE = (
     "The coverage holds on average over rows from the distribution of the validation rows, not for "
     "each single row or for rows of another kind."

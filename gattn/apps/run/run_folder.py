@@ -15,18 +15,6 @@ from gattn.apps.run.model_io import Json, RunError, read_card, read_json, write_
 from gattn.apps.runtime.processes import is_first_process
 from gattn.files import write_rows
 
-__all__ = [
-    "CHECKPOINTS",
-    "METRICS",
-    "AnyRunSettings",
-    "file_hash",
-    "finish_run",
-    "finished_metrics",
-    "lock_folder",
-    "start_run",
-    "training_folder",
-]
-
 CONFIG, METRICS, SPLITS, CHECKPOINTS = "config.toml", "metrics.json", "splits.json", "checkpoints"
 LEFT_OUT, LOCK = "left_out.csv", ".lock"
 FOLDER = "folder"

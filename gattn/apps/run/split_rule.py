@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["SplitRule", "read_rule"]
-
 NAMED: tuple[Literal["column", "molecule"], ...] = ("column", "molecule")
 """Kinds of splits that name a column, as in ``column:NAME``."""
 

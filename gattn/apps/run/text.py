@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["count_of", "plural", "with_precision"]
-
 
 def plural(count: int, noun: str) -> str:
     """Format a count and a noun; the noun gets an "s" in the plural.

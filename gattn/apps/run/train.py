@@ -21,8 +21,6 @@ from gattn.apps.run.run_folder import (
 from gattn.apps.runtime.processes import is_first_process
 from gattn.files import write_rows
 
-__all__ = ["train_run"]
-
 Data = TypeVar("Data")
 AnyParts = TypeVar("AnyParts", bound=Parts)
 Model = TypeVar("Model")

@@ -28,8 +28,6 @@ from gattn.apps.serve.schemas import ExplainAnswer, ExplainRequest
 from gattn.apps.serve.served import ServedRun
 from gattn.apps.serve.settings import ServeSettings
 
-__all__ = ["Server"]
-
 Run = TypeVar("Run", bound=ServedRun)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["RequestError"]
-
 
 class RequestError(Exception):
     """Raised for a request that cannot be answered.

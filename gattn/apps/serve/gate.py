@@ -14,8 +14,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.settings import ServeSettings
 
-__all__ = ["PAGE_POLICY", "REPORT_POLICY", "Gate", "error_response"]
-
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; "

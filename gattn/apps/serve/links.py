@@ -21,8 +21,6 @@ from gattn.apps.serve.nodes import ServedNetwork, check_data
 from gattn.apps.serve.paths import run_paths, without_paths
 from gattn.apps.serve.schemas import LinkAnswer, LinksAnswer, ProposedLink
 
-__all__ = ["ServedLinks", "open_links"]
-
 PROPOSED = 20
 """Number of links that are proposed for a node."""
 

@@ -36,16 +36,6 @@ from gattn.apps.serve.served import ServedRun, json_value
 from gattn.apps.tables.numbers import NumberFormat
 from gattn.draw import DRAWN_ATOMS, draw_molecule
 
-__all__ = [
-    "ExplainedMolecule",
-    "ServedMolecules",
-    "as_values",
-    "draw_plain",
-    "explain_molecule",
-    "first_call",
-    "open_molecules",
-]  # fmt: skip
-
 NEAREST = 6
 """Number of similar training molecules that are shown beside a prediction."""
 PICTURE = 220, 150

@@ -7,8 +7,6 @@ from itertools import islice
 
 from gattn.apps.serve.errors import RequestError
 
-__all__ = ["SUGGESTIONS", "NodeNames"]
-
 SUGGESTIONS = 20
 """Maximum number of names that a search for nodes returns."""
 

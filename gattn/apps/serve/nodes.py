@@ -33,8 +33,6 @@ from gattn.apps.serve.schemas import NodeAnswer, NodeNeighbour
 from gattn.apps.serve.served import ServedRun, json_value
 from gattn.draw import draw_network
 
-__all__ = ["ServedNetwork", "ServedNodes", "check_data", "open_nodes"]
-
 SHOWN = 20
 """Maximum number of neighbours that are shown for a node."""
 Layer: TypeAlias = tuple[np.ndarray, np.ndarray]

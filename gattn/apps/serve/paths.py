@@ -11,8 +11,6 @@ from typing import Any
 from gattn.apps.run.model_io import CARD, read_json
 from gattn.files import reason
 
-__all__ = ["data_files", "fault_of", "run_paths", "without_paths"]
-
 FILES = ("data", "more_data", "validation", "test", "nodes", "edges")
 """Settings of a training run that are files or lists of files, possibly after ``NAME=``."""
 

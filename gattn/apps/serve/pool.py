@@ -17,8 +17,6 @@ from gattn.apps.molecules.loading import load_model
 from gattn.apps.runtime.processes import prepare_process
 from gattn.apps.serve.errors import RequestError
 
-__all__ = ["ModelPool"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -11,8 +11,6 @@ from typing import Any, Generic, TypeVar
 
 from gattn.apps.serve.errors import RequestError
 
-__all__ = ["BATCH", "BatchQueue"]
-
 Key = TypeVar("Key", bound=Hashable)
 Row = TypeVar("Row")
 Result = TypeVar("Result")

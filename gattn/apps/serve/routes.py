@@ -42,8 +42,6 @@ from gattn.apps.tables.csv_table import visible
 if TYPE_CHECKING:
     from gattn.apps.serve.app import Server
 
-__all__ = ["add_api", "add_page", "invalid_request"]
-
 STATIC = Path(__file__).parent / "static"
 NO_FILE = "there is no such file of a model; GET /models lists them"
 

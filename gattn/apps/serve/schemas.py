@@ -6,29 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = [
-    "Atom",
-    "Domain",
-    "ErrorMessage",
-    "ExplainAnswer",
-    "ExplainRequest",
-    "Faithfulness",
-    "Health",
-    "LinkAnswer",
-    "LinkRequest",
-    "LinksAnswer",
-    "ModelDescription",
-    "Neighbour",
-    "NodeAnswer",
-    "NodeNeighbour",
-    "NodeRequest",
-    "Pictures",
-    "PredictAnswer",
-    "PredictRequest",
-    "ProposedLink",
-    "TableAnswer",
-]
-
 Value = int | float | str | None
 Coverage = Annotated[
     Annotated[float, Field(gt=0, lt=1)] | None,

@@ -6,8 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["invalid_field"]
-
 LONGEST = 80
 """Maximum number of characters of a value in a sentence."""
 

@@ -16,8 +16,6 @@ from gattn.apps.run.notes import baseline_note
 from gattn.apps.serve.paths import run_paths, without_paths
 from gattn.apps.serve.schemas import ModelDescription
 
-__all__ = ["SEALED_FILES", "ServedRun", "json_value"]
-
 REPORT, NETWORK = SEALED_FILES = ("report.html", "plots/network.png")
 FILES = {"report": REPORT, "card": "card.md", "network": NETWORK}
 """Files of a run that the server sends, by their names in the URL."""

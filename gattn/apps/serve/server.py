@@ -21,8 +21,6 @@ from gattn.apps.serve.served import SEALED_FILES, ServedRun
 from gattn.apps.serve.settings import ServeSettings
 from gattn.files import reason
 
-__all__ = ["addresses", "open_runs", "serve"]
-
 NODES, LINKS = ("NodeClassifier", "NodeRegressor"), ("LinkPredictor",)
 """Names of the estimators of nodes and of links, as they occur in a model card."""
 BACKLOG = 2048

@@ -15,8 +15,6 @@ from gattn.apps.fitting.settings import Settings, SettingsError, Threads, docume
 if TYPE_CHECKING:
     from ipaddress import IPv4Address, IPv6Address
 
-__all__ = ["ServeSettings"]
-
 SHORTEST_TOKEN = 16
 """Minimum number of characters of a token, so that it cannot be guessed."""
 

@@ -15,8 +15,6 @@ from gattn.apps.serve.molecules import ServedMolecules
 from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.apps.tables.formats import open_molecules
 
-__all__ = ["CsvBody", "read_csv_body"]
-
 NAME = "the table"
 """Name of the table in error messages. The file name that a client sends is not used."""
 

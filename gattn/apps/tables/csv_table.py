@@ -20,13 +20,8 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from gattn.apps.tables.encoding import is_wide, marked_encoding
-from gattn.apps.tables.numbers import NumberFormat, is_missing
+from gattn.apps.tables.numbers import NumberFormat
 from gattn.files import OnBadBytes, RowWriter, table_writer
-
-__all__ = [
-    "OnBadBytes", "Table", "TableRow", "as_number", "is_missing", "missing_column", "open_table",
-    "readable", "smiles_names", "visible",
-]  # fmt: skip
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 DECLARED = re.compile(r'\ufeff?"?sep=(.)"?\s*', re.IGNORECASE | re.DOTALL)

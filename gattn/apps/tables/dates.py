@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from gattn.apps.tables.numbers import read_numbers
 
-__all__ = ["read_days", "read_times"]
-
 DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ]\S.*)?)?")
 """Pattern of an ISO 8601 date, such as 2024-01 or 2024-01-31 12:00. A year alone is read as a
 number.

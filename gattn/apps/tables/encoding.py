@@ -6,8 +6,6 @@ import codecs
 import gzip
 from pathlib import Path
 
-__all__ = ["is_wide", "marked_encoding", "read_text"]
-
 # UTF-32 is first, because its byte order mark begins with that of UTF-16
 MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pyarrow
     import pyarrow.parquet
 
-__all__ = ["FORMATS", "column_names", "format_of", "open_molecules", "open_parquet"]
-
 PARQUET, SMILES = (".parquet",), (".smi", ".smiles")
 FORMATS = (".csv", ".tsv", *PARQUET, *SMILES)
 """Suffixes of the files that are read from a folder. All except ``.parquet`` may be followed by

@@ -18,9 +18,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Cell", "NumberColumn", "NumberFormat", "Pattern", "classify", "is_missing",
-           "read_numbers"]  # fmt: skip
-
 Kind = Literal["plain", "missing", "infinite", "censored", "separated", "odd", "text"]
 PLAIN = (".", "")
 """Decimal sign and thousands separator of a plain number."""

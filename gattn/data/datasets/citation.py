@@ -13,8 +13,6 @@ from torch_geometric.io import read_planetoid_data
 from gattn.data.datasets.download import raw_files
 from gattn.data.datasets.registry import get_dataset
 
-__all__ = ["load_citation"]
-
 
 def load_citation(
     name: str,

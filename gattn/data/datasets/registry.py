@@ -14,8 +14,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["DataFile", "DatasetRecord", "ReportedScore", "dataset_names", "get_dataset"]
-
 
 @dataclass(frozen=True)
 class DataFile:

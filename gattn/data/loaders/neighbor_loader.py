@@ -18,8 +18,6 @@ from gattn.graph import Graph
 from gattn.graph.edge_input import check_count
 from gattn.sampling.batch import EdgeType
 
-__all__ = ["NeighborLoader"]
-
 _SERVED = ("batch_size", "shuffle", "drop_last", "sampler", "batch_sampler", "pin_memory")
 _UNSERVED = {
     "disjoint": False,

@@ -19,8 +19,6 @@ from gattn.graph import Graph, as_graph
 from gattn.sampling import NeighborSampler, TypedNeighborSampler
 from gattn.sampling.batch import EdgeType, Sample, TypedSample
 
-__all__ = ["PyGSampler", "add_sample", "pyg_sampler"]
-
 
 class PyGSampler(BaseSampler):
     """Adapter that makes gattn's neighbourhood samplers available as PyG's ``BaseSampler``, for one

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES
 
-__all__ = ["MoleculeArrays", "join"]
-
 
 @dataclass(frozen=True, eq=False)
 class MoleculeArrays:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from gattn.data.molecules.dataset import Molecules
 
-__all__ = ["GraphArrays", "MoleculeBuilder", "PackedMolecules", "PackedRows", "Skeletons"]
-
 BLOCK = 1024
 """Number of molecules whose atom and bond features are computed at once."""
 OXYGEN = 8

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
     from rdkit.Chem.rdFingerprintGenerator import FingerprintGenerator64
 
-__all__ = ["COUNTS", "PackedCounts", "atom_codes", "count_environments", "morgan_counter"]
-
 COUNTS = 2048
 """Number of columns of a Morgan count vector."""
 RADIUS = 2

@@ -16,8 +16,6 @@ from gattn.data.molecules.arrays import MoleculeArrays, join
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-__all__ = ["BadRow", "MoleculeError", "Molecules", "batch_molecules", "indices_of", "smiles_of"]
-
 Positions: TypeAlias = "slice | Sequence[int] | Sequence[bool] | Tensor | np.ndarray"
 
 

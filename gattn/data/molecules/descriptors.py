@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from gattn.data.molecules.building import Skeletons
     from gattn.data.molecules.dataset import Molecules
 
-__all__ = [
-    "DESCRIPTORS",
-    "LOGP",
-    "REFRACTIVITY",
-    "descriptor_row",
-    "descriptor_rows",
-    "in_settled_order",
-    "molecule_descriptors",
-]
-
 PROPERTIES = (
     "exactmw",
     "NumHeavyAtoms",

@@ -15,8 +15,6 @@ import numpy as np
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["AtomMemory", "atom_keys", "environments"]
-
 MOST = 2**17
 """Maximum number of environments in the cache. It is cleared when it contains more."""
 

@@ -12,8 +12,6 @@ from gattn.data.molecules.dataset import Molecules, smiles_of
 from gattn.data.molecules.plain import plain
 from gattn.data.molecules.smiles import need_rdkit, parse_any_size
 
-__all__ = ["morgan_fingerprints", "tanimoto", "tanimoto_neighbours", "tanimoto_ridge"]
-
 
 def morgan_fingerprints(
     molecules: Sequence[str] | Molecules, *, radius: int = 2, bits: int = 2048

@@ -30,8 +30,6 @@ from gattn.data.molecules.stereo import (
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond, Mol
 
-__all__ = ["GraphReader", "Graphs"]
-
 
 class Graphs(NamedTuple):
     """Concatenated graphs of k molecules, with n atoms and b bonds.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from gattn.data.molecules.dataset import Molecules
 
-__all__ = ["flat", "identity", "molecule_identities", "parent"]
-
 UNSTABLE = re.compile(r":\d+\]|\[H\]|->|<-")
 """Regular expression for atom maps, explicit hydrogens and dative bonds. If a molecule has one of
 these, RDKit's canonical SMILES may depend on the input SMILES.

@@ -17,8 +17,6 @@ from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, atom_row
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond
 
-__all__ = ["ATOMS", "BONDS", "AtomKind", "BondKind", "Table"]
-
 Described = TypeVar("Described")
 Kind = TypeVar("Kind", bound=Hashable)
 

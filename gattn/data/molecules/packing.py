@@ -18,8 +18,6 @@ from gattn.data.molecules.standardise import standardise
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["PackedInputs", "read_packed"]
-
 
 class PackedInputs(NamedTuple):
     """Model inputs of n SMILES in compact form. See

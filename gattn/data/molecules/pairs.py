@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from gattn.data.molecules.arrays import MoleculeArrays
     from gattn.data.molecules.building import GraphArrays
 
-__all__ = ["ELEMENT_CODES", "PAIR_DISTANCE", "AtomPairs", "atom_pairs", "count_pairs"]
-
 PAIR_DISTANCE = 6
 """Maximum number of bonds between the two atoms of a pair that is counted."""
 CODED = ("B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "As", "Se", "Br", "Sb", "Te", "I")

@@ -11,8 +11,6 @@ from gattn.data.molecules.stereo import configurations, remember
 if TYPE_CHECKING:
     from rdkit.Chem import Mol, RemoveHsParameters
 
-__all__ = ["plain", "plain_atoms", "written_places"]
-
 HYDROGEN = re.compile(r"\[\d*H(?![a-z])")
 """Pattern of an explicit hydrogen atom in a SMILES. It does not match ``[Hg]`` and ``[Ho]``."""
 MAPPED = re.compile(r":\d+\]")

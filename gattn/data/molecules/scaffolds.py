@@ -10,8 +10,6 @@ from gattn.data.molecules.dataset import Molecules, smiles_of
 from gattn.data.molecules.smiles import need_rdkit, parse_any_size
 from gattn.data.splits import EIGHT_ONE_ONE, Split, cuts, ratio, split_by_groups
 
-__all__ = ["murcko_scaffold", "scaffold_split"]
-
 
 def scaffold_split(
     molecules: Sequence[str] | Molecules, *, fractions: tuple[float, float, float] = EIGHT_ONE_ONE

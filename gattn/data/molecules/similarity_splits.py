@@ -13,8 +13,6 @@ from gattn.data.molecules.fingerprints import morgan_fingerprints, tanimoto
 from gattn.data.molecules.smiles import need_rdkit
 from gattn.data.splits import EIGHT_ONE_ONE, Split, ratio, split_by_groups
 
-__all__ = ["MOST_COMPARED", "butina_clusters", "butina_split"]
-
 MOST_COMPARED = 20_000
 """Maximum number of molecules. All pairs are compared, so the time grows with its square."""
 BLOCK = 1024

@@ -15,15 +15,6 @@ if TYPE_CHECKING:
     from rdkit.Chem import Mol
     from torch_geometric.data import Data
 
-__all__ = [
-    "MAX_ATOMS",
-    "need_rdkit",
-    "parse_any_size",
-    "parse_or_reason",
-    "parse_smiles",
-    "smiles_to_data",
-]
-
 MAX_ATOMS = 1000
 
 

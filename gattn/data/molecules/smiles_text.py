@@ -16,16 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from rdkit.Chem import Atom, Mol
 
-__all__ = [
-    "SmilesText",
-    "check_single",
-    "likeness",
-    "split_text",
-    "strip_blanks",
-    "text_with_marks",
-    "without_maps",
-]
-
 BLANK = string.whitespace + "\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
 BLANK += "".join(map(chr, range(0x2000, 0x2010))) + "\u2060\xad"
 """White space and invisible characters, which are removed from both ends of a cell."""

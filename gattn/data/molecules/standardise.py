@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["STEPS", "largest_fragment", "neutral", "standardise", "tautomer"]
-
 
 def largest_fragment(molecule: Mol) -> Mol:
     """Return the largest organic fragment of a molecule. Metal bonds of salts are cut first.

@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from rdkit.Chem import Atom, Bond, Mol
     from rdkit.Chem.rdchem import QueryAtom, StereoGroup
 
-__all__ = [
-    "CHIRALITIES",
-    "NONE",
-    "OTHER",
-    "STEREOS",
-    "Configurations",
-    "atom_configuration",
-    "bond_configuration",
-    "configurations",
-    "relative_centres",
-    "remember",
-    "without_relative",
-]
-
 CHIRALITIES = ("none", "R", "S", "r", "s")
 """Labels of the configurations of atoms; ``OTHER`` stands for a configuration without a label."""
 STEREOS = ("none", "any", "Z", "E", "z", "e")

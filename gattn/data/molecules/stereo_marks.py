@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["without_stereo_marks"]
-
 MARK = re.compile(r"[/\\]|@(?:@|(?:TH|AL|SP|TB|OH)\d+)?")
 """Pattern of a mark of a double bond or of a stereo centre in a SMILES."""
 FIELD = re.compile(r"(?<=[|,])(?:(?:[ao&]\d*|w[UD]?|ctu|c|t):[\d.]+(?:,\d[\d.]*)*|r(?=[,|]))")

@@ -13,8 +13,6 @@ from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.plain import written_places
 from gattn.data.molecules.smiles_text import strip_blanks, without_maps
 
-__all__ = ["Entries", "find_entries", "graph_entries", "place_values"]
-
 WRITTEN = re.compile(r"\[\d*H(?![a-z])")
 """Pattern of a hydrogen that a SMILES contains as an atom; it does not match ``[Hg]``."""
 

@@ -15,8 +15,6 @@ from gattn.apps.fitting.checks import check_fraction
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.environments import environments
 
-__all__ = ["EnvironmentMeans", "GroupedScores", "environment_codes"]
-
 RADII = 4
 """Number of radii. An environment contains the atoms within 0, 1, 2 or 3 bonds."""
 STRENGTH = 1.0

@@ -32,11 +32,6 @@ from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.data import BadRow, MoleculeError
 from gattn.data.molecules.arrays import MoleculeArrays
 
-__all__ = [
-    "AtomClassifier", "AtomEstimator", "AtomRegressor", "check_atom_settings",
-    "class_probabilities",
-]  # fmt: skip
-
 Self = TypeVar("Self", bound="AtomEstimator")
 Item = TypeVar("Item")
 Columns = Mapping[str, Sequence[Any]]

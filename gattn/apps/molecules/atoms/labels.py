@@ -19,11 +19,6 @@ from gattn.apps.tables.csv_table import LARGEST
 from gattn.apps.tables.numbers import classify
 from gattn.data.molecules.arrays import MoleculeArrays
 
-__all__ = [
-    "AtomCells", "Coding", "Fault", "coding_of", "labels_of_graphs", "number_faults", "read_cells",
-    "without_faults",
-]  # fmt: skip
-
 MOST_GUESSED = 20
 """Maximum number of different texts in a column that is read as classes if ``--task`` is not
 set.

@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterable
 from typing import TypeAlias
 
-__all__ = ["MISSING", "Item", "format_list", "read_list"]
-
 Item: TypeAlias = "float | int | str | None"
 """Value of an atom or bond: a number, a Boolean, a class, a limit such as ``"<1"``, or None if it
 is missing. An infinite number is the text ``"inf"`` or ``"-inf"``.

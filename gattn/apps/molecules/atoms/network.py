@@ -21,8 +21,6 @@ from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.runtime.threads import limited_threads
 from gattn.ops.registration import path_trace
 
-__all__ = ["AtomNetwork", "AtomTraining", "new_network", "one_hot_labels", "output_width"]
-
 
 class AtomNetwork(AtomLayers):
     r"""Graph attention network that has one output layer (head) for each kind of target.

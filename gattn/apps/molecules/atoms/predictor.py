@@ -38,8 +38,6 @@ from gattn.apps.runtime.threads import limited_threads
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.features import FEATURISER
 
-__all__ = ["AtomPrediction", "AtomPredictor", "mixture_weights"]
-
 NEVER = -1e4
 """Logit of the outputs that exceed a target's number of classes. Their probability is 0."""
 

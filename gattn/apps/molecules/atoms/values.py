@@ -11,8 +11,6 @@ from torch import Tensor
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.data.molecules.arrays import MoleculeArrays
 
-__all__ = ["KINDS", "LabelledAtoms", "Targets", "Values", "padded", "pointers"]
-
 KINDS = ("atom", "bond")
 """Kinds of targets, in the order of a network's outputs."""
 

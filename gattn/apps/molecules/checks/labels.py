@@ -13,8 +13,6 @@ from gattn.apps.run.text import plural
 from gattn.apps.tables.csv_table import as_number
 from gattn.apps.tables.numbers import is_missing
 
-__all__ = ["FEW", "TOLERANCE", "check_columns", "check_labels", "rank_correlation"]
-
 FEW = 20
 """A target is reported if it has fewer labels than this number, or labels in less than a twentieth
 of the rows.

@@ -15,8 +15,6 @@ from gattn.apps.tables.numbers import NumberFormat
 from gattn.data.splits import read_positions
 from gattn.files import new_folder, write_rows
 
-__all__ = ["check_table", "summary"]
-
 SHOWN = 3
 """Number of rows that the summary lists for each finding."""
 

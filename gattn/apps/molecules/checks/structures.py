@@ -14,8 +14,6 @@ from gattn.data.molecules.standardise import standardise
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["check_parts", "check_structures", "groups_of"]
-
 
 def check_structures(table: CheckedTable) -> Iterator[Finding]:
     """Yield the findings on the structures in a table."""

@@ -27,8 +27,6 @@ from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit, parse_or_reason
 if TYPE_CHECKING:
     from rdkit.Chem import Mol
 
-__all__ = ["CLASSES", "SEVERITIES", "CheckedTable", "Finding", "Target", "read_table"]
-
 Severity = Literal["error", "warning", "note"]
 """``"error"`` for rows that cannot be used, ``"warning"`` for faults that change the model or its
 measured error, ``"note"`` for properties that are not always faults.

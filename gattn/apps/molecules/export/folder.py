@@ -32,8 +32,6 @@ from gattn.apps.molecules.runs.columns import prediction_columns
 from gattn.apps.run.model_io import coverage_of
 from gattn.files import new_folder
 
-__all__ = ["EnsembleOutputs", "ExportError", "Exported", "export_model", "plain_batch"]
-
 OPSET = 18
 """Version of ONNX's operators. It is the first version with an operator for the maximum of the
 rows of a segment.

@@ -11,10 +11,6 @@ from pathlib import Path
 
 from gattn.apps.run.model_files import CARD, WEIGHTS
 
-__all__ = [
-    "FILES", "encoder_folder", "encoder_names", "folder_of", "is_distributed", "names", "resolve",
-]  # fmt: skip
-
 FILES = (CARD, WEIGHTS)
 """Names of the files of a trained model."""
 ROOT = Path(__file__).parent

@@ -58,11 +58,6 @@ from gattn.data import BadRow, Split
 if TYPE_CHECKING:
     from gattn.apps.molecules.runs.stages import MoleculeRun
 
-__all__ = [
-    "AtomEvaluation", "AtomProduct", "load_atoms", "prediction_cells", "prediction_columns",
-    "prediction_table",
-]  # fmt: skip
-
 
 def read_atom_source(settings: RunSettings) -> tuple[Source, Coding]:
     """Read the table of a run: SMILES, label cells, and the task of the labels.

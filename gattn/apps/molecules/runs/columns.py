@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.rows import LabelledMolecules
     from gattn.apps.molecules.runs.source import Source
 
-__all__ = [
-    "SIMILARITY", "prediction_cells", "prediction_columns", "prediction_table", "table_rows",
-    "target_columns",
-]  # fmt: skip
-
 SIMILARITY = "similarity"
 """Name of the column with the similarity to the most similar molecule of the training and
 validation parts.

@@ -24,8 +24,6 @@ from gattn.apps.run.split_rule import SplitRule, read_rule
 if TYPE_CHECKING:
     from gattn.apps.tables.numbers import NumberFormat
 
-__all__ = ["RULES", "NumberSettings", "RunSettings", "override"]
-
 RULES = ("random", "scaffold", "butina", "time")
 """Values of ``--split`` that divide the molecules of one table."""
 OF_MOLECULES = (

@@ -18,8 +18,6 @@ from gattn.apps.molecules.rows import scatter_rows
 from gattn.apps.molecules.runs.predict import Counts, row_errors, row_smiles
 from gattn.files import new_file
 
-__all__ = ["embed_table"]
-
 
 def embed_table(
     run: str | Path,

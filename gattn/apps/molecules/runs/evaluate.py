@@ -29,8 +29,6 @@ from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.text import count_of, plural
 from gattn.files import new_folder, write_rows
 
-__all__ = ["evaluate_table"]
-
 
 def evaluate_table(
     run: str | Path,

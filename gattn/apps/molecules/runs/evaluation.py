@@ -18,8 +18,6 @@ from gattn.apps.report.report import Figure
 from gattn.apps.run.model_io import coverage_of
 from gattn.apps.tables.numbers import NumberFormat
 
-__all__ = ["Evaluation", "check_targets"]
-
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:

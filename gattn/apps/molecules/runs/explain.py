@@ -18,8 +18,6 @@ from gattn.apps.run.product import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.files import new_folder, write_rows
 
-__all__ = ["explain_table"]
-
 
 def explain_table(
     run: str | Path,

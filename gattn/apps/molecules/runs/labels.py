@@ -23,8 +23,6 @@ from gattn.apps.tables.numbers import (
     read_numbers,
 )
 
-__all__ = ["SKIP", "Labels", "case_hints", "decades_note", "read_labels"]
-
 FEW = 5
 """A column of numbers with at most this number of different whole numbers gets a note that they
 may be classes.

@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.atoms.predictor import AtomPrediction
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
-__all__ = [
-    "baseline_predictions", "count_labels", "distance_note", "label_table",
-    "measure_baselines", "measure_coverage", "measure_intervals", "measure_part", "measure_targets",
-    "target_coverage_note", "undefined",
-]  # fmt: skip
-
 AnyEstimator: TypeAlias = "MoleculeEstimator | AtomEstimator"
 FAR = 0.05
 """Minimum difference of two mean similarities that is reported."""

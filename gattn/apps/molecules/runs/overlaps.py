@@ -13,8 +13,6 @@ from gattn.apps.molecules.runs.source import Source
 from gattn.apps.run.text import plural
 from gattn.data import Split
 
-__all__ = ["overlap_notes", "overlaps", "training_overlap"]
-
 PARTS = {"train": "training", "val": "validation", "test": "test"}
 """Names of the three parts, as used in messages."""
 HARM = {

@@ -21,11 +21,6 @@ from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.apps.tables.formats import open_molecules
 from gattn.files import check_table_ending, new_file
 
-__all__ = [
-    "ERROR", "Counts", "InputRow", "PredictedRow", "predict_rows", "predict_table", "row_errors",
-    "row_smiles",
-]  # fmt: skip
-
 ERROR = "error"
 TEXTS = ("set", ERROR)
 """Names of columns that are texts in a Parquet file."""

@@ -41,8 +41,6 @@ from gattn.apps.runtime.processes import in_order, processor_count
 from gattn.data.splits import Split, number_groups
 from gattn.files import write_rows
 
-__all__ = ["fold_splits", "train_repeats"]
-
 GROUPED = ("random", "scaffold", "butina")
 """Values of ``--split`` that can divide the molecules into folds."""
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.base import MoleculeEstimator
     from gattn.apps.molecules.runs.stages import MoleculeRun
 
-__all__ = ["evaluation_figures", "molecule_report", "run_facts"]
-
 WORST = 12
 """Number of molecules that the report page shows, those with the largest errors."""
 DRAWN = 100

@@ -21,18 +21,16 @@ from gattn.apps.molecules.settings import Task
 from gattn.apps.molecules.tables import JoinedTables, open_tables
 from gattn.apps.run.run_folder import file_hash
 from gattn.apps.run.text import plural
-from gattn.apps.tables.csv_table import SEPARATORS, Table, TableRow, as_number, is_missing
+from gattn.apps.tables.csv_table import SEPARATORS, Table, TableRow, as_number
 from gattn.apps.tables.dates import read_times
 from gattn.apps.tables.formats import open_molecules
-from gattn.apps.tables.numbers import NumberFormat, classify
+from gattn.apps.tables.numbers import NumberFormat, classify, is_missing
 from gattn.data import BadRow, get_dataset, load_molecules
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from gattn.apps.molecules.atoms.labels import AtomCells
-
-__all__ = ["Source", "built_in", "read_source"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,18 +30,6 @@ from gattn.data.splits import (
     split_from_positions,
 )
 
-__all__ = [
-    "check_parts",
-    "choose_parts",
-    "constant_targets",
-    "draw_validation",
-    "rarest_classes",
-    "split_text",
-    "splits_record",
-    "stratified_split",
-    "validation_groups",
-]
-
 LEAST = 10
 """Minimum number of molecules for which an 8:1:1 split puts a molecule into each part."""
 

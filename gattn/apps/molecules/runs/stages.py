@@ -45,11 +45,6 @@ from gattn.data import Split
 if TYPE_CHECKING:
     pass
 
-__all__ = [
-    "MoleculeData", "MoleculeParts", "MoleculeProduct", "MoleculeRun", "read_run_source",
-    "with_all_bad",
-]  # fmt: skip
-
 Molecules = TypeVar("Molecules", bound=LabelledMolecules)
 
 

@@ -10,8 +10,6 @@ from gattn.apps.molecules.runs.stages import MoleculeProduct
 from gattn.apps.run import train as pipeline
 from gattn.apps.run.product import Log, no_log
 
-__all__ = ["make_product", "train_run"]
-
 
 def train_run(
     settings: RunSettings, out: str | Path, *, progress: bool = False, log: Log = no_log

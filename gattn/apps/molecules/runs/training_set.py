@@ -19,10 +19,6 @@ from gattn.apps.run.model_io import RunError, check_files, read_card, read_json
 from gattn.apps.run.run_folder import training_folder
 from gattn.files import reason
 
-__all__ = [
-    "MeasuredMolecules", "TrainingSet", "read_measured", "read_threshold", "read_training_set",
-]  # fmt: skip
-
 INSIDE = 0.95
 """Fraction of the test molecules that are inside the applicability domain, by definition of the
 domain.

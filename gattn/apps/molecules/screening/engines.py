@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 from gattn.apps.runtime.processes import in_order
 from gattn.apps.runtime.threads import one_thread, use_one_thread
 
-__all__ = ["run_locally", "run_on_ray"]
-
 Key = TypeVar("Key")
 Task = TypeVar("Task")
 Result = TypeVar("Result")

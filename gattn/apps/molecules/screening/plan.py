@@ -34,8 +34,6 @@ from typing import Any
 from gattn.apps.run.model_io import RunError, read_json
 from gattn.apps.tables.formats import FORMATS, format_of
 
-__all__ = ["Input", "Plan", "Shard", "ShardFiles", "find_inputs", "table_bytes", "write_durably"]
-
 FORMAT = 1
 MANIFEST, SUMMARY, TOP, SHARDS = "manifest.json", "summary.json", "top.csv", "shards"
 UTF8 = ("utf-8", "surrogateescape")

@@ -15,8 +15,6 @@ from typing import NoReturn
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.tables.csv_table import as_number
 
-__all__ = ["RowQuery"]
-
 WORD = re.compile(r"""'([^']*)'|"([^"]*)"|`([^`]+)`|(?<![\w.])([^\W\d]\w*)""")
 """Pattern of a text in either quotes, of a column in backquotes, and of a word."""
 KEYWORDS = ("and", "or", "not", "between", "abs")

@@ -42,8 +42,6 @@ from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat
 
-__all__ = ["Progress", "screen"]
-
 PLACE = ("input", "row")
 """Columns that identify a row: the path of its file, and its row number, counted from 0."""
 SMILES = "smiles"

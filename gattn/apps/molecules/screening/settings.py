@@ -13,8 +13,6 @@ from msgspec import Meta
 from gattn.apps.fitting.settings import Settings, SettingsError, document
 from gattn.files import has_table_ending
 
-__all__ = ["ScreenSettings", "is_screening"]
-
 JOB = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from gattn.apps.fitting.calibration import Reliability
 
-__all__ = ["coverage", "reliability"]
-
 
 def coverage(curve: Reliability, *, name: str = "") -> bytes:
     """Plot the observed coverage of intervals against the requested coverage.

@@ -22,8 +22,6 @@ from gattn.draw.theme import Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["roc"]
-
 # Values of x at which the curves of several targets are averaged.
 GRID = np.linspace(0, 1, 201)
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from gattn.apps.fitting.types import History
 
-__all__ = ["learning_curve"]
-
 
 def learning_curve(histories: Sequence[History]) -> bytes:
     """Plot the training and validation losses of each epoch, and mark the selected epoch of each

@@ -15,8 +15,6 @@ from gattn.draw.theme import Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["parity"]
-
 # For more points, error bars are omitted, because they would hide the points.
 BARS = 400
 

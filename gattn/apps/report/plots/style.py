@@ -15,18 +15,6 @@ from gattn.draw.theme import Theme
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "METRICS",
-    "complete_rows",
-    "diagonal",
-    "frame",
-    "note",
-    "number",
-    "png",
-    "title",
-    "unit_range",
-]
-
 METRICS = {
     "rmse": "RMSE",
     "mae": "MAE",
