@@ -1,4 +1,4 @@
-"""Commands of ``gattn links``: train and predict."""
+"""Commands of ``gattn links``: train, predict and explain."""
 
 from __future__ import annotations
 
@@ -97,3 +97,32 @@ def predict(
         run, graph, out, top=top, per_node=per_node, log=say, **with_reading(settings)
     )
     say(f"{out}: {plural(count, 'link')}")
+
+
+@app.command()
+@with_settings(LinkRunSettings, only=(*READING, "bipartite", "threads"))
+def explain(
+    run: Run,
+    graph: Annotated[str, Argument(metavar="GRAPH")],
+    node: Annotated[str, Argument()],
+    other: Annotated[str, Argument()],
+    out: Annotated[Path, Option()],
+    most: Annotated[int, Option("--neighbors", min=0)] = 10,
+    *,
+    settings: dict[str, Any],
+) -> None:
+    """Explain the score of one pair of nodes by the nodes on the shortest paths between them.
+
+    Args:
+        graph: Graph to read, as in train.
+        node: Name of the source, or of one end.
+        other: Name of the target, or of the other end.
+        out: New folder for the table and the picture.
+        most: Maximum number of nodes to explain, those with the fewest neighbours. The pair is
+            scored again without each of them.
+    """
+    check_inputs(run, graph, settings)
+    from gattn.apps.links.runs.explain import explain_pair
+
+    explain_pair(run, graph, node, other, out, most=most, log=say, **with_reading(settings))
+    say(f"{out}: nodes.csv and network.png")

@@ -329,10 +329,13 @@ class LinkModel:
         """Return the scores [m] of pairs of nodes, computed from the edges of a graph, with the
         weights for a metric.
 
-        If an edge joins a pair, the score reads this edge.
+        If an edge joins a pair, the score reads this edge. With the weights for ``roc_auc``, a
+        pair without a direction has the higher score of its two orders, as in :meth:`propose`.
         """
-        parts = self._parts(self.view(graph), sources[:, None], targets[:, None])
-        return self._combine(parts, metric)[:, 0]
+        ends = sources[:, None], targets[:, None]
+        if metric == "roc_auc" and not self.directed and not self.bipartite:
+            ends = np.stack([sources, targets], 1), np.stack([targets, sources], 1)
+        return self._combine(self._parts(self.view(graph), *ends), metric).max(1)
 
     def probability(self, scores: NDArray, metric: str = "roc_auc") -> NDArray[np.float64]:
         """Return the probability that each pair is a link, under the assumption that half of all

@@ -12,7 +12,7 @@ from torch import Tensor
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.models import AnyPredictor
 
-__all__ = ["Influence", "NodeExplanation", "explain_node"]
+__all__ = ["Influence", "NodeExplanation", "explain_node", "place_of"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def explain_node(
             "nodes explain needs a model that was trained on the whole graph; this one was trained "
             "on samples, because the graph was above the memory budget (--memory)"
         )
-    place = _place(graph, node)
+    place = place_of(graph, node)
     predicted = predictor.predict(graph)
     output = int(predicted[place].argmax())
     prediction = float(predicted[place, output])
@@ -131,7 +131,7 @@ def explain_node(
     )  # fmt: skip
 
 
-def _place(graph: AttributedGraph, node: Hashable) -> int:
+def place_of(graph: AttributedGraph, node: Hashable) -> int:
     """Return the index of a node, given its name, or its name as text."""
     names = {name: i for i, name in enumerate(graph.names)}
     if node in names:

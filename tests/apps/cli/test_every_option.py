@@ -98,6 +98,11 @@ CALLS: dict[str, list[str]] = {
         "--source source --target target",
         "l-two edges.csv --bipartite --out l-two.csv",
     ],
+    "links explain": [
+        "l edges.csv n0 n1 --nodes nodes.csv --out l-why --neighbors 2 --encoding utf-8 "
+        "--missing NA --source source --target target",
+        "l-two edges.csv 'source n0' 'target n39' --bipartite --out l-two-why",
+    ],
     "serve": [
         "classes --host 127.0.0.1 --port 0 --token-file token.txt --max-megabytes 1 --max-rows 9 "
         "--max-atoms 50 --max-characters 200 --timeout 5 --queue 2 --workers 1 "

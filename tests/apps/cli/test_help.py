@@ -9,7 +9,7 @@ from tests.apps.cli.commands import runner
 COMMANDS = {
     "molecules": ("check", "train", "predict", "explain", "embed", "evaluate", "export", "compare"),
     "nodes": ("train", "predict", "explain", "embed", "compare"),
-    "links": ("train", "predict"),
+    "links": ("train", "predict", "explain"),
 }
 EVERY = [(group, command) for group, names in COMMANDS.items() for command in names]
 

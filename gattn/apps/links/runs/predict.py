@@ -6,13 +6,15 @@ from itertools import chain
 from pathlib import Path
 
 from gattn.apps.links.estimator import LinkPredictor
+from gattn.apps.links.pairs import Links
+from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.edges import merged_edges_note
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.run.notes import noise_note
 from gattn.apps.run.product import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
 
-__all__ = ["predict_links"]
+__all__ = ["predict_links", "read_run"]
 
 
 def predict_links(
@@ -47,17 +49,9 @@ def predict_links(
         FileExistsError: ``out`` exists.
     """
     check_table_ending(out)
-    estimator = LinkPredictor.load(run).set_params(threads=threads)
     with new_file(out) as temporary:
-        graph = reading.read(path, directed=False)
-        encoder = estimator.predictor_.encoder
-        attached, links = estimator.attach(graph)
-        edge_notes = merged_edges_note(attached, encoder.edges)
-        noise = estimator.predictor_.noise
-        chance_notes = [noise_note("links", noise)] if noise else []
-        for note in (*graph.notes, *edge_notes, *encoder.unknown(graph), *chance_notes):
-            log(note)
-        estimator.graph_, estimator.links_ = attached, links
+        estimator, graph, links = read_run(run, path, reading, threads, log)
+        estimator.graph_, estimator.links_ = graph, links
         table = estimator.predict(top=top, per_node=per_node)
         if len(table) < top and not per_node:
             log(f"only {len(table):,} pairs of the shortlists have no edge.")
@@ -67,3 +61,24 @@ def predict_links(
         )
         write_rows(temporary, chain([list(table.columns)], rows))
     return len(table)
+
+
+def read_run(
+    run: str | Path, path: str | Path, reading: GraphReading, threads: int, log: Log
+) -> tuple[LinkPredictor, AttributedGraph, Links]:
+    """Load a trained model, and read a graph and its links; ``log`` receives the notes.
+
+    Raises:
+        RunError: the folder does not contain a readable model.
+        GraphError: the graph cannot be read, or lacks an attribute that the model reads.
+    """
+    estimator = LinkPredictor.load(run).set_params(threads=threads)
+    graph = reading.read(path, directed=False)
+    encoder = estimator.predictor_.encoder
+    attached, links = estimator.attach(graph)
+    noise = estimator.predictor_.noise
+    chance_notes = [noise_note("links", noise)] if noise else []
+    edge_notes = merged_edges_note(attached, encoder.edges)
+    for note in (*graph.notes, *edge_notes, *encoder.unknown(graph), *chance_notes):
+        log(note)
+    return estimator, attached, links
