@@ -13,11 +13,12 @@ import numpy as np
 from gattn.apps.report.plots.style import METRICS
 from gattn.apps.run.model_io import read_card
 from gattn.apps.run.notes import baseline_note
+from gattn.apps.serve.card import CARD_FILE, card_page
 from gattn.apps.serve.paths import run_paths, without_paths
 from gattn.apps.serve.schemas import ModelDescription
 
 REPORT, NETWORK = SEALED_FILES = ("report.html", "plots/network.png")
-FILES = {"report": REPORT, "card": "card.md", "network": NETWORK}
+FILES = {"report": REPORT, "card": CARD_FILE, "network": NETWORK}
 """Files of a run that the server sends, by their names in the URL."""
 
 
@@ -69,8 +70,10 @@ class ServedRun:
         path = self.folder / FILES[file]
         if file == "network":
             return path.read_bytes(), "image/png"
-        text = without_paths(path.read_text("utf-8", errors="replace"), run_paths(self.folder))
-        return text, f"text/{'plain' if file == 'card' else 'html'}; charset=utf-8"
+        text = path.read_text("utf-8", errors="replace")
+        if file == "card":
+            text = card_page(f"Model card of {self.name}", text)
+        return without_paths(text, run_paths(self.folder)), "text/html; charset=utf-8"
 
 
 def json_value(cell: Any) -> Any:

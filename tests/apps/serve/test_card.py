@@ -1,26 +1,36 @@
-"""Model cards of gattn serve: the file card.md in the folder of a run."""
+"""Model cards of gattn serve: a page of the file card.md in the folder of a run."""
 
 import shutil
 from pathlib import Path
 
 from gattn.apps.serve.app import Server
+from gattn.apps.serve.card import card_page
 from gattn.apps.serve.server import open_runs
 from gattn.apps.serve.settings import ServeSettings
 from tests.apps.serve.clients import serving
 
 
-def test_a_card_is_plain_text_without_paths(folders, tmp_path):
+def test_html_in_a_card_is_shown_as_text():
+    page = card_page("<b>", "| a |\n|---|\n| <script> |")
+    assert "<td>&lt;script&gt;</td>" in page
+    assert "<script" not in page
+    assert "<title>&lt;b&gt;</title>" in page
+
+
+def test_a_card_has_no_paths_and_no_links_to_other_files(folders, tmp_path):
     folder = shutil.copytree(folders["classes"], tmp_path / "own")
-    (folder / "card.md").write_text(f"# Toxicity\n\nNot for {folder}; <script>\n")
+    link = "[data](https://example.org/a) and [more](more.md#part)"
+    (folder / "card.md").write_text(f"# Toxicity\n\nNot for {folder}; {link}\n")
     (run,) = open_runs([folder], ServeSettings())
-    expected = "# Toxicity\n\nNot for own; <script>\n"
-    assert run.read("card") == (expected, "text/plain; charset=utf-8")
+    text, media = run.read("card")
+    assert media == "text/html; charset=utf-8"
+    assert '<p>Not for own; <a href="https://example.org/a">data</a> and more</p>' in text
 
 
-def test_the_card_of_a_model_of_gattn_can_be_read(client):
+def test_the_card_of_a_model_of_gattn_is_a_page(client):
     with serving(Server(open_runs([Path("bbb")], ServeSettings()), ServeSettings(workers=1))) as c:
         answer = c.get("/models/bbb/card")
-    assert "## Unsuitable uses" in answer.text
+    assert "<h2>Unsuitable uses</h2>" in answer.text
     assert "sandbox" in answer.headers["content-security-policy"]
     for name in ("x", "classes"):  # no model, and a model without a card
         missing = client.get(f"/models/{name}/card")
