@@ -6,8 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gattn.apps.molecules.checks.labels import check_columns, check_labels
-from gattn.apps.molecules.checks.structures import check_parts, check_structures
+from gattn.apps.molecules.checks.findings import (
+    check_columns,
+    check_labels,
+    check_parts,
+    check_structures,
+)
 from gattn.apps.molecules.checks.table import SEVERITIES, CheckedTable, Finding, read_table
 from gattn.apps.run.split_rule import read_rule
 from gattn.apps.run.text import plural
@@ -110,10 +114,10 @@ def summary(result: CheckResult) -> list[str]:
     """
     table = result.table
     readable = sum(molecule is not None for molecule in table.molecules)
-    distinct = len(set(table.identities) - {""})
+    distinct = len(set(table.keys["identity"]) - {""})
     targets = ", ".join(target.name for target in table.targets) or "none"
     lines = [
-        f"{table.path}: {plural(len(table), 'row')}, {plural(readable, 'molecule')} "
+        f"{table.path}: {plural(len(table.rows), 'row')}, {plural(readable, 'molecule')} "
         f"({distinct:,} different); targets: {targets}"
     ]
     lines += [
@@ -127,27 +131,23 @@ def summary(result: CheckResult) -> list[str]:
 
 
 def _places(result: CheckResult, finding: Finding) -> str:
-    """Return the line numbers of a finding's first rows, as text."""
-    lines = [result.table_of(finding).lines[row] for row in finding.rows[:SHOWN]]
-    if not lines:
+    """Return the line numbers of the first rows of a finding."""
+    if not finding.details:
         return ""
-    more = ", ..." if len(finding.rows) > SHOWN else ""
-    file = f" of {result.table_of(finding).path.name}" if finding.table else ""
+    table = result.table_of(finding)
+    lines = table.rows["line"][[*finding.details][:SHOWN]]
+    more = ", ..." if len(finding.details) > SHOWN else ""
+    file = f" of {table.path.name}" if finding.table else ""
     return f" [line {', '.join(map(str, lines))}{more}{file}]"
 
 
 def _parts(table: CheckedTable, split: str, column: str) -> list[str]:
-    """Return the name of the part of each row, "" for a row without a part. The list is empty if
-    the table has no parts.
-
-    Raises:
-        ValueError: the split is neither a column nor a file, or the file has other rows.
-    """
+    """Return the part of each row, "" for none, and no parts for a random or scaffold split."""
     if not split or split in ("random", "scaffold"):
         return []
     if column:
-        return table.cells(column)
-    names = [""] * len(table)
+        return list(table.cells[column])
+    names = [""] * len(table.rows)
     for part, rows in read_positions(split).items():
         if part not in ("train", "val", "test") or not isinstance(rows, list):
             continue
@@ -159,7 +159,7 @@ def _parts(table: CheckedTable, split: str, column: str) -> list[str]:
 
 
 def _lines(result: CheckResult) -> Iterator[Sequence[object]]:
-    """Yield the rows of findings.csv: one for each row of each finding."""
+    """Yield the rows of ``findings.csv``, one for each row of each finding."""
     yield (
         "kind", "severity", "target", "file", "row", "line", "group", "name", "smiles", "detail",
         "message",
@@ -167,11 +167,9 @@ def _lines(result: CheckResult) -> Iterator[Sequence[object]]:
     for finding in result.findings:
         table = result.table_of(finding)
         about = (finding.kind, finding.severity, finding.target, table.path.name)
-        if not finding.rows:
+        if not finding.details:
             yield *about, "", "", "", "", "", "", finding.message
-        for i, row in enumerate(finding.rows):
-            yield (
-                *about, row, table.lines[row], finding.groups[i] if finding.groups else "",
-                table.title(row), table.smiles[row],
-                finding.details[i] if finding.details else "", finding.message,
-            )  # fmt: skip
+        for row, detail in finding.details.items():
+            line, name, smiles = table.rows.loc[row, ["line", "name", "smiles"]]
+            group = finding.groups.get(row, "")
+            yield *about, row, line, group, name, smiles, detail, finding.message

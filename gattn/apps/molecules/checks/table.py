@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from gattn.apps.molecules.relations import relation_columns, with_relation
 from gattn.apps.molecules.row_format import name_column
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import (
-    Cell,
     NumberColumn,
     NumberFormat,
     classify,
@@ -60,21 +60,19 @@ class Finding:
     Attributes:
         kind: a name of :data:`SEVERITIES`.
         message: a sentence with the facts.
-        rows: the rows from 0, in order; empty if the fault belongs to a whole column.
+        details: for each row, counted from 0, a value to show, such as the label or the reason;
+            empty if the fault belongs to a whole column.
         target: the column of labels; "" if the fault does not belong to one.
         groups: for each row the number of its group, such as a molecule with several SMILES or a
             pair of similar molecules; empty if the rows do not belong together.
-        details: for each row a value to show, such as the label or the reason; empty if there is
-            none.
         table: 0 for the checked table, 1 for the table of the test part.
     """
 
     kind: str
     message: str
-    rows: tuple[int, ...] = ()
+    details: Mapping[int, str] = field(default_factory=dict)
     target: str = ""
-    groups: tuple[int, ...] = ()
-    details: tuple[str, ...] = ()
+    groups: Mapping[int, int] = field(default_factory=dict)
     table: int = 0
 
     @property
@@ -83,6 +81,8 @@ class Finding:
         return SEVERITIES[self.kind]
 
 
+Column: TypeAlias = Any
+"""Series or data frame of pandas, whose types are incomplete."""
 NUMERIC = 0.8
 """Minimum fraction of the cells of a label column that must be numbers."""
 CLASSES = 2
@@ -98,7 +98,6 @@ class Target:
     Attributes:
         name: name of the column.
         cells: the n cells.
-        parts: the components of each cell.
         numbers: the numbers of the column, and the patterns of the cells that are not plain
             numbers.
         values: [n] float64; the number of a censored cell is its limit; NaN for a cell without a
@@ -108,22 +107,16 @@ class Target:
     """
 
     name: str
-    cells: list[str]
-    parts: list[Cell]
+    cells: Column
     numbers: NumberColumn
-    values: np.ndarray
-    censored: np.ndarray
+    values: Column
+    censored: Column
     is_class: bool
 
     @property
-    def measured(self) -> np.ndarray:
-        """Mask of the rows that contain an uncensored number."""
-        return np.isfinite(self.values) & ~self.censored
-
-    @property
-    def labelled(self) -> int:
-        """Number of cells with a label."""
-        return sum(not is_missing(cell) for cell in self.cells)
+    def measured(self) -> Column:
+        """Uncensored numbers, and NaN for other cells."""
+        return self.values.mask(self.censored | ~np.isfinite(self.values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,70 +125,34 @@ class CheckedTable:
 
     Attributes:
         path: the file.
-        columns: the names of its columns.
-        rows: the cells of the n rows.
-        lines: the line of each row.
-        problems: for each row the description of a wrong number of cells, or "".
-        smiles: the n SMILES.
+        rows: for each row its ``line``, the ``problem`` of a wrong number of cells, its ``smiles``,
+            the ``error`` of a SMILES that cannot be read, and the ``name`` of the molecule.
+        cells: the cells of each column whose name is unique; empty in a row with a problem.
         molecules: the n molecules; None where a SMILES cannot be read.
-        errors: the reason for each SMILES that cannot be read, or "".
         targets: the columns of labels.
         smiles_column: name of the column of SMILES.
         part_column: name of the column of parts, or "".
-        name_column: name of the column of names, or "".
-        relation_column: name of the only column of relations, or "".
     """
 
     path: Path
-    columns: tuple[str, ...]
-    rows: list[list[str]]
-    lines: list[int]
-    problems: list[str]
-    smiles: list[str]
+    rows: Column
+    cells: Column
     molecules: list[Mol | None]
-    errors: list[str]
     targets: list[Target]
     smiles_column: str
     part_column: str
-    name_column: str
-    relation_column: str = ""
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def cells(self, column: str) -> list[str]:
-        """Return the n cells of a column. A row with a wrong number of cells gives an empty
-        cell.
+    @cached_property
+    def keys(self) -> Column:
+        """For each row the canonical SMILES of the molecule (``identity``), of its largest neutral
+        fragment (``parent``) and without stereo (``flat``); "" if the SMILES cannot be read.
         """
-        place = self.columns.index(column)
-        return [
-            "" if problem else row[place].strip() for row, problem in zip(self.rows, self.problems)
-        ]
-
-    @cached_property
-    def identities(self) -> list[str]:
-        """Canonical SMILES of each row; "" if the row's SMILES cannot be parsed."""
-        return ["" if molecule is None else identity(molecule) for molecule in self.molecules]
-
-    @cached_property
-    def parents(self) -> list[str]:
-        """Canonical SMILES of the largest neutral fragment of each row."""
-        return self._each(parent)
-
-    @cached_property
-    def flats(self) -> list[str]:
-        """Canonical SMILES of each row without stereo."""
-        return self._each(flat)
-
-    def _each(self, function: Any) -> list[str]:
-        results = {text: function(text) for text in dict.fromkeys(self.identities) if text}
-        return [results.get(text, "") for text in self.identities]
-
-    def title(self, row: int) -> str:
-        """Return the name of a molecule, or "" if the table has no column of names."""
-        if not self.name_column or self.problems[row]:
-            return ""
-        return self.rows[row][self.columns.index(self.name_column)].strip()
+        texts = pd.Series(["" if one is None else identity(one) for one in self.molecules])
+        functions = {"identity": str, "parent": parent, "flat": flat}
+        return pd.DataFrame({
+            name: texts.map({text: function(text) for text in texts.unique() if text} | {"": ""})
+            for name, function in functions.items()
+        })  # fmt: skip
 
 
 def read_table(
@@ -205,8 +162,7 @@ def read_table(
     targets: Sequence[str] = (),
     part_column: str = "",
     encoding: str | None = None,
-    style: NumberFormat | None = None,
-    max_atoms: int = MAX_ATOMS,
+    style: NumberFormat,
 ) -> CheckedTable:
     """Read a table of molecules for the data check.
 
@@ -218,8 +174,7 @@ def read_table(
         part_column: its column of parts, or "".
         encoding: encoding of the file; None for the encoding of its byte order mark, or UTF-8 if it
             has none.
-        style: format of the numbers; None for plain numbers.
-        max_atoms: larger molecules are errors.
+        style: format of the numbers.
 
     Returns:
         The table with all its rows.
@@ -243,64 +198,56 @@ def read_table(
     relations = relation_columns(
         (record.cells for record in records if not record.problem), table.columns
     )
-    place = table.place(smiles)
-    texts = [record.cells[place].strip() for record in records]
-    parsed = [parse_or_reason(text, max_atoms) for text in texts]
-    checked = CheckedTable(
-        path=Path(path),
-        columns=table.columns,
-        rows=[record.cells for record in records],
-        lines=[record.line for record in records],
-        problems=[record.problem for record in records],
-        smiles=texts,
-        molecules=[None if isinstance(molecule, str) else molecule for molecule in parsed],
-        errors=[molecule if isinstance(molecule, str) else "" for molecule in parsed],
-        targets=[],
-        smiles_column=smiles,
-        part_column=part_column,
-        name_column=name_column(table.columns),
-        relation_column=relations[0] if len(relations) == 1 else "",
+    unique = [name for name in table.columns if table.columns.count(name) == 1]
+    cells = pd.DataFrame({
+        name: ["" if row.problem else row.cells[place].strip() for row in records]
+        for name, place in zip(unique, map(table.place, unique))
+    })  # fmt: skip
+    names = name_column(unique)
+    texts = [record.cells[table.place(smiles)].strip() for record in records]
+    parsed = [parse_or_reason(text, MAX_ATOMS) for text in texts]
+    rows = pd.DataFrame({
+        "line": [int(record.line) for record in records],
+        "problem": [record.problem for record in records],
+        "smiles": texts,
+        "error": [one if isinstance(one, str) else "" for one in parsed],
+        "name": cells[names] if names else "",
+    })  # fmt: skip
+    molecules = [None if isinstance(one, str) else one for one in parsed]
+    signs = cells[relations[0]] if len(relations) == 1 else None
+    columns = {name: _target(cells[name], signs, style) for name in targets or unique}
+    if not targets:
+        others = (smiles, part_column, names)
+        columns = {n: t for n, t in columns.items() if n not in others and _is_numeric(t)}
+    return CheckedTable(
+        Path(path), rows, cells, molecules, list(columns.values()), smiles, part_column
     )
-    style = style or NumberFormat()
-    for name in targets or _number_columns(checked, style):
-        checked.targets.append(_target(checked, name, style))
-    return checked
 
 
-def _target(table: CheckedTable, name: str, style: NumberFormat) -> Target:
-    cells = table.cells(name)
-    if table.relation_column not in ("", name):
-        cells = list(map(with_relation, cells, table.cells(table.relation_column)))
+def _target(cells: Column, signs: Column | None, style: NumberFormat) -> Target:
+    name = str(cells.name)
+    if signs is not None and signs.name != name:
+        cells = pd.Series(list(map(with_relation, cells, signs)), name=name)
     parts = [classify(cell) for cell in cells]
-    numbers = read_numbers(cells, style)
+    numbers = read_numbers(list(cells), style)
     limits = replace(style, censored="bound")
     values = numbers.values.copy()
-    censored = np.array([bool(part.relation) for part in parts])
     for row in numbers.unread:
         value = limits.parse(cells[row])
         if value is not None and np.isfinite(value):
             values[row] = value
+    censored = pd.Series([bool(part.relation) for part in parts])
     labels = {cell for cell in cells if not is_missing(cell)}
     is_text = all(part.kind in ("text", "missing") for part in parts)
     is_class = len(labels) == CLASSES or (is_text and CLASSES < len(labels) <= TEXT_CLASSES)
     is_class = is_class and not censored.any()
-    return Target(name, cells, parts, numbers, values, censored, is_class)
+    return Target(name, cells, numbers, pd.Series(values), censored, is_class)
 
 
-def _number_columns(table: CheckedTable, style: NumberFormat) -> list[str]:
-    """Return the columns of numbers that may be labels."""
-    names = []
-    for name in table.columns:
-        if name in (table.smiles_column, table.part_column, table.name_column):
-            continue
-        if table.columns.count(name) > 1:
-            continue
-        target = _target(table, name, style)
-        readable = np.isfinite(target.values)
-        whole = (target.values[readable] % 1 == 0).all()
-        distinct = len(np.unique(target.values[readable]))
-        is_identifier = whole and distinct == readable.sum() > max(CLASSES, len(table) / 2)
-        is_numeric = readable.any() and readable.sum() >= NUMERIC * target.labelled
-        if is_numeric and not is_identifier:
-            names.append(name)
-    return names
+def _is_numeric(target: Target) -> bool:
+    """Return True for a column of numbers that may be labels."""
+    values = target.values[np.isfinite(target.values)]
+    whole, distinct = (values % 1 == 0).all(), values.nunique()
+    is_identifier = whole and distinct == len(values) > max(CLASSES, len(target.values) / 2)
+    is_numeric = len(values) > 0 and len(values) >= NUMERIC * target.numbers.labelled
+    return is_numeric and not is_identifier
