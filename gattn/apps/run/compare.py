@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from gattn.apps.run.model_io import CARD, RunError, check_files, read_json
 
@@ -70,19 +70,16 @@ def compare_runs(runs: Sequence[str | Path]) -> list[Difference]:
     tables = [_read(Path(run)) for run in runs]
     first, result = tables[0], []
     for run, table in zip(runs[1:], tables[1:]):
-        if table.labels != first.labels:
+        if not table["label"].sort_index().equals(first["label"].sort_index()):
             raise ValueError(
                 f"{runs[0]} and {run} have different test parts or labels: train both on the same "
                 "table with the same --split and --seed, or the same --folds"
             )
-    for target, labels in first.labels.items():
-        rows = list(labels)
-        is_number = all(isinstance(label, float) for label in labels.values())
-        folds = np.array([fold for fold, _ in rows])
-        losses = [
-            np.array([_loss(labels[row], table.predictions[target][row]) for row in rows])
-            for table in tables
-        ]
+    for target in first.index.unique("target"):
+        of_first = first.loc[target]
+        is_number = of_first["label"].map(type).eq(float).all()
+        losses = [_loss(table.loc[target].loc[of_first.index], is_number) for table in tables]
+        folds = of_first.index.get_level_values("fold").to_numpy()
         compared = [_difference(each, losses[0], folds, is_number) for each in losses[1:]]
         corrected = _holm([p for *_, p in compared])
         rows_of_target = [(0.0, 0.0, 0.0, np.nan)]
@@ -92,52 +89,45 @@ def compare_runs(runs: Sequence[str | Path]) -> list[Difference]:
     return result
 
 
-class _Predictions(NamedTuple):
-    """Labels and predictions of the test rows of each target, by the fold and the row."""
+def _read(run: Path) -> Any:
+    """Read the labels and predictions of the test rows of a run, or of the folds in a folder.
 
-    labels: dict[str, dict[tuple[str, str], float | str]]
-    predictions: dict[str, dict[tuple[str, str], float | str]]
-
-
-def _read(run: Path) -> _Predictions:
-    """Read the test predictions of a run, or of the folds in a folder."""
+    Returns:
+        A data frame, which is indexed by the target, the fold and the row.
+    """
     folders = (
         [run] if (run / CARD).exists() else sorted(path.parent for path in run.glob(f"*/{CARD}"))
     )
     if not folders:
         raise RunError(f"{run} contains no run")
-    result = _Predictions({}, {})
+    tables = []
     for folder in folders:
         check_files(folder, "predictions.csv")
         is_number = read_json(folder / "metrics.json", "task")["task"] == "regression"
-        with (folder / "predictions.csv").open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if row["part"] == "test":
-                    fold = folder.name if folder != run else ""
-                    _add(result, row, fold, float if is_number else str)
-    return result
-
-
-def _add(
-    result: _Predictions, row: Mapping[str, str], fold: str, kind: type[float] | type[str]
-) -> None:
-    """Add the labels and predictions of one row of ``predictions.csv``."""
-    place = fold, row.get("row", row.get("node", ""))
-    for column, label in row.items():
-        if column in ("label", "measured") or column.endswith("_measured"):
-            target = column.removesuffix("label").removesuffix("measured")
-            if label:
-                labels, predictions = (
-                    each.setdefault(target.removesuffix("_"), {}) for each in result
+        frame: Any = pd.read_csv(folder / "predictions.csv", dtype=str, keep_default_na=False)
+        frame = frame[frame["part"] == "test"]
+        for column in frame.columns:
+            if column in ("label", "measured") or column.endswith("_measured"):
+                prefix = column.removesuffix("label").removesuffix("measured")
+                rows = frame[frame[column] != ""]
+                values = rows[[column, f"{prefix}prediction"]]
+                tables.append(
+                    values.set_axis(["label", "prediction"], axis=1)
+                    .astype(float if is_number else object)
+                    .assign(
+                        target=prefix.removesuffix("_"),
+                        fold=folder.name if folder != run else "",
+                        row=rows["row" if "row" in rows else "node"],
+                    )
                 )
-                labels[place] = kind(label)
-                predictions[place] = kind(row[f"{target}prediction"])
+    return pd.concat(tables).set_index(["target", "fold", "row"])
 
 
-def _loss(label: float | str, prediction: float | str) -> float:
-    if isinstance(label, float) and isinstance(prediction, float):
-        return (label - prediction) ** 2
-    return float(label != prediction)
+def _loss(table: Any, is_number: bool) -> np.ndarray:
+    """Return the loss of each row, for example the squared error of a number."""
+    if is_number:
+        return (table["label"] - table["prediction"]).to_numpy() ** 2
+    return (table["label"] != table["prediction"]).to_numpy(float)
 
 
 def _error(loss: np.ndarray, is_number: bool) -> float:

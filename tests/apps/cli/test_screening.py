@@ -157,8 +157,8 @@ def test_shards_of_other_settings_models_or_inputs_are_refused(
         assert f"{whole} contains the shards of another screening ({message}): choose" in output
     for run, path, message in (
         ("classes", inputs, "the model is different"),
-        ("numbers", inputs / "a.csv", f"it has the input {inputs / 'c.smi.gz'}"),
-        ("numbers", copy, f"it has the input {inputs / 'a.csv'}"),
+        ("numbers", inputs / "a.csv", f"the input {inputs / 'c.smi.gz'} is different"),
+        ("numbers", copy, f"the input {inputs / 'a.csv'} is different"),
     ):
         keep = ("--keep", "name") if path == inputs / "a.csv" else ()
         code, output = gattn("predict", folder / run, path, "--out", whole, *FAST, *keep)
@@ -171,7 +171,7 @@ def test_shards_of_other_settings_models_or_inputs_are_refused(
         file.write("new,CCO,1\n")
     code, output = gattn("predict", folder / "numbers", copy, "--out", changed, *FAST)
     assert code == 2
-    assert f"the content of {copy / 'a.csv'} is different" in output
+    assert f"the input {copy / 'a.csv'} is different" in output
 
 
 def test_bad_settings_are_refused(folder, inputs, tmp_path, gattn):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import math
-import statistics
+import itertools
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 
 from gattn.apps.fitting.settings import SettingsError, updated
@@ -106,9 +105,12 @@ def train_repeats(
         results[name] = metrics
         shown = ", ".join(f"{key} {value:.4g}" for key, value in metrics["test"].items())
         log(f"{name}, run {len(results)} of {len(runs)}: {shown}")
-    summary = _summary(results, len(runs) // replicates if folds else 0, replicates)
-    write_rows(folder / "summary.csv", _summary_rows(results, summary["summary"]))
-    write_rows(folder / "predictions.csv", _predictions(folder, results))
+    table = _metrics_table(results)
+    summary = _summary(results, table, len(runs) // replicates if folds else 0, replicates)
+    write_rows(folder / "summary.csv", _rows(table))
+    # The runs can have different targets, because constant ones are left out.
+    predictions = pd.concat([_predictions(folder, run) for run in results]).fillna("")
+    write_rows(folder / "predictions.csv", _rows(predictions))
     names = [*settings.target, *settings.atom_target, *settings.bond_target]
     title = f"{', '.join(names[:3]) or 'pIC50'} of {Path(settings.data).name or 'CHEMBL2321810'}"
     write_report(folder, repeats_report(results, summary, title))
@@ -266,29 +268,42 @@ def _train(task: tuple[RunSettings, str]) -> dict[str, Any]:
     return train_run(*task)
 
 
+def _metrics_table(results: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Return the content of ``summary.csv`` as a data frame: the test metrics of each run and of
+    its baselines, and for each model their mean, their standard deviation and the standard error of
+    the mean.
+    """
+    rows = [
+        {"run": run, "model": model, **scores}
+        for run, metrics in results.items()
+        for model, scores in {"model": metrics["test"], **metrics["baselines"]}.items()
+    ]
+    frame: Any = pd.DataFrame(rows)
+    frame = frame.astype(dict.fromkeys(frame.columns[2:], float))
+    models = frame.drop(columns="run").groupby("model", sort=False)
+    moments = {"mean": models.mean(), "std": models.std(), "standard_error": models.sem()}
+    return pd.concat(
+        [frame, *(table.reset_index().assign(run=name) for name, table in moments.items())]
+    )
+
+
 def _summary(
-    results: Mapping[str, Mapping[str, Any]], folds: int, replicates: int
+    results: Mapping[str, Mapping[str, Any]], table: Any, folds: int, replicates: int
 ) -> dict[str, Any]:
     first = next(iter(results.values()))
-    spread = {
-        name: {
-            metric: _moments([scores_of(metrics)[name][metric] for metrics in results.values()])
-            for metric in scores
-        }
-        for name, scores in scores_of(first).items()
+    moments = {
+        name: table[table["run"] == name].drop(columns="run").set_index("model").to_dict("index")
+        for name in ("mean", "std", "standard_error")
     }
-    means = {
-        name: {metric: each["mean"] for metric, each in moments.items()}
-        for name, moments in spread.items()
-    }
-    others = {name: scores for name, scores in means.items() if name != "model"}
-    notes = baseline_note(means["model"], others, where="On average over the test parts")
+    others = dict(moments["mean"])
+    notes = baseline_note(others.pop("model"), others, where="On average over the test parts")
     intervals = [metrics["intervals"] for metrics in results.values() if "intervals" in metrics]
-    share = _moments([each["held"] for each in intervals])
+    covered = {}
     if intervals:
-        level = intervals[0]["coverage"]
+        level, shares = intervals[0]["coverage"], pd.Series([each["held"] for each in intervals])
+        covered = {"intervals": {"coverage": level, "held": float(shares.mean())}}
         notes.append(
-            f"The intervals or sets for {level:.0%} contain {share['mean']:.1%} of the labels."
+            f"The intervals or sets for {level:.0%} contain {shares.mean():.1%} of the labels."
         )
     if not folds and all(each["test"] == first["test"] for each in results.values()):
         notes.append(
@@ -299,66 +314,33 @@ def _summary(
         "task": first["task"],
         "folds": folds,
         "replicates": replicates,
-        "summary": spread,
+        "summary": {
+            model: {
+                metric: {name: each[model][metric] for name, each in moments.items()}
+                for metric in scores
+            }
+            for model, scores in moments["mean"].items()
+        },
         "notes": notes,
         "runs": {
             name: {"split": m["split"], "test": m["test"], "molecules": m["molecules"]}
             for name, m in results.items()
         },
-        **(
-            {"intervals": {"coverage": intervals[0]["coverage"], "held": share}}
-            if intervals
-            else {}
-        ),
+        **covered,
     }
 
 
-def _moments(values: Sequence[float | None]) -> dict[str, float]:
-    """Return the mean of the defined values, their standard deviation (n - 1), and the standard
-    error of the mean.
-    """
-    defined = [value for value in values if value is not None and not math.isnan(value)]
-    mean = statistics.fmean(defined) if defined else math.nan
-    std = statistics.stdev(defined) if len(defined) > 1 else math.nan
-    return {"mean": mean, "std": std, "standard_error": std / math.sqrt(max(len(defined), 1))}
+def _predictions(folder: Path, run: str) -> Any:
+    """Return the test predictions of a run as a data frame of texts, with the name of the run."""
+    path = folder / run / "predictions.csv"
+    check_files(folder / run, path.name)
+    frame: Any = pd.read_csv(path, dtype=str, keep_default_na=False)
+    frame.insert(0, "run", run)
+    return frame[frame["part"] == "test"]
 
 
-def _summary_rows(
-    results: Mapping[str, Mapping[str, Any]], summary: Mapping[str, Any]
-) -> Iterator[Sequence[object]]:
-    """Yield the summary rows of the model and the baselines: each run, the mean, the standard
-    deviation, and the standard error of the mean.
-    """
-    metrics = list(summary["model"])
-    yield ["run", "model", *metrics]
-    for run, each in results.items():
-        for name, scores in scores_of(each).items():
-            yield [run, name, *(scores[metric] for metric in metrics)]
-    for moment in ("mean", "std", "standard_error"):
-        for name, scores in summary.items():
-            yield [moment, name, *(scores[metric][moment] for metric in metrics)]
-
-
-def _predictions(folder: Path, results: Iterable[str]) -> Iterator[Sequence[object]]:
-    """Yield the test predictions of all runs, with the name of each run."""
-    tables = {run: folder / run / "predictions.csv" for run in results}
-    columns: dict[str, None] = {}
-    for run, path in tables.items():
-        check_files(folder / run, path.name)
-        with path.open(newline="", encoding="utf-8") as file:
-            # The runs can have different targets, because constant ones are left out.
-            columns |= dict.fromkeys(next(csv.reader(file)))
-    yield ["run", *columns]
-    for run, path in tables.items():
-        with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if row["part"] == "test":
-                    yield [run, *(row.get(name, "") for name in columns)]
-
-
-def scores_of(metrics: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the test metrics of the model and of each baseline for one run."""
-    return {"model": metrics["test"], **metrics["baselines"]}
+def _rows(frame: Any) -> Iterator[Sequence[object]]:
+    return itertools.chain([list(frame.columns)], frame.itertuples(index=False, name=None))
 
 
 def repeats_report(

@@ -24,17 +24,15 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from gattn.apps.run.model_io import RunError, read_json
 from gattn.apps.tables.formats import FORMATS, format_of
 
-FORMAT = 1
 MANIFEST, SUMMARY, TOP, SHARDS = "manifest.json", "summary.json", "top.csv", "shards"
 UTF8 = ("utf-8", "surrogateescape")
 """Encoding of the tables; input bytes that are not UTF-8 are copied unchanged."""
@@ -44,15 +42,6 @@ RECORD = ("rows", "errors", "written", "bytes", "sha256")
 """Keys of a shard's record: rows, rows with an error, rows in its table, and the size and
 checksum of the table.
 """
-
-
-@dataclass(frozen=True)
-class Input:
-    """Input file of a screening, with its number of rows and the SHA-256 of its content."""
-
-    path: Path
-    rows: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -77,73 +66,45 @@ class Shard:
         return self.stop - self.start
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Plan of a screening: its inputs, and everything else that its output depends on.
+def shards_of(manifest: Mapping[str, Any]) -> list[Shard]:
+    """Return the shards of all inputs, in order."""
+    shards, size = [], manifest["rows_per_shard"]
+    for index, each in enumerate(manifest["inputs"]):
+        for start in range(0, each["rows"], size):
+            shards.append(Shard(len(shards), index, start, min(start + size, each["rows"])))
+    return shards
 
-    Attributes:
-        inputs: the files.
-        rows_per_shard: maximum number of rows of a shard.
-        model: checksums of the model, by the name of its file.
-        settings: the settings that change the output.
-        versions: versions of the packages that compute the predictions.
+
+def start_screening(out: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest. If the folder already has one, compare it with this manifest.
+
+    Args:
+        out: the folder, which is created if it is missing.
+        manifest: everything on which the output depends: the checksums of the ``model``; the
+            ``settings`` that change the output; ``rows_per_shard``, the maximum number of rows of a
+            shard; the ``versions`` of the packages; and the ``inputs``, each with its ``path``, its
+            number of ``rows`` and its ``sha256``.
+
+    Raises:
+        RunError: the folder contains other files, or the shards of another screening; the
+            message names the first difference.
+        OSError: the folder cannot be written.
     """
-
-    inputs: tuple[Input, ...]
-    rows_per_shard: int
-    model: Mapping[str, Any]
-    settings: Mapping[str, Any]
-    versions: Mapping[str, str]
-
-    def shards(self) -> Iterator[Shard]:
-        """Yield the shards of all inputs, in order."""
-        numbers = count()
-        for index, each in enumerate(self.inputs):
-            for start in range(0, each.rows, self.rows_per_shard):
-                stop = min(start + self.rows_per_shard, each.rows)
-                yield Shard(next(numbers), index, start, stop)
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """Content of ``manifest.json``."""
-        return {
-            "format": FORMAT,
-            "model": dict(self.model),
-            "settings": dict(self.settings),
-            "rows_per_shard": self.rows_per_shard,
-            "versions": dict(self.versions),
-            "inputs": [
-                {"path": str(each.path), "rows": each.rows, "sha256": each.sha256}
-                for each in self.inputs
-            ],
-        }
-
-    def check(self, out: Path) -> None:
-        """Write the manifest. If the folder already has one, compare it with this plan.
-
-        Args:
-            out: the folder, which is created if it is missing.
-
-        Raises:
-            RunError: the folder contains other files, or the shards of another screening; the
-                message names the first difference.
-            OSError: the folder cannot be written.
-        """
-        before = read_manifest(out)
-        if before is not None:
-            if difference := _difference(before, self.manifest):
-                raise RunError(
-                    f"{out} contains the shards of another screening ({difference}): choose "
-                    "another folder"
-                )
-        elif out.is_dir() and any(not path.name.endswith(".partial") for path in out.iterdir()):
-            raise RunError(f"{out} is not empty and has no {MANIFEST}: choose another folder")
-        if before is None:
-            # The manifest is written before the shards, so that a killed process leaves no shards
-            # without a manifest.
-            out.mkdir(parents=True, exist_ok=True)
-            write_json_durably(out / MANIFEST, self.manifest)
-        (out / SHARDS).mkdir(exist_ok=True)
+    before = read_manifest(out)
+    if before is not None:
+        if difference := _difference(before, manifest):
+            raise RunError(
+                f"{out} contains the shards of another screening ({difference}): choose "
+                "another folder"
+            )
+    elif out.is_dir() and any(not path.name.endswith(".partial") for path in out.iterdir()):
+        raise RunError(f"{out} is not empty and has no {MANIFEST}: choose another folder")
+    else:
+        # The manifest is written before the shards, so that a killed process leaves no shards
+        # without a manifest.
+        out.mkdir(parents=True, exist_ok=True)
+        write_json_durably(out / MANIFEST, manifest)
+    (out / SHARDS).mkdir(exist_ok=True)
 
 
 def read_manifest(out: Path) -> dict[str, Any] | None:
@@ -157,13 +118,29 @@ def read_manifest(out: Path) -> dict[str, Any] | None:
     if not (out / MANIFEST).exists():
         return None
     names = ("model", "settings", "rows_per_shard", "versions", "inputs")
-    manifest = read_json(out / MANIFEST, *names, remedy="choose another folder")
-    if manifest.get("format") != FORMAT:
-        raise RunError(
-            f"{out / MANIFEST} has format {manifest.get('format')!r}; this version of gattn reads "
-            f"format {FORMAT}: choose another folder"
-        )
-    return manifest
+    return read_json(out / MANIFEST, *names, remedy="choose another folder")
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the first difference between two manifests, or "" if there is none."""
+    first, second = (
+        {
+            **manifest["settings"],
+            "rows_per_shard": manifest["rows_per_shard"],
+            **{f"the version of {name}": each for name, each in manifest["versions"].items()},
+            "the model": manifest["model"],
+            **{f"the input {each['path']}": each["sha256"] for each in manifest["inputs"]},
+        }
+        for manifest in (before, now)
+    )
+    for name in {**first, **second}:
+        a, b = first.get(name), second.get(name)
+        if a != b:
+            is_hash = name.startswith(("the model", "the input"))
+            return f"{name} is " + (
+                "different" if is_hash else f"{a!r} in the folder and {b!r} in this command"
+            )
+    return "the inputs have another order" if before["inputs"] != now["inputs"] else ""
 
 
 class ShardFiles:
@@ -251,30 +228,6 @@ def read_table(content: bytes) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of a table that :func:`table_bytes` wrote."""
     header, *rows = csv.reader(io.StringIO(content.decode(*UTF8), newline=""))
     return header, rows
-
-
-def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Describe the first difference between two manifests; return "" if they are equal."""
-    if before["model"] != now["model"]:
-        return "the model is different"
-    for group in ("settings", "versions"):
-        for name in dict.fromkeys([*before[group], *now[group]]):
-            a, b = before[group].get(name), now[group].get(name)
-            if a != b:
-                kind = "the version of " * (group == "versions")
-                return f"{kind}{name} is {a!r} in the folder and {b!r} in this command"
-    if before["rows_per_shard"] != now["rows_per_shard"]:
-        a, b = before["rows_per_shard"], now["rows_per_shard"]
-        return f"rows_per_shard is {a} in the folder and {b} in this command"
-    files = [{each["path"]: each for each in plan["inputs"]} for plan in (before, now)]
-    for path in dict.fromkeys([*files[0], *files[1]]):
-        if path not in files[1]:
-            return f"it has the input {path}"
-        if path not in files[0]:
-            return f"it has no input {path}"
-        if files[0][path] != files[1][path]:
-            return f"the content of {path} is different"
-    return "the inputs have another order" if before["inputs"] != now["inputs"] else ""
 
 
 def _sha256(content: bytes) -> str:

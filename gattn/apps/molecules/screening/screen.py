@@ -21,13 +21,13 @@ from gattn.apps.molecules.screening.engines import run_locally, run_on_ray
 from gattn.apps.molecules.screening.plan import (
     SUMMARY,
     TOP,
-    Input,
-    Plan,
     Shard,
     ShardFiles,
     find_inputs,
     read_manifest,
     read_table,
+    shards_of,
+    start_screening,
     table_bytes,
     write_durably,
     write_json_durably,
@@ -155,22 +155,23 @@ def screen(
     names = [renamed.get(name, name) for name in copied]
     header = [*PLACE, *texts, *names, *prediction_columns(model), ERROR]
     query = _query(settings, model, header)
-    manifest = read_manifest(out) or {"inputs": []}
-    counted = {(each["path"], each["sha256"]): each["rows"] for each in manifest["inputs"]}
-    plan = Plan(
-        inputs=tuple(_input(path, source, counted) for path, source in sources),
-        rows_per_shard=settings.rows_per_shard,
-        model=cast("dict[str, Any]", card["sha256"]),
-        settings={
+    before = read_manifest(out) or {"inputs": []}
+    counted = {(each["path"], each["sha256"]): each["rows"] for each in before["inputs"]}
+    manifest = {
+        "model": card["sha256"],
+        "settings": {
             "smiles": columns[0] if len(columns) == 1 else list(columns), "encoding": encoding,
             "coverage": coverage, "keep": copied, "where": settings.where,
             "top": settings.top, "by": settings.by,
         },
-        versions=_versions(),
-    )  # fmt: skip
-    plan.check(out)
+        "rows_per_shard": settings.rows_per_shard,
+        "versions": _versions(),
+        "inputs": [_input(path, source, counted) for path, source in sources],
+    }  # fmt: skip
+    start_screening(out, manifest)
     index, jobs = settings.job
-    assigned = [shard for shard in plan.shards() if shard.number % jobs == index]
+    shards = shards_of(manifest)
+    assigned = [shard for shard in shards if shard.number % jobs == index]
     records = {shard.number: ShardFiles(out, shard).read_record() for shard in assigned}
     pending = [shard for shard in assigned if records[shard.number] is None]
     numbers = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
@@ -189,7 +190,7 @@ def screen(
                 work([InputRow(model.row_format.example, values)])
         answered = engine(work, tasks, workers) if pending else ()
         for piece, answers in answered:
-            path = str(plan.inputs[piece.shard.input].path)
+            path = str(sources[piece.shard.input][0])
             for number, ((cells, problem), (predicted, error)) in enumerate(
                 zip(piece.rows, answers, strict=True), piece.start
             ):
@@ -206,7 +207,7 @@ def screen(
                 records[piece.shard.number] = record
                 lines, errors = [], 0
             on_progress(len(piece.rows))
-    return _finish(plan, out, header, query if settings.top else None, records)
+    return _finish(shards, out, header, query if settings.top else None, records)
 
 
 def _open(
@@ -270,7 +271,9 @@ def _keep(
     ]
 
 
-def _input(path: Path, source: Table | None, counted: Mapping[tuple[str, str], int]) -> Input:
+def _input(
+    path: Path, source: Table | None, counted: Mapping[tuple[str, str], int]
+) -> dict[str, Any]:
     """Return an input file with its number of rows and its checksum.
 
     Args:
@@ -283,7 +286,7 @@ def _input(path: Path, source: Table | None, counted: Mapping[tuple[str, str], i
     rows = counted.get((str(path), sha256))
     if rows is None:
         rows = 0 if source is None else source.count()
-    return Input(path, rows, sha256)
+    return {"path": str(path), "rows": rows, "sha256": sha256}
 
 
 def _versions() -> dict[str, str]:
@@ -379,13 +382,12 @@ def _ranked_column(model: MoleculeEstimator) -> str:
 
 
 def _finish(
-    plan: Plan, out: Path, header: Sequence[str], ranking: RowQuery | None,
+    shards: Sequence[Shard], out: Path, header: Sequence[str], ranking: RowQuery | None,
     records: dict[int, dict[str, Any] | None],
 ) -> Screened:  # fmt: skip
     """Return the numbers of rows and shards. If all shards are finished, also write the best
     rows and the summary.
     """
-    shards = list(plan.shards())
     others = [shard for shard in shards if shard.number not in records]
     unfinished = sum(not ShardFiles(out, shard).record.exists() for shard in others)
     if not unfinished:
