@@ -15,8 +15,6 @@ from torch.serialization import get_unsafe_globals_in_checkpoint
 from gattn.apps.fitting.types import TrainingError
 from gattn.files import replace_files
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
-
 DIGEST = hashlib.sha256().digest_size
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["check_fraction"]
-
 
 def check_fraction(name: str, value: float) -> None:
     """Raise ValueError unless a value is above 0 and below 1."""

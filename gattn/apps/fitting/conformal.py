@@ -12,8 +12,6 @@ from torch import Tensor
 
 from gattn.apps.fitting.checks import check_fraction
 
-__all__ = ["IntervalCalibrator", "LabelSetCalibrator"]
-
 Self = TypeVar("Self", bound="_Calibrator")
 
 

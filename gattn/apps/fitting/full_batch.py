@@ -20,12 +20,6 @@ from gattn.apps.fitting.losses import check_finite
 from gattn.apps.fitting.optimizer import OneCycle
 from gattn.apps.fitting.types import EpochRecord, History, Loss, TrainingError
 
-__all__ = [
-    "FullBatch",
-    "FullBatchSettings",
-    "fit_full_batch",
-]
-
 WARMUP = 0.1
 """Share of the epochs in which the learning rate of a one-cycle schedule rises."""
 

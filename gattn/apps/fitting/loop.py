@@ -35,16 +35,6 @@ from gattn.apps.fitting.types import (
     TrainingError,
 )
 
-__all__ = [
-    "Batches",
-    "EpochRecord",
-    "History",
-    "LoopSettings",
-    "TrainingError",
-    "fit_network",
-    "shuffled_batches",
-]
-
 CHECKPOINT = "checkpoint.pt"
 CHECKPOINT_INTERVAL = 1.0
 """Minimum time between two checkpoints, in seconds.

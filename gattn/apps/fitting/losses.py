@@ -11,16 +11,6 @@ from torch import Tensor
 
 from gattn.apps.fitting.types import Loss, TrainingError
 
-__all__ = [
-    "absolute_error",
-    "bounded",
-    "check_finite",
-    "cross_entropy",
-    "multiclass_cross_entropy",
-    "regression_loss",
-    "squared_error",
-]
-
 
 def check_finite(loss: float, part: str, epoch: int, learning_rate: float) -> None:
     """Raise a TrainingError if a loss is not finite; the message names the part and the epoch."""

@@ -9,14 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = [
-    "class_agreement",
-    "classification_metrics",
-    "multiclass_metrics",
-    "regression_metrics",
-    "undefined_metrics",
-]
-
 METRICS = {
     "regression": ("rmse", "mae", "r2"),
     "classification": ("roc_auc", "pr_auc", "accuracy"),

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-__all__ = ["AdamW", "OneCycle", "flatten"]
-
 SLOW = 0.999
 """Decay rate of AdamW's running mean of squared gradients (beta 2)."""
 EPSILON = 1e-8

@@ -10,8 +10,6 @@ from tqdm.auto import tqdm
 
 from gattn.apps.runtime.processes import is_first_process
 
-__all__ = ["progress_bar"]
-
 
 def progress_bar(
     items: Iterable[Any] | None, title: str, unit: str, *, progress: bool, **options: Any

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["moments"]
-
 
 def moments(values: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the mean and the standard deviation of each column, ignoring missing values.

@@ -10,8 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-__all__ = ["default_text", "expected_values", "field_types", "without_meta"]
-
 NOUNS = {"IntType": "whole number", "FloatType": "number", "StrType": "string"}
 LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 

@@ -33,29 +33,6 @@ from gattn.apps.fitting.setting_types import (
 )
 from gattn.files import replace_files
 
-__all__ = [
-    "Accelerator",
-    "Coverage",
-    "Precision",
-    "Seed",
-    "Setting",
-    "Settings",
-    "SettingsError",
-    "TaskChoice",
-    "Threads",
-    "TrainingSettings",
-    "check_value",
-    "declared",
-    "document",
-    "fill_docstring",
-    "from_table",
-    "read_toml",
-    "settings_of",
-    "to_table",
-    "updated",
-    "write_toml",
-]
-
 S = TypeVar("S")
 Kind = TypeVar("Kind", bound=type)
 LARGEST_SEED = 2**31 - 1

@@ -11,16 +11,6 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import TrainingSettings, document
 
-__all__ = [
-    "Batches",
-    "EpochRecord",
-    "History",
-    "Input",
-    "LoopSettings",
-    "Loss",
-    "TrainingError",
-]
-
 Input: TypeAlias = "Tensor | TensorGroup"
 Loss = Callable[[Tensor, Tensor], Tensor]
 

@@ -27,8 +27,6 @@ from gattn.apps.run.estimator import SerializableEstimator
 from gattn.apps.run.notes import noise_note
 from gattn.data import Split
 
-__all__ = ["LinkPredictor"]
-
 Self = TypeVar("Self", bound="LinkPredictor")
 
 

@@ -13,8 +13,6 @@ from gattn.apps.links.model import LinkModel
 from gattn.apps.links.pairs import Links, restrict, unordered_keys
 from gattn.apps.nodes.attributed import AttributedGraph
 
-__all__ = ["Bridge", "LinkExplanation", "explain_link"]
-
 
 @dataclass(frozen=True)
 class Bridge:

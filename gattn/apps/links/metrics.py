@@ -10,17 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "HITS",
-    "candidate_counts",
-    "chance_metrics",
-    "link_metrics",
-    "mrr_error",
-    "negatives_text",
-    "noise",
-    "ranks",
-]
-
 HITS = (1, 10, 50)
 """Values of k for which the metric hits@k is computed."""
 

@@ -31,8 +31,6 @@ from gattn.apps.run.model_io import remove_prefix
 from gattn.apps.runtime.threads import limited_threads
 from gattn.data import Split
 
-__all__ = ["LinkModel", "LinkProblem", "View"]
-
 PAIRS = "pairs"
 """Name of the pair perceptron among the components of a model."""
 STACK = "stack"

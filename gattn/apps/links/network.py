@@ -19,8 +19,6 @@ from gattn.apps.links.settings import LinkSettings
 from gattn.apps.nodes.fields import FieldInput, stored_values
 from gattn.apps.nodes.network import make_network
 
-__all__ = ["DrawnBatches", "LinkNetwork", "RankedBatch", "fit_network", "listwise"]
-
 FACTOR = 10.0
 """Initial value of the factor by which cosines are multiplied."""
 NEGATIVES = 20

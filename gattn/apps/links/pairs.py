@@ -10,17 +10,6 @@ from numpy.typing import NDArray
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 
-__all__ = [
-    "Links",
-    "Ranking",
-    "draw_negatives",
-    "draw_pairs",
-    "make_ranking",
-    "read_links",
-    "restrict",
-    "unordered_keys",
-]
-
 POOL = 200
 """Maximum number of different sources among the random pairs of a ranking; scores of all targets
 are computed for each source.

@@ -13,8 +13,6 @@ from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.times import edge_times, node_times
 from gattn.data import Split
 
-__all__ = ["FOLDS", "Fold", "link_times", "make_folds", "random_parts", "time_parts"]
-
 FOLDS = 5
 """Number of folds of the training links. A model is trained to predict the links of one fold
 from messages along the edges of the other folds.

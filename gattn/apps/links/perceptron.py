@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from gattn.apps.links.network import listwise
 
-__all__ = ["PairPerceptron", "fit_perceptron"]
-
 HIDDEN = 64
 STEPS = 400
 PATIENCE = 60

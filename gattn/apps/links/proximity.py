@@ -14,8 +14,6 @@ from scipy.sparse.csgraph import connected_components
 
 from gattn.apps.nodes.stack.propagation import row_means
 
-__all__ = ["FEATURES", "HEURISTICS", "Proximity", "ProximityRows", "random_features"]
-
 STEPS = 10
 """Maximum length of the walks between and around the nodes of a pair."""
 KATZ_STEPS = 5

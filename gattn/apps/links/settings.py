@@ -16,8 +16,6 @@ from gattn.apps.nodes.graph_settings import (
 )
 from gattn.apps.nodes.settings import LearningRate, NetworkSettings, WeightDecay
 
-__all__ = ["NAMES", "LinkModelName", "LinkParameters", "LinkSettings", "Negatives"]
-
 NAMES = (
     "Use the words in the names of the nodes as features, for example in a network of software "
     "packages."

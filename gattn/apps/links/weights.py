@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from gattn.apps.links.metrics import ranks
 
-__all__ = ["fit_scale", "fit_weights", "listwise_loss"]
-
 PRIOR_ROWS = 4.0
 """Strength of the penalty on deviations from the best single score, as a number of additional
 links.

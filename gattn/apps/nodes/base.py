@@ -42,8 +42,6 @@ from gattn.apps.nodes.times import node_times, time_cutoffs, time_split
 from gattn.apps.run.estimator import SerializableEstimator
 from gattn.data import Split
 
-__all__ = ["NodeEstimator"]
-
 Self = TypeVar("Self", bound="NodeEstimator")
 
 

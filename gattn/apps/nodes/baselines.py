@@ -13,8 +13,6 @@ from torch import Tensor
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.settings import NodeTask
 
-__all__ = ["baseline_predictions", "propagate_labels"]
-
 STEPS = 50  # number of steps of label propagation
 
 

@@ -17,8 +17,6 @@ from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, at_r
 from gattn.apps.nodes.columns import Column, learn_columns, write_features, write_numbers
 from gattn.apps.nodes.fields import csr_tensor
 
-__all__ = ["ColumnEncoder", "name_words"]
-
 NAMES = "(name)"
 """Name of the column that contains the words of the nodes' names."""
 DENSE = 0.25

@@ -27,8 +27,6 @@ from gattn.apps.nodes.values import (
 )
 from gattn.apps.tables.numbers import read_numbers
 
-__all__ = ["Column", "learn_columns", "write_features", "write_numbers"]
-
 Kind = Literal["number", "category", "text"]
 CATEGORIES = 50
 """Maximum number of categories in a column. A column with more different values is encoded as

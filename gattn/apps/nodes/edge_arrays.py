@@ -9,8 +9,6 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-__all__ = ["first_of_equal", "is_symmetric", "message_ages", "narrow_block", "row_codes"]
-
 Matrix: TypeAlias = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
 

@@ -25,23 +25,6 @@ from gattn.apps.nodes.values import (
     is_missing,
 )
 
-__all__ = [
-    "ALL_COLUMNS",
-    "EdgeColumns",
-    "all_zero",
-    "check_different",
-    "column_numbers",
-    "edge_column",
-    "edge_note",
-    "edge_table_of",
-    "edge_weights",
-    "feature_names",
-    "is_date_column",
-    "learn_cuts",
-    "learn_types",
-    "learn_weights",
-]
-
 TYPES = 10
 """Maximum number of edge types for which means over neighbours are computed separately; the most
 frequent types are chosen.

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from gattn.apps.nodes.attributed import GraphError, LeftOut, left_out_edge
 from gattn.apps.nodes.name_columns import as_names, column_title, counts_rows, may_count_rows
 
-__all__ = ["EndColumns", "NamedEnds", "are_ends", "check_header", "choose_ends", "named_ends"]
-
 SOURCES = (
     *("source", "src", "from", "citing", "sender", "head", "subject", "origin", "parent"),
     *("start_id", "start_node", "_start", "u", "i", "a", "1"),

@@ -12,8 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["EdgeInputs", "EdgeStructure", "EdgeTable", "at_row"]
-
 
 def at_row(place: int) -> str:
     """Describe the position of a value by its row number, for nodes without names.

@@ -45,8 +45,6 @@ from gattn.apps.nodes.scratch import Scratch, pieces
 from gattn.apps.nodes.times import as_times, edge_times, prediction_times
 from gattn.apps.nodes.values import as_texts, is_empty
 
-__all__ = ["EdgeEncoder", "merged_edges_note", "read_edge_columns"]
-
 NARROW, PROJECTED = 32, 16
 """For attention, a column with more than ``NARROW`` features is projected to ``PROJECTED``
 features.

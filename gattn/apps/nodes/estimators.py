@@ -21,8 +21,6 @@ from gattn.apps.nodes.settings import NodeTask
 from gattn.apps.nodes.splits import check_numbers, missing_classes
 from gattn.data import Split
 
-__all__ = ["NodeClassifier", "NodeRegressor"]
-
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):
     """Classifier of the nodes of a graph, trained on the nodes with a label.

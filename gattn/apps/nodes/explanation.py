@@ -12,8 +12,6 @@ from torch import Tensor
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.models import AnyPredictor
 
-__all__ = ["Influence", "NodeExplanation", "explain_node", "place_of"]
-
 
 @dataclass(frozen=True)
 class Influence:

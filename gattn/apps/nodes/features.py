@@ -20,8 +20,6 @@ from gattn.apps.nodes.typed.encoder import TypedEncoder, split_features
 from gattn.graph import Graph
 from gattn.structure import return_probabilities
 
-__all__ = ["EncodedGraph", "FeatureEncoder", "encode_graph"]
-
 WALKS = 2e7
 """Maximum number of pairs of consecutive edges for which return probabilities of random walks
 are used as features. The time to compute them is proportional to the number of pairs.

@@ -13,19 +13,6 @@ from torch import Tensor
 from gattn.apps.nodes.edge_table import EdgeInputs
 from gattn.graph import Graph
 
-__all__ = [
-    "Field",
-    "FieldInput",
-    "FieldSize",
-    "csr_tensor",
-    "edge_terms",
-    "field_size",
-    "read_features",
-    "receptive_field",
-    "stored_values",
-    "whole_graph",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Field:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from gattn.apps.fitting.settings import Settings
 
-__all__ = ["DEFAULT_READING", "GraphReading", "read_graph_file"]
-
 MARKUP = (".graphml", ".gml", ".gexf")
 LISTS = (".edgelist", ".edges", ".txt")
 

@@ -12,15 +12,6 @@ from msgspec import Meta
 
 from gattn.apps.fitting.settings import Settings, Threads
 
-__all__ = [
-    "EdgeFeatureNames",
-    "EdgeTypeName",
-    "EdgeWeightName",
-    "FeatureNames",
-    "GraphSettings",
-    "edge_feature_columns",
-]
-
 ALL_OF_EDGES = "all columns except the weight, the type and the time"
 BY_NAMES = "chosen by the names of the columns"
 

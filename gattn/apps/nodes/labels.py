@@ -22,15 +22,6 @@ from gattn.apps.nodes.values import (
 )
 from gattn.apps.tables.numbers import read_numbers
 
-__all__ = [
-    "Labels",
-    "encode_classes",
-    "encode_numbers",
-    "find_classes",
-    "read_labels",
-    "usual_labels",
-]
-
 Labels: TypeAlias = Sequence[object] | Tensor | Mapping[Hashable, object]
 USUAL = ("y", "label")
 UNLABELLED = -1

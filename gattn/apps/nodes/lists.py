@@ -16,8 +16,6 @@ from gattn.apps.nodes.matrix import matrix_edges, matrix_note
 from gattn.apps.tables.encoding import read_text
 from gattn.apps.tables.numbers import NumberFormat, classify
 
-__all__ = ["read_list"]
-
 COMMENT = re.compile(r"(#+|%+)(\s|$)|#[^\s,;|]*$")
 """Pattern of a comment; a single word after ``#`` is one, too: networkx writes the name of the
 program that way.

@@ -10,8 +10,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["matrix_edges", "matrix_note"]
-
 LEAST = 3
 """Minimum size of a matrix without names; two lines with two numbers are two edges."""
 LARGE = 5

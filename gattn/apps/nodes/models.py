@@ -14,14 +14,6 @@ from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.settings import TYPED_MODELS, NodeSettings, NodeTask
 from gattn.apps.nodes.stack.predictor import StackedPredictor, network_from_state, network_kind
 
-__all__ = [
-    "AnyPredictor",
-    "attention_network",
-    "fit_predictor",
-    "predictor_from_state",
-    "training_notes",
-]
-
 AnyPredictor: TypeAlias = NodePredictor | StackedPredictor
 
 

@@ -9,13 +9,6 @@ import pandas as pd
 
 from gattn.apps.nodes.values import are_distinct_integers, as_numbers
 
-__all__ = [
-    "as_names",
-    "column_title",
-    "counts_rows",
-    "may_count_rows",
-]
-
 UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
 """Pattern for the names of row number columns. pandas and R write such a column without a name,
 and pandas reads it as ``Unnamed: 0``.

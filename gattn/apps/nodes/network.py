@@ -19,8 +19,6 @@ from gattn.nn import (
 )
 from gattn.ops.dropout import dropout
 
-__all__ = ["AttentionNetwork", "attention_weights", "make_network"]
-
 
 class NodeGATConv(GATConv):
     """GATConv layer with additional dropout of the projected features.

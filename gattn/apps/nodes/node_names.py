@@ -12,8 +12,6 @@ from gattn.apps.nodes.attributed import GraphError, at_row, check_names
 from gattn.apps.nodes.name_columns import as_names, column_title, counts_rows
 from gattn.apps.nodes.values import flat_table
 
-__all__ = ["named_nodes"]
-
 IDS = ("id", "_id", "node", "node_id", "name", "paper", "paper_id")
 
 

@@ -13,8 +13,6 @@ from gattn.apps.nodes.attributed import AttributedGraph, Where
 from gattn.apps.nodes.values import as_texts
 from gattn.apps.tables.numbers import NumberFormat, Pattern, classify, read_numbers
 
-__all__ = ["describe_patterns", "looks_numeric", "with_numbers"]
-
 SAMPLE = 500
 POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 COMMAS = (NumberFormat(decimal=","), NumberFormat(decimal=",", thousands="."))

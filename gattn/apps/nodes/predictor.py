@@ -28,8 +28,6 @@ from gattn.apps.nodes.network import attention_weights, make_network
 from gattn.apps.nodes.settings import NodeSettings, NodeTask
 from gattn.apps.runtime.threads import limited_threads
 
-__all__ = ["NodePredictor", "NodeProblem", "graph_elements", "label_moments"]
-
 Self = TypeVar("Self", bound="NodePredictor")
 
 

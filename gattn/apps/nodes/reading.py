@@ -30,8 +30,6 @@ from gattn.apps.nodes.values import flat_table, shape_fault
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["GraphLike", "from_data", "from_hetero_data", "from_networkx", "read_graph"]
-
 TablePair: TypeAlias = tuple[pd.DataFrame, pd.DataFrame]
 TypedTablePair: TypeAlias = tuple[Mapping[Any, pd.DataFrame], Mapping[str, pd.DataFrame]]
 Tables: TypeAlias = pd.DataFrame | TablePair | TypedTablePair

@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["PIECE", "Scratch", "pieces", "sample"]
-
 PIECE = 1 << 16
 """Number of nodes or edges that are computed at once."""
 IN_MEMORY = 1 << 26

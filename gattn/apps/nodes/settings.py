@@ -15,19 +15,6 @@ from gattn.apps.nodes.graph_settings import (
     FeatureNames,
 )
 
-__all__ = [
-    "PRESETS",
-    "TYPED_MODELS",
-    "LearningRate",
-    "NetworkSettings",
-    "NodeModel",
-    "NodeParameters",
-    "NodeSettings",
-    "NodeTask",
-    "Preset",
-    "WeightDecay",
-]
-
 NodeTask = Literal["regression", "classification"]
 NodeModel = Literal["stacked", "gat", "gatv2", "transformer", "hgt"]
 Preset = Literal["cora", "citeseer", "pubmed"]

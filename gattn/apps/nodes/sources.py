@@ -9,8 +9,6 @@ from pathlib import Path
 
 from gattn.apps.nodes.typed.relations import typed_files
 
-__all__ = ["CITATION", "check_graph_file", "check_graph_sources"]
-
 CITATION = ("cora", "citeseer", "pubmed")
 """Names of the data sets of networks."""
 

@@ -16,20 +16,6 @@ from gattn.apps.nodes.values import as_texts
 from gattn.data import Split, random_split
 from gattn.data.splits import NAMES
 
-__all__ = [
-    "MASKS",
-    "VALIDATION",
-    "check_numbers",
-    "column_split",
-    "has_drawn_validation",
-    "mask_columns",
-    "masked_split",
-    "missing_classes",
-    "per_class_split",
-    "random_node_split",
-    "split_column_notes",
-]
-
 PARTS = {
     "train": ("train_mask",),
     "val": ("val_mask", "valid_mask", "validation_mask"),

@@ -12,8 +12,6 @@ from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.tables.csv_table import open_table
 from gattn.apps.tables.formats import open_parquet
 
-__all__ = ["TABLES", "read_table"]
-
 TABLES = (".csv", ".tsv", ".parquet")
 """Suffixes of the files of tables."""
 TEXTS = ("string", "large_string")

@@ -17,8 +17,6 @@ from gattn.apps.nodes.edge_table import EdgeTable
 from gattn.apps.nodes.node_names import named_nodes
 from gattn.apps.nodes.values import flat_table
 
-__all__ = ["edge_table", "graph_of_ends"]
-
 
 def graph_of_ends(
     edges: NamedEnds,

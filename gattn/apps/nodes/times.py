@@ -15,16 +15,6 @@ from gattn.apps.nodes.values import NUMERIC, as_numbers, as_texts, is_missing
 from gattn.apps.tables.dates import read_days, read_times
 from gattn.data import Split
 
-__all__ = [
-    "are_dates",
-    "as_times",
-    "edge_times",
-    "node_times",
-    "prediction_times",
-    "time_cutoffs",
-    "time_split",
-]
-
 
 def are_dates(values: pd.Series) -> bool:
     """Return True if all values except missing ones are ISO 8601 dates.

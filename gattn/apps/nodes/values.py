@@ -22,20 +22,6 @@ from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.tables import numbers as written
 from gattn.apps.tables.numbers import NumberFormat
 
-__all__ = [
-    "LISTS",
-    "NUMERIC",
-    "are_distinct_integers",
-    "as_numbers",
-    "as_texts",
-    "flat_table",
-    "gap_notes",
-    "is_complex",
-    "is_empty",
-    "is_missing",
-    "shape_fault",
-]
-
 TIMES = (
     date, time, np.datetime64, pd.Period, timedelta, np.timedelta64, pd.tseries.offsets.BaseOffset,
 )  # fmt: skip

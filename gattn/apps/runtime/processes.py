@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 
     from joblib.externals.loky import ProcessPoolExecutor
 
-__all__ = [
-    "in_order",
-    "is_first_process",
-    "prepare_process",
-    "processor_count",
-]
-
 Key = TypeVar("Key")
 Task = TypeVar("Task")
 Result = TypeVar("Result")

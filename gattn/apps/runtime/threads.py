@@ -18,19 +18,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
-__all__ = [
-    "ELEMENTS",
-    "Background",
-    "Cancelled",
-    "available_threads",
-    "choose_threads",
-    "limited_threads",
-    "one_thread",
-    "share_threads",
-    "sleep_at_barriers",
-    "use_one_thread",
-]
-
 Result = TypeVar("Result")
 
 ELEMENTS = 1 << 20

@@ -18,8 +18,6 @@ from gattn.apps.fitting.settings import (
 from gattn.apps.links.settings import NAMES, LinkSettings, Negatives
 from gattn.apps.nodes.graph_settings import GraphSettings
 
-__all__ = ["LinkRunSettings", "override"]
-
 
 @document
 @dataclass(frozen=True, kw_only=True)

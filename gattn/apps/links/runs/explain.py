@@ -17,8 +17,6 @@ from gattn.apps.run.text import plural
 from gattn.draw import draw_network
 from gattn.files import new_folder, write_rows
 
-__all__ = ["explain_pair"]
-
 
 def explain_pair(
     run: str | Path,

@@ -14,8 +14,6 @@ from gattn.apps.run.notes import noise_note
 from gattn.apps.run.product import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
 
-__all__ = ["predict_links", "read_run"]
-
 
 def predict_links(
     run: str | Path,

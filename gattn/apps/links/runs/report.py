@@ -19,8 +19,6 @@ from gattn.apps.run.report import report_facts
 if TYPE_CHECKING:
     from gattn.apps.links.runs.train import LinkRun
 
-__all__ = ["link_report"]
-
 MODELS = {
     "stacked": "A stack of models",
     "gat": "GAT",

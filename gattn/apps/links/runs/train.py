@@ -34,8 +34,6 @@ from gattn.apps.run.product import Log, Parts, Product, Report, TrainedRun, no_l
 from gattn.apps.run.text import plural
 from gattn.data import Split
 
-__all__ = ["LinkProduct", "LinkRun", "train_run"]
-
 CHANCE = "random order"
 """Name of the baseline that scores the targets at random."""
 

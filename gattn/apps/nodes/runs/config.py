@@ -26,8 +26,6 @@ from gattn.apps.run.split_rule import SplitRule, read_rule
 if TYPE_CHECKING:
     from gattn.apps.nodes.files import GraphReading
 
-__all__ = ["NodeRunSettings", "override"]
-
 SPLITS = ("auto", "public", "random", "random-per-class", "time")
 
 

@@ -19,8 +19,6 @@ from gattn.apps.run.product import Log, no_log
 from gattn.draw import draw_network
 from gattn.files import new_folder, write_rows
 
-__all__ = ["explain_graph_node"]
-
 
 def explain_graph_node(
     run: str | Path,

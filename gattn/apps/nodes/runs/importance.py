@@ -11,8 +11,6 @@ from gattn.apps.nodes.models import AnyPredictor, attention_network
 from gattn.apps.nodes.runs.measure import measure
 from gattn.apps.nodes.typed.report import attention_shares
 
-__all__ = ["edge_importance"]
-
 MAX_VALUES = 2_000_000
 """Edges are only permuted if (number of edges) x (number of columns) is at most this number."""
 

@@ -15,15 +15,6 @@ from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.settings import NodeTask
 from gattn.apps.run import measure as common
 
-__all__ = [
-    "class_scores",
-    "confusion",
-    "is_noise",
-    "measure",
-    "measure_intervals",
-    "undefined",
-]
-
 SIGNIFICANT = 2.0
 """Number of standard errors by which predictions must be better than a constant."""
 

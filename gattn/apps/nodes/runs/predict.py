@@ -21,14 +21,6 @@ from gattn.apps.run.model_io import coverage_of, read_card, read_model
 from gattn.apps.run.product import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
 
-__all__ = [
-    "embed_graph",
-    "load_estimator",
-    "predict_graph",
-    "prediction_rows",
-    "read_graph",
-]
-
 CELLS = 1 << 15
 """Number of nodes whose predictions are converted to cells at once, which limits the memory."""
 

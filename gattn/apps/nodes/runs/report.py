@@ -29,8 +29,6 @@ from gattn.draw import draw_network
 if TYPE_CHECKING:
     from gattn.apps.nodes.runs.train import NodeRun
 
-__all__ = ["node_report"]
-
 WITHOUT_NAME = {"classification": "classes", "regression": "numbers"}
 ALL_FEATURES = {"x": "x", "columns": "all others", "structure": "place in the graph"}
 MODELS = {

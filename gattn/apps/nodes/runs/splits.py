@@ -25,8 +25,6 @@ from gattn.apps.run.measure import PARTS
 from gattn.apps.run.run_folder import file_hash
 from gattn.data import Split, get_dataset
 
-__all__ = ["data_hash", "is_drawn", "make_split", "splits_record"]
-
 SHARES = (0.6, 0.2, 0.2)
 DRAWN = ("random", "random-per-class")
 """Rules whose parts depend on the seed."""

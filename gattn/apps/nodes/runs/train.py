@@ -52,8 +52,6 @@ from gattn.apps.run.product import Log, Parts, Product, Report, TrainedRun, no_l
 from gattn.apps.run.text import plural
 from gattn.data import Split
 
-__all__ = ["NodeProduct", "NodeRun", "train_run"]
-
 MAX_CLASSES = 20
 """Numeric labels are read as classes if they have at most this number of different values."""
 

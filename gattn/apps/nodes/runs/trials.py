@@ -21,17 +21,6 @@ from gattn.apps.nodes.runs.measure import measure
 from gattn.apps.runtime.processes import in_order
 from gattn.data import Split
 
-__all__ = [
-    "Trainer",
-    "Trial",
-    "TrialPlan",
-    "VarianceComponents",
-    "best_trial",
-    "plan_trials",
-    "run_trials",
-    "variance_components",
-]
-
 
 class TrialPlan(NamedTuple):
     """Split and seed with which a trial is trained.

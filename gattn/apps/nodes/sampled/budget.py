@@ -10,8 +10,6 @@ from typing import Any
 
 from gattn.apps.fitting.settings import SettingsError
 
-__all__ = ["SizeChoice", "choose_size", "free_memory", "graph_bytes", "parse_memory"]
-
 UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,

@@ -22,9 +22,6 @@ from gattn.graph import Graph
 from gattn.models import layerwise_inference
 from gattn.sampling import NeighborSampler
 
-__all__ = ["DEFAULTS", "SampledPredictor"]
-
-
 DEFAULTS = {"dropout": 0.1, "learning_rate": 4e-3, "weight_decay": 1e-4}
 """Settings of this network in a stack that replace the default settings of
 :class:`NodeSettings`.

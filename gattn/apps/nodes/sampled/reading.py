@@ -14,8 +14,6 @@ from gattn.apps.tables.formats import column_names, open_parquet
 if TYPE_CHECKING:
     from gattn.apps.nodes.runs.config import NodeRunSettings
 
-__all__ = ["read_for_training"]
-
 
 def read_for_training(
     settings: NodeRunSettings,

@@ -22,8 +22,6 @@ from gattn.layout.layout import INT32_END
 from gattn.sampling import NeighborSampler
 from gattn.sampling.batch import Sample
 
-__all__ = ["SampledInputs", "fit_sampled"]
-
 BATCH, FANOUT, LATER_FANOUT = 1024, 10, 5
 """Number of training nodes in a step; number of neighbours that are sampled for each of them, and
 for each node in later hops.

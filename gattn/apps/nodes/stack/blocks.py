@@ -18,8 +18,6 @@ from gattn.apps.nodes.scratch import Scratch, pieces, sample
 from gattn.apps.nodes.stack.linear import Scaler
 from gattn.apps.nodes.stack.propagation import Neighbours, multiply
 
-__all__ = ["Blocks", "Reduction", "as_matrix"]
-
 STORED = 20_000_000
 """If the means over two steps along edges have more nonzero entries than this, the features are
 reduced to a lower dimension first.

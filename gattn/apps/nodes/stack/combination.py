@@ -12,8 +12,6 @@ from gattn.apps.nodes.scratch import pieces, sample
 from gattn.apps.nodes.stack.priors import class_factors, scale_classes
 from gattn.apps.nodes.stack.weights import choose_weights, cross_fit, fit_weights, pool_by_name
 
-__all__ = ["Combination"]
-
 OTHERS = 5000
 """Maximum number of nodes in neither part by which the frequencies of the classes are estimated."""
 READS_LABELS = "labels"

@@ -25,8 +25,6 @@ from gattn.apps.nodes.stack.propagation import (
 )
 from gattn.apps.run.model_io import remove_prefix
 
-__all__ = ["LABEL_FREE", "Components"]
-
 LABEL_FREE = ("constant", "columns", "neighbours", "consistent")
 """Names of the models that do not read labels, and can therefore predict other graphs, too."""
 MANY = 2000

@@ -17,8 +17,6 @@ from gattn.apps.nodes.stack.propagation import weighted_graph
 from gattn.functional import aggregate
 from gattn.graph import Graph
 
-__all__ = ["ConsistentNetworks", "affordable_epochs"]
-
 NETWORKS, WIDTH, STEPS = 4, 32, 8
 """Number of networks, number of hidden features of a network, and number of propagation steps."""
 SHARPNESS = 2.0

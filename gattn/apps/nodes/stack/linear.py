@@ -15,8 +15,6 @@ from torch import Tensor
 from gattn.apps.nodes.scratch import pieces, sample
 from gattn.apps.nodes.stack.weights import mean_loss
 
-__all__ = ["Linear", "Scaler"]
-
 ROWS = 30_000
 """Maximum number of training nodes, and of validation nodes."""
 STRENGTHS = (1.0, 10.0, 100.0)

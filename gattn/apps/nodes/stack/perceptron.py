@@ -19,8 +19,6 @@ from gattn.apps.nodes.stack.linear import Scaler
 from gattn.apps.nodes.stack.propagation import weighted_graph
 from gattn.functional import aggregate
 
-__all__ = ["Perceptron"]
-
 WIDTH, BATCH, LEARNING_RATE, WEIGHT_DECAY = 192, 512, 4e-3, 1e-2
 EPOCHS, SPARSE_EPOCHS = 12, 8
 """Number of training epochs without sparse features, and with sparse features, which overfit

@@ -38,8 +38,6 @@ from gattn.apps.nodes.typed.predictor import TypedPredictor, input_size
 from gattn.apps.run.model_io import remove_prefix
 from gattn.apps.runtime.threads import limited_threads
 
-__all__ = ["StackedPredictor", "network_from_state", "network_kind"]
-
 NETWORK, TYPED_NETWORK = "gat", "hgt"
 """Model, and name, of the attention network for a graph of one type, and for a typed network."""
 MAX_PRODUCTS = 5e9

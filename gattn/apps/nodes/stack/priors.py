@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["class_factors", "scale_classes"]
-
 PRIOR_ROWS = 4.0
 """Strength of the penalty on factors other than 1, as a number of additional nodes."""
 PRIOR_SHARE = 0.1

@@ -16,11 +16,6 @@ from gattn.apps.nodes.fields import csr_tensor
 from gattn.apps.nodes.scratch import Scratch, pieces
 from gattn.graph import Graph
 
-__all__ = [
-    "Neighbours", "edge_means", "label_features", "multiply", "propagate", "propagate_folds",
-    "row_means", "weighted_graph",
-]  # fmt: skip
-
 COLUMNS = 16
 """Number of columns whose means are computed at once, which limits the memory."""
 TYPED = 512

@@ -18,8 +18,6 @@ from gattn.graph import Graph
 from gattn.nn import GATConv, SparseDropout, TransformerConv
 from gattn.ops.sparse_features import is_sum_over_edges, sparse_linear
 
-__all__ = ["ResidualNetwork", "ResidualPredictor", "residual_settings", "with_defaults"]
-
 LABELS_OF_CLASS = 50
 """Minimum mean number of training nodes of a class. With fewer labels, the network of the GAT
 paper, which has more dropout, is at least as accurate.

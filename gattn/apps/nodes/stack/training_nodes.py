@@ -15,8 +15,6 @@ from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph
 
-__all__ = ["TrainingNodes"]
-
 SAMPLE = 1024
 """Number of edges that are stored."""
 SHARED = 0.5

@@ -9,11 +9,6 @@ from numpy.typing import NDArray
 
 from gattn.apps.nodes.scratch import sample
 
-__all__ = [
-    "choose_weights", "cross_fit", "fit_weights", "mean_loss", "pool", "pool_by_name",
-    "temperature",
-]  # fmt: skip
-
 PRIOR_ROWS = 4.0
 """Strength of the penalty on deviations from the prior weights, as a number of additional nodes."""
 CLEARLY = 2.0

@@ -14,9 +14,6 @@ from gattn.apps.nodes.typed.network import TypedInputs
 from gattn.apps.nodes.typed.relations import Relation
 from gattn.nn import HGTConv, SparseDropout, record_attention
 
-__all__ = ["Batch", "TypedAttentionNetwork"]
-
-
 Batch: TypeAlias = tuple[Tensor, TypedInputs]
 """Features of the labelled nodes, [n, d], dense or ``torch.sparse_csr``, and the inputs of the
 other types and of the edges.

@@ -22,8 +22,6 @@ from gattn.apps.nodes.typed.network import Messages, TypedInputs, TypedNetwork
 from gattn.apps.nodes.typed.relations import Relation
 from gattn.apps.nodes.typed.tables import titled, with_projection
 
-__all__ = ["TypedEncoder", "split_features"]
-
 COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
 """Pattern for the name of a column at the beginning of a note or an error message."""
 

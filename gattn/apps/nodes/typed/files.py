@@ -15,8 +15,6 @@ from gattn.apps.nodes.typed.relations import Relation, parse_relations, parse_ty
 from gattn.apps.nodes.typed.tables import TypedTables, typed_graph
 from gattn.apps.tables.numbers import NumberFormat
 
-__all__ = ["converted", "read_typed_files"]
-
 
 def read_typed_files(
     nodes: Sequence[str],

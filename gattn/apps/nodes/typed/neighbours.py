@@ -16,8 +16,6 @@ from gattn.apps.nodes.stack.propagation import Neighbours, edge_means, row_means
 from gattn.apps.nodes.typed.network import Messages, TypedInputs, TypedNetwork, projection
 from gattn.apps.nodes.typed.relations import Relation
 
-__all__ = ["TypedNeighbours", "Walk", "neighbours_of"]
-
 NEAR, FAR = 256, 32
 """Number of features to which the features of nodes of another type are projected, if they have
 more: for means over one step, and for means over two steps.

@@ -20,8 +20,6 @@ from gattn.graph import Graph
 if TYPE_CHECKING:
     from gattn.apps.nodes.attributed import AttributedGraph
 
-__all__ = ["Messages", "TypedInputs", "TypedNetwork", "projection"]
-
 PAIRS = 2_000_000
 """Maximum number of pairs of labelled nodes that share a neighbour. If there are more, neighbours
 of the most nodes are left out: see :func:`projection`.

@@ -16,8 +16,6 @@ from gattn.apps.nodes.typed.network import TypedNetwork
 from gattn.apps.nodes.typed.relations import Relation
 from gattn.apps.runtime.threads import limited_threads
 
-__all__ = ["TypedPredictor", "input_size", "offsets"]
-
 
 class TypedPredictor(NodePredictor):
     """Trained attention network of a typed network; see :class:`NodePredictor`.

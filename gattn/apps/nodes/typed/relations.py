@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
-__all__ = ["Relation", "by_relation", "parse_relations", "parse_types", "typed_files"]
-
 Table = TypeVar("Table")
 
 FORM = "SOURCE-RELATION-DESTINATION=FILE, for example authors-writes-papers=writes.csv"

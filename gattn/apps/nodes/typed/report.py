@@ -15,8 +15,6 @@ from gattn.apps.nodes.typed.predictor import TypedPredictor, offsets
 from gattn.apps.nodes.typed.relations import Relation
 from gattn.apps.run.text import plural
 
-__all__ = ["attention_shares", "describe_network", "node_titles"]
-
 
 def describe_network(network: TypedNetwork, encoder: FeatureEncoder) -> str:
     """Return the numbers of features, of nodes of other types and of edges as text.

@@ -20,8 +20,6 @@ from gattn.apps.nodes.tables import edge_table
 from gattn.apps.nodes.typed.network import Messages, TypedNetwork, projected_edges, projection
 from gattn.apps.nodes.typed.relations import Relation
 
-__all__ = ["TypedTables", "choose_target", "titled", "typed_graph", "with_projection"]
-
 USUAL = ("y", "label")
 
 
