@@ -164,10 +164,22 @@ def _gradients(
     """Return the integrated gradients of the K networks for the n atoms of each molecule, [K,
     n].
     """
-    inputs = predictor.standardised(inputs)
-    batch, sizes = batch_inputs(inputs), [len(one.symbols) for one in atoms]
+    inputs, sizes = predictor.standardised(inputs), [len(one.symbols) for one in atoms]
+    nodes = sum(one.node_count for one in atoms)
+    places, weights = np.polynomial.legendre.leggauss(STEPS)
+    # Many points of a small molecule are one batch, because the time of a small batch hardly
+    # depends on its size.
+    count = math.ceil(STEPS / max(BUDGET // max(nodes, 1), 1))
+    steps = [
+        (torch.from_numpy((some + 1) / 2).float(), torch.from_numpy(others / 2).float())
+        for some, others in zip(np.array_split(places, count), np.array_split(weights, count))
+    ]
+    copies = [batch_inputs(inputs[[*range(len(inputs))] * len(some)]) for some, _ in steps]
     members = [
-        _network(predictor, number, batch, target, atoms)
+        sum(
+            _network(predictor, number, batch, step, target, atoms)
+            for batch, step in zip(copies, steps)
+        )
         for number in range(len(predictor.networks))
     ]
     stacked = torch.stack(members) if members else torch.zeros(0, sum(sizes)).double()
@@ -175,26 +187,41 @@ def _gradients(
 
 
 def _network(
-    predictor: MoleculePredictor, number: int, batch: MoleculeBatch, target: int,
-    atoms: Sequence[MoleculeAtoms],
+    predictor: MoleculePredictor, number: int, batch: MoleculeBatch, step: tuple[Tensor, Tensor],
+    target: int, atoms: Sequence[MoleculeAtoms],
 ) -> Tensor:  # fmt: skip
-    """Return the contribution of each atom of a batch, [n], to the predictions of one network."""
+    """Return the share of some points of the path in the contribution of each atom, [n], to the
+    predictions of one network.
+
+    Args:
+        predictor: the model.
+        number: index of the network.
+        batch: a copy of the molecules for each point.
+        step: [c] points and [c] weights of the quadrature.
+        target: index of the target.
+        atoms: atoms of the molecules, without the copies.
+    """
+    places, weights = step
     features: dict[str, Tensor] = {"x": batch.x, "descriptors": batch.descriptors}
-    gradients = {name: torch.zeros_like(values) for name, values in features.items()}
-    for place, weight in _path(STEPS):
-        moved = {name: (place * values).requires_grad_() for name, values in features.items()}
-        with torch.enable_grad():
-            raw = predictor.networks[number](replace(batch, **moved))
-            partial = torch.autograd.grad(
-                predictor.in_units(raw)[:, target].sum(),
-                list(moved.values()), allow_unused=True, materialize_grads=True,
-            )  # fmt: skip
-        for name, gradient in zip(features, partial):
-            gradients[name] += weight * gradient
-    by_node = (gradients["x"] * features["x"]).double().sum(1)
+    moved = {
+        name: (values.unflatten(0, (len(places), -1)) * places[:, None, None])
+        .flatten(0, 1)
+        .requires_grad_()
+        for name, values in features.items()
+    }
+    with torch.enable_grad():
+        raw = predictor.networks[number](replace(batch, **moved))
+        partial = torch.autograd.grad(
+            predictor.in_units(raw)[:, target].sum(),
+            list(moved.values()), allow_unused=True, materialize_grads=True,
+        )  # fmt: skip
+    by_x, by_descriptor = (
+        torch.einsum("c,cnd->nd", weights, one.unflatten(0, (len(places), -1))) for one in partial
+    )
+    by_node = (by_x * batch.x[: len(by_x)]).double().sum(1)
     nodes = by_node.split([one.node_count for one in atoms])
     by_atom = [one.sum_nodes(some) for one, some in zip(atoms, nodes)]
-    return torch.cat(by_atom) + _shared(gradients["descriptors"], atoms)
+    return torch.cat(by_atom) + _shared(by_descriptor, atoms)
 
 
 def _shared(by_descriptor: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
@@ -204,14 +231,6 @@ def _shared(by_descriptor: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
     rows = by_descriptor.double()
     shares = [one.shares @ row for one, row in zip(atoms, rows)]
     return torch.cat([torch.zeros(0).double(), *shares])
-
-
-def _path(steps: int) -> list[tuple[float, float]]:
-    """Return the points and weights of the Gauss-Legendre quadrature on the interval 0..1."""
-    places, weights = np.polynomial.legendre.leggauss(steps)
-    return [
-        ((place + 1) / 2, weight / 2) for place, weight in zip(places.tolist(), weights.tolist())
-    ]
 
 
 def _batches(inputs: MoleculeInputs) -> Iterator[tuple[int, int]]:
