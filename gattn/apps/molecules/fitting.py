@@ -26,6 +26,7 @@ from gattn.apps.molecules.gaussian_process import (
     known_labels,
 )
 from gattn.apps.molecules.inputs import in_pieces
+from gattn.apps.molecules.measured import residual_correlation
 from gattn.apps.molecules.members import (
     MoleculeBatches,
     batch_elements,
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 __all__ = [
-    "FOLDS", "LEAST", "MOLECULES", "OFFSET", "PIECE", "TOTALS", "TRANSFORM", "FitPart",
-    "assign_folds", "fit_model",
+    "CORRELATION", "FOLDS", "LEAST", "MOLECULES", "OFFSET", "PIECE", "RESIDUALS", "TOTALS",
+    "TRANSFORM", "FitPart", "assign_folds", "fit_model",
 ]  # fmt: skip
 
 PIECE = 1024
@@ -57,6 +58,8 @@ KERNEL_PARTS = 6
 """Number of matrices of the size of the kernel matrix that one evaluation of the kernel reads.
 It determines the number of threads.
 """
+CORRELATION, RESIDUALS = "correlation", "residuals"
+"""Keys of the saved arguments of :class:`MeasuredTargets`."""
 LEAST = "least_similarity"
 """Key of the saved lowest similarity of a validation molecule to the training molecules."""
 MOLECULES = "molecules"
@@ -205,7 +208,7 @@ def fit_model(
     state: dict[str, Tensor] = {}
     for member, network in enumerate(networks):
         state |= add_prefix(f"networks.{member}.", network.state_dict())
-    group = val.group_numbers()
+    groups, group = _joint_groups(train, val), val.group_numbers()
     folds = assign_folds(group, seed)
     kernel_index = torch.arange(0)
     if others is not None:
@@ -240,6 +243,12 @@ def fit_model(
             evidence=None if others is None else others.evidence,
             forest_val=None if others is None else others.forest_val,
         )  # fmt: skip
+        if others is not None and task == "regression" and train.y.isnan().any():
+            assert components.kernel is not None
+            some = torch.cat([groups[0][others.kernel.rows], groups[1][kernel_index]])
+            residuals = components.kernel.left_out_errors(some)
+            correlation = torch.from_numpy(residual_correlation(residuals.numpy()))
+            tensors |= {RESIDUALS: residuals, CORRELATION: correlation}
     tensors |= {
         "weights": calibration.weights, "spread": calibration.spread,
         **({LEAST: similarities.min()} if task == "regression" else {OFFSET: calibration.offset}),
@@ -283,28 +292,33 @@ def _fit_others(
     )  # fmt: skip
     if settings.model != "stacked":
         return _Others(kernel)
-    train_group, group = train.group_numbers(), val.group_numbers()
-    inner, outer = left_out_of_kernel(kernel, seed, train_group, val.inputs)
+    groups = _joint_groups(train, val)
+    inner, outer = left_out_of_kernel(kernel, seed, groups[0], val.inputs)
     first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
-    y_both = torch.cat([train.y, val.y])
-    every = torch.cat([train_group, group + train_group.amax() + 1])
-    if val.groups is not None and train.groups is not None:
-        every = number_groups([*train.groups, *val.groups], len(y_both))
-    groups = every[first], every[rest]
     if not forest:
         return _Others(kernel, Evidence(inner, outer, None, None, train.y, *groups))
     weights = None
     if train.weights is not None and val.weights is not None:
         weights = torch.cat([train.weights, val.weights])
     trees, (few, all_trees) = Forest.fit(
-        train.inputs, val.inputs, y_both, trees=settings.trees, seed=seed, groups=every,
-        weights=weights, check=check,
+        train.inputs, val.inputs, torch.cat([train.y, val.y]), trees=settings.trees, seed=seed,
+        groups=torch.cat(groups), weights=weights, check=check,
     )  # fmt: skip
     # No tree was trained on a missing label, so all trees may be used for its molecule.
     unlabelled = trees.predict(val.inputs)
     few_val, all_val = (each[rest].filled(unlabelled) for each in (few, all_trees))
     evidence = Evidence(inner, outer, few[first], few_val, train.y, *groups)
     return _Others(kernel, evidence, trees, all_val.mean)
+
+
+def _joint_groups(train: FitPart, val: FitPart) -> tuple[Tensor, Tensor]:
+    """Return the numbers of the groups of both parts, which are equal for groups of one name."""
+    if train.groups is None or val.groups is None:
+        first = train.group_numbers()
+        return first, val.group_numbers() + first.amax() + 1
+    count = len(train.inputs)
+    every = number_groups([*train.groups, *val.groups], count + len(val.inputs))
+    return every[:count], every[count:]
 
 
 def _with_transform(

@@ -290,6 +290,16 @@ class GaussianProcess:
         self._factors = factors
         return [self._in_units(mean, variance) for mean, variance in predictions]
 
+    def left_out_errors(self, groups: Tensor) -> Tensor:
+        """Return the errors of the predictions of :meth:`leave_out` for all training molecules,
+        divided by their standard deviations: [n, t]. ``groups`` [n] is the group of each molecule.
+        """
+        ((mean, variance),) = self.leave_out(
+            torch.arange(len(groups)), groups, torch.full_like(groups, -1)
+        )
+        labels, _ = self._in_units(self._tensors["y"], torch.zeros(1))
+        return (labels - mean) / variance.sqrt()
+
     def predict(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor]:
         """Predict the mean and the variance of each target.
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,16 +15,19 @@ from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.molecules.components import Components, disagreement
 from gattn.apps.molecules.descriptor_columns import SCALE, with_standard_columns
 from gattn.apps.molecules.fitting import (
+    CORRELATION,
     LEAST,
     MOLECULES,
     OFFSET,
     PIECE,
+    RESIDUALS,
     TOTALS,
     TRANSFORM,
     FitPart,
     fit_model,
 )
 from gattn.apps.molecules.inputs import distinct_inputs, in_pieces
+from gattn.apps.molecules.measured import MeasuredTargets
 from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.apps.molecules.nearest import NearestMolecules
 from gattn.apps.molecules.network import batch_inputs
@@ -85,12 +89,18 @@ class MoleculePredictor:
         self.history: list[History] = []
         self.validation = empty_prediction(self.targets)
         self._tensors = {name: tensors[name] for name in _TENSORS}
-        optional = (*SCALE, TRANSFORM, MOLECULES, OFFSET, TOTALS, LEAST)
+        optional = (
+            *SCALE, TRANSFORM, MOLECULES, OFFSET, TOTALS, LEAST, RESIDUALS, CORRELATION,
+        )  # fmt: skip
         self._tensors |= {name: tensors[name] for name in optional if name in tensors}
         codes = tensors.get(TRANSFORM, torch.zeros(self.targets, dtype=torch.int64))
         self.transform = TargetTransform.from_codes(codes)
         self.extra, self.molecules = _input_sizes(tensors)
         self._nearest = NearestMolecules(tensors["bits"])
+        self._measured: MeasuredTargets | None = None
+        if self.kernel is not None and RESIDUALS in tensors:
+            arrays = (self.kernel.counts, tensors[RESIDUALS], tensors[CORRELATION])
+            self._measured = MeasuredTargets(*(each.numpy() for each in arrays))
 
     @classmethod
     def fit(
@@ -152,7 +162,9 @@ class MoleculePredictor:
     def predict(self, inputs: MoleculeInputs, neighbors: int = 0) -> Prediction:
         """Predict the targets of molecules and the expected errors, in the targets' units.
 
-        Equal molecules are predicted once, so that their predictions are equal.
+        Equal molecules are predicted once, so that their predictions are equal. If some targets of
+        a molecule were measured in the training part, they correct its other targets; see
+        :class:`gattn.apps.molecules.measured.MeasuredTargets`.
 
         With a target transform, the means are medians, and the standard deviations are multiplied
         by the derivative of the inverse transform.
@@ -165,7 +177,10 @@ class MoleculePredictor:
             Means, expected errors, and their components; empty tensors for no molecules.
         """
         inputs, place = distinct_inputs(inputs)
-        predicted = in_target_units(self.predict_transformed(inputs), self.transform)
+        predicted = self.predict_transformed(inputs)
+        if self._measured is not None:
+            predicted = _corrected(predicted, inputs, self._measured)
+        predicted = in_target_units(predicted, self.transform)
         if neighbors:
             index, similarity = self.nearest(inputs, neighbors)
             predicted = replace(predicted, nearest_index=index, nearest_similarity=similarity)
@@ -355,6 +370,16 @@ class MoleculePredictor:
         probabilities: [..., t].
         """
         return self._components.in_units(raw)
+
+
+def _corrected(
+    predicted: Prediction, inputs: MoleculeInputs, measured: MeasuredTargets
+) -> Prediction:
+    """Correct predictions by the measured targets of the molecules."""
+    pieces = [measured.corrections(some.counts.numpy()) for some in in_pieces(inputs, PIECE)]
+    shift, factor = (torch.from_numpy(np.concatenate(each)) for each in zip(*pieces))
+    mean, std = predicted.mean + predicted.std * shift, predicted.std * factor
+    return replace(predicted, mean=mean, std=std)
 
 
 def _input_sizes(tensors: dict[str, Tensor]) -> tuple[int, int]:

@@ -223,3 +223,21 @@ def test_a_model_without_a_forest_says_why() -> None:
     assert list(without.weights) == ["attention", "gp"]
     assert "trees" in without.without_forest
     assert fitted(y, model="gp").without_forest == ""
+
+
+def test_a_measured_target_corrects_the_other_target_of_its_molecule() -> None:
+    inputs, y = chains_and_targets()
+    shared = torch.randn(len(y), 1, generator=torch.Generator().manual_seed(1)).double()
+    complete = y[:, :1] + shared.expand(-1, 2)
+    gaps = complete.clone()
+    gaps[::3, 1] = torch.nan
+    predictor = fitted(gaps, model="gp")
+    unknown = gaps[:, 1].isnan()
+    plain, corrected = predictor.predict_transformed(inputs), predictor.predict(inputs)
+    before, after = (
+        (each.mean - complete)[unknown, 1].square().mean().sqrt() for each in (plain, corrected)
+    )
+    assert after < 0.7 * before
+    assert (corrected.std[unknown, 1] < plain.std[unknown, 1]).all()
+    assert torch.equal(corrected.mean[~unknown], plain.mean[~unknown])
+    assert torch.equal(corrected.mean[unknown, 0], plain.mean[unknown, 0])

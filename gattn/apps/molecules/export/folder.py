@@ -22,7 +22,7 @@ from gattn import __version__
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.estimators import MoleculeClassifier
 from gattn.apps.molecules.export.predict import FORMAT, ExportedModel
-from gattn.apps.molecules.fitting import LEAST, OFFSET
+from gattn.apps.molecules.fitting import CORRELATION, LEAST, OFFSET, RESIDUALS
 from gattn.apps.molecules.kernel_function import FARTHEST, JITTER
 from gattn.apps.molecules.layers import MoleculeBatch
 from gattn.apps.molecules.loading import load_model, smiles_columns
@@ -225,13 +225,14 @@ def _copy_program(folder: Path) -> None:
     program = Path(__file__).with_name("predict.py")
     root = program.parents[3]
     (folder / READER).mkdir()
-    modules = [root / "files.py", *(root / "apps" / "tables").glob("*.py")]
+    modules = [root / "files.py", root / "apps" / "molecules" / "measured.py"]
+    modules += (root / "apps" / "tables").glob("*.py")
     modules += [root / "data" / "molecules" / f"{name}.py" for name in MODULES]
     copies = {path: folder / READER / path.name for path in modules}
     for path, copy in (copies | {program: folder / program.name}).items():
         text = path.read_text("utf-8")
-        for package in ("gattn.apps.tables.", "gattn.data.molecules.", "gattn."):
-            text = text.replace(f"from {package}", f"from {READER}.")
+        for package in ("apps.tables.", "apps.molecules.", "data.molecules.", ""):
+            text = text.replace(f"from gattn.{package}", f"from {READER}.")
         copy.write_text(text, "utf-8")
 
 
@@ -263,6 +264,7 @@ def _arrays(model: MoleculeEstimator) -> dict[str, np.ndarray]:
     if model.task == "regression":
         arrays["spread"] = tensors["spread"]
         arrays["least_similarity"] = tensors[LEAST]
+        arrays |= {name: tensors[name] for name in (RESIDUALS, CORRELATION) if name in tensors}
     else:
         arrays["offset"] = tensors.get(OFFSET, torch.zeros(outputs).double())
     if predictor.kernel is not None:

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gattn.apps.molecules.measured import MeasuredTargets
 from gattn.apps.tables.formats import open_molecules
 from gattn.data.molecules.building import GraphArrays
 from gattn.data.molecules.packing import read_packed
@@ -232,6 +233,10 @@ class ExportedModel:
             is_regression = self.facts["task"] == "regression"
             self.kernel = GaussianProcess(self._of("gp."), self.arrays["groups"], is_regression)
         self.forest = Forest(self._of("forest.")) if "forest" in self.facts["parts"] else None
+        self.measured = None
+        if "residuals" in self.arrays:
+            names = ("gp.counts", "residuals", "correlation")
+            self.measured = MeasuredTargets(*(self.arrays[name] for name in names))
         self.bits = np.unpackbits(self.arrays["bits"], axis=1).astype(np.float32)
 
     def predict(self, smiles: Sequence[str], coverage: float = 0.9) -> dict[str, Any]:
@@ -333,6 +338,9 @@ class ExportedModel:
         )
         variance = (np.stack(sources) * arrays["spread"][:, None]).sum(0)
         std = np.sqrt(variance + (beyond[:, None] * arrays["scale"]) ** 2)
+        if self.measured is not None:
+            shift, factor = self.measured.corrections(inputs.counts)
+            mean, std = mean + std * shift, std * factor
         mean = self._inverse(mean)
         return mean, std / self._slope(mean)
 

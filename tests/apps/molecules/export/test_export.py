@@ -21,7 +21,7 @@ pytest.importorskip("onnxruntime")
 SMILES = [
     f"{'C' * n}{end}" for n, end in itertools.product(range(1, 9), ("O", "N", "c1ccccc1", "C(=O)O"))
 ]
-ASKED = [*EXAMPLES, "N[C@@H](C)C(=O)O", "CCCCCCCCO", "[Na+].CC(=O)[O-]", "Oc1ccccn1"]
+ASKED = [*EXAMPLES, "N[C@@H](C)C(=O)O", "CCCCCCCCO", "[Na+].CC(=O)[O-]", "Oc1ccccn1", SMILES[3]]
 SMALL = {"epochs": 2, "width": 16, "heads": 2, "layers": 2}
 
 
