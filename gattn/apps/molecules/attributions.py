@@ -176,10 +176,12 @@ def _gradients(
     ]
     copies = [batch_inputs(inputs[[*range(len(inputs))] * len(some)]) for some, _ in steps]
     members = [
-        sum(
-            _network(predictor, number, batch, step, target, atoms)
-            for batch, step in zip(copies, steps)
-        )
+        torch.stack(
+            [
+                _network(predictor, number, batch, step, target, atoms)
+                for batch, step in zip(copies, steps)
+            ]
+        ).sum(0)
         for number in range(len(predictor.networks))
     ]
     stacked = torch.stack(members) if members else torch.zeros(0, sum(sizes)).double()
