@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -350,31 +351,38 @@ def join_rows(
     Returns:
         The valid rows, and the reason why each of the others is invalid.
     """
-    numbers: dict[str, int] = {}
     splits = [_split(text, row_format) for text in texts]
-    rows = [
-        part if isinstance(part, str) else [numbers.setdefault(each, len(numbers)) for each in part]
-        for part in splits
-    ]
-    distinct = list(numbers)
-    parsed = read(distinct)
-    place = torch.full((len(distinct),), -1)
-    place[parsed.row_index] = torch.arange(len(parsed.row_index))
-    reader = _RowReader(row_format, distinct, parsed, place.tolist())
-    errors = [row if isinstance(row, str) else reader.read(number, row)
-              for number, row in enumerate(rows)]  # fmt: skip
-    shape = len(reader.index), len(row_format.names())
-    table = torch.tensor(reader.index, dtype=torch.int64).reshape(shape)
+    errors = [part if isinstance(part, str) else "" for part in splits]
+    rows = {number: part for number, part in enumerate(splits) if not isinstance(part, str)}
+    distinct = list(dict.fromkeys(itertools.chain(*rows.values())))
+    parsed, names = read(distinct), row_format.names()
+    reasons = dict(zip(distinct, parsed.errors))
+    place = {distinct[row]: i for i, row in enumerate(parsed.row_index.tolist())}
+    index: dict[int, list[int]] = {}
+    images: list[np.ndarray] = []
+    for number, parts in rows.items():
+        bad = [f"{name}: {reasons[text]}" for name, text in zip(names, parts) if text not in place]
+        errors[number] = "; ".join(bad)
+        if bad:
+            continue
+        molecules = [place[text] for text in parts]
+        if row_format.reaction:
+            try:
+                images.append(align_sides(parts, parsed.inputs, molecules, row_format.add_h))
+            except ValueError as error:
+                errors[number] = str(error)
+                continue
+        index[number] = molecules
+    table = torch.tensor([*index.values()], dtype=torch.int64).reshape(len(index), len(names))
     if row_format.reaction:
-        inputs: MoleculeInputs = ReactionInputs(parsed.inputs, table, reader.images)
+        inputs: MoleculeInputs = ReactionInputs(parsed.inputs, table, images)
     else:
-        sizes = _sizes(parsed.inputs)[table]
-        inputs = JoinedInputs(parsed.inputs, table, sizes)
+        inputs = JoinedInputs(parsed.inputs, table, _sizes(parsed.inputs)[table])
     canonical: list[str] = []
     if parsed.canonical:
-        texts_of = ([parsed.canonical[i] for i in some] for some in reader.index)
+        texts_of = ([parsed.canonical[i] for i in some] for some in index.values())
         canonical = list(map(row_format.canonical, texts_of))
-    return JoinedRows(torch.tensor(reader.valid, dtype=torch.int64), errors, inputs, canonical)
+    return JoinedRows(torch.tensor([*index], dtype=torch.int64), errors, inputs, canonical)
 
 
 def _split(text: str, row_format: RowFormat) -> list[str] | str:
@@ -383,49 +391,6 @@ def _split(text: str, row_format: RowFormat) -> list[str] | str:
         return row_format.split(text)
     except ValueError as error:
         return str(error)
-
-
-class _RowReader:
-    """Reader that collects the valid rows.
-
-    Attributes:
-        valid: the numbers of the valid rows.
-        index: the parsed molecules of each valid row.
-        images: for each valid reaction the result of :func:`align_sides`.
-    """
-
-    def __init__(
-        self, row_format: RowFormat, distinct: list[str], parsed: FeaturizedSmiles,
-        places: list[int],
-    ) -> None:  # fmt: skip
-        self._format, self._distinct, self._parsed = row_format, distinct, parsed
-        self._places, self._names = places, row_format.names()
-        self.valid: list[int] = []
-        self.index: list[list[int]] = []
-        self.images: list[np.ndarray] = []
-
-    def read(self, number: int, row: list[int]) -> str:
-        """Add a row if it is valid, otherwise return an error message.
-
-        Args:
-            number: the number of the row.
-            row: its SMILES, as indices of the distinct SMILES.
-        """
-        places, errors = self._places, self._parsed.errors
-        bad = [f"{name}: {errors[i]}" for name, i in zip(self._names, row) if places[i] < 0]
-        if bad:
-            return "; ".join(bad)
-        molecules = [places[i] for i in row]
-        if self._format.reaction:
-            sides = [self._distinct[i] for i in row]
-            try:
-                image = align_sides(sides, self._parsed.inputs, molecules, self._format.add_h)
-            except ValueError as error:
-                return str(error)
-            self.images.append(image)
-        self.valid.append(number)
-        self.index.append(molecules)
-        return ""
 
 
 def _sizes(inputs: MoleculeInputs) -> Tensor:

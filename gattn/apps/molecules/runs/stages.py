@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -41,9 +41,6 @@ from gattn.apps.run.run_folder import CHECKPOINTS
 from gattn.apps.run.text import plural
 from gattn.apps.tables.formats import open_molecules
 from gattn.data import Split
-
-if TYPE_CHECKING:
-    pass
 
 Molecules = TypeVar("Molecules", bound=LabelledMolecules)
 
