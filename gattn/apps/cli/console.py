@@ -21,7 +21,6 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from gattn.apps.cli.metrics_table import metrics_tables
 from gattn.apps.run.text import count_of, plural
 from gattn.apps.runtime.processes import is_first_process
 
@@ -147,8 +146,7 @@ def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
             target: {metric: _format(scores[metric]) for metric in metrics["test"]}
             for target, scores in islice(targets.items(), MAX_TARGETS)
         }
-        for table in metrics_tables("model, each target", by_target, RESULTS):
-            RESULTS.print(table)
+        _print_table("model, each target", by_target)
         if len(targets) > MAX_TARGETS:
             _print_plain(f"and {len(targets) - MAX_TARGETS:,} more targets in metrics.json")
     factor = "scores" if item == "links" else FACTORS.get(metrics["task"], "predictions")
@@ -220,8 +218,7 @@ def show_differences(differences: Sequence[Difference]) -> None:
                 interval = f"{one.low:+.3g} to {one.high:+.3g}"
                 compared = f"{one.difference:+.3g}", interval, f"{one.p:.2g}"
             cells[one.run] = dict(zip(COMPARED, (_format(one.error), *compared)))
-        for table in metrics_tables(target, cells, RESULTS):
-            RESULTS.print(table)
+        _print_table(target, cells)
 
 
 def _short(cell: str) -> str:
@@ -249,10 +246,22 @@ def _caption(metrics: Mapping[str, Any], item: str, noun: str) -> str:
 
 
 def _print_metrics(title: str, scores: Mapping[str, Mapping[str, str]]) -> None:
-    """Print the formatted metrics of each method, without shortening any of them."""
-    names = {name.replace("_", " "): values for name, values in scores.items()}
-    for table in metrics_tables(title, names, RESULTS):
-        RESULTS.print(table)
+    """Print the formatted metrics of each method."""
+    _print_table(title, {name.replace("_", " "): values for name, values in scores.items()})
+
+
+def _print_table(title: str, columns: Mapping[str, Mapping[str, str]]) -> None:
+    """Print a table with the given columns. If it is wider than the terminal, the columns become
+    rows, and the rest continues below.
+    """
+    # The import takes about a second, which --help does not need.
+    import pandas as pd
+
+    table = pd.DataFrame(columns)
+    text = table.to_string()
+    if max(map(len, text.splitlines())) > RESULTS.width:
+        text = table.T.to_string(line_width=RESULTS.width)
+    _print_plain(f"\n{title}\n{text}\n" if title else f"{text}\n")
 
 
 def _print_plain(line: str) -> None:
