@@ -237,7 +237,7 @@ class RGATConv(AttentionConv):
         weight = self._weight()
         value = project_pairs(x, weight, typed.sources)
         # The small matrices W_r q are formed first, so that the query needs no projection W_r x_i.
-        vectors = weight @ self.q.unflatten(0, (weight.shape[1], -1))
+        vectors = torch.einsum("tbdc,bck->tbdk", weight, self.q.unflatten(0, (weight.shape[1], -1)))
         query = project_pairs(x, vectors.flatten(1, 2).unsqueeze(1), typed.destinations)
         score = terms.biased(self._score(query, value @ self.k, edge_attr, typed.between_pairs))
         within = self.attention_mechanism == "within-relation"

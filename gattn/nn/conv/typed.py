@@ -19,21 +19,23 @@ MIN_SPARSITY = 2
 """All pairs of nodes and edge types are projected unless they are more than this number of times
 as many as the pairs that occur in the edges.
 """
-SMALL_PRODUCTS = 20_000
-"""If the products of each type have fewer multiplications on average than this number, one product
-for each pair is faster than one for each type.
+MAX_PADDED = 64
+"""The pairs of a type are padded to a power of two up to this number, so that types with similar
+numbers of pairs are projected by one batched product. A type with more pairs has its own product.
 """
 
 
 class Pairs(NamedTuple):
-    """Pairs (node, type) that occur in the edges, ordered by type."""
+    """Rows of the pairs (node, type) that occur in the edges. The rows of a type are adjacent, and
+    may end with rows of no pair.
+    """
 
     nodes: Graph
-    """Graph with one edge from each node to each of its pairs."""
-    types: Graph
-    """Graph with one edge from each type to each of its pairs."""
-    counts: list[int]
-    """Number of pairs of each type."""
+    """Graph with one edge from each node to the row of each of its pairs."""
+    types: Tensor
+    """Types in the order of their rows: [t] int64."""
+    groups: list[list[int]]
+    """Number of types, and number of rows of each of them, for each group of adjacent types."""
 
 
 class TypedGraph(NamedTuple):
@@ -86,12 +88,28 @@ def _number_pairs(
     if not (torch.compiler.is_compiling() or node.is_meta):
         unique, number = torch.unique(type_index * nodes + node, return_inverse=True)
         if MIN_SPARSITY * unique.shape[0] < nodes * types:
-            pairs = torch.arange(unique.shape[0], device=node.device)
-            of_nodes = lay_out(unique % nodes, pairs, (nodes, unique.shape[0]))
-            of_types = lay_out(unique // nodes, pairs, (types, unique.shape[0]))
-            counts = torch.bincount(unique // nodes, minlength=types).tolist()
-            return Pairs(of_nodes, of_types, counts), number, unique.shape[0]
+            pairs, rows, total = _lay_out_pairs(unique, nodes)
+            return pairs, rows[number], total
     return None, node * types + type_index, nodes * types
+
+
+def _lay_out_pairs(unique: Tensor, nodes: int) -> tuple[Pairs, Tensor, int]:
+    """Return the rows of the pairs type * nodes + node, which are sorted, the row of each pair, and
+    the number of rows.
+    """
+    present, type_of_pair, counts = torch.unique_consecutive(
+        unique // nodes, return_inverse=True, return_counts=True
+    )
+    padded = 2 ** counts.double().log2().ceil().long()
+    sizes, order = torch.where(counts > MAX_PADDED, counts, padded).sort(stable=True)
+    first = torch.empty_like(sizes)
+    first[order] = sizes.cumsum(0) - sizes
+    first -= counts.cumsum(0) - counts
+    rows = torch.arange(unique.shape[0], device=unique.device) + first[type_of_pair]
+    total = int(sizes.sum())
+    groups = torch.stack(sizes.unique_consecutive(return_counts=True)[::-1], dim=1)
+    of_nodes = lay_out(unique % nodes, rows, (nodes, total))
+    return Pairs(of_nodes, present[order], groups.tolist()), rows, total
 
 
 def project_pairs(x: Tensor, weight: Tensor, pairs: Pairs | None) -> Tensor:
@@ -103,18 +121,23 @@ def project_pairs(x: Tensor, weight: Tensor, pairs: Pairs | None) -> Tensor:
         pairs: the pairs; None for all pairs (i, t), ordered by i.
 
     Returns:
-        One row for each pair, [p, b * c].
+        One row for each pair and each row of no pair, [p, b * c].
     """
     blocks = weight.shape[1]
+    if pairs is not None and not pairs.groups:
+        x, pairs = x[:0], None
     if pairs is None:
         product = torch.einsum("nbd,tbdc->ntbc", x.unflatten(1, (blocks, -1)), weight)
         return product.flatten(2).flatten(0, 1)
-    rows = sum_sources(x, pairs.nodes).unflatten(1, (blocks, -1))
-    if rows.shape[0] * weight[0].numel() < SMALL_PRODUCTS * weight.shape[0]:
-        matrices = sum_sources(weight.flatten(1), pairs.types).unflatten(1, weight.shape[1:])
-        return torch.einsum("pbd,pbdc->pbc", rows, matrices).flatten(1)
-    products = map(torch.matmul, rows.transpose(0, 1).split(pairs.counts, dim=1), weight)
-    return torch.cat(list(products), dim=1).transpose(0, 1).flatten(1)
+    rows = sum_sources(x, pairs.nodes).unflatten(1, (blocks, -1)).transpose(0, 1)
+    counts, sizes = zip(*pairs.groups)
+    rows = rows.split([count * size for count, size in pairs.groups], dim=1)
+    matrices = weight.index_select(0, pairs.types).transpose(0, 1).split(counts, dim=1)
+    products = [
+        (group.unflatten(1, (-1, size)) @ matrix).flatten(1, 2)
+        for group, matrix, size in zip(rows, matrices, sizes)
+    ]
+    return torch.cat(products, dim=1).transpose(0, 1).flatten(1)
 
 
 def join_graphs(graphs: list[Graph], offsets: list[int], num_dst: int, like: Tensor) -> Graph:
