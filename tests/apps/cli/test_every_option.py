@@ -27,7 +27,7 @@ CALLS: dict[str, list[str]] = {
         "--folds 0 --replicates 1 --seed 3 --ensemble 1 --relation-column relation --out m",
         f"table.csv --target kind {MOLECULES} --test test.csv --out classes",
         f"table.csv --target z {MOLECULES} --validation test.csv --split time --time year "
-        "--loss-function mae --out absolute",
+        "--loss-function mae --error-column size --out absolute",
         "table.csv --target z --model attention --workers 1 --from-foundation encoder-128 "
         "--epochs 1 --out foundation",
         f"table.csv --target z --smiles smiles --smiles solvent {MOLECULES} --out pair",

@@ -9,7 +9,7 @@ import pytest
 
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.runs.config import override
-from gattn.apps.molecules.runs.source import read_source
+from gattn.apps.molecules.runs.source import error_weights, read_source
 from gattn.apps.molecules.runs.train import train_run
 
 TINY: dict[str, Any] = {
@@ -76,3 +76,28 @@ def test_a_column_of_weights_weights_the_rows(tmp_path):
     changes |= {"workers": 1, "skip_bad_labels": True}
     metrics = train_run(override(None, changes), tmp_path / "run")
     assert metrics["molecules"]["left_out"] == 2
+
+
+def test_labels_with_large_standard_errors_change_little():
+    errors = np.where(WRONG, 20.0, 0.1)
+    y = LENGTH + errors * np.random.default_rng(0).normal(size=len(SMILES))
+    plain = MoleculeRegressor(model="gp").fit(SMILES, y)
+    careful = MoleculeRegressor(model="gp").fit(SMILES, y, sample_weight=error_weights(y, errors))
+    rmse = [np.sqrt(np.mean((each.predict(SMILES) - LENGTH) ** 2)) for each in (plain, careful)]
+    assert rmse[1] < 0.5 * rmse[0]
+
+
+def test_a_column_of_errors_weights_the_rows_of_one_target(tmp_path):
+    table = tmp_path / "errors.csv"
+    table.write_text("smiles,y,z,e,w\nC,0,1,0,1\nCC,10,2,1,2\nCCC,5,3,-1,1\nCCCC,5,4,,1\n")
+    read = {"error": "e", "skip_bad": True}
+    source = read_source(str(table), "smiles", ["y"], "auto", weight="w", **read)
+    assert source.weights is not None
+    assert source.weights[0] == 1.0
+    assert 0 < source.weights[1] < 2
+    assert [row.reason for row in source.bad] == [
+        "e must be a number of at least 0; it is '-1'",
+        "e must be a number of at least 0; it is ''",
+    ]
+    with pytest.raises(ValueError, match="errors e needs one target of numbers; got y, z"):
+        read_source(str(table), "smiles", ["y", "z"], "auto", **read)

@@ -28,12 +28,12 @@ RULES = ("random", "scaffold", "butina", "time")
 """Values of ``--split`` that divide the molecules of one table."""
 OF_MOLECULES = (
     "target", "descriptors_columns", "decimal", "thousands", "unit", "relation_column", "censored",
-    "weight_column",
+    "error_column", "weight_column",
 )  # fmt: skip
 """Settings of labels of molecules, which atoms and bonds do not have."""
 IN_TABLE = (
     "target", "atom_target", "bond_target", "descriptors_columns", "relation_column",
-    "weight_column", "time", "test", "validation",
+    "error_column", "weight_column", "time", "test", "validation",
 )  # fmt: skip
 """Settings that name a column, or the table of a part."""
 
@@ -132,6 +132,10 @@ class RunSettings(NumberSettings):
         str, Meta(extra={"default": "the only column whose cells are all relations"})
     ] = ""
     """Column of relations, such as > and =, which say that a label is a limit."""
+    error_column: Annotated[str, Meta(extra={"default": "equal errors"})] = ""
+    """Column of the standard errors of the labels of the only target, in the unit of the target. A
+    label counts less in the training if its error is large.
+    """
     weight_column: Annotated[str, Meta(extra={"default": "equal weights"})] = ""
     """Name of a column of weights above 0. A larger weight makes a row count more in the training.
     Use a weight below 1 for uncertain values. The metrics of the report are not weighted.

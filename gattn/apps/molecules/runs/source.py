@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.atoms.labels import AtomCells
 
 
+ERROR_OF_EXACT_LABELS = 0.2
+"""Error of a model of exact labels, as a share of their standard deviation. From 0.05 to 0.3, the
+RMSE for ESOL changes by 3 % (``python -m benchmarks.molecules.errors``); larger shares are worse
+with errors of 2, and smaller ones with errors of 0.8 (``--errors 0.1 0.8``).
+"""
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """Rows of a table of molecules, or of the data set that is distributed with RDKit.
@@ -52,7 +59,7 @@ class Source:
             if there are no such columns.
         columns: names of the SMILES columns.
         weights: [n] float64, the weight of each row, 1 for a bad row; None if there is no column of
-            weights.
+            weights or errors.
         fixed: "val" or "test" for each row of a file of that part, "" for the rows that the split
             divides; None if there are no such files.
         times: [n] float64, the time of each row, NaN for a bad row; None if there is no such
@@ -116,6 +123,7 @@ def read_source(
     skip_bad: bool = False,
     descriptors: Sequence[str] = (),
     weight: str | None = None,
+    error: str | None = None,
     time: str | None = None,
     file_parts: Sequence[str] = (),
     relation: str = "",
@@ -138,6 +146,8 @@ def read_source(
             out; more than 5 % of such rows are an error.
         weight: its column of weights, which are numbers above 0. Invalid cells are treated like
             those of ``descriptors``.
+        error: its column of standard errors of the labels, which are numbers of at least 0. Invalid
+            cells are treated like those of ``descriptors``. See :func:`error_weights`.
         time: its column of times, which are numbers or dates of ISO 8601. Invalid cells are treated
             like those of ``descriptors``.
         file_parts: for each file "val" or "test" if all its rows are in that part, or "".
@@ -154,7 +164,7 @@ def read_source(
     molecules = (smiles,) if isinstance(smiles, str) else tuple(smiles)
     paths = [path] if isinstance(path, str) else list(path)
     path = ", ".join(paths)
-    names = [*targets, *descriptors, *filter(None, (weight, time, part_column))]
+    names = [*targets, *descriptors, *filter(None, (weight, error, time, part_column))]
     if targets:
         relation = relation or _relation_column(paths[0], molecules, names, targets, encoding)
         names += [relation] * bool(relation)
@@ -164,7 +174,7 @@ def read_source(
     table = open_tables(paths, molecules, names, parts=file_parts, encoding=encoding)
     molecules = table.smiles
     places = [table.place(target) for target in targets]
-    numeric = [*descriptors, *([weight] if weight else [])]
+    numeric = [*descriptors, *filter(None, (error, weight))]
     columns = DescriptorColumns.of(table, numeric, style or NumberFormat())
     values, unread = array("d"), array("q")
     text_places = list(map(table.place, molecules))
@@ -194,6 +204,10 @@ def read_source(
             _check_split_number(table, row, places)
             first = first or row
         numbers, problem = columns.read(row)
+        if error and not problem and not numbers[len(descriptors)] >= 0:
+            cell = row.cells[columns.places[len(descriptors)]]
+            problem = f"{error} must be a number of at least 0; it is {cell!r}"
+            numbers[len(descriptors)] = math.nan
         if weight and not problem and not numbers[-1] > 0:
             cell = row.cells[columns.places[-1]]
             problem = f"{weight} must be a number above 0; it is {cell!r}"
@@ -215,9 +229,9 @@ def read_source(
                 unread.append(i)
     if len(unread) > max(1, SHARE * len(texts)) and not skip_bad:
         raise ValueError(
-            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor, a weight or a "
-            f"time that cannot be read, the first in line {lines[unread[0]]}: {faults[unread[0]]}; "
-            f"correct them, or leave the rows out with {SKIP}"
+            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor, a weight, an "
+            f"error or a time that cannot be read, the first in line {lines[unread[0]]}: "
+            f"{faults[unread[0]]}; correct them, or leave the rows out with {SKIP}"
         )
     misfits = sum(map(bool, faults)) - len(unread)
     if first is not None and misfits > max(1, SHARE * len(texts)):
@@ -236,8 +250,8 @@ def read_source(
         labels = read_labels(
             cells, read, task, lines, learnable=learnable, style=style, skip_bad=skip_bad
         )
-    except ValueError as error:
-        raise ValueError(f"{path}{signs}: {error}") from None
+    except ValueError as exception:
+        raise ValueError(f"{path}{signs}: {exception}") from None
     if dropped:
         labels = replace(labels, notes=(_dropped_note(dropped), *labels.notes))
     if relation:
@@ -245,6 +259,15 @@ def read_source(
         labels = replace(labels, notes=(note, *labels.notes))
     problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
     numbers_of_rows = np.array(values).reshape(len(texts), len(numeric))
+    weights = np.nan_to_num(numbers_of_rows[:, -1], nan=1.0) if weight else None
+    if error:
+        if labels.task != "regression" or len(read) > 1:
+            raise ValueError(
+                f"{path}: the column of errors {error} needs one target of numbers; got "
+                f"{', '.join(read)} with the task {labels.task}"
+            )
+        errors = np.nan_to_num(numbers_of_rows[:, len(descriptors)])
+        weights = error_weights(labels.y[:, 0], errors) * (1.0 if weights is None else weights)
     return Source(
         name=path,
         sha256=file_hash(*map(Path, paths)),
@@ -259,10 +282,24 @@ def read_source(
         descriptors=tuple(descriptors),
         descriptor_values=numbers_of_rows[:, : len(descriptors)] if descriptors else None,
         columns=molecules,
-        weights=np.nan_to_num(numbers_of_rows[:, -1], nan=1.0) if weight else None,
+        weights=weights,
         fixed=[line.part for line in lines] if any(file_parts) else None,
         times=times,
     )
+
+
+def error_weights(y: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    r"""Return the weights [n] of rows whose labels y [n] have standard errors [n].
+
+    .. math:: w_i = \frac{s^2}{s^2 + \sigma_i^2}, \qquad s = 0.2\, \mathrm{std}(y)
+
+    s stands for the error of a model that was trained on exact labels.
+
+    >>> error_weights(np.array([0.0, 10.0]), np.array([0.0, 1.0])).tolist()
+    [1.0, 0.5]
+    """
+    exact = (ERROR_OF_EXACT_LABELS * np.nanstd(y)) ** 2
+    return exact / (exact + errors**2)
 
 
 def _relation_column(

@@ -302,8 +302,8 @@ def read_run_source(settings: RunSettings) -> Source:
         settings.files, settings.smiles_columns, settings.target, settings.task,
         settings.split_rule.column, encoding=settings.encoding, style=settings.style,
         skip_bad=settings.skip_bad_labels, descriptors=settings.descriptors_columns,
-        weight=settings.weight_column or None, time=settings.time or None,
-        file_parts=settings.file_parts,
+        weight=settings.weight_column or None, error=settings.error_column or None,
+        time=settings.time or None, file_parts=settings.file_parts,
         relation=settings.relation_column,
     )  # fmt: skip
 
