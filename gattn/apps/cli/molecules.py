@@ -44,17 +44,9 @@ Table = Annotated[
         callback=read_stdin,
     ),
 ]
-Neighbors = Annotated[
-    int,
-    Option(
-        min=0,
-        help="Number of most similar measured molecules to write beside each prediction, with "
-        "their similarities and measured values. The column in_domain is true if the molecule is "
-        "at least as similar to its nearest measured molecule as 95 % of the test molecules are "
-        "to theirs. The training table must still be at the path in config.toml.",
-    ),
-]
 NUMBERS = tuple(declared(NumberSettings))
+READING = ("smiles", "encoding", "workers", "threads")
+"""Settings of the commands that read a table with a model."""
 COMMON = ("smiles", "target", "task", "split", "model", "ensemble", "epochs", "seed", "workers")
 """Settings that the help of ``train`` shows first."""
 SCREENING = tuple(declared(ScreenSettings))
@@ -118,23 +110,14 @@ def train(
 
 @app.command()
 @with_settings(
-    RunSettings,
-    ScreenSettings,
-    only=(
-        "smiles",
-        "encoding",
-        "coverage",
-        "workers",
-        "threads",
-        *SCREENING,
-    ),
+    RunSettings, ScreenSettings, only=(*READING, "coverage", *SCREENING),
     as_trained=("smiles", "coverage"),
-)
+)  # fmt: skip
 def predict(
     run: Annotated[Path, Argument(metavar="RUN")],
     inputs: Annotated[list[str], Argument(metavar="INPUT...", callback=read_molecules)],
     out: Annotated[str, Option()] = "",
-    neighbors: Neighbors = 0,
+    neighbors: Annotated[int, Option(min=0)] = 0,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -153,6 +136,10 @@ def predict(
             for the standard output; or, with another ending, a folder of shards. Run the same
             command again after an interruption to continue with the unfinished shards. Without
             --out, the first rows are printed.
+        neighbors: Number of most similar measured molecules to write beside each prediction, with
+            their similarities and measured values. The column in_domain is true if the molecule is
+            at least as similar to its nearest measured molecule as 95 % of the test molecules are
+            to theirs. The training table must still be at the path in config.toml.
     """
     if is_screening(inputs, out or "predicted.csv", settings):
         if not out:
@@ -201,11 +188,7 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
 
 
 @app.command()
-@with_settings(
-    RunSettings,
-    only=("smiles", "encoding", "workers", "threads"),
-    as_trained=("smiles",),
-)
+@with_settings(RunSettings, only=READING, as_trained=("smiles",))
 def explain(
     run: Run,
     table: Table,
@@ -239,9 +222,7 @@ def explain(
 
 
 @app.command()
-@with_settings(
-    RunSettings, only=("smiles", "encoding", "workers", "threads"), as_trained=("smiles",)
-)
+@with_settings(RunSettings, only=READING, as_trained=("smiles",))
 def embed(
     run: Run,
     table: Table,
@@ -264,19 +245,9 @@ def embed(
 
 @app.command()
 @with_settings(
-    RunSettings,
-    only=(
-        "smiles",
-        "target",
-        "encoding",
-        *NUMBERS,
-        "skip_bad_labels",
-        "coverage",
-        "workers",
-        "threads",
-    ),
+    RunSettings, only=(*READING, "target", *NUMBERS, "skip_bad_labels", "coverage"),
     as_trained=("smiles", "target", "coverage", *NUMBERS),
-)
+)  # fmt: skip
 def evaluate(
     run: Run,
     table: Table,
@@ -354,11 +325,9 @@ def check(
         out: New folder for the tables of findings. Without it, the findings are only printed.
         strict: Exit with code 1 if there is an error or a warning.
     """
-    smiles = settings.pop("smiles", "smiles")
-    if not isinstance(smiles, str):
-        if len(smiles) > 1:
-            raise SettingsError(f"check reads one column of SMILES; got {', '.join(smiles)}")
-        (smiles,) = smiles
+    smiles, *others = settings.pop("smiles", ("smiles",))
+    if others:
+        raise SettingsError(f"check reads one column of SMILES; got {smiles}, {', '.join(others)}")
     columns = {"smiles": smiles, **settings}
     check_table_inputs(table, columns, targets=target or ())
     if test is not None:
@@ -367,8 +336,6 @@ def check(
 
     names = ("decimal", "thousands")
     numbers = {name: settings.pop(name) for name in names if name in settings}
-    if "smiles" in settings:
-        (settings["smiles"],) = settings["smiles"]
     result = check_table(
         table, out, smiles=smiles, targets=target or (), split=split, test=test, numbers=numbers,
         **settings,
