@@ -10,8 +10,7 @@ from typer import Argument, Option
 
 from gattn.apps.cli.console import quoted, say, show_metrics, watched
 from gattn.apps.cli.help import CommandGroup
-from gattn.apps.cli.one_process import check_one_process
-from gattn.apps.cli.options import ConfigFile, Run, read_stdin, with_settings
+from gattn.apps.cli.options import ConfigFile, Run, check_one_process, read_stdin, with_settings
 from gattn.apps.cli.reading import READING, check_inputs, check_unless_finished, with_reading
 from gattn.apps.fitting.settings import declared
 from gattn.apps.links.runs.config import LinkRunSettings, override

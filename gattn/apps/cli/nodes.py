@@ -12,8 +12,7 @@ from typer import Argument, Option
 from gattn.apps.cli.compare import add_compare
 from gattn.apps.cli.console import quoted, say, show_metrics, show_runs, watched
 from gattn.apps.cli.help import CommandGroup
-from gattn.apps.cli.one_process import check_one_process
-from gattn.apps.cli.options import ConfigFile, Run, read_stdin, with_settings
+from gattn.apps.cli.options import ConfigFile, Run, check_one_process, read_stdin, with_settings
 from gattn.apps.cli.reading import (
     READING,
     TYPED_READING,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ from gattn.apps.nodes.runs.splits import data_hash
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.nodes.typed.report import node_titles
 from gattn.apps.run.model_io import RunError, check_files, coverage_of, read_card, read_json
-from gattn.apps.serve.names import NodeNames
+from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.paths import run_paths, without_paths
 from gattn.apps.serve.schemas import NodeAnswer, NodeNeighbour
 from gattn.apps.serve.served import ServedRun, json_value
@@ -37,6 +37,49 @@ SHOWN = 20
 """Maximum number of neighbours that are shown for a node."""
 Layer: TypeAlias = tuple[np.ndarray, np.ndarray]
 """Edges [2, e] of a layer, sorted by destination, and their attention weights [e]."""
+
+
+SUGGESTIONS = 20
+"""Maximum number of names that a search for nodes returns."""
+
+
+class NodeNames:
+    """Names of the nodes of a graph.
+
+    Args:
+        run: name of the run on this server, for error messages.
+        names: n names.
+
+    Attributes:
+        index: the number of each node by its name as a text.
+
+    Example:
+        >>> names = NodeNames("run", ["Cosette", "Marius", 7])
+        >>> names.search("m"), names.place("7")
+        (['Marius'], 2)
+    """
+
+    def __init__(self, run: str, names: Iterable[Hashable]) -> None:
+        self.run = run
+        self.index = {str(name): number for number, name in enumerate(names)}
+
+    def search(self, text: str) -> list[str]:
+        """Return the names that contain a text. Names that begin with the text come first."""
+        text = text.casefold()
+        names = [name for name in self.index if text in name.casefold()]
+        names.sort(key=lambda name: not name.casefold().startswith(text))
+        return names[:SUGGESTIONS]
+
+    def place(self, name: str) -> int:
+        """Return the index of the node with this name.
+
+        Raises:
+            RequestError: there is no node of this name (404).
+        """
+        place = self.index.get(name)
+        if place is None:
+            raise RequestError(404, f"{self.run} has no node {name[:200]!r}")
+        return place
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -30,6 +30,29 @@ may be classes.
 SKIP = "--skip-bad-labels"
 
 
+@dataclass(frozen=True)
+class Column:
+    """Cells of one target.
+
+    Attributes:
+        target: name of the column.
+        cells: the cells, without white space at their ends.
+        lines: the line of each cell in the file.
+        learnable: whether a single class or number is an error.
+        guessed: whether the task follows from the cells.
+    """
+
+    target: str
+    cells: Sequence[str]
+    lines: Sequence[int]
+    learnable: bool
+    guessed: bool
+
+    def place(self, row: int) -> str:
+        """Return the words that name a row in a message."""
+        return f"in line {self.lines[row]}"
+
+
 class LabelColumn(NamedTuple):
     """Labels of one target (None or NaN if missing), and the rows whose cells are invalid."""
 
@@ -40,40 +63,33 @@ class LabelColumn(NamedTuple):
     notes: Sequence[str]
 
 
-def number_labels(
-    column: Sequence[str],
-    target: str,
-    lines: Sequence[int],
-    learnable: bool,
-    style: NumberFormat,
-    skip_bad: bool,
-    guessed: bool,
-) -> LabelColumn:
+def number_labels(column: Column, style: NumberFormat, skip_bad: bool) -> LabelColumn:
     """Return the numbers in a column; raise an error for cells such as ``>10`` or ``1,008``.
 
     Leaving such cells out would select labels by their value.
     """
-    read = read_numbers(column, style)
+    cells, target = column.cells, column.target
+    read = read_numbers(cells, style)
     values, unread = read.values, set(read.unread)
     large = np.flatnonzero(np.abs(np.nan_to_num(values)) > LARGEST)
     patterns = [pattern for pattern in read.recognised() if pattern.kind != "infinite"]
     if patterns and not skip_bad:
-        shown = "; ".join(p.sentence(_at(lines), "label") for p in patterns)
-        advice = _advice(patterns, learnable=learnable)
+        shown = "; ".join(pattern.sentence(column.place, "label") for pattern in patterns)
+        advice = _advice(patterns, learnable=column.learnable)
         raise ValueError(f"column {target!r}: {shown}. {advice}")
-    infinite = [row for row in unread if classify(column[row]).kind == "infinite"]
+    infinite = [row for row in unread if classify(cells[row]).kind == "infinite"]
     if (beyond := sorted({*infinite, *large.tolist()})) and not skip_bad:
         row = beyond[0]
-        message = f"{target} must be finite; it is {column[row]!r} in line {lines[row]}"
-        raise ValueError(message + ", beyond float32" * any(map(str.isdigit, column[row])))
+        message = f"{target} must be finite; it is {cells[row]!r} {column.place(row)}"
+        raise ValueError(message + ", beyond float32" * any(map(str.isdigit, cells[row])))
     values[large] = math.nan
     unread.update(large.tolist())
     different = np.unique(values[~np.isnan(values)])
     if not len(different):
-        raise ValueError(_no_numbers(column, target, read))
-    if len(different) == 1 and learnable:
+        raise ValueError(_no_numbers(column, read))
+    if len(different) == 1 and column.learnable:
         raise ValueError(f"column {target!r} is constant: every label is {different[0]:g}")
-    notes = [f"Column {target!r}: {note}" for note in _notes(read, column, style, guessed)]
+    notes = [f"Column {target!r}: {note}" for note in _notes(read, column, style)]
     return LabelColumn(values.tolist(), sorted(unread), read.missing, read.dropped, notes)
 
 
@@ -94,12 +110,7 @@ def _advice(patterns: Sequence[Pattern], *, learnable: bool) -> str:
     return ". ".join(advice)
 
 
-def _notes(
-    read: NumberColumn,
-    column: Sequence[str],
-    style: NumberFormat,
-    guessed: bool,
-) -> Iterator[str]:
+def _notes(read: NumberColumn, column: Column, style: NumberFormat) -> Iterator[str]:
     """Yield notes on a numeric column that may in fact contain classes, row numbers, dates or
     limits.
     """
@@ -111,29 +122,26 @@ def _notes(
     elif read.dropped:
         yield f"{plural(read.dropped, 'censored label')} treated as missing (--censored drop)."
     if style.censored == "bound":
-        bounds = sum(bool(classify(cell).relation) for cell in column)
+        bounds = sum(bool(classify(cell).relation) for cell in column.cells)
         if bounds:
             yield f"the bound of {plural(bounds, 'censored label')} is used as the value."
     different = np.unique(read.values[~np.isnan(read.values)])
-    whole = not (different % 1).any()
-    if guessed and whole and 2 <= len(different) <= FEW and read.labelled >= 4 * len(different):
+    few = 2 <= len(different) <= FEW and read.labelled >= 4 * len(different)
+    if column.guessed and few and not (different % 1).any():
         shown = ", ".join(f"{value:g}" for value in different)
         task = "classification" if len(different) == 2 else "multiclass"
         yield f"its labels {shown} are read as numbers; --task {task} reads them as classes."
 
 
-def _no_numbers(column: Sequence[str], target: str, read: NumberColumn) -> str:
+def _no_numbers(column: Column, read: NumberColumn) -> str:
     """Return the error message for a column that contains no number."""
-    kinds = list(dict.fromkeys(cell for cell in column if not is_missing(cell)))
+    target = column.target
+    kinds = list(dict.fromkeys(cell for cell in column.cells if not is_missing(cell)))
     shown = ", ".join(map(repr, kinds[:5])) + ", ..." * (len(kinds) > 5)
     if read.dropped and not read.unread:
         return f"column {target!r} has only censored values: {shown}; --censored bound reads them"
     task = "classification" if len(kinds) <= 2 else "multiclass"
     return f"column {target!r} has no numbers: {shown}; for classes use --task {task}"
-
-
-def _at(lines: Sequence[int]):
-    return lambda place: f"in line {lines[place]}"
 
 
 MIN_LABELS = 10
@@ -269,30 +277,27 @@ def read_labels(
     """
     style = style or NumberFormat()
     lines = range(1, len(cells) + 1) if lines is None else lines
-    columns = [[row[i].strip() for row in cells] for i in range(len(targets))]
-    for target, column in zip(targets, columns):
-        if all(is_missing(cell) for cell in column):
+    columns = [
+        Column(target, [row[i].strip() for row in cells], lines, learnable, task == "auto")
+        for i, target in enumerate(targets)
+    ]
+    for column in columns:
+        if all(map(is_missing, column.cells)):
             words = _missing_words(column)
             reason = f" ({_joined(words)}: read as missing values)" if words else ""
-            raise ValueError(f"column {target!r} has no label at all{reason}")
+            raise ValueError(f"column {column.target!r} has no label at all{reason}")
     bounds: np.ndarray | None = None
-    chosen = _common_task(columns, targets, lines, style) if task == "auto" else task
+    chosen = _common_task(columns, style) if task == "auto" else task
     if chosen != "regression":
         most = MOST_CLASSES if chosen == "multiclass" else 2
-        parsed = [
-            _classes(column, target, lines, learnable, most, task == "auto")
-            for column, target in zip(columns, targets)
-        ]
+        parsed = [_classes(column, most) for column in columns]
         if chosen == "multiclass" and learnable:
             _check_several(parsed, targets)
         y = np.array([column.values for column in parsed], object).T.reshape(len(cells), -1)
         empty = np.array([[label is None for label in row] for row in y], bool)
         expected = "a class" if chosen == "multiclass" else "one of two classes"
     else:
-        parsed = [
-            number_labels(column, target, lines, learnable, style, skip_bad, task == "auto")
-            for column, target in zip(columns, targets)
-        ]
+        parsed = [number_labels(column, style, skip_bad) for column in columns]
         y = np.array([column.values for column in parsed], float).T.reshape(
             len(cells), len(targets)
         )
@@ -310,15 +315,22 @@ def read_labels(
     problems = [""] * len(cells)
     lost: list[LostLabel] = []
     notes: list[str] = []
-    for target, column, read in zip(targets, columns, parsed):
+    for column, read in zip(columns, parsed):
         for row in read.unread:
-            reason = f"{target} must be {expected} or empty; it is {column[row]!r}"
-            lost.append(LostLabel(row, lines[row], target, column[row], reason))
+            cell = column.cells[row]
+            reason = f"{column.target} must be {expected} or empty; it is {cell!r}"
+            lost.append(LostLabel(row, lines[row], column.target, cell, reason))
             if without[row]:
                 problems[row] = "; ".join(filter(None, (problems[row], reason)))
         if not skip_bad:
-            _check_texts(column, target, lines, read, without)
-        notes += _column_notes(column, target, lines, read, expected)
+            _check_texts(column, read, without)
+        if read.unread:
+            row = read.unread[0]
+            notes.append(
+                f"Column {column.target!r}: {plural(len(read.unread), 'label')} left out, the "
+                f"first {column.cells[row]!r} {column.place(row)}, which is not {expected}."
+            )
+        notes += read.notes
     counts = {
         target: {
             "read": len(cells) - read.missing - read.censored - len(read.unread),
@@ -331,15 +343,8 @@ def read_labels(
     return Labels(chosen, y, problems, tuple(sorted(lost)), counts, tuple(notes), bounds)
 
 
-def _common_task(
-    columns: Sequence[Sequence[str]],
-    targets: Sequence[str],
-    lines: Sequence[int],
-    style: NumberFormat,
-) -> Task:
-    tasks: dict[str, Task] = {
-        target: _task(column, target, lines, style) for target, column in zip(targets, columns)
-    }
+def _common_task(columns: Sequence[Column], style: NumberFormat) -> Task:
+    tasks: dict[str, Task] = {column.target: _task(column, style) for column in columns}
     if set(tasks.values()) == {"classification", "multiclass"}:
         return "multiclass"
     if len(set(tasks.values())) > 1:
@@ -351,8 +356,9 @@ def _common_task(
     return next(iter(tasks.values()))
 
 
-def _task(column: Sequence[str], target: str, lines: Sequence[int], style: NumberFormat) -> Task:
-    kinds = {cell for cell in column if not is_missing(cell)}
+def _task(column: Column, style: NumberFormat) -> Task:
+    cells = column.cells
+    kinds = {cell for cell in cells if not is_missing(cell)}
     numbers = {style.parse(cell) for cell in kinds}
     if numbers <= {0.0, 1.0}:
         return "classification"
@@ -360,15 +366,15 @@ def _task(column: Sequence[str], target: str, lines: Sequence[int], style: Numbe
     if numbers == {None} and len(kinds) <= 2 and words == kinds:
         return "classification"
     if numbers == {None} and len(kinds) <= MOST_GUESSED and all(map(_is_text, kinds)):
-        counts = Counter(cell for cell in column if cell in kinds)
+        counts = Counter(cell for cell in cells if cell in kinds)
         if min(counts.values()) > 1:
             return "multiclass"
-    texts = [row for row, cell in enumerate(column) if cell in words and _is_text(cell)]
+    texts = [row for row, cell in enumerate(cells) if cell in words and _is_text(cell)]
     if texts and numbers - {None} and numbers <= {0.0, 1.0, None}:
         raise ValueError(
-            f"column {target!r}: every number is 0 or 1, and {plural(len(texts), 'label')} "
+            f"column {column.target!r}: every number is 0 or 1, and {plural(len(texts), 'label')} "
             f"{'is a text' if len(texts) == 1 else 'are texts'}, the first "
-            f"{column[texts[0]]!r} in line {lines[texts[0]]}: choose --task classification or "
+            f"{cells[texts[0]]!r} {column.place(texts[0])}: choose --task classification or "
             "--task regression, both leave the texts out, or correct the texts"
         )
     return "regression"
@@ -378,41 +384,34 @@ def _is_text(cell: str) -> bool:
     return classify(cell).kind == "text"
 
 
-def _classes(
-    column: Sequence[str],
-    target: str,
-    lines: Sequence[int],
-    learnable: bool,
-    most: int,
-    guessed: bool,
-) -> LabelColumn:
+def _classes(column: Column, most: int) -> LabelColumn:
     """Return the classes in a column, as whole numbers if all cells are whole numbers, otherwise as
     texts.
 
     If the column has two different whole numbers and texts besides, the texts are invalid labels.
     If more than two classes are allowed, they are invalid if at most 5 % of the labels are texts.
     """
-    style = NumberFormat()
-    numbers = {cell: style.parse(cell) for cell in column if not is_missing(cell)}
+    style, cells, target = NumberFormat(), column.cells, column.target
+    numbers = {cell: style.parse(cell) for cell in cells if not is_missing(cell)}
     whole = {cell: int(v) for cell, v in numbers.items() if v is not None and v.is_integer()}
     texts = [cell for cell in numbers if cell not in whole]
     some = {cell for cell in texts if _is_text(cell)}
     stray = len(set(whole.values())) >= 2 and bool(texts) and some == set(texts)
     if most > 2:
-        stray = stray and sum(cell in some for cell in column) <= SHARE * len(column)
+        stray = stray and sum(cell in some for cell in cells) <= SHARE * len(cells)
     else:
         stray = stray and len(set(whole.values())) == 2
     labels: dict[str, int | str] = {**whole}
     if texts and not stray:
         labels = {cell: cell for cell in numbers}
-    unread = [row for row, cell in enumerate(column) if cell in some] if stray else []
-    counts = Counter(labels[cell] for cell in column if cell in labels)
+    unread = [row for row, cell in enumerate(cells) if cell in some] if stray else []
+    counts = Counter(labels[cell] for cell in cells if cell in labels)
     words = _missing_words(column)
-    if len(counts) > most or (len(counts) < 2 and learnable):
+    if len(counts) > most or (len(counts) < 2 and column.learnable):
         kinds = sorted(counts, key=str)
         shown = ", ".join(
-            f"{kind!r} ({plural(counts[kind], 'label')}, first in line "
-            f"{lines[next(i for i, cell in enumerate(column) if labels.get(cell) == kind)]})"
+            f"{kind!r} ({plural(counts[kind], 'label')}, first "
+            f"{column.place(next(i for i, one in enumerate(cells) if labels.get(one) == kind))})"
             for kind in kinds[:5]
         )
         number = "two classes" if most == 2 else f"2 to {most} classes"
@@ -426,19 +425,19 @@ def _classes(
                 f"; {_joined(words)}: read as missing values, so rename a class with this name"
             )
         raise ValueError(message)
-    missing = sum(map(is_missing, column))
+    missing = sum(map(is_missing, cells))
     notes = []
     if words and not whole:
         notes.append(
             f"Column {target!r}: {_joined(words)}: read as missing values, not as a class."
         )
-    if len(counts) > 2 and guessed:
+    if len(counts) > 2 and column.guessed:
         shown = ", ".join(map(str, sorted(counts, key=str)))
         notes.append(
             f"Column {target!r}: its {len(counts)} different texts are read as classes: {shown}."
         )
     notes += [f"Column {target!r}: {hint}." for hint in case_hints(counts)]
-    return LabelColumn([labels.get(cell) for cell in column], unread, missing, 0, notes)
+    return LabelColumn([labels.get(cell) for cell in cells], unread, missing, 0, notes)
 
 
 def _check_several(parsed: Sequence[LabelColumn], targets: Sequence[str]) -> None:
@@ -451,47 +450,28 @@ def _check_several(parsed: Sequence[LabelColumn], targets: Sequence[str]) -> Non
         )
 
 
-def _check_texts(
-    column: Sequence[str],
-    target: str,
-    lines: Sequence[int],
-    read: LabelColumn,
-    without: np.ndarray,
-) -> None:
+def _check_texts(column: Column, read: LabelColumn, without: np.ndarray) -> None:
     """Raise an error if too many labels of a target are texts.
 
     There is no error if they are all the same text and their rows have labels of other targets.
     """
-    labelled = len(column) - read.missing
+    labelled = len(column.cells) - read.missing
     if len(read.unread) <= max(1, SHARE * labelled):
         return
-    texts = {column[row] for row in read.unread}
+    texts = {column.cells[row] for row in read.unread}
     if len(texts) == 1 and not without[list(read.unread)].any():
         return
     first = read.unread[0]
     raise ValueError(
-        f"column {target!r}: {len(read.unread):,} of {labelled:,} labels are texts, for "
-        f"example {column[first]!r} in line {lines[first]}; that is more than {SHARE:.0%}: "
+        f"column {column.target!r}: {len(read.unread):,} of {labelled:,} labels are texts, for "
+        f"example {column.cells[first]!r} {column.place(first)}; that is more than {SHARE:.0%}: "
         f"correct them, or leave them out with {SKIP}"
     )
 
 
-def _column_notes(
-    column: Sequence[str], target: str, lines: Sequence[int], read: LabelColumn, expected: str
-) -> Iterator[str]:
-    """Yield a note on a target's invalid cells, and the notes on its column."""
-    if read.unread:
-        first, count = read.unread[0], len(read.unread)
-        yield (
-            f"Column {target!r}: {plural(count, 'label')} left out, the first {column[first]!r} "
-            f"in line {lines[first]}, which is not {expected}."
-        )
-    yield from read.notes
-
-
-def _missing_words(column: Sequence[str]) -> Counter[str]:
+def _missing_words(column: Column) -> Counter[str]:
     """Count the texts, such as ``NA``, that mark missing labels in a column."""
-    return Counter(cell for cell in column if cell and is_missing(cell))
+    return Counter(cell for cell in column.cells if cell and is_missing(cell))
 
 
 def _joined(words: Counter[str]) -> str:
