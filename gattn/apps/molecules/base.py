@@ -40,8 +40,6 @@ from gattn.data import MoleculeError
 if TYPE_CHECKING:
     from gattn.apps.molecules.explain import Explanation
 
-__all__ = ["MoleculeEstimator", "Rows"]
-
 Self = TypeVar("Self", bound="MoleculeEstimator")
 Item = TypeVar("Item")
 Rows: TypeAlias = Any

@@ -30,8 +30,6 @@ from gattn.apps.run.model_io import add_prefix, remove_prefix
 if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
-__all__ = ["Calibration", "Components", "calibrate", "disagreement"]
-
 
 @dataclass(frozen=True, eq=False)
 class ComponentPredictions:

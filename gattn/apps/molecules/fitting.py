@@ -47,11 +47,6 @@ if TYPE_CHECKING:
     from gattn.apps.fitting.loop import History
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
-__all__ = [
-    "CORRELATION", "FOLDS", "LEAST", "MOLECULES", "OFFSET", "PIECE", "RESIDUALS", "TOTALS",
-    "TRANSFORM", "FitPart", "assign_folds", "fit_model",
-]  # fmt: skip
-
 PIECE = 1024
 """Number of molecules whose fingerprints are unpacked at once."""
 KERNEL_PARTS = 6

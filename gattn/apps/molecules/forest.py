@@ -20,8 +20,6 @@ from gattn.apps.molecules.kernels.features import TreeNodes, tree_leaves
 if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
-__all__ = ["Forest", "OutOfBag", "forest_obstacle"]
-
 INSIDE = 0.7
 """Fraction of the groups of molecules on which a tree is trained. The errors of the tree are
 measured on the other molecules.

@@ -32,8 +32,6 @@ from gattn.data.molecules.descriptors import DESCRIPTORS
 if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
-__all__ = ["GaussianProcess", "draw", "draw_labelled", "known_labels", "truncated_mean"]
-
 SEARCHED_ROWS = 1000
 """Maximum number of molecules from which the hyperparameters of a target are chosen."""
 PIECE, BLOCK = 1024, 128

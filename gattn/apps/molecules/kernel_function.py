@@ -15,12 +15,6 @@ from gattn.apps.molecules.kernels.features import CountTable
 from gattn.compat.torch import uncompiled_optimizers
 from gattn.data.molecules.descriptors import DESCRIPTORS
 
-__all__ = [
-    "FARTHEST", "JITTER", "START", "START_OF_GROUP", "cholesky", "compare", "compare_descriptors",
-    "count_kinds", "descriptor_groups", "kernel_matrix", "negative_log_posterior",
-    "noise_variance", "search_hyperparameters", "self_similarity", "standardise", "start_of",
-]  # fmt: skip
-
 START = (-2.0, -1.0)
 """Initial values of two hyperparameters: the logarithms of the noise and of the sum of the weights
 of the Tanimoto similarities.

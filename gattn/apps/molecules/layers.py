@@ -27,8 +27,6 @@ from gattn.ops import projection
 from gattn.ops.edges import sum_incoming
 from gattn.ops.nodes import node_scores
 
-__all__ = ["BondAttention", "MoleculeBatch", "QueryReadout", "sum_atoms", "with_atom_loops"]
-
 SLOPE = 0.2
 """Negative slope of the LeakyReLU that is applied to the attention scores."""
 

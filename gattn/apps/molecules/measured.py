@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MeasuredTargets", "residual_correlation"]
-
 Array = Any
 """Type of a NumPy array, or of numbers that NumPy converts to one."""
 PRIOR_MOLECULES = 8.0

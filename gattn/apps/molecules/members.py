@@ -32,18 +32,6 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.data.molecules.arrays import MoleculeArrays
 
-__all__ = [
-    "PREDICTION_BATCH",
-    "MoleculeBatches",
-    "batch_elements",
-    "cross_fit_members",
-    "fit_member",
-    "fit_members",
-    "make_network",
-    "molecules_in_row",
-    "predict_members",
-]
-
 AVERAGE = 0.99
 """Decay of the exponential moving average of the weights; predictions use the averaged weights."""
 WARMUP = 0.1

@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.data.molecules.arrays import MoleculeArrays
 
-__all__ = [
-    "ATOMS",
-    "QUERIES",
-    "AtomLayers",
-    "MoleculeNetwork",
-    "batch_inputs",
-    "feature_sizes",
-    "join_graphs",
-]
-
 QUERIES = 4
 """Number of learned queries in a readout, and number of heads of each query."""
 ATOMS = 10.0

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from gattn.apps.fitting.loop import History
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
-__all__ = ["MoleculePredictor"]
-
 BLOCK = 64
 """Number of molecules that are compared with all training molecules at once."""
 _TENSORS = ("mean", "scale", "bits", "weights", "spread")

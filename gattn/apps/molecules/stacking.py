@@ -16,11 +16,6 @@ from gattn.compat.torch import uncompiled_optimizers
 if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
-__all__ = [
-    "Evidence", "combine", "extrapolated_std", "fit_mixture", "fit_shrinkage", "fit_spread",
-    "left_out_of_kernel", "network_prior", "part_weights", "predicted_std", "varied",
-]  # fmt: skip
-
 PRIOR_ROWS = 8.0
 """Strength of the prior on the weight of a component, as a number of additional observations."""
 ALONE_ROWS = 16

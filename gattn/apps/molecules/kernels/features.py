@@ -14,8 +14,6 @@ from torch import Tensor
 
 from gattn.kernels import cpu
 
-__all__ = ["CountTable", "TreeNodes", "tree_leaves", "tree_steps"]
-
 
 class CountTable(NamedTuple):
     """Count vectors of m molecules, stored by column, to which other molecules are compared.

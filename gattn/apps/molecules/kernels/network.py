@@ -21,8 +21,6 @@ from gattn.kernels import cpu
 from gattn.ops.registration import path_trace
 from gattn.ops.registration.backend import is_transformed
 
-__all__ = ["LANES", "NetworkGraph", "NetworkSizes", "molecule_network", "obstacle"]
-
 LANES = 8
 """Multiple to which the kernel pads the number of heads."""
 MAX_EDGES = 1 << 30
