@@ -16,7 +16,6 @@ from gattn.apps.run.model_files import CARD, check_model_files
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.runs.config import RunSettings
-    from gattn.apps.tables.csv_table import Table
 
 SMILES = "name the column of SMILES with --smiles"
 TARGET = "name the column of labels with --target"
@@ -89,24 +88,15 @@ def _check_columns(
     of the column of SMILES if it is not the expected name.
     """
     # NumPy, which this module imports, is not needed for --help.
-    from gattn.apps.tables.csv_table import smiles_names
+    from gattn.apps.tables.csv_table import missing_column, smiles_names
     from gattn.apps.tables.formats import open_molecules
 
-    def open_with(smiles: Sequence[str], required: Sequence[str]) -> Table:
-        return open_molecules(
-            path, smiles, required, encoding=encoding or None, on_bad_bytes="surrogateescape"
-        )
-
-    header = open_with((), ()).columns
-    names = smiles_names(header, smiles)
-    advice = {**dict.fromkeys(names, SMILES), **columns}
-    missing = next((name for name in advice if name not in header), None)
-    if missing is not None:
-        try:
-            open_with((), [missing])
-        except ValueError as error:
-            raise ValueError(f"{error}; {advice[missing]}") from None
-    elif names != tuple(smiles):
+    table = open_molecules(path, (), encoding=encoding or None, on_bad_bytes="surrogateescape")
+    names = smiles_names(table.columns, smiles)
+    for name, advice in {**dict.fromkeys(names, SMILES), **columns}.items():
+        if name not in table.columns:
+            raise ValueError(f"{missing_column(table, [name])}; {advice}")
+    if names != tuple(smiles):
         say(f"the SMILES are read from the column {names[0]!r} of {path}")
 
 

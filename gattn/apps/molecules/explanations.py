@@ -33,15 +33,12 @@ def write_explanations(
     ``<method>_spread``, empty for a single network. ``molecules.csv`` has one line for each
     molecule and method: the prediction, and the drops that measure how faithful the weights are.
     ``row<row>-<method>.svg`` and ``.png`` are the pictures, which have one scale
-    (:func:`colour_scale`). If the model reads descriptor
-    columns, ``descriptors.csv`` has one line for each molecule and column: its contribution, the
-    change of the prediction from the column's mean over the training part to its value.
+    (:func:`colour_scale`).
 
-    ``prediction`` is the result of ``predict``, a number or a class. The weights, their spread, the
-    drops and the contributions of descriptors are those of the quantity in the column
-    ``explained``, for example ``log10(IC50)`` or ``P(toxic = yes)``; ``explained_value`` is its
-    prediction, and ``baseline`` its prediction for a molecule without atoms, to which the weights
-    of integrated gradients are relative.
+    ``prediction`` is the result of ``predict``, a number or a class. The weights, their spread and
+    the drops are those of the quantity in the column ``explained``, for example ``log10(IC50)`` or
+    ``P(toxic = yes)``; ``explained_value`` is its prediction, and ``baseline`` its prediction for a
+    molecule without atoms, to which the weights of integrated gradients are relative.
 
     Args:
         folder: created if it is missing; files of these names are replaced.
@@ -50,7 +47,6 @@ def write_explanations(
         titles: names of the k molecules, written above their pictures. By default, and for an
             empty name, the picture shows the SMILES.
         pictures: number of molecules to draw, from the first; the tables contain all.
-        columns: names of the descriptor columns of the model.
 
     Returns:
         The rows of the molecules that are too large for a picture.
