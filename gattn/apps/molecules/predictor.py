@@ -232,20 +232,6 @@ class MoleculePredictor:
         pieces = in_pieces(inputs, PIECE)
         return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
-    def train_similarities(self, inputs: MoleculeInputs) -> Tensor:
-        """Return the similarity of each molecule to every training molecule whose fingerprint the
-        model stores.
-
-        Args:
-            inputs: k molecules.
-
-        Returns:
-            [k, m] float32 in 0..1, Tanimoto similarities on Morgan bits: first the molecules of the
-            training part, padded with zeros to a multiple of eight, then those of the validation
-            part, padded likewise.
-        """
-        return self._nearest.similarities(inputs.counts)
-
     def nearest(self, inputs: MoleculeInputs, count: int) -> tuple[Tensor, Tensor]:
         """Find the most similar molecules of the training and validation parts.
 
@@ -257,9 +243,10 @@ class MoleculePredictor:
             count: number of molecules to find for each.
 
         Returns:
-            The columns of :meth:`train_similarities` [k, c] int64 and their similarities [k, c]
-            float32, the most similar first; c is ``count``, or the number of columns if it is
-            smaller. A column of padding has a similarity of 0.
+            The columns [k, c] int64 and their Tanimoto similarities on Morgan bits [k, c] float32,
+            the most similar first; c is ``count``, or the number of columns if it is smaller. The
+            columns are the molecules of the training part, padded to a multiple of eight, then
+            those of the validation part, padded likewise. The similarity to padding is 0.
         """
         columns, values = [], []
         for some in in_pieces(inputs, BLOCK):

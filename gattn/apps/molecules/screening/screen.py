@@ -147,7 +147,16 @@ def screen(
     coverage = coverage_of(card, coverage)
     model.set_params(workers=1, threads=1)
     out, columns = Path(out), smiles_columns(card, smiles, model.molecules_per_row)
-    sources = _open(find_inputs(inputs, out), columns, model, encoding, log)
+    paths = find_inputs(inputs, out)
+    for path in paths:
+        if path.stat().st_size == 0:
+            log(f"{path} is empty, so it has no rows")
+    options: dict[str, Any] = {"encoding": encoding, "on_bad_bytes": "surrogateescape"}
+    sources = [
+        open_molecules(path, columns, model.descriptors_columns_, **options)
+        for path in paths
+        if path.stat().st_size
+    ]
     copied, sources = _keep(sources, settings, model, log)
     texts = [SMILES] if len(columns) == 1 else list(columns)
     added = [*PLACE, *texts, *prediction_columns(model), ERROR]
@@ -166,7 +175,7 @@ def screen(
         },
         "rows_per_shard": settings.rows_per_shard,
         "versions": _versions(),
-        "inputs": [_input(path, source, counted) for path, source in sources],
+        "inputs": [_input(source, counted) for source in sources],
     }  # fmt: skip
     start_screening(out, manifest)
     index, jobs = settings.job
@@ -190,7 +199,7 @@ def screen(
                 work([InputRow(model.row_format.example, values)])
         answered = engine(work, tasks, workers) if pending else ()
         for piece, answers in answered:
-            path = str(sources[piece.shard.input][0])
+            path = str(sources[piece.shard.input].path)
             for number, ((cells, problem), (predicted, error)) in enumerate(
                 zip(piece.rows, answers, strict=True), piece.start
             ):
@@ -210,40 +219,16 @@ def screen(
     return _finish(shards, out, header, query if settings.top else None, records)
 
 
-def _open(
-    paths: Sequence[Path],
-    columns: Sequence[str],
-    model: MoleculeEstimator,
-    encoding: str | None,
-    log: Log,
-) -> list[tuple[Path, Table | None]]:
-    """Open the input files; an empty file has no source and no rows."""
-    sources: list[tuple[Path, Table | None]] = []
-    for path in paths:
-        if path.stat().st_size == 0:
-            log(f"{path} is empty, so it has no rows")
-            sources.append((path, None))
-        else:
-            source = open_molecules(
-                path, columns, model.descriptors_columns_, encoding=encoding,
-                on_bad_bytes="surrogateescape",
-            )  # fmt: skip
-            sources.append((path, source))
-    return sources
-
-
 def _keep(
-    sources: list[tuple[Path, Table | None]], settings: ScreenSettings, model: MoleculeEstimator,
-    log: Log,
-) -> tuple[list[str], list[tuple[Path, Table | None]]]:  # fmt: skip
+    sources: Sequence[Table], settings: ScreenSettings, model: MoleculeEstimator, log: Log
+) -> tuple[list[str], list[Table]]:
     """Choose the columns that are copied to the output; return their names, and sources that
     read only the needed columns.
     """
-    opened = [source for _, source in sources if source is not None]
-    headers = [[name for name in source.columns if name not in source.smiles] for source in opened]
+    headers = [[name for name in source.columns if name not in source.smiles] for source in sources]
     if settings.keep:
         copied = [name for name in settings.keep if name]
-        for source, names in zip(opened, headers):
+        for source, names in zip(sources, headers):
             for name in copied:
                 if names.count(name) != 1:
                     raise ValueError(
@@ -265,28 +250,20 @@ def _keep(
                 "because not every input has them"
             )
     needed = [*copied, *model.descriptors_columns_]
-    return copied, [
-        (path, None if source is None else source.narrowed([*source.smiles, *needed]))
-        for path, source in sources
-    ]
+    return copied, [source.narrowed([*source.smiles, *needed]) for source in sources]
 
 
-def _input(
-    path: Path, source: Table | None, counted: Mapping[tuple[str, str], int]
-) -> dict[str, Any]:
+def _input(source: Table, counted: Mapping[tuple[str, str], int]) -> dict[str, Any]:
     """Return an input file with its number of rows and its checksum.
 
     Args:
-        path: the file.
-        source: its rows; None for an empty file.
+        source: the file.
         counted: number of rows of files whose path and checksum are in the manifest; they are not
             counted again.
     """
-    sha256 = file_hash(path)
-    rows = counted.get((str(path), sha256))
-    if rows is None:
-        rows = 0 if source is None else source.count()
-    return {"path": str(path), "rows": rows, "sha256": sha256}
+    path, sha256 = str(source.path), file_hash(source.path)
+    rows = counted.get((path, sha256))
+    return {"path": path, "rows": source.count() if rows is None else rows, "sha256": sha256}
 
 
 def _versions() -> dict[str, str]:
@@ -300,7 +277,7 @@ def _versions() -> dict[str, str]:
 
 
 def _tasks(
-    sources: Sequence[tuple[Path, Table | None]], pending: Iterable[Shard], copied: Sequence[str],
+    sources: Sequence[Table], pending: Iterable[Shard], copied: Sequence[str],
     descriptors: Sequence[str], style: NumberFormat,
 ) -> Iterator[tuple[_Piece, list[InputRow]]]:  # fmt: skip
     """Read the rows of the unfinished shards in blocks; the first block of a shard begins at its
@@ -313,9 +290,8 @@ def _tasks(
     columns = DescriptorColumns((), (), style)
     open_input, position, places, molecules = -1, 0, [0], range(1)
     for shard in pending:
-        path, source = sources[shard.input]
+        source = sources[shard.input]
         if shard.input != open_input:
-            assert source is not None
             open_input, position, rows = shard.input, shard.start, source.rows(shard.start)
             places = [source.place(name) for name in (*source.smiles, *copied)]
             molecules = range(len(source.smiles))
@@ -332,7 +308,7 @@ def _tasks(
                 piece.append((cells, problem))
                 input_rows.append(InputRow("" if problem else row_text(cells, molecules), values))
             if len(piece) < size:
-                raise ValueError(f"{path} was changed while it was read")
+                raise ValueError(f"{source.path} was changed while it was read")
             yield _Piece(shard, start, piece, start + size == shard.stop), input_rows
 
 
