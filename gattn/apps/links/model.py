@@ -252,7 +252,10 @@ class LinkModel:
         model.fit(scores[valid].reshape(-1, 1) / spread, is_link[valid])
         slope: Any = model.coef_
         constant: Any = model.intercept_
-        self.calibration[metric] = float(slope[0, 0]) / spread, float(constant[0])
+        # A falling probability, which only chance can fit, would contradict the order of the
+        # scores: every pair then has the probability 1/2.
+        line = float(slope[0, 0]) / spread, float(constant[0])
+        self.calibration[metric] = line if line[0] > 0 else (0.0, 0.0)
 
     def _combine(self, parts: Mapping[str, NDArray], metric: str) -> NDArray[np.float64]:
         """Return the weighted sum of the components' scores."""

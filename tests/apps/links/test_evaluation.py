@@ -193,6 +193,13 @@ def test_proposals_without_direction_contain_no_link_in_either_order():
     assert not names & set(map(frozenset, pairs))
 
 
+def test_probabilities_of_a_random_graph_do_not_rise_as_scores_fall():
+    pairs = table_of(list(networkx.gnm_random_graph(20, 80, seed=0).edges))
+    with pytest.warns(UserWarning, match="better than a random order"):
+        model = LinkPredictor(**TINY, negatives=10).fit(pairs)
+    assert (model.predict(top=50)["probability"].diff().dropna() <= 0).all()
+
+
 def test_relabelled_nodes_and_reordered_rows_give_the_same_proposals():
     graph = networkx.planted_partition_graph(3, 12, 0.5, 0.02, seed=0)
     pairs = table_of(list(graph.edges))
