@@ -124,8 +124,8 @@ def predict(
     """Predict every row of a table, and write each row with its prediction and its interval.
 
     The column "similarity" contains the Tanimoto similarity to the most similar molecule of the
-    training and validation parts. If --out has no ending of a table, the rows are written to a
-    folder in shards.
+    training and validation parts. If --out has no ending, or / at the end, the rows are written
+    to a folder in shards.
 
     Args:
         run: Folder of a trained model, written by train, or the name of a model of gattn: bbb, the
@@ -133,9 +133,9 @@ def predict(
         inputs: CSV, Parquet or SMILES file, which may be compressed (.gz); several files, folders
             and patterns; -, the standard input; or one or more SMILES.
         out: File to write, which must not exist and must end in .csv, .tsv, .csv.gz or .parquet; -
-            for the standard output; or, with another ending, a folder of shards. Run the same
-            command again after an interruption to continue with the unfinished shards. Without
-            --out, the first rows are printed.
+            for the standard output; or, without an ending or with / at the end, a folder of shards.
+            Run the same command again after an interruption to continue with the unfinished shards.
+            Without --out, the first rows are printed.
         neighbors: Number of most similar measured molecules to write beside each prediction, with
             their similarities and measured values. The column in_domain is true if the molecule is
             at least as similar to its nearest measured molecule as 95 % of the test molecules are
@@ -174,6 +174,11 @@ def _screen(run: Path, inputs: Sequence[str], out: str, settings: dict[str, Any]
         raise SettingsError(
             "--out must be a folder for several inputs and for options of screenings: "
             f"{Path(out).stem.strip('-') or 'out'}/ instead of {out}"
+        )
+    if Path(out).suffix and not out.endswith("/") and not Path(out).is_dir():
+        raise SettingsError(
+            "a table to write must end in .csv, .tsv, .csv.gz or .parquet, and a folder of shards "
+            f"with a dot in its name in /: {out}/ instead of {out}"
         )
     from gattn.apps.molecules.screening.screen import screen
 

@@ -205,6 +205,16 @@ def test_files_that_are_no_screening_are_not_overwritten(folder, inputs, tmp_pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["out.xlsx", "out.json", "out.csv.bz2", "out.parquet.gz"])
+def test_folder_with_the_ending_of_another_file_is_refused(folder, inputs, tmp_path, gattn, name):
+    call = ("predict", folder / "numbers", inputs / "d.parquet", *FAST, "--out")
+    code, output = gattn(*call, tmp_path / name)
+    assert (code, f"{name}/ instead of" in output) == (2, True)
+    assert not (tmp_path / name).exists()
+    assert gattn(*call, f"{tmp_path / name}/")[0] == 0
+    assert (tmp_path / name / "manifest.json").exists()
+
+
 def test_after_kills_and_a_full_disk_the_files_are_the_same(folder, inputs, tmp_path):
     script = ROOT / "tests/apps/molecules/screening/killed.py"
     # Five shards of two formats are enough, because the script screens them about sixty times.
