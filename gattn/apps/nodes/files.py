@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MARKUP = (".graphml", ".gml", ".gexf")
 LISTS = (".edgelist", ".edges", ".txt")
+ROUNDED = re.compile(r"\d([.,]\d+)?E\+\d\d")
+"""Number of 12 digits or more in the format in which a spreadsheet saves it."""
 
 
 ONE_TABLE = "--source, --target and --bipartite are for a single table or list of edges"
@@ -238,6 +240,12 @@ def _read(
     )  # fmt: skip
     if len(edges) and not graph.edge_index.shape[1]:
         raise GraphError(f"no edge remains: each of {len(edges):,} joins a node to itself")
+    rounded = [name for name in graph.names if isinstance(name, str) and ROUNDED.fullmatch(name)]
+    if rounded:
+        graph = graph.with_notes(
+            f"{len(rounded):,} names of nodes, such as {rounded[0]!r}, are numbers as a "
+            "spreadsheet rounds them, so several nodes may have one name: export them as texts."
+        )
     return graph, (separator, edge_separator)
 
 

@@ -80,7 +80,9 @@ def _check_names(
         row = int(np.flatnonzero(names.isna())[0])
         where = f"in line {lines[row]}" if lines else at_row(row)
         raise GraphError(f"every node must have a name; column {column!r} is empty {where}")
-    check_names(list(names), f", which are in column {column!r},", lines=lines)
+    check_names(
+        list(names), f", which are in column {column!r} of the table of nodes,", lines=lines
+    )
 
 
 def _choose_names(

@@ -110,13 +110,20 @@ def test_edges_to_unknown_nodes_are_left_out_with_a_note(tmp_path):
     assert any(note.startswith("1 edge left out") for note in graph.notes)
 
 
+@pytest.mark.parametrize(("name", "noted"), [("1.2346E+17", 1), ("1E+11", 1), ("E+11", 0)])
+def test_numbers_that_a_spreadsheet_rounds_have_a_note_as_names(tmp_path, name, noted):
+    (tmp_path / "edges.csv").write_text(f"source,target\n{name},b\nb,c\n")
+    notes = read_graph_file(tmp_path / "edges.csv").notes
+    assert len([note for note in notes if f"such as {name!r}, are numbers" in note]) == noted
+
+
 @pytest.mark.parametrize(
     ("name", "text", "nodes", "message"),
     [
         ("e.csv", "", None, "is empty; expected a graph"),
         ("e.csv", "source,target\n", None, "it has no edges"),
         ("e.csv", "source,target\na,b\nc\n", None, "line 3: 1 cell but the header has 2"),
-        ("e.csv", "a,b\n1,2\n", "id\n1\n1\n", "must differ; lines 2, 3 are all '1'"),
+        ("e.csv", "a,b\n1,2\n", "id\n1\n1\n", "table of nodes, must differ; lines 2, 3"),
         ("e.csv", "a,b\n1,2\n", "id,x\n1,2\n,2\n", "column 'id' is empty in line 3"),
         ("e.edges", "a\n", None, "line 1 must have two node names"),
         ("e.graphml", "<graphml>", None, "cannot be read as graphml"),
