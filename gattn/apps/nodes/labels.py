@@ -20,6 +20,7 @@ from gattn.apps.nodes.values import (
     is_missing,
     shape_fault,
 )
+from gattn.apps.run.text import case_hints
 from gattn.apps.tables.numbers import read_numbers
 
 Labels: TypeAlias = Sequence[object] | Tensor | Mapping[Hashable, object]
@@ -78,6 +79,8 @@ def read_labels(
     unlabelled: list[str] = []
     if is_tensor and classes:
         values, unlabelled = _without_unlabelled(values, graph)
+    elif classes and values.dtype.kind == "O":
+        notes += [f"Of the labels, {hint}." for hint in case_hints(set(as_texts(values)))]
     return values, [*notes, *(unlabelled or [*_missing_notes(values), *_negative_notes(values)])]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 
 
 def plural(count: int, noun: str) -> str:
@@ -12,6 +13,16 @@ def plural(count: int, noun: str) -> str:
     ('1 row', '1,200 rows')
     """
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def case_hints(kinds: Iterable[object]) -> Iterator[str]:
+    """Yield a sentence, without its period, for classes whose names differ only in case."""
+    names: dict[str, list[str]] = {}
+    for kind in sorted(map(str, kinds)):
+        names.setdefault(kind.casefold(), []).append(kind)
+    for alike in names.values():
+        if len(alike) > 1:
+            yield f"the classes {' and '.join(map(repr, alike))} differ only in case"
 
 
 def count_of(count: int, item: str) -> str:

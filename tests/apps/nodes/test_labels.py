@@ -110,3 +110,10 @@ def test_a_number_may_be_named_as_missing(cells):
     assert find_classes(values).tolist() == cells[1:]
     assert "Column 'y': 4 cells with '-1' are missing." in graph.notes
     assert not any("for a missing label" in note for note in notes)
+
+
+def test_classes_of_nodes_that_differ_in_case_have_a_note():
+    graph = read_graph(_graph(kind=["Yes", "yes", "no", "yes"]))
+    _, notes = read_labels(graph, "kind", classes=True)
+    assert notes == ["Of the labels, the classes 'Yes' and 'yes' differ only in case."]
+    assert read_labels(graph, "kind", classes=False)[1] == []

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from gattn.apps.molecules.checks.table import CLASSES, CheckedTable, Column, Finding, Target
-from gattn.apps.molecules.runs.labels import case_hints, decades_note
-from gattn.apps.run.text import plural
+from gattn.apps.molecules.runs.labels import decades_note
+from gattn.apps.run.text import case_hints, plural
 from gattn.apps.tables.csv_table import as_number
 from gattn.apps.tables.numbers import classify, is_missing
 from gattn.data.molecules.standardise import standardise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from gattn.apps.molecules.classes import MOST_CLASSES
 from gattn.apps.molecules.settings import Task
-from gattn.apps.run.text import plural
+from gattn.apps.run.text import case_hints, plural
 from gattn.apps.tables.csv_table import LARGEST
 from gattn.apps.tables.numbers import (
     NumberColumn,
@@ -165,16 +165,6 @@ def decades_note(values: np.ndarray) -> str:
         return ""
     span = round(float(np.log10(labels.max() / labels.min())))
     return f"its labels span {span} decades: train with --target-transform log10."
-
-
-def case_hints(kinds: Iterable[object]) -> Iterator[str]:
-    """Yield a sentence, without its period, for classes whose names differ only in case."""
-    names: dict[str, list[str]] = {}
-    for kind in sorted(map(str, kinds)):
-        names.setdefault(kind.casefold(), []).append(kind)
-    for alike in names.values():
-        if len(alike) > 1:
-            yield f"the classes {' and '.join(map(repr, alike))} differ only in case"
 
 
 SHARE = 0.05
