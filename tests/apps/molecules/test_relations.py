@@ -46,6 +46,17 @@ def test_a_relation_of_several_targets_must_be_named(table):
     assert np.isnan(source.labels.y).sum(0).tolist() == [8, 8]
 
 
+def test_several_units_in_a_column_of_units_have_a_note(tmp_path):
+    def notes(units):
+        path = tmp_path / "units.csv"
+        rows = [f"{'C' * (i + 1)},{i + 1},{unit}" for i, unit in enumerate(units)]
+        path.write_text("smiles,y,Standard Units\n" + "\n".join(rows))
+        return read(str(path), ("y",)).labels.notes
+
+    assert [n for n in notes(["nM", "uM", "", "nM"]) if "contains 2 units (nM, uM)" in n]
+    assert not any("units" in note for note in notes(["nM", "nM", ""]))
+
+
 def test_a_target_without_two_labels_is_left_out(table):
     options = {"relation": "Standard Relation", "style": NumberFormat(censored="bound")}
     source = read(table, ("Standard Value", "constant", "other"), **options)

@@ -257,6 +257,7 @@ def read_source(
     if relation:
         note = f"Column {relation!r} is read as the relations of the labels."
         labels = replace(labels, notes=(note, *labels.notes))
+    labels = replace(labels, notes=(*_unit_notes(table, names), *labels.notes))
     problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
     numbers_of_rows = np.array(values).reshape(len(texts), len(numeric))
     weights = np.nan_to_num(numbers_of_rows[:, -1], nan=1.0) if weight else None
@@ -325,6 +326,25 @@ def _relation_column(
             "on one target, and name its column with --relation-column"
         )
     return columns[0] if columns else ""
+
+
+def _unit_notes(table: Table | JoinedTables, used: Sequence[str]) -> list[str]:
+    """Return a sentence for each unused column of units, by its name, that has several units."""
+    columns = [
+        name for name in dict.fromkeys(table.columns)
+        if name.casefold().endswith(("unit", "units")) and name not in used
+    ]  # fmt: skip
+    notes = []
+    for name in columns:
+        place = table.columns.index(name)
+        units = {row.cells[place].strip() for row in table.rows() if not row.problem} - {""}
+        if len(units) > 1:
+            shown = ", ".join(sorted(units)[:3])
+            notes.append(
+                f"Column {name!r} contains {len(units)} units ({shown}), and the labels are read "
+                "without them: if these are the units of the labels, convert all to one unit."
+            )
+    return notes
 
 
 def _learnable(
