@@ -152,3 +152,11 @@ def test_a_column_of_relations_makes_labels_limits(tmp_path):
     path = write(tmp_path / "t.csv", rows)
     findings = check_table(path).findings
     assert [(f.kind, len(f.details)) for f in findings if f.target == "y"][:1] == [("censored", 10)]
+
+
+def test_a_table_in_another_encoding_is_refused_as_by_training(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes("smiles,y,unit\nCCO,1,\u00b5M\nCCN,2,\u00b5M\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="is not UTF-8 text: byte 0xb5 in line 2"):
+        check_table(path)
+    assert check_table(path, encoding="latin-1").findings == ()

@@ -188,9 +188,7 @@ def read_table(
     required = [smiles, *targets, *([part_column] if part_column else [])]
     if len(set(required)) < len(required):
         raise ValueError(f"a column can be used only once; got {', '.join(required)}")
-    table = open_molecules(
-        path, [smiles], required[1:], encoding=encoding, on_bad_bytes="surrogateescape"
-    )
+    table = open_molecules(path, [smiles], required[1:], encoding=encoding)
     (smiles,) = table.smiles
     records = list(table.rows())
     if not records:
