@@ -205,7 +205,7 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
         x = x.coalesce().to_sparse_csr() if x.layout == torch.sparse_coo else x
         if not (x if x.layout == torch.strided else x.values()).isfinite().all():
             raise GraphError("x must be finite; it has NaN or an infinite number")
-    edge_index = data.edge_index.cpu().long()
+    edge_index = _pairs(data.edge_index)
     read = attributed_graph(
         range(nodes), edge_index, pd.DataFrame(columns, index=range(nodes)),
         directed=directed, x=x, unreadable=unreadable, tensor_labels=isinstance(data.y, Tensor),
@@ -252,7 +252,7 @@ def from_hetero_data(
         store = data[relation.source, relation.name, relation.destination]
         if store.get("edge_index") is None:
             raise GraphError(f"relation {relation} must have an edge_index")
-        pairs = store.edge_index.cpu().long()
+        pairs = _pairs(store.edge_index, f" of relation {relation}")
         for end, kind in enumerate((relation.source, relation.destination)):
             if pairs.shape[1] and not 0 <= int(pairs[end].min()) <= int(pairs[end].max()) < len(
                 nodes[kind]
@@ -271,6 +271,14 @@ def from_hetero_data(
     }
     notes = [f"Nodes of type {target} are predicted."]
     return typed_network_graph(nodes[target], target, others, edges, notes)
+
+
+def _pairs(edge_index: Tensor, where: str = "") -> Tensor:
+    """Return the edges of PyG's data, if they are whole numbers [2, m]."""
+    shape, kind = tuple(edge_index.shape), edge_index.dtype
+    if len(shape) != 2 or shape[0] != 2 or kind.is_floating_point or kind.is_complex:
+        raise GraphError(f"edge_index{where} must be [2, m] whole numbers; got {shape} of {kind}")
+    return edge_index.cpu().long()
 
 
 def _edge_tensors(data: Any, edge_index: Tensor) -> EdgeTable | None:

@@ -4,7 +4,7 @@ import networkx
 import pandas as pd
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.files import read_graph_file
@@ -155,3 +155,13 @@ def test_edges_of_data_are_within_range(edge):
     pairs = torch.tensor([[0, edge[0]], [1, edge[1]]])
     with pytest.raises(GraphError, match=f"edge 1 is {edge[0]} -> {edge[1]}"):
         read_graph(Data(edge_index=pairs, num_nodes=6))
+
+
+@pytest.mark.parametrize("pairs", [torch.tensor([[0, 1, 2], [1, 2, 0], [2, 0, 1]]).t()[:, :2],
+                                   torch.tensor([[0.0, 1.5], [1.0, 2.0]])])  # fmt: skip
+def test_edges_of_data_must_be_whole_numbers_in_two_rows(pairs):
+    with pytest.raises(GraphError, match=r"edge_index must be \[2, m\] whole numbers; got \("):
+        read_graph(Data(edge_index=pairs, num_nodes=6))
+    data = HeteroData(a={"num_nodes": 6, "y": torch.zeros(6)}, a__to__a={"edge_index": pairs})
+    with pytest.raises(GraphError, match="edge_index of relation"):
+        read_graph(data)
