@@ -13,16 +13,11 @@ namespace {
 
 // The sums of a tile fill most of the vector registers: 4 x 4 of 32 registers of 64 bytes,
 // otherwise 6 x 2 of 16 registers. A tile of other registers is written to memory after each step.
-#if defined(__AVX512F__)
-constexpr int tile_rows = 4, tile_bytes = 4 * 64;
-#elif defined(__AVX__)
-constexpr int tile_rows = 6, tile_bytes = 2 * 32;
-#else
-constexpr int tile_rows = 6, tile_bytes = 2 * 16;
-#endif
+constexpr int tile_rows = register_bytes == 64 ? 4 : 6;
+constexpr int tile_bytes = (register_bytes == 64 ? 4 : 2) * register_bytes;
 constexpr i64 line_bytes = 64;  // bytes of a cache line, and of the widest register
-constexpr i64 panel_depth =
-    128;                        // a panel has at most 32 KiB, so it stays in the first-level cache
+// A panel has at most 32 KiB, so it stays in the first-level cache.
+constexpr i64 panel_depth = 128;
 constexpr i64 panel_rows = 16;  // with fewer rows, copying takes longer than it saves
 
 // Compute a tile of height x tile_columns sums, which stay in registers.
