@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,10 @@ this number. For less work, starting the processes takes longer than it saves.
 """
 
 
+FEW_MOLECULES, SMALL_BATCH = 600, 32
+"""Number of training molecules below which a batch has at most SMALL_BATCH molecules, because few
+steps leave the network untrained (``python -m benchmarks.molecules.curves --datasets freesolv``).
+"""
 MAX_EXPANDED = 8192
 """Maximum number of training molecules whose graphs are stored as tensors, which take about ten
 kilobytes per molecule. If there are more, the graphs are unpacked for each batch.
@@ -175,7 +179,8 @@ def fit_members(
             values in it, the last epoch is used, because the loss would prefer a constant
             prediction.
         task: regression minimises ``settings.loss_function``, classification the cross entropy.
-        settings: settings of the networks and their training.
+        settings: settings of the networks and their training. With fewer than 600 molecules, a
+            batch has at most 32.
         classes: for the task multiclass, the number of classes of each target.
         folder: folder of checkpoints, one folder for each network; training continues from them.
         progress: whether to show a progress bar, for the networks of this process.
@@ -187,6 +192,8 @@ def fit_members(
     if not len(val) or not varied(val.y).any():
         none = val.inputs[torch.arange(0)]
         val = MoleculeBatches(none, val.y[:0], bounded=val.bounded)
+    if len(train) < FEW_MOLECULES:
+        settings = replace(settings, batch_size=min(settings.batch_size, SMALL_BATCH))
     foundation = read_foundation_of(settings)
     training = _MemberTraining(
         train, val, task, settings, folder, tuple(classes), threads, foundation
