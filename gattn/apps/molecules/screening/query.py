@@ -98,8 +98,10 @@ class RowQuery:
             single, double, quoted, word = match.groups()
             if word and word.lower() in KEYWORDS:
                 return word
+            if single == "" or double == "":
+                self._fail(name, text, "no comparison selects empty cells, nor with an empty text")
             if single is not None or double is not None:
-                self._texts[f"t{len(self._texts)}"] = _bytes(single or double or "")
+                self._texts[f"t{len(self._texts)}"] = _bytes(single or double)
                 return f" :t{len(self._texts) - 1} "
             column = quoted or word
             if column not in self.columns:
