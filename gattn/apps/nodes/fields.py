@@ -42,11 +42,14 @@ class FieldInput:
         field: the receptive field.
         terms: for each layer the arguments for the attributes of its edges; empty if there are
             none.
+        labels: [m, classes] float32 one-hot known labels of the field's nodes, zeros for other
+            nodes; None for a network that reads no labels.
     """
 
     x: Tensor
     field: Field
     terms: tuple[Mapping[str, Tensor], ...] = ()
+    labels: Tensor | None = None
 
     def layer_terms(self, layer: int) -> Mapping[str, Tensor]:
         """Return the arguments with the edge attributes for one layer."""

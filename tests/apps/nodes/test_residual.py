@@ -1,6 +1,7 @@
 """The attention network with skip connections: its equation, its training and its choice."""
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
@@ -12,7 +13,7 @@ from gattn.apps.nodes.network import attention_weights
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack import residual
 from gattn.apps.nodes.stack.predictor import StackedPredictor
-from gattn.apps.nodes.stack.residual import ResidualNetwork, ResidualPredictor
+from gattn.apps.nodes.stack.residual import LabelledNetwork, ResidualNetwork, ResidualPredictor
 from tests.apps.nodes.networks import class_network
 
 NODES, FEATURES, OUTPUTS = 14, 5, 3
@@ -55,6 +56,27 @@ def test_outputs_are_those_of_layers_of_pyg():
         reached = torch.zeros(NODES, dtype=torch.bool)
         reached[edges[1]] = True
         torch.testing.assert_close(sums[reached], torch.ones(int(reached.sum()), 2))
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_label_that_is_an_input_is_no_target(monkeypatch, share):
+    monkeypatch.setattr(residual, "LABEL_INPUTS", share)
+    torch.manual_seed(0)
+    network, (x, edges) = LabelledNetwork(SETTINGS, FEATURES, OUTPUTS), _graph()
+    labels = F.one_hot(torch.arange(NODES) % OUTPUTS, OUTPUTS).float()
+    network(FieldInput(x, whole_graph(edges, NODES, 2), labels=labels)).square().sum().backward()
+    assert bool(network.out.weight.grad.any()) is (share == 0)
+    assert not network.label_table.grad.any()
+
+
+def test_a_network_without_columns_learns_from_the_labels_of_neighbours(monkeypatch):
+    monkeypatch.setattr(residual, "LABELS_OF_CLASS", 20)
+    edges, nodes = class_network(nodes=200, homophily=0.95)
+    options = {"label": "label", "width": 16, "heads": 2, "refit": False}
+    model = NodeClassifier(**options).fit((edges, nodes[["id", "label"]]))
+    part = model.split_.val
+    right = model.predictor_.validation_parts["gat"].argmax(1) == model.y_[part]
+    assert right.double().mean() > 0.8
 
 
 def test_the_network_is_used_with_many_labels_of_each_class(tmp_path, monkeypatch):

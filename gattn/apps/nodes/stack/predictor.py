@@ -21,12 +21,13 @@ from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.fields import field_size
-from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
+from gattn.apps.nodes.predictor import NodePredictor, NodeProblem, label_moments
 from gattn.apps.nodes.sampled.predictor import DEFAULTS, SampledPredictor
 from gattn.apps.nodes.settings import NodeSettings, NodeTask
 from gattn.apps.nodes.stack.combination import Combination
 from gattn.apps.nodes.stack.components import LABEL_FREE, Components
 from gattn.apps.nodes.stack.residual import (
+    LabelledPredictor,
     ResidualPredictor,
     residual_settings,
     with_defaults,
@@ -47,6 +48,11 @@ it limits the number of epochs, but not to less than ``FEWEST_EPOCHS``.
 FEWEST_EPOCHS = 20
 REFIT_FOLDS = 3
 """Number of folds of the validation part for the calibration of models that are fitted again."""
+SMALL, SMALL_FOLDS = 400, 5
+"""Maximum number of labelled nodes with which the weights are fitted to predictions of all of them,
+each by models that were fitted without it, and number of folds. A small validation part alone
+would often choose a model that is not the best.
+"""
 PREFIX = "components."
 
 
@@ -61,6 +67,7 @@ class StackedPredictor:
     combination is multiplied by a factor for each class; see
     :func:`gattn.apps.nodes.stack.priors.class_factors`.
 
+    With few labelled nodes, the weights are fitted to cross-validated predictions of both parts.
     If the validation part was drawn from the nodes for training, the components other than the
     network that have a weight are fitted to both parts after the weights are chosen. The
     predictions of the validation part, which calibrate sets and intervals, then come from models
@@ -112,44 +119,76 @@ class StackedPredictor:
     ) -> StackedPredictor:
         """Train a stack; see :meth:`NodePredictor.fit` for the arguments."""
         graph, is_class, seed = problem.graph, task == "classification", settings.seed
-        kind, network_settings = _choose_network(settings, problem)
-        # The gradients of a layer normalisation depend on the number of threads.
-        network_threads = 1 if kind is ResidualPredictor else threads
-        network = kind.fit(problem, encoder, task, network_settings, on_epoch, network_threads)
-        network.threads = threads
-        y = ((problem.y - network.mean) / network.std).numpy()
-        train, val = problem.train.numpy(), problem.val.numpy()
         neighbours = neighbours_of(graph)
+        kind, network_settings = _choose_network(settings, problem, timed=neighbours.timed)
+        # The gradients of a normalisation depend on the number of threads.
+        network_threads = 1 if kind in (ResidualPredictor, LabelledPredictor) else threads
+        mean, std = label_moments(problem, task)
+        y = ((problem.y - mean) / std).numpy()
+        train, val = problem.train.numpy(), problem.val.numpy()
         fit_components = partial(
-            Components.fit, problem.x, neighbours, y, val=val, outputs=problem.outputs,
+            Components.fit, problem.x, neighbours, y, outputs=problem.outputs,
             seed=seed, is_class=is_class, epochs=settings.epochs,
         )  # fmt: skip
-        with _one_thread(threads):
-            components, predictions = fit_components(train)
-        of_network = _network_part(network, graph)
+
+        def fit_all(
+            train: NDArray, val: NDArray, on_epoch: Callable[[EpochRecord], None]
+        ) -> tuple[NodePredictor, Components, dict[str, NDArray]]:
+            """Fit all models, and return them and their predictions [n, outputs] by name."""
+            part = replace(problem, train=torch.from_numpy(train), val=torch.from_numpy(val))
+            network = kind.fit(part, encoder, task, network_settings, on_epoch, network_threads)
+            network.threads = threads
+            with _one_thread(threads):
+                components, predictions = fit_components(train, val=val)
+            of_network = _network_part(network, graph, components, mean, std)
+            return network, components, predictions | of_network
+
+        network, components, predictions = fit_all(train, val, on_epoch)
+        reads_labels = isinstance(network, LabelledPredictor)
+        labelled = np.sort(np.concatenate([train, val]))
+        rows, left_out = val, predictions
+        is_small = problem.drawn and not neighbours.timed and len(labelled) <= SMALL
+        if is_small:
+            rows, left_out = labelled, {name: p.copy() for name, p in predictions.items()}
+            fold = np.random.default_rng(seed).permutation(len(labelled)) % SMALL_FOLDS
+            for number in range(min(SMALL_FOLDS, len(labelled))):
+                inside, outside = labelled[fold == number], labelled[fold != number]
+                for name, p in fit_all(outside, inside, lambda record: None)[2].items():
+                    left_out[name][inside] = p[inside]
         combination = Combination.fit(
-            predictions | of_network, y, train, val, seed, is_class=is_class,
-            timed=neighbours.timed, label_free=(*LABEL_FREE, NETWORK, TYPED_NETWORK),
+            left_out, y, train, rows, seed, is_class=is_class, timed=neighbours.timed,
+            label_free=LABEL_FREE if reads_labels else (*LABEL_FREE, NETWORK, TYPED_NETWORK),
         )  # fmt: skip
-        at_val = {name: p[val] for name, p in (predictions | of_network).items()}
+        if is_small:
+            validation = combination.validation[np.searchsorted(labelled, val)]
+            combination = replace(combination, validation=validation)
+        at_val = {name: p[val] for name, p in predictions.items()}
         if settings.refit and problem.drawn and not graph.compact:
             used = combination.used
             if "labels" in used:
                 used.add("neighbours")  # its predictions are inputs of the model `labels`
-            fit_again = partial(fit_components, like=components, reuse=predictions.keys() - used)
-            fold = np.random.default_rng(seed).permutation(len(val)) % REFIT_FOLDS
-            left_out = {name: p.copy() for name, p in at_val.items()}
+            fit_again = partial(
+                fit_components, val=val, like=components, reuse=predictions.keys() - used
+            )
             with _one_thread(threads):
-                for number in range(min(REFIT_FOLDS, len(val))):
-                    inside = fold == number
-                    some = np.sort(np.concatenate([train, val[~inside]]))
-                    for name, p in fit_again(some)[1].items():
-                        left_out[name][inside] = p[val[inside]]
-                components, predictions = fit_again(np.sort(np.concatenate([train, val])))
-            combination = combination.fit_again(at_val, left_out, y[val], seed, is_class=is_class)
+                if not is_small:
+                    fold = np.random.default_rng(seed).permutation(len(val)) % REFIT_FOLDS
+                    left_out = {name: p.copy() for name, p in at_val.items()}
+                    for number in range(min(REFIT_FOLDS, len(val))):
+                        inside = fold == number
+                        some = np.sort(np.concatenate([train, val[~inside]]))
+                        others, again = fit_again(some)
+                        again |= _network_part(network, graph, others, mean, std)
+                        for name, p in again.items():
+                            left_out[name][inside] = p[val[inside]]
+                    combination = combination.fit_again(
+                        at_val, left_out, y[val], seed, is_class=is_class
+                    )
+                components, predictions = fit_again(labelled)
+            predictions |= _network_part(network, graph, components, mean, std)
         training = TrainingNodes.fit(graph, components.train)
         stack = cls(settings, network, components, combination, training)
-        stack._last = graph, predictions | of_network
+        stack._last = graph, predictions
         stack._matched = graph, components.train
         stack.validation_parts = {name: stack._in_unit(p) for name, p in at_val.items()}
         truth = problem.y[problem.val].numpy()
@@ -219,11 +258,12 @@ class StackedPredictor:
         self, graph: AttributedGraph, places: NDArray[np.int64] | None
     ) -> dict[str, NDArray]:
         """Return the standardised predictions of each component."""
-        components = self._components if places is None else self._components.with_train(places)
-        predicted = components.predict(
-            self.encoder.features(graph), neighbours_of(graph), with_labels=places is not None
+        of_labels = None if places is None else self._components.with_train(places)
+        predicted = (of_labels or self._components).predict(
+            self.encoder.features(graph), neighbours_of(graph), with_labels=of_labels is not None
         )
-        return predicted | _network_part(self.network, graph)
+        network = self.network
+        return predicted | _network_part(network, graph, of_labels, network.mean, network.std)
 
     def training_places(self, graph: AttributedGraph) -> NDArray[np.int64] | None:
         """Return the index [k] of each training node in a graph, and -1 for a node that it lacks;
@@ -284,23 +324,36 @@ class StackedPredictor:
 
 def network_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -> NodePredictor:
     """Restore an attention network from the result of its method :meth:`NodePredictor.state`."""
-    kinds = NodePredictor, ResidualPredictor, SampledPredictor, TypedPredictor
+    kinds = NodePredictor, ResidualPredictor, LabelledPredictor, SampledPredictor, TypedPredictor
     kind = next(kind for kind in kinds if kind.__name__ == state["kind"])
     return kind.from_state(tensors, state)
 
 
-def _network_part(network: NodePredictor, graph: AttributedGraph) -> dict[str, NDArray]:
-    """Return the standardised predictions [n, outputs] of an attention network, by its name."""
-    predicted = (network.predict(graph).numpy() - network.mean) / network.std
+def _network_part(
+    network: NodePredictor,
+    graph: AttributedGraph,
+    components: Components | None,
+    mean: float,
+    std: float,
+) -> dict[str, NDArray]:
+    """Return the predictions [n, outputs] of an attention network, by its name, standardised by
+    moments of the labels. A network that reads labels reads those of ``components``.
+    """
+    if components is not None and isinstance(network, LabelledPredictor):
+        output = network.predict_labelled(graph, components.train, components.labels)
+    else:
+        output = network.predict(graph)
+    predicted = (output.numpy() - mean) / std
     return {network.settings.model: predicted.astype(np.float32)}
 
 
 def _choose_network(
-    settings: NodeSettings, problem: NodeProblem
+    settings: NodeSettings, problem: NodeProblem, *, timed: bool
 ) -> tuple[type[NodePredictor], NodeSettings]:
     """Return the class of the attention network of a graph, and its settings.
 
-    If a graph has many labels, it is a :class:`ResidualPredictor`.
+    If a graph has many labels, it is a :class:`LabelledPredictor`, or a :class:`ResidualPredictor`
+    if a node must not depend on newer nodes.
     """
     graph = problem.graph
     if graph.compact:
@@ -308,11 +361,11 @@ def _choose_network(
     if graph.network is not None:
         products = input_size(problem.x, graph.network, settings)
         return TypedPredictor, _limit_epochs(replace(settings, model=TYPED_NETWORK), products)
+    residual = residual_settings(settings, problem)
+    if residual is not None:
+        return ResidualPredictor if timed else LabelledPredictor, residual
     labelled = torch.cat([problem.train, problem.val])
     size = field_size(problem.x, graph.edge_index, labelled, settings.layers)
-    residual = residual_settings(settings, problem, size)
-    if residual is not None:
-        return ResidualPredictor, residual
     products = settings.width * (size.values + size.edges)
     return NodePredictor, _limit_epochs(replace(settings, model=NETWORK), products)
 

@@ -1,4 +1,4 @@
-"""Attention network with skip connections, for graphs with many labels."""
+"""Attention networks with skip connections, for graphs with many labels."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gattn.apps.fitting.full_batch import FullBatchSettings
-from gattn.apps.nodes.fields import FieldInput, FieldSize
+from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings
+from gattn.apps.nodes.attributed import AttributedGraph
+from gattn.apps.nodes.fields import FieldInput, field_size
 from gattn.apps.nodes.network import CONVOLUTIONS
-from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
+from gattn.apps.nodes.predictor import NodePredictor, NodeProblem, graph_elements
 from gattn.apps.nodes.settings import NetworkSettings, NodeSettings
+from gattn.apps.runtime.threads import limited_threads
 from gattn.graph import Graph
 from gattn.nn import GATConv, SparseDropout, TransformerConv
 from gattn.ops.sparse_features import is_sum_over_edges, sparse_linear
@@ -26,7 +30,13 @@ EPOCHS, FEWEST_EPOCHS = 100, 40
 """Number of epochs, and minimum number of epochs for which the network is trained."""
 ATTENTION_DROPOUT = 0.1
 """Dropout probability of an attention weight."""
-DEFAULTS = {"dropout": 0.3, "learning_rate": 1e-2, "weight_decay": 1e-2}
+LABEL_INPUTS = 0.7
+"""Probability that the label of a training node is an input in an epoch, and not a target."""
+LAYERS = 4
+"""Number of layers if they are affordable."""
+SPARSE_DROPOUT = 0.3
+"""Default dropout if the features are sparse, such as words, which overfit sooner."""
+DEFAULTS = {"dropout": 0.1, "learning_rate": 1e-2, "weight_decay": 1e-2}
 """Settings of this network that replace the default settings of :class:`NodeSettings`."""
 DENSE = 16
 """Number of multiplications of a dense product that take the time of one for an edge."""
@@ -80,19 +90,20 @@ class ResidualNetwork(nn.Module):
 
     def embed(self, inputs: FieldInput) -> Tensor:
         """Return the input of the output layer, [k, width]."""
-        x = self.read(inputs.x)
+        x = self.read(inputs.x, inputs.labels)
         for place, (graph, rows) in enumerate(inputs.field.layers):
             x = self.layer(place, x, graph, rows, inputs.layer_terms(place))
         return x
 
-    def read(self, x: Tensor) -> Tensor:
+    def read(self, x: Tensor, labels: Tensor | None = None) -> Tensor:
         """Return the first hidden vectors [m, width] of nodes with features [m, d]."""
+        return self.norms[0](self._project(x)).relu()
+
+    def _project(self, x: Tensor) -> Tensor:
         x, weight = self.dropout(x), self.table.t()
         if is_sum_over_edges(x, weight):
-            x = sparse_linear(x, weight, self.bias)
-        else:
-            x = x @ self.table + self.bias
-        return self.norms[0](x).relu()
+            return sparse_linear(x, weight, self.bias)
+        return x @ self.table + self.bias
 
     def layer(
         self, place: int, x: Tensor, graph: Graph, rows: int, terms: Mapping[str, Tensor]
@@ -104,6 +115,60 @@ class ResidualNetwork(nn.Module):
         ends = x if graph.num_src == graph.num_dst else (x, x[: graph.num_dst])
         out = self.layers[place](ends, graph, **terms)[:rows]
         return self.norms[place + 1](out + self.skips[place](x[:rows])).relu()
+
+
+class LabelledNetwork(ResidualNetwork):
+    r"""Network of attention layers that also reads the known labels of other nodes.
+
+    .. math:: h^{(0)} = \mathrm{relu}\bigl(\mathrm{norm}(W x + W' y + b)\bigr), \qquad
+        h^{(l+1)} = h^{(l)} + \mathrm{relu}\bigl(\mathrm{norm}(\mathrm{conv}(h^{(l)})
+        + W_l h^{(l)})\bigr)
+
+    In training, the label of a node is drawn to be either an input or a target. The normalisation
+    is over the nodes.
+
+    Args:
+        settings: settings; the sizes are read.
+        features: number of features.
+        outputs: number of classes.
+        edge_dim: number of features of an edge; None without any.
+
+    Reference:
+        Shi et al., "Masked label prediction: unified message passing model for semi-supervised
+        classification" (IJCAI 2021).
+    """
+
+    def __init__(
+        self, settings: NetworkSettings, features: int, outputs: int, edge_dim: int | None = None
+    ) -> None:
+        super().__init__(settings, features, outputs, edge_dim)
+        self.label_table = nn.Parameter(torch.empty(outputs, settings.width))
+        nn.init.xavier_uniform_(self.label_table)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(settings.width) for _ in self.norms)
+
+    def forward(self, inputs: FieldInput) -> Tensor:
+        """Return the outputs [k, outputs] of k nodes, from their receptive field, its features and
+        its labels.
+        """
+        if inputs.labels is None or not self.training:
+            return super().forward(inputs)
+        is_input = torch.rand(len(inputs.labels), 1) < LABEL_INPUTS
+        out = super().forward(replace(inputs, labels=inputs.labels * is_input))
+        # A node whose label is an input is no target: no gradient flows through its output.
+        return torch.where(is_input[: len(out)], out.detach(), out)
+
+    def read(self, x: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Return the first hidden vectors [m, width] of nodes with features [m, d] and one-hot
+        labels [m, outputs].
+        """
+        x = self._project(x)
+        return self.norms[0](x if labels is None else x + labels @ self.label_table).relu()
+
+    def layer(
+        self, place: int, x: Tensor, graph: Graph, rows: int, terms: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Return the next hidden vectors; see :meth:`ResidualNetwork.layer`."""
+        return x[:rows] + super().layer(place, x, graph, rows, terms)
 
 
 class ResidualPredictor(NodePredictor):
@@ -124,30 +189,58 @@ class ResidualPredictor(NodePredictor):
         return replace(super().training_settings(settings), schedule="one-cycle")
 
 
-def residual_settings(
-    settings: NodeSettings, problem: NodeProblem, size: FieldSize
-) -> NodeSettings | None:
+class LabelledPredictor(ResidualPredictor):
+    """Trained :class:`LabelledNetwork`, which reads the labels of the training nodes."""
+
+    def _make_network(self) -> LabelledNetwork:
+        sizes = self.encoder.width, self.outputs, self._edge_dim
+        return LabelledNetwork(self.settings, *sizes)
+
+    def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
+        part, train = super()._part(problem, nodes, y), problem.train
+        labels = torch.zeros(len(problem.graph), problem.outputs)
+        labels[train, y[train].long()] = 1
+        labels = labels[part.inputs.field.nodes]
+        return replace(part, inputs=replace(part.inputs, labels=labels))
+
+    @torch.no_grad()
+    def predict_labelled(
+        self, graph: AttributedGraph, train: NDArray[np.int64], labels: NDArray[np.float32]
+    ) -> Tensor:
+        """Return probabilities [n, classes], given one-hot labels [k, classes] of the nodes
+        ``train`` [k].
+        """
+        inputs = torch.zeros(len(graph), self.outputs)
+        inputs[torch.from_numpy(train)] = torch.from_numpy(labels)
+        with limited_threads(graph_elements(graph, self.settings), self.threads):
+            return self.network(replace(self._whole(graph), labels=inputs)).double().softmax(1)
+
+
+def residual_settings(settings: NodeSettings, problem: NodeProblem) -> NodeSettings | None:
     """Return the settings of a :class:`ResidualNetwork` for a graph.
 
-    A dropout, learning rate or weight decay that the user changed is used; the defaults are those
-    of this network. The result is None if the training part has too few labels for this network,
-    if the labels are numbers, or if too few epochs are affordable.
+    Settings that the user changed are used; the defaults are those of this network, with fewer
+    layers if ``LAYERS`` are not affordable. The result is None if the training part has too few
+    labels for this network, if the labels are numbers, or if too few epochs are affordable.
 
     Args:
         settings: settings of the model.
         problem: the graph and its labels.
-        size: size of the receptive field of the labelled nodes.
     """
     if problem.outputs < 2 or len(problem.train) < LABELS_OF_CLASS * problem.outputs:
         return None
-    dense = (2 * settings.layers + 1) * settings.width * size.nodes // DENSE
-    products = settings.width * (size.values + size.edges + dense)
-    epochs = min(EPOCHS, int(MAX_PRODUCTS / max(products, 1)))
-    if epochs < FEWEST_EPOCHS:
-        return None
-    return with_defaults(
-        replace(settings, model="gat", epochs=min(settings.epochs, epochs)), DEFAULTS
-    )
+    labelled = torch.cat([problem.train, problem.val])
+    sparse = {} if problem.x.layout == torch.strided else {"dropout": SPARSE_DROPOUT}
+    usual = DEFAULTS | sparse
+    for defaults in (usual | {"layers": LAYERS}, usual):
+        deep = with_defaults(replace(settings, model="gat"), defaults)
+        size = field_size(problem.x, problem.graph.edge_index, labelled, deep.layers)
+        dense = (2 * deep.layers + 1) * deep.width * size.nodes // DENSE
+        products = deep.width * (size.values + size.edges + dense)
+        epochs = min(EPOCHS, int(MAX_PRODUCTS / max(products, 1)))
+        if epochs >= FEWEST_EPOCHS:
+            return replace(deep, epochs=min(settings.epochs, epochs))
+    return None
 
 
 def with_defaults(settings: NodeSettings, defaults: Mapping[str, Any]) -> NodeSettings:
