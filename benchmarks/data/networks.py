@@ -22,10 +22,12 @@ __all__ = [
     "aged",
     "block_model",
     "debian",
+    "departments",
     "directed",
     "ignore_edge_columns",
     "imports",
     "make",
+    "mines",
     "noise",
     "timed",
     "typed",
@@ -214,6 +216,48 @@ def aged(folder: Path, nodes: int = 2000, seed: int = 0) -> None:
     _write_numbers(folder, edges, x, label.tolist(), year=years)
 
 
+def mines(folder: Path, side: int = 100, seed: int = 0) -> None:
+    """Write a board with mines on a fifth of its squares; the label of a square is whether it has a
+    mine.
+
+    The edges join neighbouring squares, also along diagonals. The features of half of the squares
+    mark the number of mines around them, and those of the others only mark that it is hidden.
+    """
+    draw = np.random.default_rng(seed)
+    mine = draw.random((side, side)) < 0.2
+    steps = [(1, 0), (0, 1), (1, 1), (1, -1)]
+    around = np.pad(mine, 1).astype(int)
+    shifts = [(sign * i, sign * j) for i, j in steps for sign in (-1, 1)]
+    count = np.sum([np.roll(around, shift, (0, 1)) for shift in shifts], 0)[1:-1, 1:-1]
+    kind = np.where(draw.random((side, side)) < 0.5, count, 9).ravel()
+    edges = [
+        (i * side + j, (i + down) * side + j + right)
+        for i in range(side)
+        for j in range(side)
+        for down, right in steps
+        if i + down < side and 0 <= j + right < side
+    ]
+    _write_numbers(folder, edges, np.eye(10)[kind], mine.ravel().astype(int).tolist())
+
+
+def departments(folder: Path, nodes: int = 1000, classes: int = 42, seed: int = 0) -> None:
+    """Write a network of messages without columns, in which a third of the edges lead to nodes of
+    the same class. The sizes of classes and the numbers of edges of nodes are log-normal.
+    """
+    draw = np.random.default_rng(seed)
+    size = draw.lognormal(0, 1, classes)
+    label = draw.choice(classes, nodes, p=size / size.sum())
+    sends = draw.lognormal(0, 1.2, nodes)
+    receives = sends * draw.lognormal(0, 0.5, nodes)
+    edges = set()
+    for source in draw.choice(nodes, 25 * nodes, p=sends / sends.sum()).tolist():
+        same = np.flatnonzero(label == label[source])
+        pool = same if draw.random() < 0.35 else np.arange(nodes)
+        target = int(draw.choice(pool, p=receives[pool] / receives[pool].sum()))
+        edges |= {(source, target)} - {(source, source)}
+    _write_numbers(folder, sorted(edges), np.zeros((nodes, 0)), label.tolist())
+
+
 def _classes(
     nodes: int, classes: int, seed: int
 ) -> tuple[np.random.Generator, NDArray[np.int64], NDArray[np.float64], list[NDArray[np.int64]]]:
@@ -259,6 +303,8 @@ NETWORKS = {
     "direction": directed,
     "time": timed,
     "years": aged,
+    "mines": mines,
+    "departments": departments,
 }
 """Function that writes each network, by name."""
 
