@@ -94,8 +94,8 @@ def test_reactions_are_trained_predicted_and_not_explained(gattn, tmp_path):
     data, run = tmp_path / "data.csv", tmp_path / "run"
     table = "rxn,y\n" + "".join(f"{text},{y}\n" for text, y in REACTIONS)
     data.write_text(table + "C>>C,1\nCCO,2\n")
-    (tmp_path / "in.toml").write_text("[model]\nadd_h = true\n")
-    options = ["--smiles", "rxn", "--reaction", "--ignore-stereo", "--config", tmp_path / "in.toml"]
+    (tmp_path / "in.toml").write_text("[model]\nadd_h = true\nignore_stereo = true\n")
+    options = ["--smiles", "rxn", "--reaction", "--config", tmp_path / "in.toml"]
     options += NETWORK
     code, out = gattn("train", data, "--target", "y", "--out", run, *options)
     assert code == 0
