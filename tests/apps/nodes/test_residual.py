@@ -79,6 +79,17 @@ def test_a_network_without_columns_learns_from_the_labels_of_neighbours(monkeypa
     assert right.double().mean() > 0.8
 
 
+def test_a_network_whose_loss_still_falls_is_trained_three_times_as_long(monkeypatch):
+    for name, value in (("LABELS_OF_CLASS", 20), ("EPOCHS", 10), ("FEWEST_EPOCHS", 1)):
+        monkeypatch.setattr(residual, name, value)
+    edges, nodes = class_network(nodes=120)
+    options = {"label": "label", "width": 8, "heads": 2}
+    model = NodeClassifier(**options).fit((edges, nodes))
+    assert len(_predictor(model).history[0].records) == 30
+    model = NodeClassifier(**options, epochs=10).fit((edges, nodes))
+    assert len(_predictor(model).history[0].records) == 10
+
+
 def test_the_network_is_used_with_many_labels_of_each_class(tmp_path, monkeypatch):
     edges, nodes = class_network(nodes=120)
     options = {"label": "label", "epochs": 4, "width": 8, "heads": 2}
