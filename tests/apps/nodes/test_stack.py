@@ -9,7 +9,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.scratch import Scratch
-from gattn.apps.nodes.stack.combination import Combination
 from gattn.apps.nodes.stack.components import Components
 from gattn.apps.nodes.stack.linear import Linear
 from gattn.apps.nodes.stack.perceptron import Perceptron
@@ -161,23 +160,6 @@ def test_a_stack_is_the_same_in_two_threads_and_after_loading(tmp_path, many, mo
     assert not loaded.history_
 
 
-@pytest.mark.parametrize("most", [0, 120])
-def test_weights_of_few_labelled_nodes_are_fitted_to_all_of_them(monkeypatch, most):
-    rows = []
-    fit = Combination.fit
-
-    def recorded(outputs, y, train, val, *args, **options):
-        rows.append(len(val))
-        return fit(outputs, y, train, val, *args, **options)
-
-    monkeypatch.setattr("gattn.apps.nodes.stack.predictor.SMALL", most)
-    monkeypatch.setattr(Combination, "fit", recorded)
-    model = NodeClassifier(**SMALL).fit(class_network())
-    count = len(model.split_.val)
-    assert rows == [120 if most else count]
-    assert len(model.predictor_.validation) == count
-
-
 def test_another_graph_is_predicted_without_labels_of_neighbours(model):
     edges, nodes = class_network(nodes=240, homophily=0.95, seed=1)
     # The nodes of both networks have the same names.
@@ -239,8 +221,6 @@ def test_a_training_does_not_depend_on_the_order_of_the_rows():
 
 def test_sets_of_a_refit_come_from_fits_that_left_the_node_out(monkeypatch):
     parts, fit = [], Components.fit
-
-    monkeypatch.setattr("gattn.apps.nodes.stack.predictor.SMALL", 0)
 
     def record(x, neighbours, y, train, **options):
         parts.append((train, options["val"]))

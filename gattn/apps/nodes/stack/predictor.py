@@ -53,11 +53,6 @@ LONGER, LATE = 3, 0.9
 one is after this share of its epochs: 0.98 on a board of mines, whose area under the ROC curve
 rises from 0.947 to 0.976, and 0.58 and 0.20 on blocks-0.5 and blocks-0.2.
 """
-SMALL, SMALL_FOLDS = 400, 5
-"""Maximum number of labelled nodes with which the weights are fitted to predictions of all of them,
-each by models that were fitted without it, and number of folds. A small validation part alone
-would often choose a model that is not the best.
-"""
 PREFIX = "components."
 
 
@@ -132,80 +127,43 @@ class StackedPredictor:
         y = ((problem.y - mean) / std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
         fit_components = partial(
-            Components.fit, problem.x, neighbours, y, outputs=problem.outputs,
+            Components.fit, problem.x, neighbours, y, val=val, outputs=problem.outputs,
             seed=seed, is_class=is_class, epochs=settings.epochs,
         )  # fmt: skip
-
-        def fit_all(
-            train: NDArray,
-            val: NDArray,
-            network_settings: NodeSettings,
-            most: int,
-            on_epoch: Callable[[EpochRecord], None],
-        ) -> tuple[NodePredictor, Components, dict[str, NDArray]]:
-            """Fit all models, and return them and their predictions [n, outputs] by name. The
-            network is trained for at most ``most`` epochs.
-            """
-            part = replace(problem, train=torch.from_numpy(train), val=torch.from_numpy(val))
-            network = kind.fit(part, encoder, task, network_settings, on_epoch, network_threads)
-            epochs = min(LONGER * network_settings.epochs, most)
-            is_short = kind is LabelledPredictor and epochs > network_settings.epochs
-            if is_short and is_improving(network.history[0]):
-                more = replace(network_settings, epochs=epochs)
-                other = kind.fit(part, encoder, task, more, on_epoch, network_threads)
-                network = min(network, other, key=lambda one: least_loss(one.history[0]))
-            network.threads = threads
-            with _one_thread(threads):
-                components, predictions = fit_components(train, val=val)
-            of_network = _network_part(network, graph, components, mean, std)
-            return network, components, predictions | of_network
-
-        network, components, predictions = fit_all(
-            train, val, network_settings, settings.epochs, on_epoch
-        )
+        network = kind.fit(problem, encoder, task, network_settings, on_epoch, network_threads)
+        epochs = min(LONGER * network_settings.epochs, settings.epochs)
+        is_short = kind is LabelledPredictor and epochs > network_settings.epochs
+        if is_short and is_improving(network.history[0]):
+            more = replace(network_settings, epochs=epochs)
+            other = kind.fit(problem, encoder, task, more, on_epoch, network_threads)
+            network = min(network, other, key=lambda one: least_loss(one.history[0]))
+        network.threads = threads
         reads_labels = isinstance(network, LabelledPredictor)
-        labelled = np.sort(np.concatenate([train, val]))
-        rows, left_out = val, predictions
-        is_small = problem.drawn and not neighbours.timed and len(labelled) <= SMALL
-        if is_small:
-            rows, left_out = labelled, {name: p.copy() for name, p in predictions.items()}
-            fold = np.random.default_rng(seed).permutation(len(labelled)) % SMALL_FOLDS
-            same = network.settings
-            for number in range(min(SMALL_FOLDS, len(labelled))):
-                inside, outside = labelled[fold == number], labelled[fold != number]
-                _, _, parts = fit_all(outside, inside, same, same.epochs, lambda record: None)
-                for name, p in parts.items():
-                    left_out[name][inside] = p[inside]
+        with _one_thread(threads):
+            components, predictions = fit_components(train)
+        predictions |= _network_part(network, graph, components, mean, std)
         combination = Combination.fit(
-            left_out, y, train, rows, seed, is_class=is_class, timed=neighbours.timed,
+            predictions, y, train, val, seed, is_class=is_class, timed=neighbours.timed,
             label_free=LABEL_FREE if reads_labels else (*LABEL_FREE, NETWORK, TYPED_NETWORK),
         )  # fmt: skip
-        if is_small:
-            validation = combination.validation[np.searchsorted(labelled, val)]
-            combination = replace(combination, validation=validation)
         at_val = {name: p[val] for name, p in predictions.items()}
         if settings.refit and problem.drawn and not graph.compact:
             used = combination.used
             if "labels" in used:
                 used.add("neighbours")  # its predictions are inputs of the model `labels`
-            fit_again = partial(
-                fit_components, val=val, like=components, reuse=predictions.keys() - used
-            )
+            fit_again = partial(fit_components, like=components, reuse=predictions.keys() - used)
+            fold = np.random.default_rng(seed).permutation(len(val)) % REFIT_FOLDS
+            left_out = {name: p.copy() for name, p in at_val.items()}
             with _one_thread(threads):
-                if not is_small:
-                    fold = np.random.default_rng(seed).permutation(len(val)) % REFIT_FOLDS
-                    left_out = {name: p.copy() for name, p in at_val.items()}
-                    for number in range(min(REFIT_FOLDS, len(val))):
-                        inside = fold == number
-                        some = np.sort(np.concatenate([train, val[~inside]]))
-                        others, again = fit_again(some)
-                        again |= _network_part(network, graph, others, mean, std)
-                        for name, p in again.items():
-                            left_out[name][inside] = p[val[inside]]
-                    combination = combination.fit_again(
-                        at_val, left_out, y[val], seed, is_class=is_class
-                    )
-                components, predictions = fit_again(labelled)
+                for number in range(min(REFIT_FOLDS, len(val))):
+                    inside = fold == number
+                    some = np.sort(np.concatenate([train, val[~inside]]))
+                    others, again = fit_again(some)
+                    again |= _network_part(network, graph, others, mean, std)
+                    for name, p in again.items():
+                        left_out[name][inside] = p[val[inside]]
+                components, predictions = fit_again(np.sort(np.concatenate([train, val])))
+            combination = combination.fit_again(at_val, left_out, y[val], seed, is_class=is_class)
             predictions |= _network_part(network, graph, components, mean, std)
         training = TrainingNodes.fit(graph, components.train)
         stack = cls(settings, network, components, combination, training)
