@@ -21,7 +21,7 @@ from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.fields import field_size
-from gattn.apps.nodes.predictor import NodePredictor, NodeProblem, label_moments
+from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.sampled.predictor import DEFAULTS, SampledPredictor
 from gattn.apps.nodes.settings import NodeSettings, NodeTask
 from gattn.apps.nodes.stack.combination import Combination
@@ -67,7 +67,6 @@ class StackedPredictor:
     combination is multiplied by a factor for each class; see
     :func:`gattn.apps.nodes.stack.priors.class_factors`.
 
-    With few labelled nodes, the weights are fitted to cross-validated predictions of both parts.
     If the validation part was drawn from the nodes for training, the components other than the
     network that have a weight are fitted to both parts after the weights are chosen. The
     predictions of the validation part, which calibrate sets and intervals, then come from models
@@ -123,30 +122,30 @@ class StackedPredictor:
         kind, network_settings = _choose_network(settings, problem, timed=neighbours.timed)
         # The gradients of a normalisation depend on the number of threads.
         network_threads = 1 if kind in (ResidualPredictor, LabelledPredictor) else threads
-        mean, std = label_moments(problem, task)
-        y = ((problem.y - mean) / std).numpy()
+        network = kind.fit(problem, encoder, task, network_settings, on_epoch, network_threads)
+        epochs = min(LONGER * network_settings.epochs, settings.epochs)
+        is_short = kind is LabelledPredictor and epochs > network_settings.epochs
+        if is_short and _is_improving(network.history[0]):
+            more = replace(network_settings, epochs=epochs)
+            other = kind.fit(problem, encoder, task, more, on_epoch, network_threads)
+            network = min(network, other, key=lambda one: _least_loss(one.history[0]))
+        network.threads = threads
+        reads_labels = isinstance(network, LabelledPredictor)
+        y = ((problem.y - network.mean) / network.std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
         fit_components = partial(
             Components.fit, problem.x, neighbours, y, val=val, outputs=problem.outputs,
             seed=seed, is_class=is_class, epochs=settings.epochs,
         )  # fmt: skip
-        network = kind.fit(problem, encoder, task, network_settings, on_epoch, network_threads)
-        epochs = min(LONGER * network_settings.epochs, settings.epochs)
-        is_short = kind is LabelledPredictor and epochs > network_settings.epochs
-        if is_short and is_improving(network.history[0]):
-            more = replace(network_settings, epochs=epochs)
-            other = kind.fit(problem, encoder, task, more, on_epoch, network_threads)
-            network = min(network, other, key=lambda one: least_loss(one.history[0]))
-        network.threads = threads
-        reads_labels = isinstance(network, LabelledPredictor)
         with _one_thread(threads):
             components, predictions = fit_components(train)
-        predictions |= _network_part(network, graph, components, mean, std)
+        of_network = _network_part(network, graph, components)
         combination = Combination.fit(
-            predictions, y, train, val, seed, is_class=is_class, timed=neighbours.timed,
+            predictions | of_network, y, train, val, seed, is_class=is_class,
+            timed=neighbours.timed,
             label_free=LABEL_FREE if reads_labels else (*LABEL_FREE, NETWORK, TYPED_NETWORK),
         )  # fmt: skip
-        at_val = {name: p[val] for name, p in predictions.items()}
+        at_val = {name: p[val] for name, p in (predictions | of_network).items()}
         if settings.refit and problem.drawn and not graph.compact:
             used = combination.used
             if "labels" in used:
@@ -159,15 +158,17 @@ class StackedPredictor:
                     inside = fold == number
                     some = np.sort(np.concatenate([train, val[~inside]]))
                     others, again = fit_again(some)
-                    again |= _network_part(network, graph, others, mean, std)
+                    if reads_labels:
+                        again |= _network_part(network, graph, others)
                     for name, p in again.items():
                         left_out[name][inside] = p[val[inside]]
                 components, predictions = fit_again(np.sort(np.concatenate([train, val])))
             combination = combination.fit_again(at_val, left_out, y[val], seed, is_class=is_class)
-            predictions |= _network_part(network, graph, components, mean, std)
+            if reads_labels:
+                of_network = _network_part(network, graph, components)
         training = TrainingNodes.fit(graph, components.train)
         stack = cls(settings, network, components, combination, training)
-        stack._last = graph, predictions
+        stack._last = graph, predictions | of_network
         stack._matched = graph, components.train
         stack.validation_parts = {name: stack._in_unit(p) for name, p in at_val.items()}
         truth = problem.y[problem.val].numpy()
@@ -241,8 +242,7 @@ class StackedPredictor:
         predicted = (of_labels or self._components).predict(
             self.encoder.features(graph), neighbours_of(graph), with_labels=of_labels is not None
         )
-        network = self.network
-        return predicted | _network_part(network, graph, of_labels, network.mean, network.std)
+        return predicted | _network_part(self.network, graph, of_labels)
 
     def training_places(self, graph: AttributedGraph) -> NDArray[np.int64] | None:
         """Return the index [k] of each training node in a graph, and -1 for a node that it lacks;
@@ -309,20 +309,16 @@ def network_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -> 
 
 
 def _network_part(
-    network: NodePredictor,
-    graph: AttributedGraph,
-    components: Components | None,
-    mean: float,
-    std: float,
+    network: NodePredictor, graph: AttributedGraph, components: Components | None
 ) -> dict[str, NDArray]:
-    """Return the predictions [n, outputs] of an attention network, by its name, standardised by
-    moments of the labels. A network that reads labels reads those of ``components``.
+    """Return the standardised predictions [n, outputs] of an attention network, by its name. A
+    network that reads labels reads those of ``components``.
     """
     if components is not None and isinstance(network, LabelledPredictor):
         output = network.predict_labelled(graph, components.train, components.labels)
     else:
         output = network.predict(graph)
-    predicted = (output.numpy() - mean) / std
+    predicted = (output.numpy() - network.mean) / network.std
     return {network.settings.model: predicted.astype(np.float32)}
 
 
@@ -349,12 +345,12 @@ def _choose_network(
     return NodePredictor, _limit_epochs(replace(settings, model=NETWORK), products)
 
 
-def least_loss(history: History) -> float:
+def _least_loss(history: History) -> float:
     """Return the lowest validation loss of a training."""
     return min(record.validation_loss for record in history.records)
 
 
-def is_improving(history: History) -> bool:
+def _is_improving(history: History) -> bool:
     """Return True if the validation loss of a training was lowest near its end."""
     losses = [record.validation_loss for record in history.records]
     return losses.index(min(losses)) >= LATE * len(losses)
