@@ -103,8 +103,7 @@ def explain_link(
     def score(removed: NDArray[np.bool_]) -> tuple[float, float]:
         """Return the probability and the log odds without some edges."""
         scores = model.score(restrict(graph, keys[~removed]), ends[:1], ends[1:])
-        slope, constant = model.calibration["roc_auc"]
-        return float(model.probability(scores)[0]), float(slope * scores[0] + constant)
+        return float(model.probability(scores)[0]), float(model.log_odds(scores)[0])
 
     probability, odds = score(np.zeros(len(keys), bool))
     bridges = []

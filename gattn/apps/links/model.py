@@ -342,8 +342,12 @@ class LinkModel:
         """Return the probability that each pair is a link, under the assumption that half of all
         pairs are links.
         """
+        return 1 / (1 + np.exp(-np.clip(self.log_odds(scores, metric), -500, 500)))
+
+    def log_odds(self, scores: NDArray, metric: str = "roc_auc") -> NDArray[np.float64]:
+        """Return the logarithms of the odds of :meth:`probability`."""
         slope, constant = self.calibration[metric]
-        return 1 / (1 + np.exp(-np.clip(slope * scores + constant, -500, 500)))
+        return slope * scores + constant
 
     def propose(
         self, graph: AttributedGraph, links: Links, top: int, *, per_node: bool = False
