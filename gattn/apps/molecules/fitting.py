@@ -178,9 +178,13 @@ def fit_model(
     kernel_size = KERNEL_PARTS * min(len(train.inputs), rows) ** 2
     without = forest_obstacle(settings.trees, targets, train.bounds, val.bounds)
 
+    groups = _joint_groups(train, val)
+
     def fit_others(check: Callable[[], None] = lambda: None, progress: bool = False) -> _Others:
         """Train the components that are not networks."""
-        return _fit_others(train, val, settings, forest=not without, check=check, progress=progress)
+        return _fit_others(
+            train, val, groups, settings, forest=not without, check=check, progress=progress
+        )
 
     history: list[History] = []
     networks: list[MoleculeNetwork] = []
@@ -203,7 +207,7 @@ def fit_model(
     state: dict[str, Tensor] = {}
     for member, network in enumerate(networks):
         state |= add_prefix(f"networks.{member}.", network.state_dict())
-    groups, group = _joint_groups(train, val), val.group_numbers()
+    group = val.group_numbers()
     folds = assign_folds(group, seed)
     kernel_index = torch.arange(0)
     if others is not None:
@@ -274,11 +278,11 @@ class _Others:
 
 
 def _fit_others(
-    train: FitPart, val: FitPart, settings: MoleculeSettings, *,
+    train: FitPart, val: FitPart, groups: tuple[Tensor, Tensor], settings: MoleculeSettings, *,
     forest: bool, check: Callable[[], None], progress: bool,
 ) -> _Others:  # fmt: skip
-    """Train the Gaussian process, and the forest if ``forest`` is True. ``check`` is called
-    repeatedly, and raises an error to stop the training.
+    """Train the Gaussian process, and the forest if ``forest`` is True. ``groups`` are the joint
+    groups of both parts. ``check`` is called repeatedly, and raises an error to stop the training.
     """
     rows, seed = settings.kernel_rows, settings.seed
     kernel = GaussianProcess.fit(
@@ -287,7 +291,6 @@ def _fit_others(
     )  # fmt: skip
     if settings.model != "stacked":
         return _Others(kernel)
-    groups = _joint_groups(train, val)
     inner, outer = left_out_of_kernel(kernel, seed, groups[0], val.inputs)
     first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
     if not forest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from sys import intern
@@ -185,6 +185,8 @@ def read_source(
     faults: list[str] = []
     lines: Any = array("q") if len(paths) == 1 else []
     moments: list[str] = []
+    units = {name: set[str]() for name in _unit_columns(table, names)}
+    unit_places = list(map(table.place, units))
     first: TableRow | None = None
     # To save memory, only the cells of the columns that the run needs are stored.
     for row in table.rows():
@@ -203,6 +205,9 @@ def read_source(
         if not fits and not skip_bad:
             _check_split_number(table, row, places)
             first = first or row
+        if fits:
+            for some, place in zip(units.values(), unit_places):
+                some.add(row.cells[place].strip())
         numbers, problem = columns.read(row)
         if error and not problem and not numbers[len(descriptors)] >= 0:
             cell = row.cells[columns.places[len(descriptors)]]
@@ -257,7 +262,7 @@ def read_source(
     if relation:
         note = f"Column {relation!r} is read as the relations of the labels."
         labels = replace(labels, notes=(note, *labels.notes))
-    labels = replace(labels, notes=(*_unit_notes(table, names), *labels.notes))
+    labels = replace(labels, notes=(*_unit_notes(units), *labels.notes))
     problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
     numbers_of_rows = np.array(values).reshape(len(texts), len(numeric))
     weights = np.nan_to_num(numbers_of_rows[:, -1], nan=1.0) if weight else None
@@ -328,16 +333,19 @@ def _relation_column(
     return columns[0] if columns else ""
 
 
-def _unit_notes(table: Table | JoinedTables, used: Sequence[str]) -> list[str]:
-    """Return a sentence for each unused column of units, by its name, that has several units."""
-    columns = [
+def _unit_columns(table: Table | JoinedTables, used: Sequence[str]) -> list[str]:
+    """Return the unused columns of units, by their names."""
+    return [
         name for name in dict.fromkeys(table.columns)
         if name.casefold().endswith(("unit", "units")) and name not in used
     ]  # fmt: skip
+
+
+def _unit_notes(columns: Mapping[str, set[str]]) -> list[str]:
+    """Return a sentence for each column that has several units, given its cells."""
     notes = []
-    for name in columns:
-        place = table.columns.index(name)
-        units = {row.cells[place].strip() for row in table.rows() if not row.problem} - {""}
+    for name, cells in columns.items():
+        units = cells - {""}
         if len(units) > 1:
             shown = ", ".join(sorted(units)[:3])
             notes.append(
