@@ -28,8 +28,6 @@ GRAPHS = 3
 SIZES = {
     "GPSConv": {"batch_size": GRAPHS, "max_num_nodes": 40},
     "GPSConv, layer norm": {"batch_size": GRAPHS, "max_num_nodes": 40},
-    "GraphTransformerLayer": {"batch_size": GRAPHS, "max_num_nodes": 40},
-    "GraphTransformerLayer, linear": {"batch_size": GRAPHS},
     "LinearAttention": {"dim_size": GRAPHS},
     "SGFormerAttention": {"dim_size": GRAPHS},
     "PolynormerAttention": {"dim_size": GRAPHS},

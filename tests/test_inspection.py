@@ -58,8 +58,7 @@ def test_names_a_path_for_every_layer(layer):
             explain_path(module, *inputs, **options)
         return
     report = explain_path(module, *inputs, **options)
-    expected = 0 if layer.kind == "DegreeEncoding" else 1
-    assert len(report.records) >= expected
+    assert report.records
     for record in report.records:
         assert record.operator
         assert record.path in ("fused", "reference", "custom score, all edges at once")

@@ -5,7 +5,6 @@ from gattn.models.polynormer import Polynormer as Polynormer
 from gattn.models.sgformer import SGFormer as SGFormer
 from gattn.nn.attention.block import TransformerBlock
 from gattn.nn.attention.graph_attention import GraphAttention
-from gattn.nn.attention.graph_transformer_layer import GraphTransformerLayer
 from gattn.nn.attention.linear_attention import LinearAttention
 from gattn.nn.attention.polynormer_attention import PolynormerAttention
 from gattn.nn.attention.set_attention import (
@@ -36,9 +35,7 @@ from gattn.nn.conv.res_gated_graph_conv import ResGatedGraphConv
 from gattn.nn.conv.rgat_conv import RGATConv
 from gattn.nn.conv.supergat_conv import SuperGATConv
 from gattn.nn.conv.transformer_conv import TransformerConv
-from gattn.nn.encoding.grids import grid_to_nodes, nodes_to_grid
 from gattn.nn.encoding.positional import (
-    DegreeEncoding,
     LaplacianEncoding,
     LearnedEncoding,
     RandomWalkEncoding,
@@ -53,7 +50,6 @@ from gattn.nn.encoding.relative_bias import (
 from gattn.nn.readout.attentional_aggregation import AttentionalAggregation
 from gattn.nn.readout.graph_multiset_transformer import GraphMultisetTransformer
 from gattn.nn.readout.learned_query_readout import LearnedQueryReadout
-from gattn.nn.readout.multi_readout import MultiReadout
 from gattn.nn.readout.set2set import Set2Set
 from gattn.nn.readout.set_transformer_aggregation import SetTransformerAggregation
 from gattn.nn.readout.softmax_aggregation import SoftmaxAggregation
@@ -62,7 +58,6 @@ __all__ = [
     "AGNNConv",
     "AttentionRecord",
     "AttentionalAggregation",
-    "DegreeEncoding",
     "ExphormerConv",
     "FAConv",
     "GATConv",
@@ -74,7 +69,6 @@ __all__ = [
     "GeneralConv",
     "GraphAttention",
     "GraphMultisetTransformer",
-    "GraphTransformerLayer",
     "HANConv",
     "HEATConv",
     "HGTConv",
@@ -84,7 +78,6 @@ __all__ = [
     "LearnedEncoding",
     "LearnedQueryReadout",
     "LinearAttention",
-    "MultiReadout",
     "MultiheadAttentionBlock",
     "PathFeatureBias",
     "PointTransformerConv",
@@ -105,8 +98,6 @@ __all__ = [
     "SuperGATConv",
     "TransformerBlock",
     "TransformerConv",
-    "grid_to_nodes",
-    "nodes_to_grid",
     "record_attention",
     "token_offsets",
 ]

@@ -1,7 +1,5 @@
 from gattn.transforms.expanders import AddExpander
-from gattn.transforms.positions import AddPosition, AddSinusoidalPE
 from gattn.transforms.structures import (
-    AddDegree,
     AddLaplacianEigenvectorPE,
     AddRandomWalkPE,
     AddRelativeRandomWalkPE,
@@ -9,12 +7,9 @@ from gattn.transforms.structures import (
 )
 
 __all__ = [
-    "AddDegree",
     "AddExpander",
     "AddLaplacianEigenvectorPE",
-    "AddPosition",
     "AddRandomWalkPE",
     "AddRelativeRandomWalkPE",
     "AddShortestPaths",
-    "AddSinusoidalPE",
 ]

@@ -1,4 +1,4 @@
-"""Transforms that store eigenvectors, random walk probabilities, degrees and shortest paths."""
+"""Transforms that store eigenvectors, random walk probabilities and shortest paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from gattn import graphs
-from gattn.graph import Graph
 from gattn.graph.edge_input import check_count
 from gattn.structure import (
     laplacian_eigenvectors,
@@ -106,42 +105,6 @@ class AddRandomWalkPE(BaseTransform):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(walk_length={self.walk_length})"
-
-
-class AddDegree(BaseTransform):
-    r"""Store the number of edges into each node.
-
-    .. math:: d_i = |\{j : j \to i\}|, \quad\text{repeated edges counted each time}
-
-    Args:
-        attr_name: name of the attribute, [n] int64.
-
-    Raises:
-        TypeError: data is no homogeneous ``Data``.
-
-    Reference:
-        Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
-        2021), centrality encoding.
-
-    Example:
-        >>> import torch
-        >>> from gattn.transforms import AddDegree
-        >>> from torch_geometric.data import Data
-        >>> data = Data(edge_index=torch.tensor([[0, 1, 2], [1, 0, 0]]), num_nodes=3)
-        >>> AddDegree()(data).degree
-        tensor([2, 1, 0])
-    """
-
-    def __init__(self, attr_name: str = "degree") -> None:
-        self.attr_name = attr_name
-
-    def forward(self, data: Any) -> Any:
-        """Store the attributes in a graph and return the graph."""
-        nodes, edges = edges_of(data)
-        return store(data, Graph(edges, nodes).in_degree(), self.attr_name)
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}()"
 
 
 class AddShortestPaths(BaseTransform):

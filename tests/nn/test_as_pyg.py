@@ -251,7 +251,6 @@ QUANTIZED = {
     "LearnedQueryReadout": (lambda: nn.LearnedQueryReadout(6, 6, 2, heads=2), (X, BATCH)),
     "GraphAttention": (lambda: nn.GraphAttention(6, heads=2), (X, X, X, EDGES)),
     "TransformerBlock": (lambda: nn.TransformerBlock(6, 2), (X, graphs.causal([3, 2]))),
-    "GraphTransformerLayer": (lambda: nn.GraphTransformerLayer(6, 2), (X, EDGES, BATCH)),
     "GPSConv": (lambda: nn.GPSConv(6, nn.GATConv(6, 6), 2), (X, EDGES, BATCH)),
 }
 

@@ -4,7 +4,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.transforms import Compose
 
 from gattn import Graph, graphs, transforms
-from gattn.nn import RelativeBias, SinusoidalEncoding
+from gattn.nn import RelativeBias
 from gattn.structure import (
     laplacian_eigenvectors,
     path_features,
@@ -25,16 +25,10 @@ def test_transforms_store_results_of_functions():
         [
             transforms.AddLaplacianEigenvectorPE(3),
             transforms.AddRandomWalkPE(5),
-            transforms.AddDegree(),
-            transforms.AddPosition(),
-            transforms.AddSinusoidalPE(6),
         ]
     )(_data())
     assert torch.equal(data.laplacian_eigenvector_pe, laplacian_eigenvectors(EDGES, 4, k=3))
     assert torch.equal(data.random_walk_pe, return_probabilities(EDGES, 4, steps=5))
-    assert data.degree.tolist() == [1, 2, 1, 0]
-    assert data.position.tolist() == [0, 1, 2, 3]
-    assert torch.equal(data.sinusoidal_pe, SinusoidalEncoding(6)(torch.arange(4)))
 
 
 @pytest.mark.parametrize("x", [None, torch.ones(4), torch.ones(4, 2)])
@@ -112,12 +106,8 @@ def test_expanders_are_batched_as_edges_are(virtual):
 
 def test_bad_input_gets_one_clear_error():
     with pytest.raises(TypeError, match="data must be a homogeneous"):
-        transforms.AddDegree()(HeteroData())
-    with pytest.raises(TypeError, match="data must be a torch_geometric Data"):
-        transforms.AddPosition()(HeteroData())
+        transforms.AddRandomWalkPE(2)(HeteroData())
     with pytest.raises(ValueError, match="data must have edge_attr if features=True"):
         transforms.AddShortestPaths(2, features=True)(_data())
     with pytest.raises(ValueError, match="data must have edge_index"):
-        transforms.AddDegree()(Data(num_nodes=3))
-    with pytest.raises(ValueError, match="channels must be even"):
-        transforms.AddSinusoidalPE(3)(_data())
+        transforms.AddRandomWalkPE(2)(Data(num_nodes=3))

@@ -209,8 +209,8 @@ def _within(segments: Graph) -> Graph:
 def _traced_within(segments: Graph, width: int | None) -> tuple[Graph, Tensor]:
     if width is None:
         raise ValueError(
-            "under torch.compile and torch.export, max_num_elements (max_num_nodes of GPSConv and "
-            "GraphTransformerLayer) is required: the largest number of rows of a segment"
+            "under torch.compile and torch.export, max_num_elements (max_num_nodes of GPSConv) "
+            "is required: the largest number of rows of a segment"
         )
     rowptr, rows = segments.layout.rowptr.long(), segments.num_src
     segment, row = segment_index(segments), torch.arange(rows, device=segments.device)

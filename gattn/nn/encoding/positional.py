@@ -15,7 +15,6 @@ from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.features import dtype_of
 from gattn.nn.encoding.relative_bias import look_up
 from gattn.structure import laplacian_eigenvectors, return_probabilities
-from gattn.structure.waves import waves
 
 
 class SinusoidalEncoding(Module):
@@ -76,7 +75,11 @@ class SinusoidalEncoding(Module):
             raise ValueError(
                 f"position must have shape (n, {self.axes}); got {tuple(position.shape)}"
             )
-        return waves(position, self.channels // self.axes, self.max_period).flatten(1)
+        dtype = position.dtype if position.is_floating_point() else torch.get_default_dtype()
+        channels = self.channels // self.axes
+        even = torch.arange(0, channels, 2, dtype=torch.float64, device=position.device)
+        angle = position.double().unsqueeze(-1) * self.max_period ** -(even / channels)
+        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).to(dtype)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.channels}, axes={self.axes})"
@@ -279,72 +282,3 @@ class RandomWalkEncoding(CompositeModule):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.steps}, {self.channels})"
-
-
-class DegreeEncoding(CompositeModule):
-    r"""Learned vector for each node degree.
-
-    .. math:: p_i = W^{\mathrm{in}}_{\min(\deg^{\mathrm{in}}_i, D)}
-        \;(+\; W^{\mathrm{out}}_{\min(\deg^{\mathrm{out}}_i, D)})
-
-    Args:
-        max_degree: D; all degrees of D and above have the same vector.
-        channels: number of channels of the encoding.
-        directed: whether a second vector is added for the number of edges out of the node.
-
-    Shapes:
-        - **input:** a graph of n nodes, which may be a batch of graphs
-        - **output:** [n, channels]
-
-    Raises:
-        ValueError: for max_degree < 0 or channels < 0.
-
-    Reference:
-        Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
-        2021), centrality encoding.
-
-    Example:
-        >>> import torch
-        >>> from gattn.nn import DegreeEncoding
-        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> DegreeEncoding(6, 16)(edge_index, 3).shape
-        torch.Size([3, 16])
-    """
-
-    def __init__(self, max_degree: int, channels: int, *, directed: bool = False) -> None:
-        super().__init__()
-        check_at_least(0, max_degree=max_degree, channels=channels)
-        self.max_degree = max_degree
-        self.channels = channels
-        self.into = LearnedEncoding(max_degree + 1, channels)
-        self.out_of = LearnedEncoding(max_degree + 1, channels) if directed else None
-
-    def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
-        """Encode the nodes of a graph or of a batch of graphs.
-
-        Args:
-            edges: a :class:`gattn.Graph`, or edges in any format it accepts.
-            num_nodes: number of nodes, n; optional if the edges contain it.
-
-        Returns:
-            The encodings of the nodes, [n, channels].
-        """
-        graph = as_graph(edges, num_nodes)
-        out = self.encode(graph.in_degree())
-        if self.out_of is not None:
-            out = out + self.out_of(graph.out_degree().clamp(max=self.max_degree))
-        return out
-
-    def encode(self, degree: Tensor) -> Tensor:
-        """Encode in-degrees that are already computed, for example by a transform.
-
-        Args:
-            degree: [n] integers >= 0.
-
-        Returns:
-            The encodings of the nodes, [n, channels].
-        """
-        return self.into(degree.clamp(max=self.max_degree))
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.max_degree}, {self.channels})"

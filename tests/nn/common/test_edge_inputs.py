@@ -14,7 +14,6 @@ from gattn.nn import (
     FAConv,
     GATConv,
     GATv2Conv,
-    GraphTransformerLayer,
     TransformerBlock,
     TransformerConv,
 )
@@ -95,7 +94,6 @@ def test_matrix_with_duplicates_is_laid_out_once():
         lambda x, edges: GATConv(4, 2)(x[None], edges),
         lambda x, edges: TransformerBlock(4)(x, edges),
         lambda x, edges: TransformerBlock(4).attention_weights(x, edges),
-        lambda x, edges: GraphTransformerLayer(4)(x, edges),
     ],
 )
 @pytest.mark.parametrize("kind", ["Graph", "sparse"])

@@ -22,7 +22,6 @@ TAKERS = {
     "GraphAttention": lambda x: nn.GraphAttention(16)(x, X, X, EDGES),
     "TransformerBlock": lambda x: nn.TransformerBlock(16)(x, EDGES),
     "TransformerBlock weights": lambda x: nn.TransformerBlock(16).attention_weights(x, EDGES),
-    "GraphTransformerLayer": lambda x: nn.GraphTransformerLayer(16)(x, EDGES),
     "LinearAttention": lambda x: nn.LinearAttention(16)(x),
     "LearnedQueryReadout": lambda x: nn.LearnedQueryReadout(16, 8)(x, BATCH),
     "readout weights": lambda x: nn.LearnedQueryReadout(16, 8).attention_weights(x, BATCH),

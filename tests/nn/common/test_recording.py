@@ -12,7 +12,7 @@ from gattn.nn import record_attention
 from tests.layers import LAYERS, NOT_OF_A_GRAPH, every
 
 # Modules without attention weights to record.
-PLAIN = {"DegreeEncoding", "RandomWalkEncoding", *NOT_OF_A_GRAPH}
+PLAIN = {"RandomWalkEncoding", *NOT_OF_A_GRAPH}
 ATTENDS = {layer.name: layer for layer in LAYERS if layer.kind not in PLAIN}
 # Layers whose attention weights are not a softmax over all edges into a node.
 FREE = ("FAConv", "RGATConv", "ResGatedGraphConv")

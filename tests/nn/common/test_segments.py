@@ -7,7 +7,6 @@ from torch._dynamo.testing import CompileCounter
 from gattn.nn import (
     AttentionalAggregation,
     LearnedQueryReadout,
-    MultiReadout,
     SetTransformerAggregation,
 )
 from gattn.nn.common import segments
@@ -16,7 +15,6 @@ READOUTS = {
     "learned query": lambda: LearnedQueryReadout(6, 8),
     "gated": lambda: AttentionalAggregation(torch.nn.Linear(6, 1)),
     "set transformer": lambda: SetTransformerAggregation(6),
-    "several": lambda: MultiReadout(["sum", LearnedQueryReadout(6, 8)]),
 }
 INDEX, PTR = torch.tensor([0, 0, 1, 1, 1, 3, 3]), torch.tensor([0, 2, 5, 5, 7])
 FORMS = {"one set": {}, "index": {"index": INDEX, "dim_size": 4}, "ptr": {"ptr": PTR}}

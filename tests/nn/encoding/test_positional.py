@@ -3,7 +3,6 @@ import torch
 
 from gattn import Graph
 from gattn.nn import (
-    DegreeEncoding,
     LaplacianEncoding,
     LearnedEncoding,
     RandomWalkEncoding,
@@ -76,14 +75,3 @@ def test_structure_is_computed_once_per_graph(encoding, function, monkeypatch):
     expected = encoding.eval()(graph)
     monkeypatch.setattr(f"gattn.nn.encoding.positional.{function}", None)
     assert torch.equal(encoding(graph), expected)
-
-
-def test_degree():
-    star = torch.tensor([[1, 2, 3, 0], [0, 0, 0, 1]])
-    encoding = DegreeEncoding(2, 3)
-    into = encoding.into.weight
-    assert torch.equal(encoding(star, 4), into[[2, 1, 0, 0]])
-    assert torch.equal(encoding.encode(torch.tensor([5, 0])), into[[2, 0]])
-    both = DegreeEncoding(2, 3, directed=True)
-    out = both.into.weight[[2, 1, 0, 0]] + both.out_of.weight[[1, 1, 1, 1]]
-    assert torch.equal(both(star, 4), out)
