@@ -32,6 +32,8 @@ import torch
 
 from benchmarks.core import record
 from gattn.apps.molecules import AtomRegressor, MoleculeRegressor
+from gattn.apps.molecules.atoms.labels import Places
+from gattn.apps.molecules.atoms.lists import read_lists
 from gattn.data import load_molecules, random_split
 
 RESULTS = record.RESULTS / "molecule-inputs.jsonl"
@@ -63,29 +65,30 @@ def bounded(model: Model, count: int, seed: int) -> dict[str, float]:
 
 def atoms(model: Model, count: int, seed: int) -> dict[str, float]:
     """Return the test RMSE of predicted lists of labels with and without attention."""
-    from gattn.apps.molecules.atoms.labels import read_cells
-    from gattn.apps.molecules.atoms.values import Values
-    from gattn.apps.molecules.runs.measure import measure_coverage, measure_targets
+    from gattn.apps.molecules.runs.measure import measure_intervals, measure_targets
 
     smiles = load_molecules("chembl2321810").smiles[:count]
-    cells = read_cells(_computed_lists(smiles))
     settings = model(seed=seed)
-    fitted = AtomRegressor(epochs=settings.epochs, threads=1, seed=seed)
-    labelled = fitted.read(smiles, cells)
     train, test = _parts(smiles, seed)
-    inner = np.random.default_rng(seed).permutation(train)
-    val, rest = (torch.from_numpy(part) for part in np.split(inner, [len(inner) // 10]))
-    fitted.fit_labelled(labelled[rest], labelled[val])
-    part = labelled[torch.from_numpy(test)]
-    predicted = fitted.predictor_.predict(part.inputs)
-    means = {**predicted.parts, "model": predicted.mean.rows}
-    errors = {
-        f"{target}, {name}": scores["rmse"]
-        for name, mean in means.items()
-        for target, scores in measure_targets(fitted, part.y, Values(mean, part.y.ptr)).items()
-    }
-    held_share = measure_coverage(fitted, part.y, predicted, 0.9)["held"]
+    errors: dict[str, float] = {}
+    shares = []
+    for level, lists in _computed_lists(smiles).items():
+        fitted = AtomRegressor(epochs=settings.epochs, threads=1, seed=seed)
+        fitted.fit([smiles[i] for i in train], **{level: _rows(lists, train)})
+        rows = read_lists(list(zip(*_rows(lists, test).values())), list(lists))
+        places = Places(fitted.level_, rows.owners)
+        part = fitted.labelled([smiles[i] for i in test], rows.values, places)
+        predicted = fitted.predictor_.predict(part.inputs)
+        for name, mean in {**predicted.component_means, "model": predicted.mean}.items():
+            for target, scores in measure_targets(fitted, part.y, mean).items():
+                errors[f"{target}, {name}"] = scores["rmse"]
+        shares.append(measure_intervals(fitted, part.y, predicted, 0.9, part.owners)["held"])
+    held_share = float(np.mean(shares))
     return dict(sorted(errors.items())) | {"share inside the intervals for 90 %": held_share}
+
+
+def _rows(lists: dict[str, list[list[float]]], rows: np.ndarray) -> dict[str, list[list[float]]]:
+    return {name: [values[i] for i in rows] for name, values in lists.items()}
 
 
 def _computed_lists(smiles: Sequence[str]) -> dict[str, dict[str, list[list[float]]]]:
@@ -101,7 +104,7 @@ def _computed_lists(smiles: Sequence[str]) -> dict[str, dict[str, list[list[floa
         logp.append([value for value, _ in rdMolDescriptors._CalcCrippenContribs(molecule)])
         ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in molecule.GetBonds()]
         polarity.append([abs(values[i] - values[j]) for i, j in ends])
-    return {"atom": {"charge": charge, "logP": logp}, "bond": {"polarity": polarity}}
+    return {"atoms": {"charge": charge, "logP": logp}, "bonds": {"polarity": polarity}}
 
 
 def _parts(smiles: Sequence[str], seed: int) -> tuple[np.ndarray, np.ndarray]:

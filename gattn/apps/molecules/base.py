@@ -18,7 +18,6 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules.arrays import as_table, as_texts, column_names, find_bounds
-from gattn.apps.molecules.classes import one_hot
 from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.foundation import read_foundation_of
@@ -335,18 +334,6 @@ class MoleculeEstimator(SmilesEstimator):
         return values[:, 0] if self.single_target_ else values
 
     @abstractmethod
-    def _fit_labels(self, table: np.ndarray) -> None:
-        """Check the training labels [n, t], and store the classes of each target."""
-
-    @abstractmethod
-    def _encode(self, table: np.ndarray) -> np.ndarray:
-        """Convert labels [n, t] to float64, with NaN for missing labels."""
-
-    @abstractmethod
-    def _decide(self, mean: Tensor) -> np.ndarray:
-        """Convert predicted means to labels [n, t], encoded as by :meth:`_encode`."""
-
-    @abstractmethod
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
         """Calibrate the prediction intervals, or the sets of classes, on the validation part."""
 
@@ -421,30 +408,6 @@ class MoleculeEstimator(SmilesEstimator):
             return name
         transform = self.predictor_.transform.names[target]
         return name if transform == "none" else f"{transform}({name})"
-
-    @property
-    def classes_by_target(self) -> list[np.ndarray]:
-        """The classes of each target; empty for a regression."""
-        return []
-
-    @property
-    def class_counts(self) -> tuple[int, ...]:
-        """Number of classes of each target if the task is multiclass; empty for other tasks."""
-        return ()
-
-    def probabilities(self, mean: Tensor) -> list[Tensor]:
-        """Return a tensor of class probabilities [k, c] for each target; raise a TypeError for a
-        regression.
-        """
-        raise TypeError(f"{type(self).__name__} predicts no classes for {len(mean)} molecules")
-
-    def outputs_of(self, y: Tensor) -> Tensor:
-        """Convert labels [k, t] to the form of the predictor's outputs.
-
-        For the task multiclass, the result is the one-hot encoding of all targets, whose width is
-        the sum of the numbers of classes. For other tasks, the labels do not change.
-        """
-        return one_hot(y, self.class_counts) if self.class_counts else y
 
     def _extra_state(self) -> dict[str, Any]:
         return {

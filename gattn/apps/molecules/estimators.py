@@ -5,7 +5,7 @@ classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,18 +14,15 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator
-from gattn.apps.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.apps.molecules.base import MoleculeEstimator, Rows
-from gattn.apps.molecules.classes import split_classes
-from gattn.apps.molecules.settings import Task
+from gattn.apps.molecules.label_kinds import ClassLabels, NumberLabels
 from gattn.apps.molecules.target_transform import (
     Prediction,
     TransformedIntervals,
-    check_domain,
 )
 
 
-class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
+class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
     """Regressor that predicts numbers from SMILES, with standard deviations and prediction
     intervals.
 
@@ -52,7 +49,6 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         (2,)
     """
 
-    task: ClassVar[Task] = "regression"
     calibrator_: IntervalCalibrator
 
     def predict(
@@ -124,23 +120,13 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         """
         return self.calibrator_.interval(predicted.mean, predicted.std, coverage=coverage)
 
+    @property
+    def calibration_rows(self) -> list[int]:
+        """Number of validation labels of each target, which calibrate its intervals."""
+        return [len(scores) for scores in self.calibrator_.scores]
+
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
         self.calibrator_ = TransformedIntervals.from_state(state["calibration"])
-
-    def _fit_labels(self, table: np.ndarray) -> None:
-        for name, column in zip(self.targets_, as_numbers(table).T):
-            labels = column[np.isfinite(column)]
-            if len(labels) > 1 and labels.min() == labels.max():
-                raise ValueError(
-                    f"{name} must have different numbers; every label is {labels[0]:g}"
-                )
-            check_domain(self.settings().target_transform, column, name, "in row {}".format)
-
-    def _encode(self, table: np.ndarray) -> np.ndarray:
-        return as_numbers(table)
-
-    def _decide(self, mean: Tensor) -> np.ndarray:
-        return mean.numpy()
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
         transform = self.predictor_.transform
@@ -150,7 +136,7 @@ class MoleculeRegressor(RegressorMixin, MoleculeEstimator):
         return {"calibration": self.calibrator_.state()}
 
 
-class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
+class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
     """Classifier that predicts one of two or more classes from SMILES, for one or several targets.
 
     It has the interface of scikit-learn's estimators, so it works with ``clone``,
@@ -177,7 +163,6 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         (1, 2)
     """
 
-    classes_: Any
     calibrator_: LabelSetCalibrator
 
     def predict(self, X: Rows) -> np.ndarray:
@@ -194,8 +179,7 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         Raises:
             NotFittedError: the estimator was not fitted.
         """
-        numbers = self._decide(self._predict(X)[0])
-        columns = [_labels(kinds, each) for kinds, each in zip(self.classes_by_target, numbers.T)]
+        columns = self.labels_of(self._predict(X)[0])
         kinds = {column.dtype.kind for column in columns}
         # np.stack is not used, because it would convert numbers to strings.
         if "U" in kinds and len(kinds) > 1:
@@ -268,36 +252,6 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         tags.classifier_tags.multi_label = True  # pyright: ignore[reportOptionalMemberAccess]
         return tags
 
-    @property
-    def task(self) -> Task:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The task: multiclass if a target has more than two classes, otherwise classification."""
-        return "multiclass" if self.class_counts else "classification"
-
-    @property
-    def classes_by_target(self) -> list[np.ndarray]:
-        """The classes of each target, as a list even if there is only one target."""
-        return [self.classes_] if self.single_target_ else self.classes_
-
-    @property
-    def class_counts(self) -> tuple[int, ...]:
-        """Number of classes of each target if the task is multiclass; empty if every target has
-        two classes.
-        """
-        if not hasattr(self, "classes_"):
-            return ()
-        counts = tuple(map(len, self.classes_by_target))
-        return counts if max(counts) > 2 else ()
-
-    def probabilities(self, mean: Tensor) -> list[Tensor]:
-        """Return a tensor of class probabilities [k, c] for each target.
-
-        Args:
-            mean: [k, O], the mean of a prediction.
-        """
-        if self.class_counts:
-            return list(split_classes(mean, self.class_counts))
-        return [torch.stack([1 - each, each], 1) for each in mean.unbind(1)]
-
     def sets_of(self, mean: Tensor, coverage: float) -> Tensor:
         """Return a set of classes for each prediction that contains the true class with the given
         probability, and always the predicted class.
@@ -335,36 +289,9 @@ class MoleculeClassifier(ClassifierMixin, MoleculeEstimator):
         self.classes_ = classes[0] if self.single_target_ else classes
         self.calibrator_ = LabelSetCalibrator.from_state(state["calibration"])
 
-    def _fit_labels(self, table: np.ndarray) -> None:
-        classes = find_classes(table, self.targets_)
-        self.classes_ = classes[0] if self.single_target_ else classes
-
-    def _encode(self, table: np.ndarray) -> np.ndarray:
-        return as_classes(table, self.classes_by_target, self.targets_)
-
-    def _decide(self, mean: Tensor) -> np.ndarray:
-        """Return the number of the most probable class (the first of several equal ones); NaN is
-        returned unchanged.
-        """
-        chosen = [
-            p.argmax(1).double().masked_fill(p.isnan().any(1), torch.nan)
-            for p in self.probabilities(mean)
-        ]
-        return torch.stack(chosen, 1).numpy()
-
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
         self.calibrator_ = self.calibrate_sets(y, prediction.mean)
 
     def _labels_state(self) -> dict[str, Any]:
         classes = [kinds.tolist() for kinds in self.classes_by_target]
         return {"classes": classes, "calibration": self.calibrator_.state()}
-
-
-def _labels(kinds: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Convert class numbers to labels; NaN stays NaN."""
-    unknown = np.isnan(numbers)
-    labels = kinds[np.where(unknown, 0, numbers).astype(int)]
-    if unknown.any():
-        labels = labels.astype(float if kinds.dtype.kind in "biuf" else object)
-        labels[unknown] = np.nan
-    return labels

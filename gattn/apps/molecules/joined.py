@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.row_format import BETWEEN, RowFormat
-from gattn.data.molecules.arrays import MoleculeArrays
+from gattn.data.molecules.arrays import MoleculeArrays, boundaries
 from gattn.data.molecules.dataset import Molecules, Positions, indices_of
 from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.smiles import parse_any_size
@@ -123,7 +123,7 @@ def condensed(
     owner = torch.arange(len(others)).repeat_interleave(others)
     new = (images >= atoms[owner]).long()
     sizes = atoms + torch.zeros_like(atoms).index_add_(0, owner, new)
-    ptr = _ends(sizes)
+    ptr = boundaries(sizes)
     before = torch.arange(len(reactants.x)) + (ptr - reactants.ptr)[:-1].repeat_interleave(atoms)
     after = images + ptr[:-1].repeat_interleave(others)
     x = _both(reactants.x, products.x, before, after, int(ptr[-1]))
@@ -137,7 +137,7 @@ def condensed(
     count = max(int(ptr[-1]), 1)
     ends = torch.stack([edges // count, edges % count])
     row = torch.arange(len(sizes)).repeat_interleave(sizes)[ends[0]]
-    edge_ptr = _ends(torch.bincount(row, minlength=len(sizes)))
+    edge_ptr = boundaries(torch.bincount(row, minlength=len(sizes)))
     return MoleculeArrays(x, ends - ptr[row], edge_attr, ptr, edge_ptr)
 
 
@@ -160,10 +160,6 @@ def _both(reactant: Tensor, product: Tensor, before: Tensor, after: Tensor, coun
     rows[after, width:] = product
     rows[before, width:] -= reactant
     return rows
-
-
-def _ends(sizes: Tensor) -> Tensor:
-    return torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
 
 
 def align_sides(

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.pretrained import resolve
-from gattn.apps.run.model_io import CARD, Json, RunError, coverage_of, read_json, read_model
+from gattn.apps.molecules.smiles_estimator import SmilesEstimator
+from gattn.apps.run.model_io import Json, RunError, coverage_of, read_model
 from gattn.apps.tables.csv_table import OnBadBytes, Table
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat
@@ -31,7 +31,7 @@ class OpenedRun(NamedTuple):
         coverage: coverage of the intervals.
     """
 
-    model: MoleculeEstimator
+    model: Any
     table: Table
     smiles: tuple[str, ...]
     descriptors: DescriptorColumns
@@ -63,38 +63,30 @@ def smiles_columns(
     return columns
 
 
-def predicts_atoms(folder: str | os.PathLike[str]) -> bool:
-    """Return True if a folder contains a model of atoms and bonds."""
-    path = resolve(Path(folder)) / CARD
-    if not path.is_file():
-        return False
-    try:
-        return read_json(path).get("estimator") in ATOM_MODELS
-    except RunError:
-        return False  # If the file is damaged, the reader of the model raises an error with advice.
-
-
-def _check_kind(folder: str | os.PathLike[str], card: Mapping[str, Json]) -> None:
-    """Raise an error for a model of atoms and bonds; the error names the commands that support
-    it.
-    """
-    if card.get("estimator") in ATOM_MODELS:
-        raise RunError(
-            f"{folder} contains a model of atoms and bonds, which only gattn molecules predict, "
-            "from one CSV file to another, and evaluate read"
-        )
-
-
-def load_model(folder: str | os.PathLike[str]) -> tuple[MoleculeEstimator, dict[str, Json]]:
+def load_model(
+    folder: str | os.PathLike[str], *, lists: bool = False
+) -> tuple[Any, dict[str, Json]]:
     """Load the model and the model card that are stored in a folder.
 
+    Args:
+        folder: folder of the model, or the name of a model that is distributed with gattn.
+        lists: whether the caller can use a model of atoms or bonds.
+
     Raises:
-        RunError: a file is missing, truncated or changed, or holds another kind of model.
+        RunError: the folder does not contain a readable model that the caller can use.
     """
     tensors, card = read_model(resolve(Path(folder)))
-    _check_kind(folder, card)
-    is_classifier = card.get("estimator") == "MoleculeClassifier"
-    kind = MoleculeClassifier if is_classifier else MoleculeRegressor
+    kinds: dict[Any, type[SmilesEstimator]] = {"MoleculeClassifier": MoleculeClassifier}
+    if card.get("estimator") in ATOM_MODELS:
+        if not lists:
+            raise RunError(
+                f"{folder} contains a model of atoms or bonds, which only gattn molecules predict, "
+                "from one CSV file to another, and evaluate read"
+            )
+        from gattn.apps.molecules.atoms.estimators import AtomClassifier, AtomRegressor
+
+        kinds = dict(zip(ATOM_MODELS, (AtomRegressor, AtomClassifier)))
+    kind = kinds.get(card.get("estimator"), MoleculeRegressor)
     return kind.from_state(folder, tensors, card), card
 
 
@@ -109,6 +101,7 @@ def open_run(
     on_bad_bytes: OnBadBytes = "strict",
     molecule_alone: bool = False,
     coverage: float | None = None,
+    lists: bool = False,
 ) -> OpenedRun:
     """Load the model in a folder and open a CSV file of molecules.
 
@@ -131,7 +124,7 @@ def open_run(
         ValueError: the file cannot be read, or the column of SMILES or of a descriptor is
             missing or appears twice.
     """
-    model, card = load_model(folder)
+    model, card = load_model(folder, lists=lists)
     model.set_params(workers=workers, threads=threads)
     columns = smiles_columns(card, smiles, model.molecules_per_row)
     names = [] if molecule_alone else model.descriptors_columns_

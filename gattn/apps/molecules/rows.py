@@ -16,6 +16,7 @@ from gattn.apps.molecules.inputs import ParsedSmiles
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.run.text import plural
 from gattn.data import BadRow
+from gattn.data.molecules.arrays import ranges
 
 Self = TypeVar("Self", bound="LabelledMolecules")
 
@@ -30,13 +31,15 @@ class LabelledMolecules:
 
     Attributes:
         inputs: k molecules.
-        y: [k, t] float64, NaN where nothing was measured; 0 and 1 for classes.
+        y: [k, t] float64, NaN where nothing was measured; 0 and 1 for classes. For labels of atoms
+            or bonds [r, t], the rows of a molecule one after another.
         rows: [k] int64, the row of each molecule in the table.
         canonical: k texts, equal for equal molecules (:func:`gattn.data.molecule_identities`).
         bad: the rows that could not be parsed.
         bounds: [k, t, 2] float64, the lower and the upper end of each label for a bounded loss,
             equal for a measured value; NaN where nothing is known. None for another loss.
         weights: [k] float64 above 0, the weight of each row in the training; None if all are equal.
+        ptr: [k + 1] int64, the first row of y of each molecule; None if each molecule has one row.
     """
 
     inputs: MoleculeInputs
@@ -46,6 +49,7 @@ class LabelledMolecules:
     bad: tuple[BadRow, ...] = ()
     bounds: Tensor | None = None
     weights: Tensor | None = None
+    ptr: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.canonical)
@@ -55,15 +59,25 @@ class LabelledMolecules:
         bounds, weights = (
             None if each is None else each[positions] for each in (self.bounds, self.weights)
         )
+        places, ptr = positions, None
+        if self.ptr is not None:
+            places, ptr = ranges(self.ptr, positions)
         return type(self)(
             self.inputs[positions],
-            self.y[positions],
+            self.y[places],
             self.rows[positions],
             chosen,
             self.bad,
             bounds,
             weights,
+            ptr,
         )
+
+    @property
+    def owners(self) -> Tensor:
+        """The molecule of each row of y, int64."""
+        molecules = torch.arange(len(self))
+        return molecules if self.ptr is None else molecules.repeat_interleave(self.ptr.diff())
 
 
 def bad_rows(smiles: Sequence[object], parsed: ParsedSmiles, start: int = 0) -> list[BadRow]:

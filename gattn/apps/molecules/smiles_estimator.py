@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from gattn.apps.fitting.settings import settings_of
+from gattn.apps.molecules.classes import one_hot
 from gattn.apps.molecules.foundation import check_predictor_features
 from gattn.apps.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
 from gattn.apps.molecules.model_inputs import MoleculeInputs
@@ -33,11 +36,16 @@ class SmilesEstimator(SerializableEstimator, Parameters):
     """Base class of the estimators whose input is SMILES.
 
     Attributes:
+        targets_: the names of the targets.
+        level_: what a label belongs to: ``"atom"``, ``"bond"``, or "" for a molecule.
         bad_: the rows that the training left out.
         seen_: sorted hashes of the canonical SMILES of the training and the validation part.
     """
 
     item: ClassVar[str] = "molecules"
+    targets_: list[str]
+    level_: str = ""
+    descriptors_columns_: Sequence[str] = ()
     bad_: tuple[BadRow, ...]
     seen_: Tensor
     _parameters = MoleculeParameters
@@ -97,6 +105,42 @@ class SmilesEstimator(SerializableEstimator, Parameters):
                     f"label; it has {len(part)}"
                 )
         self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
+
+    @property
+    def classes_by_target(self) -> list[np.ndarray]:
+        """The classes of each target; empty for a regression."""
+        return []
+
+    @property
+    def class_counts(self) -> tuple[int, ...]:
+        """Number of classes of each target if the task is multiclass; empty for other tasks."""
+        return ()
+
+    def probabilities(self, mean: Tensor) -> list[Tensor]:
+        """Return a tensor of class probabilities [k, c] for each target; raise a TypeError for a
+        regression.
+        """
+        raise TypeError(f"{type(self).__name__} predicts no classes for {len(mean)} molecules")
+
+    def outputs_of(self, y: Tensor) -> Tensor:
+        """Convert labels [k, t] to the form of the predictor's outputs.
+
+        For the task multiclass, the result is the one-hot encoding of all targets, whose width is
+        the sum of the numbers of classes. For other tasks, the labels do not change.
+        """
+        return one_hot(y, self.class_counts) if self.class_counts else y
+
+    @abstractmethod
+    def _fit_labels(self, table: np.ndarray) -> None:
+        """Check the training labels [n, t], and store the classes of each target."""
+
+    @abstractmethod
+    def _encode(self, table: np.ndarray) -> np.ndarray:
+        """Convert labels [n, t] to float64, with NaN for missing labels."""
+
+    @abstractmethod
+    def _decide(self, mean: Tensor) -> np.ndarray:
+        """Convert predicted means to labels [n, t], encoded as by :meth:`_encode`."""
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:

@@ -36,7 +36,9 @@ def measure(
     return (regression_metrics if task == "regression" else classification_metrics)(y, predicted)
 
 
-def interval_metrics(y: Tensor, lower: Tensor, upper: Tensor, coverage: float) -> dict[str, Any]:
+def interval_metrics(
+    y: Tensor, lower: Tensor, upper: Tensor, coverage: float, owners: Tensor | None = None
+) -> dict[str, Any]:
     """Compute the fraction of true values inside the prediction intervals, and the mean width of
     the intervals.
 
@@ -45,14 +47,16 @@ def interval_metrics(y: Tensor, lower: Tensor, upper: Tensor, coverage: float) -
         lower: [k, t] lower ends of the intervals.
         upper: [k, t] upper ends of the intervals.
         coverage: the requested coverage.
+        owners: [k] int64, the owner of each row, such as the molecule of an atom; None if each row
+            has its own. The labels of an owner have the same total weight, however many they are.
 
     Returns:
         ``coverage``, the requested coverage; ``held``, the fraction of labels inside their
         interval; ``mean_width``, the mean width over the targets in their units; and ``rows``, the
-        number of rows with a label. ``held`` and ``mean_width`` are NaN without labels.
+        number of owners with a label. ``held`` and ``mean_width`` are NaN without labels.
     """
     covered = (lower <= y) & (y <= upper)
-    return _coverage_metrics(y, covered, upper - lower, coverage, "mean_width")
+    return _coverage_metrics(y, covered, upper - lower, coverage, "mean_width", owners)
 
 
 def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) -> dict[str, Any]:
@@ -77,12 +81,20 @@ def set_metrics(y: Tensor, sets: Tensor, coverage: float, *, in_every_set: int) 
 
 
 def _coverage_metrics(
-    y: Tensor, covered: Tensor, size: Tensor, coverage: float, name: str
-) -> dict[str, Any]:
+    y: Tensor, covered: Tensor, size: Tensor, coverage: float, name: str,
+    owners: Tensor | None = None,
+) -> dict[str, Any]:  # fmt: skip
     has_label = y.isfinite()
+    owners = torch.arange(len(y)) if owners is None else owners
+    labels, hits = (
+        torch.zeros(int(owners.max()) + 1 if len(y) else 0, y.shape[1])
+        .double()
+        .index_add_(0, owners, each.double())
+        for each in (has_label, covered & has_label)
+    )
     return {
         "coverage": coverage,
-        "held": float(covered[has_label].double().mean()),
+        "held": float((hits / labels)[labels > 0].mean()),
         name: float(size.where(has_label, torch.nan).nanmean(0).nanmean()),
-        "rows": int(has_label.any(1).sum()),
+        "rows": int((labels > 0).any(1).sum()),
     }

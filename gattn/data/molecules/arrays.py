@@ -48,26 +48,27 @@ class MoleculeArrays:
 
     def take(self, index: Tensor) -> MoleculeArrays:
         """Return a copy with the molecules at these indices, in the order of the indices."""
-        atoms, ptr = _ranges(self.ptr, index)
-        edges, edge_ptr = _ranges(self.edge_ptr, index)
+        atoms, ptr = ranges(self.ptr, index)
+        edges, edge_ptr = ranges(self.edge_ptr, index)
         return MoleculeArrays(
             self.x[atoms], self.edge_index[:, edges], self.edge_attr[edges], ptr, edge_ptr
         )
 
 
-def _ranges(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+def ranges(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """Concatenate the integer ranges from ``ptr[i]`` to ``ptr[i + 1] - 1`` for each i in ``index``.
 
     Returns:
         The integers of all ranges, and the offset of each range [len(index) + 1].
     """
     length = ptr.diff()[index]
-    bounds = _boundaries(length)
+    bounds = boundaries(length)
     within = torch.arange(int(bounds[-1])) - bounds[:-1].repeat_interleave(length)
     return ptr[index].repeat_interleave(length) + within, bounds
 
 
-def _boundaries(length: Tensor) -> Tensor:
+def boundaries(length: Tensor) -> Tensor:
+    """Return the offsets [k + 1] of k consecutive ranges with these lengths."""
     return torch.cat([length.new_zeros(1), length.cumsum(0)])
 
 
@@ -77,6 +78,6 @@ def join(graphs: Sequence[tuple[Tensor, Tensor, Tensor]]) -> MoleculeArrays:
         torch.cat([torch.empty(0, len(ATOM_FEATURES)), *(x for x, _, _ in graphs)]),
         torch.cat([torch.empty(2, 0, dtype=torch.int64), *(edges for _, edges, _ in graphs)], 1),
         torch.cat([torch.empty(0, len(BOND_FEATURES)), *(bonds for _, _, bonds in graphs)]),
-        _boundaries(torch.tensor([len(x) for x, _, _ in graphs], dtype=torch.int64)),
-        _boundaries(torch.tensor([len(bonds) for _, _, bonds in graphs], dtype=torch.int64)),
+        boundaries(torch.tensor([len(x) for x, _, _ in graphs], dtype=torch.int64)),
+        boundaries(torch.tensor([len(bonds) for _, _, bonds in graphs], dtype=torch.int64)),
     )

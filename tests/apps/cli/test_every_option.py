@@ -32,8 +32,8 @@ CALLS: dict[str, list[str]] = {
         "--epochs 1 --out foundation",
         f"table.csv --target z --smiles smiles --smiles solvent {MOLECULES} --out pair",
         f"reactions.csv --smiles smiles --target y --reaction {MOLECULES} --out reactions",
-        f"lists.csv --atom-target mass --bond-target order {MOLECULES} "
-        "--out lists",
+        f"lists.csv --atom-target mass {MOLECULES} --out lists",
+        f"lists.csv --bond-target order {MOLECULES} --out bonds",
         f"table.csv --target z {MOLECULES} --folds 2 --replicates 2 --out folds",
     ],
     "molecules predict": [

@@ -27,7 +27,7 @@ def fitted(labels, **settings):
     return (
         prediction,
         measure("regression", test.y, prediction.mean),
-        measure_baselines(model, labelled[TRAIN], test, 0),
+        measure_baselines(model, labelled[TRAIN], test, prediction, 0),
         measure_intervals(model, test.y, prediction, 0.8),
         test.y,
     )

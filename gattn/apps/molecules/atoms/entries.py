@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gattn.apps.molecules.atoms.lists import Item
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.plain import written_places
 from gattn.data.molecules.smiles_text import strip_blanks, without_maps
@@ -88,43 +86,36 @@ def find_entries(smiles: str, arrays: MoleculeArrays, index: int, *, add_h: bool
     return Entries(atoms, np.array(bond_of, np.int64), nodes, heavy, len(bonds))
 
 
-def place_values(
-    values: Sequence[Item], kind: str, entries: Entries
-) -> tuple[np.ndarray, list[Item]]:
-    """Return the values of a list, and the positions in the graph to which they belong.
+def place_values(count: int, level: str, entries: Entries) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions in a list of values that belong to the graph, and their nodes or bonds.
 
     Args:
-        values: the list of a cell.
-        kind: ``"atom"`` or ``"bond"``.
+        count: number of values in the list.
+        level: ``"atom"`` or ``"bond"``.
         entries: the entries of the molecule.
 
     Returns:
-        The node or bond of each value, and the values; entries that are not nodes of the graph are
+        Positions and nodes or bonds, [m] int64 each; entries that are not nodes of the graph are
         left out.
 
     Raises:
         ValueError: the list has a wrong length.
     """
-    places, without = (
-        (entries.atoms, entries.heavy) if kind == "atom" else (entries.bonds, _plain_bonds(entries))
-    )
-    if len(values) != len(places):
-        if len(values) != without:
+    places, without = entries.atoms, entries.heavy
+    if level == "bond":
+        # The bonds of the added hydrogens are the last ones.
+        places, without = entries.bonds, entries.edges - (entries.nodes - entries.heavy)
+    if count != len(places):
+        if count != without:
             extra = f", or {without} without hydrogens" if without != len(places) else ""
             raise ValueError(
-                f"its list has {len(values)} values, and the molecule has {len(places)} {kind}s"
-                f"{extra}"
+                f"its list has {count} values, and the molecule has {len(places)} {level}s{extra}"
             )
         # The list of labels has no values for the added hydrogens, which are the last nodes and
         # bonds of the graph.
         places = places[(places >= 0) & (places < without)]
-    is_node = places >= 0
-    return places[is_node], [value for value, use in zip(values, is_node) if use]
-
-
-def _plain_bonds(entries: Entries) -> int:
-    """Return the number of bonds, not counting those of hydrogens that were added to the graph."""
-    return entries.edges - (entries.nodes - entries.heavy)
+    positions = np.flatnonzero(places >= 0)
+    return positions, places[positions]
 
 
 def _added(bonds: np.ndarray, nodes: int, smiles: str) -> int:

@@ -23,16 +23,17 @@ it had this number of additional labels.
 """
 
 
-def environment_codes(arrays: MoleculeArrays) -> dict[str, np.ndarray]:
-    """Return hash codes of the environments of atoms and bonds; equal environments have equal
+def environment_codes(arrays: MoleculeArrays, level: str) -> np.ndarray:
+    """Return hash codes of the environments of atoms or bonds; equal environments have equal
     codes.
 
     Args:
-        arrays: graphs of molecules, with n atoms and b bonds.
+        arrays: graphs of molecules, with n atoms or bonds.
+        level: ``"atom"`` or ``"bond"``. The code of a bond combines those of its two atoms, in any
+            order, with its features.
 
     Returns:
-        ``"atom"``: [radii, n] int64; ``"bond"``: [radii, b] int64. The code of a bond combines
-        those of its two atoms, in any order, with its features.
+        [radii, n] int64.
     """
     edges = arrays.edge_ptr.diff()
     first = arrays.ptr[:-1].repeat_interleave(edges)
@@ -43,11 +44,10 @@ def environment_codes(arrays: MoleculeArrays) -> dict[str, np.ndarray]:
     of_atoms = [atoms]
     for _ in range(RADII - 1):
         of_atoms.append(environments(of_atoms[-1], of_atoms[-1], nowhere, bonds, ends))
+    if level == "atom":
+        return np.stack(of_atoms).view(np.int64)
     of_bonds = [codes[ends].sum(1, dtype=np.uint64) + np.uint64(3) * bonds for codes in of_atoms]
-    return {
-        "atom": np.stack(of_atoms).view(np.int64),
-        "bond": np.stack(of_bonds).view(np.int64).reshape(RADII, len(bonds)),
-    }
+    return np.stack(of_bonds).view(np.int64).reshape(RADII, len(bonds))
 
 
 def _hashed(features: Tensor) -> np.ndarray:
@@ -70,10 +70,10 @@ class EnvironmentMeans:
     table with one value for each type of atom.
 
     Attributes:
-        overall: [t, d] float64, the mean of all labels.
+        overall: [o] float64, the mean of all labels.
         codes: for each radius the codes of the environments, ascending, [u] int64.
-        means: for each radius [u, t, d] float64.
-        counts: for each radius [u, t] float64, the number of labels.
+        means: for each radius [u, o] float64.
+        counts: for each radius [u, o] float64, the number of labels.
     """
 
     overall: Tensor
@@ -87,12 +87,11 @@ class EnvironmentMeans:
 
         Args:
             codes: [radii, r] from :func:`environment_codes`.
-            y: [r, t, d] float64, NaN where a label is missing.
+            y: [r, o] float64, NaN where a label is missing.
         """
-        labelled = ~y.isnan().any(2)
-        factor = labelled.double()
-        values = y.nan_to_num(0.0) * factor[..., None]
-        overall = values.sum(0) / factor.sum(0).clamp(min=1e-12)[:, None]
+        factor = (~y.isnan()).double()
+        values = y.nan_to_num(0.0)
+        overall = values.sum(0) / factor.sum(0).clamp(min=1e-12)
         coarse = overall.expand(len(y), *overall.shape)
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         for row in codes:
@@ -100,9 +99,9 @@ class EnvironmentMeans:
             index = torch.from_numpy(place.reshape(-1))
             shape = (len(distinct), *overall.shape)
             total = torch.zeros(shape, dtype=torch.float64).index_add_(0, index, values)
-            count = torch.zeros(shape[:2], dtype=torch.float64).index_add_(0, index, factor)
+            count = torch.zeros(shape, dtype=torch.float64).index_add_(0, index, factor)
             before = torch.zeros(shape, dtype=torch.float64).index_copy_(0, index, coarse)
-            mean = (total + STRENGTH * before) / (count + STRENGTH)[..., None]
+            mean = (total + STRENGTH * before) / (count + STRENGTH)
             parts.append((torch.from_numpy(distinct), mean, count))
             coarse = mean[index]
         sorted_codes, means, counts = zip(*parts)
@@ -115,7 +114,7 @@ class EnvironmentMeans:
             codes: [radii, r].
 
         Returns:
-            The means [r, t, d]; the numbers of their labels [r, t]; and the radius of the largest
+            The means [r, o]; the numbers of their labels [r, o]; and the radius of the largest
             known environment of each row, [r] int64, -1 if its atom is unknown.
         """
         count = codes.shape[1]

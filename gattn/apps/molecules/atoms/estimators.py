@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,27 +13,21 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.settings import SettingsError, settings_of
-from gattn.apps.molecules.arrays import as_texts
-from gattn.apps.molecules.atoms.entries import find_entries
-from gattn.apps.molecules.atoms.labels import (
-    AtomCells,
-    Coding,
-    coding_of,
-    labels_of_graphs,
-    read_cells,
-    without_faults,
-)
+from gattn.apps.molecules.arrays import as_table, as_texts
+from gattn.apps.molecules.atoms.labels import Places, first_rows, labels_of_graphs, list_rows
+from gattn.apps.molecules.atoms.lists import read_lists
 from gattn.apps.molecules.atoms.predictor import AtomPrediction, AtomPredictor
-from gattn.apps.molecules.atoms.values import KINDS, LabelledAtoms, Targets, Values, padded
 from gattn.apps.molecules.inputs import Piece
-from gattn.apps.molecules.rows import bad_rows, warn_of
-from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings, Task
+from gattn.apps.molecules.label_kinds import ClassLabels, NumberLabels
+from gattn.apps.molecules.rows import LabelledMolecules, bad_rows, warn_of
+from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
 from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.data import BadRow, MoleculeError
 from gattn.data.molecules.arrays import MoleculeArrays
 
 Self = TypeVar("Self", bound="AtomEstimator")
 Item = TypeVar("Item")
+
 Columns = Mapping[str, Sequence[Any]]
 """Type of the labels of each target, by name. A data frame has this interface, too."""
 
@@ -42,19 +36,8 @@ class AtomEstimator(SmilesEstimator):
     """Base class of the estimators for atoms and bonds."""
 
     predictor_: AtomPredictor
-    targets_: Targets
-    coding_: Coding
+    single_target_ = False
     _predictor_kind = AtomPredictor
-
-    @property
-    def task(self) -> Task:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The task: regression, classification for two classes, or multiclass."""
-        return self.coding_.task
-
-    @property
-    def classes_by_target(self) -> tuple[tuple[float | str, ...], ...]:
-        """The classes of each target; empty for a regression."""
-        return self.coding_.classes
 
     def fit(
         self: Self,
@@ -65,74 +48,80 @@ class AtomEstimator(SmilesEstimator):
         folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
     ) -> Self:
-        """Train the model on labels of the atoms and the bonds.
+        """Train the model on labels of the atoms, or of the bonds.
 
         Args:
             smiles: n SMILES.
-            atoms: for each target of atoms the labels of n molecules: lists with a value for each
-                atom that the SMILES writes, in its order; None, or None in a list, for missing
-                labels. See :func:`gattn.apps.molecules.atoms.entries.find_entries` for hydrogens.
-            bonds: the same for bonds, in RDKit's order: a list.
-            folder: a folder for checkpoints, from which an interrupted fit continues.
-            progress: show a progress bar with the time left.
-
-        Returns:
-            The fitted estimator.
+            atoms: a dictionary or a data frame with n lists for each target: a label for each atom
+                in the order of the SMILES, None or NaN for a missing label, and None for a missing
+                list.
+            bonds: the same for bonds, in RDKit's order.
+            folder: folder for checkpoints, from which an interrupted training continues.
+            progress: whether to show the progress.
 
         Raises:
-            MoleculeError: SMILES or lists that cannot be read under ``on_error="raise"``.
-            ValueError: a parameter is out of its range; the labels are too few or all equal.
+            ValueError: the labels cannot be learned.
+            MoleculeError: a SMILES or a list cannot be used, and ``on_error`` is ``"raise"``.
+            SettingsError: a parameter has an invalid value.
         """
-        cells = read_cells({"atom": atoms or {}, "bond": bonds or {}})
-        labelled = self.read(as_texts(smiles, ordered=True), cells)
-        return self.fit_labelled(
-            *self._split(labelled), folder=None if folder is None else Path(folder),
-            progress=progress,
-        )  # fmt: skip
+        if (atoms is None) == (bonds is None):
+            raise ValueError(
+                "fit needs labels of atoms or of bonds: train one model for the atoms, and another "
+                "one for the bonds"
+            )
+        texts = as_texts(smiles, ordered=True)
+        columns = {str(name): list(cells) for name, cells in dict(atoms or bonds or {}).items()}
+        for name, cells in columns.items():
+            if len(cells) != len(texts):
+                raise ValueError(
+                    f"{name} must have {len(texts)} rows, one for each molecule; got {len(cells)}"
+                )
+        lists = read_lists(list(zip(*columns.values())), list(columns))
+        places = Places("atom" if bonds is None else "bond", lists.owners)
+        y = np.array(lists.values, object).reshape(-1, len(columns))
+        labelled = self.read(texts, y, targets=[*columns], places=places, problems=lists.problems)
+        train, val = self._split(labelled)
+        return self.fit_labelled(train, val, folder=folder, progress=progress)
 
     def read(
-        self,
-        smiles: Sequence[str],
-        cells: AtomCells,
-        *,
-        coding: Coding | None = None,
-    ) -> LabelledAtoms:
+        self, smiles: Sequence[str], y: Any, *, targets: Sequence[str], places: Places,
+        problems: Sequence[str] = (),
+    ) -> LabelledMolecules:  # fmt: skip
         """Parse molecules with their labels, and store the targets and their classes.
 
         Args:
-            smiles: n texts.
-            cells: the cells of the labels.
-            coding: task and classes of the labels; by default they are determined from the labels.
+            smiles: n SMILES.
+            y: [r, t] labels of all atoms or bonds, in the order of the lists.
+            targets: names of the targets.
+            places: what the labels belong to.
+            problems: for each row the reason why its labels cannot be used, or "".
 
-        Returns:
-            The valid molecules that have a label.
+        Raises:
+            ValueError: the labels cannot be learned.
+            MoleculeError: a row cannot be used, and ``on_error`` is ``"raise"``.
         """
         settings_of(MoleculeParameters, self)  # raises an error for a parameter out of its range
         check_atom_settings(self.settings())
-        if len(cells.problems) != len(smiles):
-            raise ValueError(
-                f"the labels must have {len(smiles)} rows, one for each molecule; got "
-                f"{len(cells.problems)}"
-            )
-        self.targets_ = cells.targets
-        self.coding_ = coding or coding_of(cells, self._task(cells))
-        labelled = self.labelled(smiles, cells)
+        self.targets_, self.level_ = list(targets), places.level
+        self._fit_labels(as_table(y, len(places.owners)))
+        labelled = self.labelled(smiles, y, places, problems)
         self.bad_ = labelled.bad
         return labelled
 
-    def labelled(self, smiles: Sequence[str], cells: AtomCells) -> LabelledAtoms:
-        """Return the valid molecules that have a label; the labels are encoded as in training."""
-        if self.coding_.task == "regression":
-            cells = without_faults(cells)
+    def labelled(
+        self, smiles: Sequence[str], y: Any, places: Places, problems: Sequence[str] = ()
+    ) -> LabelledMolecules:
+        """Return the valid molecules that have a label; see :meth:`read`."""
+        y = torch.from_numpy(self._encode(as_table(y, len(places.owners))))
         parsed = self.featurise(smiles)
-        rows, inputs = parsed.row_index.tolist(), parsed.inputs
-        y, problems = labels_of_graphs(
-            cells, self.coding_, rows, [str(smiles[row]) for row in rows],
-            inputs.molecules.arrays, add_h=self.add_h,
-        )  # fmt: skip
-        of_row = dict(zip(rows, problems))
+        rows, graphs = parsed.row_index.tolist(), parsed.inputs.molecules.arrays
+        labels, faults = labels_of_graphs(
+            y, places, rows, [str(smiles[row]) for row in rows], graphs, add_h=self.add_h
+        )
+        of_row = dict(zip(rows, faults))
         reasons = [
-            error or cells.problems[row] or of_row[row] for row, error in enumerate(parsed.errors)
+            error or (problems[row] if problems else "") or of_row[row]
+            for row, error in enumerate(parsed.errors)
         ]
         bad = tuple(
             BadRow(row, str(smiles[row]), reason, in_labels=not error)
@@ -141,29 +130,39 @@ class AtomEstimator(SmilesEstimator):
         )
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "the table")
-        has_label = torch.zeros(len(rows), dtype=torch.bool)
-        for kind in self.targets_.kinds:
-            missing = y.rows[kind].isnan().all(1)
-            has_label[y.owners(kind)[~missing]] = True
+        everything = LabelledMolecules(
+            parsed.inputs, labels, parsed.row_index, parsed.canonical, bad,
+            ptr=first_rows(graphs, places.level),
+        )  # fmt: skip
         usable = torch.tensor([not reasons[row] for row in rows], dtype=torch.bool)
-        everything = LabelledAtoms(inputs, y, parsed.row_index, parsed.canonical, bad)
+        has_label = torch.zeros(len(rows), dtype=torch.bool)
+        has_label[everything.owners[labels.isfinite().any(1)]] = True
         return everything[(has_label & usable).nonzero().flatten()]
 
-    def _task(self, cells: AtomCells) -> Task:
-        """Return the task of labels that a program passed."""
-        raise NotImplementedError
-
     def fit_labelled(
-        self: Self, train: LabelledAtoms, val: LabelledAtoms, *, folder: Path | None = None,
+        self: Self,
+        train: LabelledMolecules,
+        val: LabelledMolecules,
+        *,
+        folder: str | os.PathLike[str] | None = None,
         progress: bool = False,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Train the model on a training part and a validation part; :meth:`read` returns such
-        parts.
+        molecules.
+
+        Raises:
+            ValueError: a part has too few molecules, or a target no label in the training part.
         """
         self._read_parts(train, val)
+        for name, column in zip(self.targets_, train.y.T):
+            if not column.isfinite().any():
+                raise ValueError(
+                    f"the training part has no label of {name!r}: choose another split"
+                )
+        train, val = (replace(part, y=self.outputs_of(part.y)) for part in (train, val))
         self.predictor_ = AtomPredictor.fit(
-            train, val, self.task, self.settings(), self.targets_,
-            tuple(map(len, self.coding_.classes)), folder=folder, progress=progress,
+            train, val, self.level_, self.task, self.settings(), classes=self.class_counts,
+            folder=None if folder is None else Path(folder), progress=progress,
             threads=settings_of(MoleculeParameters, self).threads,
         )  # fmt: skip
         return self
@@ -175,94 +174,57 @@ class AtomEstimator(SmilesEstimator):
         self.check_fitted()
         return self._pieces(self.predictor_.predict, items, smiles=smiles)
 
-    def columns_of(self, y: Values, mean: Values) -> Iterator[tuple[str, Tensor, Tensor]]:
-        """Yield the name of each target, its labels [r], and its predictions [r, c]: numbers, the
-        probability of the second class, or the probabilities of several classes.
+    def list_rows(self, smiles: Sequence[str], graphs: MoleculeArrays) -> Iterator[np.ndarray]:
+        """Yield for each molecule the rows of the predictions in the order of its lists; see
+        :func:`gattn.apps.molecules.atoms.labels.list_rows`.
         """
-        counts = [len(kinds) for kinds in self.coding_.classes]
-        for number, (kind, column, name) in enumerate(self.targets_):
-            count = counts[number] if self.task == "multiclass" else 1
-            yield name, y.rows[kind][:, column], mean.rows[kind][:, column, :count]
+        return list_rows(self.level_, smiles, graphs, add_h=self.add_h)
 
-    @staticmethod
-    def decide(probabilities: np.ndarray, kinds: Sequence[float | str]) -> list[float | str | None]:
-        """Return the most probable class for each row of probabilities [a, c]; None for NaN."""
-        return [None if np.isnan(row).any() else kinds[int(row.argmax())] for row in probabilities]
-
-    def label_table(self, y: Values) -> Tensor:
-        """Return the labels of all targets as adjacent columns, [r, t]; shorter ones end with
-        NaN.
-        """
-        return padded(y.rows, self.targets_)
-
-    def lists(
-        self, values: Values, kind: str, column: int, smiles: Sequence[str], graphs: MoleculeArrays
-    ) -> list[np.ndarray]:
-        """Return the values of a target as an array for each molecule, in the order of its lists of
-        labels. A value of a hydrogen that the SMILES writes and the graph does not have is NaN.
+    def _collect(
+        self, smiles: Any, choose: Callable[[AtomPrediction], Sequence[np.ndarray]]
+    ) -> dict[str, Any]:
+        """Return the values of each target for n SMILES as a list of arrays.
 
         Args:
-            values: predictions of k molecules.
-            kind: kind of the target.
-            column: its column among the targets of this kind.
-            smiles: the SMILES of the molecules.
-            graphs: the graphs of the molecules.
+            smiles: n SMILES.
+            choose: function that returns the values [n, ...] of each target.
         """
-        arrays = []
-        for i, (rows, text) in enumerate(zip(values.lists(kind, column), smiles)):
-            entries = find_entries(text, graphs, i, add_h=self.add_h)
-            places = entries.atoms if kind == "atom" else entries.bonds
-            array = np.full((len(places), *rows.shape[1:]), np.nan)
-            array[places >= 0] = rows.numpy()[places[places >= 0]]
-            arrays.append(array)
-        return arrays
-
-    def _collect(self, smiles: Any, choose: Callable[[AtomPrediction], Values]) -> dict[str, Any]:
-        """Return the values of each target for n SMILES as a list of arrays."""
         self.check_fitted()
         texts = as_texts(smiles, ordered=True)
         parsed = self.featurise(texts)
         warn_of(bad_rows(texts, parsed))
         predicted = self.predictor_.predict(parsed.inputs)
-        rows, values = parsed.row_index.tolist(), choose(predicted)
+        rows = parsed.row_index.tolist()
+        some = list(self.list_rows([texts[row] for row in rows], predicted.graphs))
         results: dict[str, Any] = {}
-        for kind, column, name in self.targets_:
-            results[name] = [np.zeros(0)] * len(texts)
-            some = [texts[row] for row in rows]
-            arrays = self.lists(values, kind, column, some, predicted.graphs)
-            for row, array in zip(rows, arrays):
-                results[name][row] = array
+        for name, values in zip(self.targets_, choose(predicted)):
+            missing = None if values.dtype == object else np.nan
+            padded = np.concatenate([values, np.full((1, *values.shape[1:]), missing)])
+            results[name] = [values[:0]] * len(texts)
+            for row, places in zip(rows, some):
+                results[name][row] = padded[places]
         return results
 
     def _extra_state(self) -> dict[str, Any]:
-        return {"targets": {kind: list(self.targets_.of(kind)) for kind in KINDS}}
+        return {"targets": list(self.targets_), "level": self.level_}
 
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         super()._load_state(tensors, card)
-        self.targets_ = Targets(**{kind: tuple(card["targets"][kind]) for kind in KINDS})
-
-    def _labels_state(self) -> dict[str, Any]:
-        coding = self.coding_
-        classes = [list(kinds) for kinds in coding.classes]
-        return {"task": coding.task, "classes": classes}
-
-    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        classes = tuple(map(tuple, state["classes"]))
-        self.coding_ = Coding(state["task"], classes)
+        self.targets_, self.level_ = list(card["targets"]), card["level"]
 
 
-class AtomRegressor(AtomEstimator):
+class AtomRegressor(NumberLabels, AtomEstimator):
     """Regressor that predicts a number for every atom or bond.
 
-    The prediction is a weighted mean of an attention network, which has a head for each kind of
-    target, and of the mean label of atoms with the same environment.
+    The prediction is a weighted mean of an attention network, and of the mean label of atoms with
+    the same environment.
 
     Args:
         {settings}
 
     Attributes:
         predictor_: the fitted model.
-        targets_: the names of the targets of atoms and bonds.
+        targets_: the names of the targets.
         bad_: the rows that ``fit`` did not use.
 
     Example:
@@ -272,9 +234,6 @@ class AtomRegressor(AtomEstimator):
         >>> model.fit(smiles, atoms={"charge": charges}).predict(["CCO"])["charge"][0].shape
         (3,)
     """
-
-    def _task(self, cells: AtomCells) -> Task:
-        return "regression"
 
     def predict(self, smiles: Any) -> dict[str, Any]:
         """Predict molecules.
@@ -287,7 +246,7 @@ class AtomRegressor(AtomEstimator):
             SMILES that cannot be parsed, with one warning; NaN for a hydrogen that is not an atom
             of the graph.
         """
-        return self._collect(smiles, lambda predicted: predicted.numbers)
+        return self._collect(smiles, lambda predicted: list(predicted.mean.numpy().T))
 
     def predict_interval(self, smiles: Any, *, coverage: float = 0.9) -> dict[str, tuple[Any, Any]]:
         """Return the lower and the upper ends of the prediction intervals of each target.
@@ -303,13 +262,28 @@ class AtomRegressor(AtomEstimator):
             Pairs in the form of :meth:`predict`.
         """
         lower, upper = (
-            self._collect(smiles, lambda p, i=i: self.predictor_.interval(p, coverage)[i])
+            self._collect(smiles, lambda p, i=i: list(self.intervals(p, coverage)[i].numpy().T))
             for i in (0, 1)
         )
         return {name: (lower[name], upper[name]) for name in lower}
 
+    def intervals(self, predicted: AtomPrediction, coverage: float) -> tuple[Tensor, Tensor]:
+        """Return the lower and the upper ends of the intervals of n atoms or bonds, [n, t] each."""
+        return self.predictor_.intervals(predicted, coverage)
 
-class AtomClassifier(AtomEstimator):
+    @property
+    def calibration_rows(self) -> list[int]:
+        """Number of validation molecules with a label of each target."""
+        return [scores.molecules for scores in self.predictor_.scores]
+
+    def _labels_state(self) -> dict[str, Any]:
+        return {}
+
+    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        pass
+
+
+class AtomClassifier(ClassLabels, AtomEstimator):
     """Classifier that predicts a class for every atom or bond.
 
     Args:
@@ -317,7 +291,7 @@ class AtomClassifier(AtomEstimator):
 
     Attributes:
         predictor_: the fitted model.
-        targets_: the names of the targets of atoms and bonds.
+        targets_: the names of the targets.
         bad_: the rows that ``fit`` did not use.
 
     Example:
@@ -328,40 +302,25 @@ class AtomClassifier(AtomEstimator):
         (3,)
     """
 
-    def _task(self, cells: AtomCells) -> Task:
-        kinds = [len(set(cells.items(name))) for name in cells.targets.names]
-        return "multiclass" if max(kinds) > 2 else "classification"
-
     def predict(self, smiles: Any) -> dict[str, Any]:
         """Predict the most probable classes. The result has the form of
         :meth:`AtomRegressor.predict`.
 
         The class of a hydrogen that is not an atom of the graph is None.
         """
-        results = self.predict_proba(smiles)
-        for name, kinds in zip(self.targets_.names, self.coding_.classes):
-            results[name] = [
-                np.array(self.decide(probabilities, kinds), dtype=object)
-                for probabilities in results[name]
-            ]
-        return results
+        return self._collect(
+            smiles, lambda p: [each.astype(object) for each in self.labels_of(p.mean)]
+        )
 
     def predict_proba(self, smiles: Any) -> dict[str, Any]:
-        """Return the probabilities of the classes ``coding_.classes`` for each target, [a, c]."""
-        results = self._collect(smiles, lambda predicted: predicted.mean)
-        for name, kinds in zip(self.targets_.names, self.coding_.classes):
-            results[name] = [class_probabilities(p, len(kinds)) for p in results[name]]
-        return results
+        """Return the probabilities of the classes ``classes_`` for each target, [a, c]."""
+        return self._collect(smiles, lambda p: [c.numpy() for c in self.probabilities(p.mean)])
 
+    def _labels_state(self) -> dict[str, Any]:
+        return {"classes": [kinds.tolist() for kinds in self.classes_]}
 
-def class_probabilities(values: np.ndarray, count: int) -> np.ndarray:
-    """Return the probabilities of all classes, [a, c]. A single column is the probability of
-    class 1.
-    """
-    if not len(values):  # A molecule has no values if it has no bonds or cannot be read.
-        return np.zeros((0, count))
-    values = values.reshape(len(values), -1)
-    return np.hstack([1 - values, values]) if values.shape[1] == 1 else values[:, :count]
+    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        self.classes_ = list(map(np.array, state["classes"]))
 
 
 UNSUPPORTED = (

@@ -7,125 +7,124 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from gattn.apps.tables.numbers import is_missing
 
 Item: TypeAlias = "float | int | str | None"
-"""Value of an atom or bond: a number, a Boolean, a class, a limit such as ``"<1"``, or None if it
-is missing. An infinite number is the text ``"inf"`` or ``"-inf"``.
+"""Value of an atom or bond: a number, a class, a limit such as ``"<1"``, or None if it is missing.
 """
 
-MISSING = {"", "none", "nan", "null", "na", "n/a", "-"}
-"""Texts that stand for a missing value, in lower case."""
 NAN = re.compile(r"\b[nN]a[nN]\b")
-BETWEEN = re.compile(r"[\s,;]+")
+BARE = re.compile(r"\[([^\[\]()'\"]+)\]")
+"""Pattern of a list as NumPy prints it."""
+
+
+class ListLabels(NamedTuple):
+    """Labels of the atoms or bonds of n rows, one after another.
+
+    Attributes:
+        values: r labels of t targets.
+        owners: [r] int64, ascending, the row of each label.
+        problems: for each row the reason why its lists cannot be used, or "".
+    """
+
+    values: list[tuple[Item, ...]]
+    owners: np.ndarray
+    problems: list[str]
+
+
+def read_lists(rows: Sequence[Sequence[object]], names: Sequence[str]) -> ListLabels:
+    """Read the lists of t targets of n rows.
+
+    Args:
+        rows: for each row a cell for each target.
+        names: names of the targets.
+
+    >>> read_lists([["[1, null]", "[3, 4]"], ["[5]", ""]], ["a", "b"]).values
+    [(1, 3), (None, 4), (5, None)]
+    """
+    values: list[tuple[Item, ...]] = []
+    owners: list[int] = []
+    problems: list[str] = []
+    for row, cells in enumerate(rows):
+        try:
+            lists = _lists(cells, names)
+        except ValueError as error:
+            problems.append(str(error))
+            continue
+        problems.append("")
+        values += zip(*lists)
+        owners += [row] * max(map(len, lists))
+    return ListLabels(values, np.array(owners, np.int64), problems)
+
+
+def _lists(cells: Sequence[object], names: Sequence[str]) -> list[list[Item]]:
+    """Return the lists of a row. A missing list is filled with missing values."""
+    lists: list[list[Item] | None] = []
+    try:
+        lists.extend(map(read_list, cells))
+    except ValueError as error:
+        raise ValueError(f"{names[len(lists)]}: {error}") from None
+    sizes = {name: len(values) for name, values in zip(names, lists) if values is not None}
+    if len({*sizes.values()}) > 1:
+        shown = ", ".join(f"{size} values of {name}" for name, size in sizes.items())
+        raise ValueError(f"the lists of a row must have equal lengths; it has {shown}")
+    size = max(sizes.values(), default=0)
+    return [[None] * size if values is None else values for values in lists]
 
 
 def read_list(cell: object) -> list[Item] | None:
     """Return the values in a cell such as ``[0.1, -0.2]``, in order.
 
-    The cell may be a list of JSON, a list or tuple of Python, or numbers in brackets that spaces,
-    commas or semicolons separate, as NumPy prints them.
-
     Args:
-        cell: the text of a cell, or a sequence of numbers or texts.
+        cell: text in JSON, in Python or as NumPy prints it; or a list, a tuple or an array.
 
     Returns:
-        The values, None for a missing value; or None for an empty cell.
+        The values, None where a value is missing; None if the cell is empty.
 
     Raises:
-        ValueError: the cell is not a list.
+        ValueError: the cell is not a list, or a value is neither a number nor a text.
 
-    >>> read_list("[0.1, None, '<2']"), read_list("[0.5 1]"), read_list("")
-    ([0.1, None, '<2'], [0.5, 1.0], None)
+    >>> read_list('[0.1, null, "<2"]')
+    [0.1, None, '<2']
     """
-    if cell is None:
-        return None
-    if not isinstance(cell, str):
-        return _items(_sequence(cell), cell)
-    text = cell.strip()
-    if text.lower() in MISSING:
-        return None
-    if text[0] not in "[(":
-        raise ValueError(f"expected a list such as [0.1, 0.2]; got {_shown(cell)}")
-    try:
-        values = _parsed(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
-        values = _separated(text, cell)
-    return _items(values, cell)
-
-
-def format_list(values: Iterable[float | int | str | list[float] | None]) -> str:
-    """Return a list as JSON text. NaN becomes null, and numbers have six digits.
-
-    >>> format_list([0.12345678, None, float("nan"), "C"]), format_list([[0.25, 0.75]])
-    ('[0.123457, null, null, "C"]', '[[0.25, 0.75]]')
-    """
-    return json.dumps([_rounded(value) for value in values], ensure_ascii=False)
-
-
-def _rounded(value: object) -> object:
-    if isinstance(value, list):
-        return [_rounded(each) for each in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
-    return value
-
-
-def _parsed(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return ast.literal_eval(NAN.sub("None", text))
-
-
-def _separated(text: str, cell: str) -> list[str]:
-    """Split a list that is neither valid JSON nor valid Python, such as ``[0.1 0.2]``."""
-    closing = {"[": "]", "(": ")"}[text[0]]
-    inner = text[1:-1].strip()
-    if not text.endswith(closing) or any(sign in inner for sign in "[]()'\""):
-        raise ValueError(f"expected a list such as [0.1, 0.2]; got {_shown(cell)}")
-    return BETWEEN.split(inner) if inner else []
-
-
-def _sequence(cell: object) -> object:
-    """Convert an array, a Series or a tuple to a list; return None for a missing cell of pandas."""
-    if isinstance(cell, float) and math.isnan(cell):
-        return None
     convert = getattr(cell, "tolist", None)
-    return convert() if convert is not None else cell
-
-
-def _items(values: object, cell: object) -> list[Item] | None:
-    if values is None:
+    values = cell if convert is None else convert()
+    if isinstance(cell, str):
+        values = None if is_missing(cell) else _parsed(cell.strip())
+    if values is None or values != values:
         return None
     if not isinstance(values, (list, tuple)):
         raise ValueError(f"expected a list such as [0.1, 0.2]; got {_shown(cell)}")
     return [_item(value, cell) for value in values]
 
 
+def _parsed(text: str) -> object:
+    for read in (json.loads, lambda text: ast.literal_eval(NAN.sub("None", text))):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            return read(text)
+    bare = BARE.fullmatch(text)
+    return re.split(r"[\s,;]+", bare[1].strip()) if bare else text
+
+
 def _item(value: object, cell: object) -> Item:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value != value or (isinstance(value, str) and is_missing(value)):
         return None
-    if isinstance(value, (int, float)):
-        # An infinite number is converted to a text, so that a regression reports it together with
-        # its row.
-        if abs(value) <= sys.float_info.max:
-            return value
-        return "inf" if value > 0 else "-inf"
+    if isinstance(value, bool):
+        return int(value)
     if isinstance(value, str):
-        return _text(value.strip())
+        return value.strip()
+    if isinstance(value, (int, float)):
+        # Python's integers have no limit.
+        if abs(value) > sys.float_info.max:
+            return math.inf if value > 0 else -math.inf
+        return value
     raise ValueError(f"expected numbers or texts in a list; got {value!r} in {_shown(cell)}")
-
-
-def _text(text: str) -> Item:
-    if text.lower() in MISSING:
-        return None
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return number if math.isfinite(number) else text
 
 
 def _shown(cell: object) -> str:

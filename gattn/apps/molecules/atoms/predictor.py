@@ -1,11 +1,9 @@
-"""Model of atoms, bonds and molecules, which combines attention networks with mean labels of
-environments.
-"""
+"""Model of atoms or bonds, which combines attention networks with mean labels of environments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,17 +18,12 @@ from gattn.apps.molecules.atoms.environments import (
     GroupedScores,
     environment_codes,
 )
-from gattn.apps.molecules.atoms.network import (
-    AtomTraining,
-    new_network,
-    one_hot_labels,
-    output_width,
-)
-from gattn.apps.molecules.atoms.values import LabelledAtoms, Targets, Values, pointers
-from gattn.apps.molecules.layers import MoleculeBatch
+from gattn.apps.molecules.atoms.network import fit_networks, new_network
+from gattn.apps.molecules.classes import class_softmax
 from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.network import batch_inputs
+from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.stacking import fit_spread, predicted_std
 from gattn.apps.run.model_io import add_prefix, remove_prefix
@@ -38,112 +31,102 @@ from gattn.apps.runtime.threads import limited_threads
 from gattn.data.molecules.arrays import MoleculeArrays
 from gattn.data.molecules.features import FEATURISER
 
-NEVER = -1e4
-"""Logit of the outputs that exceed a target's number of classes. Their probability is 0."""
+COMPONENTS: tuple[str, ...] = ("attention", "environments")
 
 
 @dataclass(frozen=True, eq=False)
 class AtomPrediction:
-    """Predictions for k molecules, their atoms and their bonds.
+    """Predictions for the n atoms or bonds of k molecules.
 
     Attributes:
-        mean: [r, t, d] float64 by kind; for numbers d = 1, for two classes the probability of the
-            second, for several classes the probability of each.
-        std: [r, t] float64 by kind, the standard deviation of the expected error; for classes the
-            standard deviation over the components of the model.
-        parts: the means by the name of the component: ``"attention"`` and ``"environments"``.
-        radius: for ``"atom"`` and ``"bond"`` [r] int64, the largest radius of the environment that
-            the training part contains, -1 for an unknown atom.
-        graphs: the graphs of the molecules.
+        mean: [n, o] float64, in the target's unit; for two classes the probability of class 1, for
+            several classes the probabilities of the classes of all targets.
+        std: [n, o] float64, the standard deviation of the expected error; for classes half of the
+            difference between the components.
+        component_means: mean [n, o] of each component: ``"attention"``, ``"environments"``.
+        radius: [n] int64, the radius of the largest environment that the training molecules
+            contain; -1 for an unknown atom.
+        graphs: graphs of the molecules.
     """
 
-    mean: Values
-    std: Values
-    parts: dict[str, Mapping[str, Tensor]]
-    radius: dict[str, Tensor]
+    mean: Tensor
+    std: Tensor
+    component_means: dict[str, Tensor]
+    radius: Tensor
     graphs: MoleculeArrays
-
-    @property
-    def numbers(self) -> Values:
-        """The means [r, t], for a regression."""
-        return Values({kind: mean[..., 0] for kind, mean in self.mean.rows.items()}, self.mean.ptr)
 
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """Predictions of the components for k molecules.
+    """Predictions of the two components for k molecules.
 
     Attributes:
-        members: predictions [K, r, t, d] of the K networks, by kind.
-        means: prediction [r, t, d] of each component by its name, by kind.
-        labels: [r, t] the number of labels of the environment, by kind.
-        radius: see :class:`AtomPrediction`.
-        graphs: the graphs of the molecules.
+        means: [2, n, o] float64, in the order of COMPONENTS.
+        sources: [s, n, o] float64, the inputs of the model of the squared error.
+        radius: [n] int64.
+        graphs: graphs of the molecules.
     """
 
-    members: dict[str, Tensor]
-    means: dict[str, Mapping[str, Tensor]]
-    labels: dict[str, Tensor]
-    radius: dict[str, Tensor]
+    means: Tensor
+    sources: Tensor
+    radius: Tensor
     graphs: MoleculeArrays
-
-    def stacked(self, kind: str, column: int) -> Tensor:
-        """Return the predictions of a target by all components, [P, r, d]."""
-        return torch.stack([part[kind][:, column] for part in self.means.values()])
 
 
 class AtomPredictor:
-    """Trained model of atoms, bonds and molecules, created by :meth:`fit` or :meth:`from_state`.
+    """Trained model of atoms or bonds, created by :meth:`fit` or :meth:`from_state`.
 
     Attributes:
-        networks: the ensemble.
-        history: the training history of each network; empty after :meth:`from_state`.
-        validation: the prediction of the validation part; None after :meth:`from_state`.
+        level: ``"atom"`` or ``"bond"``.
         task: the task.
-        targets: the names of the targets by kind.
-        classes: for classes the number of classes of each target; () for numbers.
-        threads: number of threads inside an operator; 0 to choose it by the size.
+        settings: the settings.
+        classes: number of classes of each target if the task is multiclass.
+        networks: the networks of the ensemble.
+        environments: mean labels of environments.
+        scores: the calibration of the intervals of each target, for a regression.
+        history: training history of each network; empty after :meth:`from_state`.
+        validation: predictions of the validation part; None after :meth:`from_state`.
+        threads: number of threads of :meth:`predict`, 0 for one per processor.
+        without_forest: "", because these models have no forest.
     """
 
     threads = 0
+    without_forest = ""
 
     def __init__(
-        self, tensors: Mapping[str, Tensor], task: Task, settings: MoleculeSettings,
-        targets: Targets, classes: Sequence[int],
+        self, tensors: Mapping[str, Tensor], level: str, task: Task, settings: MoleculeSettings,
+        classes: Sequence[int],
     ) -> None:  # fmt: skip
         """Restore a model from its tensors; see :meth:`from_state`."""
-        self.task, self.settings, self.targets = task, settings, targets
+        self.level, self.task, self.settings = level, task, settings
         self.classes = tuple(classes)
         self.history: list[History] = []
         self.validation: AtomPrediction | None = None
-        self._tensors = {n: t for n, t in tensors.items() if not n.startswith("networks.")}
-        self.width = output_width(task, classes)
+        parts = ("networks.", "environments.", "scores.")
+        self._tensors = {n: t for n, t in tensors.items() if not n.startswith(parts)}
+        outputs = len(tensors["mean"])
         self.networks = [
-            new_network(settings, targets, self.width, member)
-            for member in range(settings.ensemble)
+            new_network(settings, level, outputs, member) for member in range(settings.ensemble)
         ]
         for member, network in enumerate(self.networks):
             network.load_state_dict(remove_prefix(f"networks.{member}.", tensors))
             network.eval()
-        self.environments = {
-            kind: EnvironmentMeans.from_state(remove_prefix(f"environments.{kind}.", tensors))
-            for kind in targets.kinds
-        }
+        self.environments = EnvironmentMeans.from_state(remove_prefix("environments.", tensors))
         self.scores = [
             GroupedScores.from_state(remove_prefix(f"scores.{i}.", tensors))
-            for i in range(len(targets))
+            for i in range(sum(name.startswith("scores.") for name in tensors) // 2)
         ]
 
     @classmethod
     def fit(
         cls,
-        train: LabelledAtoms,
-        val: LabelledAtoms,
+        train: LabelledMolecules,
+        val: LabelledMolecules,
+        level: str,
         task: Task,
         settings: MoleculeSettings,
-        targets: Targets,
-        classes: Sequence[int] = (),
         *,
+        classes: Sequence[int] = (),
         folder: Path | None = None,
         progress: bool = False,
         threads: int = 0,
@@ -151,125 +134,92 @@ class AtomPredictor:
         """Train the networks and the mean labels of environments; fit the weights of both on the
         validation part.
 
-        The validation part chooses the epoch of each network, the weight of both parts for each
-        target, and the calibration of the intervals.
-
         Args:
-            train: training part.
-            val: validation part.
+            train: the training part, with the labels in the form of the outputs, [r, o].
+            val: the validation part, which also calibrates the intervals.
+            level: ``"atom"`` or ``"bond"``.
             task: the task.
-            settings: settings of the model and its training.
-            targets: the names of the targets by kind.
-            classes: for classes the number of classes of each target.
-            folder: folder of the checkpoints of the networks, from which training continues.
-            progress: whether to show a progress bar.
-            threads: number of threads inside an operator; 0 to choose it.
+            settings: the settings.
+            classes: number of classes of each target if the task is multiclass.
+            folder: folder for checkpoints, or None.
+            progress: whether to show the progress.
+            threads: number of threads, 0 for one per processor.
 
         Raises:
-            ValueError: a target has no label in the training part.
+            TrainingError: a loss is not finite.
         """
-        tensors: dict[str, Tensor] = {}
-        codes = environment_codes(train.inputs.molecules.arrays)
-        for kind in targets.kinds:
-            y = train.y.rows[kind]
-            measured = y.isfinite().any(0)
-            if not measured.all():
-                name = targets.of(kind)[int((~measured).nonzero()[0])]
-                raise ValueError(
-                    f"the training part has no label of {name!r}: choose another split"
-                )
-            mean, scale = torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
-            if task == "regression":
-                mean, scale = moments(y)
-            tensors |= {f"mean.{kind}": mean, f"scale.{kind}": scale}
-            labels = one_hot_labels(y, output_width(task, classes))
-            means = EnvironmentMeans.fit(codes[kind], labels)
-            tensors |= add_prefix(f"environments.{kind}.", means.state())
-        training = AtomTraining(task, settings, targets, tuple(classes), tensors)
-        networks, history = training.fit(train, val, folder, progress=progress, threads=threads)
+        mean, scale = torch.zeros(train.y.shape[1]).double(), torch.ones(train.y.shape[1]).double()
+        if task == "regression":
+            mean, scale = moments(train.y)
+        codes = environment_codes(train.inputs.molecules.arrays, level)
+        environments = EnvironmentMeans.fit(codes, train.y)
+        parts = [replace(part, y=(part.y - mean) / scale) for part in (train, val)]
+        networks, history = fit_networks(
+            parts[0], parts[1], level, task, settings, classes=classes, folder=folder,
+            progress=progress, threads=threads,
+        )  # fmt: skip
+        tensors = {"mean": mean, "scale": scale}
+        tensors |= add_prefix("environments.", environments.state())
         for member, network in enumerate(networks):
             tensors |= add_prefix(f"networks.{member}.", network.state_dict())
-        for i in range(len(targets)):
-            nothing = GroupedScores.fit(torch.empty(0), torch.empty(0, dtype=torch.int64))
-            tensors |= add_prefix(f"scores.{i}.", nothing.state())
-        predictor = cls(tensors, task, settings, targets, classes)
+        predictor = cls(tensors, level, task, settings, classes)
         predictor.history, predictor.threads = history, threads
         predictor._calibrate(val)
         return predictor
 
     def predict(self, inputs: MoleculeInputs) -> AtomPrediction:
-        """Predict molecules, their atoms and bonds; empty inputs give empty values."""
+        """Predict the atoms or bonds of molecules; empty inputs give empty values."""
         return self._combine(self._predict_parts(inputs))
 
     def _predict_parts(self, inputs: MoleculeInputs) -> _Parts:
         """Return the predictions of the components."""
-        arrays = inputs.molecules.arrays
-        codes = environment_codes(arrays)
+        graphs = inputs.molecules.arrays
         members = self._predict_networks(inputs)
-        attention = {kind: values.mean(0) for kind, values in members.items()}
-        means: dict[str, Tensor] = {}
-        labels: dict[str, Tensor] = {}
-        radius: dict[str, Tensor] = {}
-        for kind, environments in self.environments.items():
-            means[kind], labels[kind], radius[kind] = environments.predict(codes[kind])
-        parts: dict[str, Mapping[str, Tensor]] = {"attention": attention, "environments": means}
-        return _Parts(members, parts, labels, radius, arrays)
+        means, labels, radius = self.environments.predict(environment_codes(graphs, self.level))
+        stacked = torch.stack([members.mean(0), means])
+        squares, unit = (stacked[0] - stacked[1]).square(), self._tensors["scale"].square()
+        sources = [unit.expand_as(squares), squares, unit / (1 + labels)]
+        if len(members) > 1:
+            deviations = members - members.mean(0)
+            sources.append(deviations.square().sum(0) / (len(members) - 1))
+        return _Parts(stacked, torch.stack(sources), radius, graphs)
 
-    def _combine(self, each: _Parts) -> AtomPrediction:
+    def _combine(self, parts: _Parts) -> AtomPrediction:
         """Combine the predictions of the components with the weights of each target."""
-        attention, ptr = each.means["attention"], pointers(each.graphs)
-        mean = {kind: values.clone() for kind, values in attention.items()}
-        std = {kind: torch.zeros(values.shape[:2]).double() for kind, values in attention.items()}
-        for i, (kind, column, _) in enumerate(self.targets):
-            stacked = each.stacked(kind, column)
-            weights = self._tensors.get(f"weights.{i}", torch.tensor([1.0, 0.0]).double())
-            mean[kind][:, column] = torch.einsum("prd,p->rd", stacked, weights)
-            if self.task == "regression":
-                sources = self._error_inputs(kind, column, each)
-                shape = (len(sources), 1)
-                spread = self._tensors.get(f"spread.{i}", torch.ones(shape).double())
-                std[kind][:, column] = predicted_std(sources, spread)[:, 0]
-            else:
-                std[kind][:, column] = (stacked[0] - stacked[1]).abs().amax(1) / 2
-        return AtomPrediction(
-            Values(mean, ptr), Values(std, ptr), each.means, each.radius, each.graphs
-        )
+        mean = torch.einsum("pro,po->ro", parts.means, self._tensors["weights"])
+        if self.task == "regression":
+            std = predicted_std(parts.sources, self._tensors["spread"])
+        else:
+            std = (parts.means[0] - parts.means[1]).abs() / 2
+        by_name = dict(zip(COMPONENTS, parts.means))
+        return AtomPrediction(mean, std, by_name, parts.radius, parts.graphs)
 
-    def interval(self, predicted: AtomPrediction, coverage: float) -> tuple[Values, Values]:
-        """Return the lower and the upper ends of prediction intervals for numbers, [r, t] each.
+    def intervals(self, predicted: AtomPrediction, coverage: float) -> tuple[Tensor, Tensor]:
+        """Return the lower and the upper ends of prediction intervals for numbers, [n, t] each.
 
-        They are infinite for a target with too few validation molecules for the coverage.
+        Args:
+            predicted: a result of :meth:`predict`.
+            coverage: the probability that a random atom of a new molecule is inside, in (0, 1).
         """
-        lower, upper = {}, {}
-        for kind in self.targets.kinds:
-            mean, _std = predicted.mean.rows[kind][..., 0], predicted.std.rows[kind]
-            lower[kind], upper[kind] = mean.clone(), mean.clone()
-        for i, (kind, column, _) in enumerate(self.targets):
-            half = self.scores[i].quantile(coverage) * predicted.std.rows[kind][:, column]
-            lower[kind][:, column] -= half
-            upper[kind][:, column] += half
-        return Values(lower, predicted.mean.ptr), Values(upper, predicted.mean.ptr)
+        factors = torch.tensor([scores.quantile(coverage) for scores in self.scores]).double()
+        half = factors * predicted.std
+        return predicted.mean - half, predicted.mean + half
 
     @property
-    def weights(self) -> dict[str, dict[str, float]]:
-        """Weights of the components in the mean prediction of each target, as a dictionary by
-        target name.
-        """
-        names = ("attention", "environments")
-        return {
-            name: dict(zip(names, self._tensors[f"weights.{i}"].tolist()))
-            for i, name in enumerate(self.targets.names)
-        }
+    def weights(self) -> dict[str, float]:
+        """Mean weight of each component over the targets."""
+        return dict(zip(COMPONENTS, self._tensors["weights"].mean(1).tolist()))
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
-        tensors = dict(self._tensors)
+        tensors = self._tensors | add_prefix("environments.", self.environments.state())
         for member, network in enumerate(self.networks):
             tensors |= add_prefix(f"networks.{member}.", network.state_dict())
+        for target, scores in enumerate(self.scores):
+            tensors |= add_prefix(f"scores.{target}.", scores.state())
         return tensors, {
-            "task": self.task, "settings": to_table(self.settings), "featuriser": FEATURISER,
-            "classes": list(self.classes),
-            "targets": {kind: list(self.targets.of(kind)) for kind in self.targets.kinds},
+            "level": self.level, "task": self.task, "settings": to_table(self.settings),
+            "featuriser": FEATURISER, "classes": list(self.classes),
         }  # fmt: skip
 
     @classmethod
@@ -277,93 +227,51 @@ class AtomPredictor:
         """Restore a model from the result of :meth:`state`.
 
         Raises:
-            ValueError: a tensor or a fact is missing, or has another shape.
+            ValueError: the arguments are not the state of such a model.
         """
         try:
             settings = from_table(MoleculeSettings, facts["settings"])
-            targets = Targets(**{kind: tuple(names) for kind, names in facts["targets"].items()})
-            return cls(tensors, cast(Task, facts["task"]), settings, targets, facts["classes"])
+            task = cast(Task, facts["task"])
+            return cls(tensors, facts["level"], task, settings, facts["classes"])
         except (KeyError, TypeError, RuntimeError) as error:
             raise ValueError(
                 f"these tensors and values are not the state of a model: {error}"
             ) from error
 
-    def _predict_networks(self, inputs: MoleculeInputs) -> dict[str, Tensor]:
-        """Return the predictions of K networks, [K, r, t, d] float64, as a dictionary by kind."""
-        pieces: dict[str, list[Tensor]] = {kind: [] for kind in self.targets.kinds}
+    def _predict_networks(self, inputs: MoleculeInputs) -> Tensor:
+        """Return the predictions of K networks, [K, n, o] float64."""
+        pieces = [torch.zeros(len(self.networks), 0, len(self._tensors["mean"])).double()]
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with torch.inference_mode(), limited_threads(elements, self.threads):
             for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
                 batch = batch_inputs(inputs[positions])
                 raw = torch.stack([network(batch) for network in self.networks]).double()
-                for kind, values in self._split(raw, batch).items():
-                    pieces[kind].append(self._in_units(kind, values))
-        return {kind: torch.cat(each, 1) for kind, each in pieces.items()}
+                pieces.append(self._in_units(raw))
+        return torch.cat(pieces, 1)
 
-    def _split(self, raw: Tensor, batch: MoleculeBatch) -> dict[str, Tensor]:
-        """Split the outputs of K networks, [K, N, c], into tensors [K, r, t, c] by kind."""
-        rows = {"atom": len(batch.x), "bond": len(batch.edge_attr) // 2}
-        shapes = {kind: (rows[kind], len(self.targets.of(kind))) for kind in self.targets.kinds}
-        parts = raw.split([r * t for r, t in shapes.values()], 1)
-        return {
-            kind: part.reshape(len(raw), *shape, self.width)
-            for (kind, shape), part in zip(shapes.items(), parts)
-        }
-
-    def _in_units(self, kind: str, raw: Tensor) -> Tensor:
-        """Convert outputs [K, r, t, c] to the targets' units, or to probabilities."""
+    def _in_units(self, raw: Tensor) -> Tensor:
+        """Convert outputs [K, n, o] to the targets' units, or to probabilities."""
         if self.task == "regression":
-            mean, scale = self._tensors[f"mean.{kind}"], self._tensors[f"scale.{kind}"]
-            return raw * scale[:, None] + mean[:, None]
-        if self.task == "classification":
-            return raw.sigmoid()
-        pairs = zip(self.targets, self.classes)
-        counts = torch.tensor([count for (of, _, _), count in pairs if of == kind])
-        beyond = torch.arange(raw.shape[-1]) >= counts[:, None]
-        return raw.masked_fill(beyond, NEVER).softmax(-1)
+            return raw * self._tensors["scale"] + self._tensors["mean"]
+        return class_softmax(raw, self.classes) if self.classes else raw.sigmoid()
 
-    def _error_inputs(self, kind: str, column: int, each: _Parts) -> Tensor:
-        """Return the s inputs of the model of the squared error of a target, [s, r, 1]."""
-        stacked, members = each.stacked(kind, column), each.members[kind]
-        unit = self._tensors[f"scale.{kind}"][column].square()
-        labels = each.labels[kind][:, column, None]
-        sources = [
-            unit.expand(stacked.shape[1], 1),
-            (stacked[0] - stacked[1]).square(),
-            unit / (1 + labels),
-        ]
-        if len(members) > 1:
-            deviations = members[:, :, column] - members[:, :, column].mean(0)
-            sources.append(deviations.square().sum(0) / (len(members) - 1))
-        return torch.stack(sources)
-
-    def _calibrate(self, val: LabelledAtoms) -> None:
+    def _calibrate(self, val: LabelledMolecules) -> None:
         """Fit the weights of the components, the coefficients of the error variance, and the
-        intervals.
+        scores of the intervals to the validation part.
         """
-        each = self._predict_parts(val.inputs)
-        stacked_model = self.settings.model == "stacked"
-        for i, (kind, column, _) in enumerate(self.targets):
-            y = val.y.rows[kind]
-            labels = one_hot_labels(y, self.width)[:, column]
-            stacked = each.stacked(kind, column)
-            weights = torch.tensor([1.0, 0.0]).double()
-            if stacked_model:
-                weights = mixture_weights(stacked[0], stacked[1], labels)
-            self._tensors[f"weights.{i}"] = weights
-            if self.task == "regression":
-                mean = torch.einsum("prd,p->rd", stacked, weights)
-                sources = self._error_inputs(kind, column, each)
-                self._tensors[f"spread.{i}"] = fit_spread(sources, labels - mean)
-        self.validation = self._combine(each)
-        if self.task != "regression":
-            return
-        for i, (kind, column, _) in enumerate(self.targets):
-            mean = self.validation.mean.rows[kind][:, column, 0]
-            error = (val.y.rows[kind][:, column] - mean).abs()
-            scores = error / self.validation.std.rows[kind][:, column]
-            self.scores[i] = GroupedScores.fit(scores, val.y.owners(kind))
-            self._tensors |= add_prefix(f"scores.{i}.", self.scores[i].state())
+        parts, targets = self._predict_parts(val.inputs), self.classes or (1,) * val.y.shape[1]
+        weights = torch.tensor([[1.0], [0.0]]).double().expand(2, len(targets))
+        if self.settings.model == "stacked":
+            columns = [each.split(list(targets), -1) for each in (*parts.means, val.y)]
+            weights = torch.stack([mixture_weights(*some) for some in zip(*columns)], 1)
+        self._tensors["weights"] = weights.repeat_interleave(torch.tensor(targets), 1)
+        if self.task == "regression":
+            mean = torch.einsum("pro,po->ro", parts.means, self._tensors["weights"])
+            self._tensors["spread"] = fit_spread(parts.sources, val.y - mean)
+        self.validation = predicted = self._combine(parts)
+        if self.task == "regression":
+            scores = (val.y - predicted.mean).abs() / predicted.std
+            self.scores = [GroupedScores.fit(one, val.owners) for one in scores.T]
 
 
 EQUAL_ROWS = 20.0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from gattn.apps.molecules.arrays import is_missing
-from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.atoms.labels import join_cells
 from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.text import with_precision
 
@@ -21,9 +20,13 @@ SIMILARITY = "similarity"
 """Name of the column with the similarity to the most similar molecule of the training and
 validation parts.
 """
+RADIUS = "radius"
+"""Name of the column with the largest radius of the environments of atoms or bonds that the
+training molecules contain, -1 for an unknown atom.
+"""
 
 
-def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
+def prediction_columns(estimator: Any) -> list[str]:
     """Return the names of the prediction columns of a table.
 
     Args:
@@ -38,52 +41,61 @@ def prediction_columns(estimator: MoleculeEstimator) -> list[str]:
         that of the predicted class's probability. The last column is ``similarity``, the Tanimoto
         similarity on Morgan bits to the most similar molecule of the training and validation parts.
         In :attr:`MoleculePredictor.validation`, it is the similarity to the training part alone.
+        For atoms and bonds it is ``radius``, and classes have no ``set``.
     """
-    names = target_columns(estimator)
+    names, last = target_columns(estimator), RADIUS if estimator.level_ else SIMILARITY
     if len(names) == 1:
-        return [*names[0], SIMILARITY]
-    return [*(f"{t}_{n}" for t, each in zip(estimator.targets_, names) for n in each), SIMILARITY]
+        return [*names[0], last]
+    return [*(f"{t}_{n}" for t, each in zip(estimator.targets_, names) for n in each), last]
 
 
-def target_columns(estimator: MoleculeEstimator) -> list[Sequence[str]]:
+def target_columns(estimator: Any) -> list[Sequence[str]]:
     """Return the names of the prediction columns of one target, without the target's name."""
     return [_names(estimator, i) for i in range(len(estimator.targets_))]
 
 
 def prediction_cells(
-    estimator: MoleculeEstimator, predicted: Prediction, coverage: float
+    estimator: Any, predicted: Any, coverage: float, texts: Sequence[str] = ()
 ) -> list[list[str]]:
     """Return the table cells of k predictions, in the order of :func:`prediction_columns`.
 
-    A number has at least six digits, and enough digits to show four of its standard deviation.
+    A number has at least six digits, and enough digits to show four of its standard deviation. For
+    atoms and bonds, a cell is a list in JSON.
+
+    Args:
+        estimator: the model.
+        predicted: its predictions.
+        coverage: coverage of the intervals or sets.
+        texts: SMILES of the k molecules, which are needed for atoms and bonds.
     """
     mean, std, columns = predicted.mean, predicted.std, []
-    if isinstance(estimator, MoleculeRegressor):
+    if estimator.task == "regression":
         shown = (mean, std, *estimator.intervals(predicted, coverage))
         for i in range(mean.shape[1]):
             columns += [_precise(values[:, i], std[:, i]) for values in shown]
-    elif isinstance(estimator, MoleculeClassifier):
-        sets = estimator.sets_of(mean, coverage)
+    else:
+        sets = None if estimator.level_ else estimator.sets_of(mean, coverage)
         spreads = std.split(list(estimator.class_counts) or 1, 1)
         chances = estimator.probabilities(mean)
         for i, kinds in enumerate(estimator.classes_by_target):
             chance, spread = chances[i], spreads[i]
             chosen = chance.argmax(1)
             labels = [str(kinds[number]) for number in chosen.tolist()]
-            members = [_joined(kinds, is_in) for is_in in sets[:, i].tolist()]
             if estimator.class_counts:
                 spread = spread.gather(1, chosen[:, None])
             else:
                 chance = mean[:, i, None]
-            shown = map(_numbers, (*chance.unbind(1), spread[:, 0]))
-            columns += [labels, *shown, members]
-    else:
-        raise TypeError(f"{type(estimator).__name__} predicts neither numbers nor classes")
-    return [list(cells) for cells in zip(*columns, _numbers(predicted.max_train_similarity))]
+            columns += [labels, *map(_numbers, (*chance.unbind(1), spread[:, 0]))]
+            if sets is not None:
+                columns.append([_joined(kinds, is_in) for is_in in sets[:, i].tolist()])
+    if not estimator.level_:
+        return [list(cells) for cells in zip(*columns, _numbers(predicted.max_train_similarity))]
+    columns.append(_numbers(predicted.radius))
+    return join_cells(columns, estimator.list_rows(texts, predicted.graphs))
 
 
 def prediction_table(
-    estimator: MoleculeEstimator,
+    estimator: Any,
     source: Source,
     parts: Mapping[str, LabelledMolecules],
     predictions: Mapping[str, Prediction],
@@ -101,47 +113,32 @@ def prediction_table(
     targets = estimator.targets_
     measured = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
 
-    def labels_of(row: int) -> list[object]:
-        labels = source.labels.y[row]
-        return ["" if blank else label for label, blank in zip(labels, is_missing(labels))]
-
-    return table_rows(
-        source, parts, [*measured, *prediction_columns(estimator)], labels_of,
-        lambda part: prediction_cells(estimator, predictions[part], coverage),
-    )  # fmt: skip
-
-
-def table_rows(
-    source: Source,
-    parts: Mapping[str, LabelledMolecules],
-    columns: Sequence[str],
-    labels: Callable[[int], Sequence[object]],
-    cells: Callable[[str], Iterable[Sequence[object]]],
-) -> Iterator[Sequence[object]]:
-    """Yield the rows of a prediction table; see :func:`prediction_table`.
-
-    Args:
-        source: the table from which the molecules were read.
-        parts: molecules by the name of their part.
-        columns: names of the columns of labels and of predictions.
-        labels: function that returns the cells of the labels in a row of the source.
-        cells: function that returns the cells of the predictions for a part.
-    """
-    yield ["row", "smiles", "part", *columns]
+    yield ["row", "smiles", "part", *measured, *prediction_columns(estimator)]
     for part, molecules in parts.items():
-        for row, predicted in zip(molecules.rows.tolist(), cells(part)):
-            yield [row, source.smiles[row].strip(), part, *labels(row), *predicted]
+        rows = molecules.rows.tolist()
+        texts = [source.smiles[row].strip() for row in rows]
+        cells = prediction_cells(estimator, predictions[part], coverage, texts)
+        for row, text, predicted in zip(rows, texts, cells):
+            yield [row, text, part, *_label_cells(source, row), *predicted]
 
 
-def _names(estimator: MoleculeEstimator, target: int) -> Sequence[str]:
-    if not isinstance(estimator, MoleculeClassifier):
+def _label_cells(source: Source, row: int) -> list[object]:
+    if source.places is not None:
+        return [source.lists[target][row] for target in source.targets]
+    labels = source.labels.y[row]
+    return ["" if blank else label for label, blank in zip(labels, is_missing(labels))]
+
+
+def _names(estimator: Any, target: int) -> Sequence[str]:
+    if estimator.task == "regression":
         return ("prediction", "std", "lower", "upper")
+    sets = [] if estimator.level_ else ["set"]
     if estimator.class_counts:
         names = estimator.classes_by_target[target].tolist()
-        return ("prediction", *(f"probability_{name}" for name in names), "std", "set")
+        return ("prediction", *(f"probability_{name}" for name in names), "std", *sets)
     second = str(estimator.classes_by_target[target][1])
     probability = "probability" if second in ("1", "True") else f"probability_{second}"
-    return ("prediction", probability, "std", "set")
+    return ("prediction", probability, "std", *sets)
 
 
 def _numbers(column: Tensor) -> list[str]:

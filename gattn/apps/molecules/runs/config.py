@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 RULES = ("random", "scaffold", "butina", "time")
 """Values of ``--split`` that divide the molecules of one table."""
 OF_MOLECULES = (
-    "target", "descriptors_columns", "decimal", "thousands", "unit", "relation_column", "censored",
-    "error_column", "weight_column",
+    "target", "descriptors_columns", "decimal", "thousands", "relation_column", "error_column",
+    "weight_column",
 )  # fmt: skip
 """Settings of labels of molecules, which atoms and bonds do not have."""
 IN_TABLE = (
@@ -207,9 +207,14 @@ class RunSettings(NumberSettings):
             raise SettingsError(
                 f"--test and --validation leave nothing to split; leave out --split {self.split}"
             )
-        names = [*self.target, *self.atom_target, *self.bond_target]
+        names = self.label_columns
         if len(set(names)) < len(names):
             raise SettingsError(f"each target must be listed once; got {', '.join(names)}")
+        if self.atom_target and self.bond_target:
+            raise SettingsError(
+                "a run has --atom-target or --bond-target: train one run for the atoms, and "
+                "another one for the bonds"
+            )
         if not self.data and (options := self._changed(IN_TABLE)):
             raise SettingsError(f"{options[0]} was set without DATA, the table that has the column")
         if self.model.bounded and self.censored != "refuse":
@@ -221,7 +226,7 @@ class RunSettings(NumberSettings):
             *self._changed(OF_MOLECULES),
             *["several --smiles"] * (type(self.smiles) is tuple),
         ]
-        if self.has_lists and options:
+        if self.level and options:
             raise SettingsError(f"{options[0]} cannot be used with --atom-target or --bond-target")
 
     def _changed(self, names: Sequence[str]) -> list[str]:
@@ -231,9 +236,14 @@ class RunSettings(NumberSettings):
         return [f"--{name.replace('_', '-')}" for name in changed]
 
     @property
-    def has_lists(self) -> bool:
-        """True if the model predicts values of atoms or bonds."""
-        return bool(self.atom_target or self.bond_target)
+    def level(self) -> str:
+        """Level of the labels: ``"atom"``, ``"bond"``, or "" for labels of molecules."""
+        return "atom" if self.atom_target else "bond" if self.bond_target else ""
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """Names of the columns of labels."""
+        return self.atom_target or self.bond_target or self.target
 
     @property
     def split_rule(self) -> SplitRule:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
-from gattn.apps.molecules.loading import (
-    predicts_atoms,
-)
+from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
-from gattn.apps.molecules.runs.evaluation import Evaluation
+from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.measure import (
     count_labels,
     measure_intervals,
@@ -22,11 +20,13 @@ from gattn.apps.molecules.runs.measure import (
     undefined,
 )
 from gattn.apps.molecules.runs.overlaps import training_overlap
-from gattn.apps.molecules.runs.source import Source
+from gattn.apps.molecules.runs.report import evaluation_figures
+from gattn.apps.molecules.runs.source import Source, read_source
 from gattn.apps.report.run_figures import write_plots
-from gattn.apps.run.model_io import write_json
+from gattn.apps.run.model_io import coverage_of, write_json
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.text import count_of, plural
+from gattn.apps.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
 
 
@@ -81,18 +81,23 @@ def evaluate_table(
         FileExistsError: ``out`` exists.
         ValueError: the file, a column or a label cannot be used; no molecule remains.
     """
-    if predicts_atoms(run):
-        from gattn.apps.molecules.runs.atoms import AtomEvaluation as Kind
-
-        if numbers:
-            raise ValueError(f"{', '.join(numbers)} cannot be used with a model of atoms and bonds")
-    else:
-        Kind = Evaluation
-    read = Kind.read(
-        run, path, smiles=smiles, targets=targets, encoding=encoding, numbers=numbers,
-        skip_bad=skip_bad, coverage=coverage, workers=workers, threads=threads,
+    estimator, card = load_model(run, lists=True)
+    estimator.set_params(on_error="skip", workers=workers, threads=threads)
+    columns = smiles_columns(card, smiles, estimator.molecules_per_row)
+    style = NumberFormat(**{**cast(Any, card.get("numbers", {})), **(numbers or {})})
+    if targets is not None and len(targets) != len(estimator.targets_):
+        raise ValueError(
+            "targets must list a column for each target of the model "
+            f"({', '.join(estimator.targets_)}); got {len(targets)}"
+        )
+    source = read_source(
+        str(path), columns, targets or estimator.targets_, estimator.task, encoding=encoding,
+        learnable=False, style=style, skip_bad=skip_bad, level=estimator.level_,
+        descriptors=estimator.descriptors_columns_,
     )  # fmt: skip
-    estimator, source, molecules = read.estimator, read.source, read.molecules
+    places = () if source.places is None else (source.places,)
+    molecules = estimator.labelled(source.rows, source.labels.y, *places)
+    coverage = coverage_of(card, coverage)
     new = ~torch.isin(smiles_hashes(molecules.canonical), estimator.seen_)
     repeats = training_overlap(molecules, new, source)
     log(_summary(source, molecules, repeats, estimator.row_format.rows_noun))
@@ -107,7 +112,7 @@ def evaluate_table(
     # In this table the label columns may have other names than in the training table, so columns
     # are matched by position.
     counts = list(source.labels.counts.values())
-    intervals = measure_intervals(estimator, test.y, predicted, read.coverage)
+    intervals = measure_intervals(estimator, test.y, predicted, coverage, test.owners)
     metrics = {
         "task": estimator.task,
         "item": estimator.row_format.rows_noun,
@@ -131,8 +136,12 @@ def evaluate_table(
     if out is not None:
         with new_folder(out) as folder:
             write_json(folder / "metrics.json", metrics)
-            write_rows(folder / "predictions.csv", read.table(test, predicted))
-            write_plots(folder / "plots", read.figures(test, predicted))
+            parts, predictions = {"test": test}, {"test": predicted}
+            rows = prediction_table(estimator, source, parts, predictions, coverage)
+            write_rows(folder / "predictions.csv", rows)
+            unit = str(card.get("unit", ""))
+            figures = evaluation_figures(estimator, test, predicted, unit)
+            write_plots(folder / "plots", figures)
         log(f"{out} contains the metrics, the predictions and the plots")
     return metrics
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gattn.apps.fitting.metrics import class_agreement, undefined_metrics
-from gattn.apps.molecules.atoms.values import Values
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.classes import normalised
-from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.gaussian_process import draw
 from gattn.apps.molecules.inputs import in_pieces
 from gattn.apps.molecules.rows import LabelledMolecules
@@ -24,7 +21,6 @@ from gattn.data.molecules.fingerprints import tanimoto_ridges
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.atoms.estimators import AtomEstimator
-    from gattn.apps.molecules.atoms.predictor import AtomPrediction
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 AnyEstimator: TypeAlias = "MoleculeEstimator | AtomEstimator"
@@ -36,20 +32,20 @@ MOST_SHOWN = 5
 """Maximum number of targets whose coverages are shown in one sentence."""
 
 
-def measure_targets(model: AnyEstimator, y: Any, mean: Any) -> dict[str, dict[str, float]]:
+def measure_targets(model: AnyEstimator, y: Tensor, mean: Tensor) -> dict[str, dict[str, float]]:
     """Return a dictionary from the name of each target to its metrics.
 
     Args:
-        model: estimator with the targets and their classes.
-        y: labels, and NaN for a missing label: [k, t], or [r, t] by kind for atoms and bonds.
-        mean: predicted means of the same rows.
+        model: the estimator that made the predictions.
+        y: [k, t] labels.
+        mean: [k, o] predicted means.
 
     Returns:
-        The metrics of :func:`gattn.apps.run.measure.measure`; for several classes also the MCC and
-        the log loss.
+        For several classes also Cohen's kappa and Matthews' correlation coefficient.
     """
+    columns = model.probabilities(mean) if model.class_counts else mean.T[:, :, None]
     results = {}
-    for name, label, predicted in _target_columns(model, y, mean):
+    for name, label, predicted in zip(model.targets_, y.T, columns):
         if model.task != "multiclass":
             results[name] = measure(model.task, label, predicted[:, 0])
             continue
@@ -59,45 +55,24 @@ def measure_targets(model: AnyEstimator, y: Any, mean: Any) -> dict[str, dict[st
     return results
 
 
-def _target_columns(model: AnyEstimator, y: Any, mean: Any) -> Iterable[tuple[str, Tensor, Tensor]]:
-    """Yield the name of each target, its labels [r], and its predictions [r, c]."""
-    if isinstance(y, Values):
-        return cast("AtomEstimator", model).columns_of(y, mean)
-    model = cast("MoleculeEstimator", model)
-    columns = model.probabilities(mean) if model.class_counts else mean.T[:, :, None]
-    return zip(model.targets_, y.T, columns)
-
-
-def measure_part(model: AnyEstimator, y: Any, mean: Any) -> dict[str, float]:
+def measure_part(model: AnyEstimator, y: Tensor, mean: Tensor) -> dict[str, float]:
     """Return the metrics of a part. Each metric is the mean over the targets for which it is
     defined. The arguments are those of :func:`measure_targets`.
     """
     by_target = list(measure_targets(model, y, mean).values())
-    return {name: _mean([one[name] for one in by_target]) for name in by_target[0]}
-
-
-def _mean(values: list[float]) -> float:
-    return float(torch.tensor(values, dtype=torch.float64).nanmean())
-
-
-def label_table(model: AnyEstimator, y: Any) -> Tensor:
-    """Return labels as columns of all targets, [r, t]. Shorter columns end with NaN."""
-    return cast("AtomEstimator", model).label_table(y) if isinstance(y, Values) else y
-
-
-def _names(model: AnyEstimator) -> list[str]:
-    return [*map(str, getattr(model.targets_, "names", model.targets_))]
+    return {
+        name: float(torch.tensor([one[name] for one in by_target], dtype=torch.float64).nanmean())
+        for name in by_target[0]
+    }
 
 
 def _classes(model: AnyEstimator) -> list[list[Any]]:
     """Return the classes of each target; empty for a regression."""
-    if model.task == "regression":
-        return []
-    return [np.array(kinds, object).tolist() for kinds in cast(Any, model).classes_by_target]
+    return [kinds.tolist() for kinds in model.classes_by_target]
 
 
 def count_labels(
-    model: AnyEstimator, parts: Mapping[str, Any]
+    model: AnyEstimator, parts: Mapping[str, Tensor]
 ) -> dict[str, dict[str, int | dict[str, int]]]:
     """Count the labels of each target in each part. For classes, count the labels of each class.
 
@@ -108,11 +83,11 @@ def count_labels(
     Returns:
         For each target and part a count, or a count for each class; 0 for a part without rows.
     """
-    tables, classes = {p: label_table(model, y) for p, y in parts.items()}, _classes(model)
+    classes = _classes(model)
     counts: dict[str, dict[str, int | dict[str, int]]] = {}
-    for i, target in enumerate(_names(model)):
+    for i, target in enumerate(model.targets_):
         kinds = classes[i] if classes else None
-        counts[target] = {part: _count(y[:, i], kinds) for part, y in tables.items()}
+        counts[target] = {part: _count(y[:, i], kinds) for part, y in parts.items()}
     return counts
 
 
@@ -124,26 +99,34 @@ def _count(labels: Tensor, kinds: Sequence[Any] | None) -> int | dict[str, int]:
 
 
 def measure_baselines(
-    estimator: MoleculeEstimator, train: LabelledMolecules, test: LabelledMolecules, seed: int
+    estimator: Any, train: LabelledMolecules, test: LabelledMolecules, predicted: Any, seed: int
 ) -> dict[str, dict[str, float]]:
     """Train the baselines on ``train`` and return their metrics on ``test``.
 
     The baselines are trained on the transformed targets, and their metrics are computed in the
-    targets' units.
+    targets' units. The baselines of a model of atoms and bonds are the mean of all labels, and the
+    components of the model.
     """
+    y = estimator.outputs_of(train.y)
+    if estimator.level_:
+        parts = dict(predicted.component_means)
+        if estimator.settings().model == "attention":
+            del parts["attention"]
+        means = {"mean": y.nanmean(0).expand_as(predicted.mean), **parts}
+        return {name: measure_part(estimator, test.y, mean) for name, mean in means.items()}
     transform = estimator.predictor_.transform
-    predicted = baseline_predictions(
-        train.inputs, transform(estimator.outputs_of(train.y)), test.inputs, estimator.task,
-        seed=seed, classes=estimator.class_counts, weights=train.weights,
+    baselines = baseline_predictions(
+        train.inputs, transform(y), test.inputs, estimator.task, seed=seed,
+        classes=estimator.class_counts, weights=train.weights,
     )  # fmt: skip
     return {
         name: measure_part(estimator, test.y, transform.restored(mean))
-        for name, mean in predicted.items()
+        for name, mean in baselines.items()
     }
 
 
 def undefined(
-    model: AnyEstimator, parts: Mapping[str, Any], intervals: Mapping[str, Any]
+    model: AnyEstimator, parts: Mapping[str, Tensor], intervals: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
     """Return the reasons why some metrics are undefined, or are averaged over fewer targets.
 
@@ -156,14 +139,13 @@ def undefined(
         For each part, and for ``"intervals"``, the reason for each such metric. A part has no entry
         if all its metrics are defined for all targets.
     """
-    names, classes = _names(model), _classes(model)
+    names, classes = model.targets_, _classes(model)
     reasons: dict[str, dict[str, str]] = {part: {} for part in parts}
     for part, y in parts.items():
-        table = label_table(model, y)
         if model.task != "multiclass":
-            reasons[part] = undefined_metrics(table, model.task, names, classes)
+            reasons[part] = undefined_metrics(y, model.task, names, classes)
             continue
-        for name, kinds, column in zip(names, classes, table.T):
+        for name, kinds, column in zip(names, classes, y.T):
             title = f"{name!r}: " if len(names) > 1 else ""
             labelled = column[column.isfinite()].long()
             for metric, reason in undefined_metrics(labelled, "multiclass", kinds).items():
@@ -179,79 +161,50 @@ def undefined(
 
 
 def measure_intervals(
-    model: AnyEstimator, y: Any, predicted: Any, coverage: float
+    model: Any, y: Tensor, predicted: Any, coverage: float, owners: Tensor | None = None
 ) -> dict[str, Any]:
     """Measure how often intervals, or sets of classes, contain the true value.
 
     Args:
-        estimator: a fitted estimator.
+        model: a fitted estimator.
         y: [k, t] labels, NaN for a missing label.
-        predicted: predictions of the k molecules.
+        predicted: predictions of the k molecules, atoms or bonds.
         coverage: the requested coverage.
+        owners: [k] int64, the molecule of each label; None for labels of molecules.
 
     Returns:
         The result of :func:`gattn.apps.run.measure.interval_metrics`, or of ``set_metrics`` for
         classes; and ``validation_rows``, the number of calibration labels of the target that has
         the fewest. For classes ``least_class_rows`` is this number for the class that has the
-        fewest. For several targets, ``by_target`` contains ``held`` for each of them.
+        fewest. For several targets, ``by_target`` contains ``held`` for each of them. For atoms and
+        bonds ``calibration`` contains the number of validation molecules with a label of each
+        target. Empty for classes of atoms and bonds, which have no sets.
     """
-    if isinstance(y, Values):
-        lists = cast("AtomEstimator", model)
-        return measure_coverage(lists, y, predicted, coverage) if model.task == "regression" else {}
-    estimator, more = cast(MoleculeEstimator, model), {}
-    if isinstance(estimator, MoleculeRegressor):
-        low, high = estimator.intervals(predicted, coverage)
-        rows = [len(each) for each in estimator.calibrator_.scores]
+    if model.level_ and model.task != "regression":
+        return {}
+    more: dict[str, Any] = {}
+    if model.task == "regression":
+        low, high = model.intervals(predicted, coverage)
+        rows = model.calibration_rows
+        if model.level_:
+            more["calibration"] = dict(zip(model.targets_, rows))
 
         def metrics_of(places: list[int]) -> dict[str, Any]:
-            return interval_metrics(y[:, places], low[:, places], high[:, places], coverage)
+            lower, upper = low[:, places], high[:, places]
+            return interval_metrics(y[:, places], lower, upper, coverage, owners)
     else:
-        classifier = cast(MoleculeClassifier, estimator)
-        sets, by_class = classifier.sets_of(predicted.mean, coverage), classifier.calibrator_.scores
-        always = classifier.calibrator_.in_every_set(coverage)
+        sets, by_class = model.sets_of(predicted.mean, coverage), model.calibrator_.scores
+        always = model.calibrator_.in_every_set(coverage)
         rows = [sum(map(len, scores)) for scores in by_class]
         more["least_class_rows"] = min(len(each) for scores in by_class for each in scores)
 
         def metrics_of(places: list[int]) -> dict[str, Any]:
             return set_metrics(y[:, places], sets[:, places], coverage, in_every_set=always)
 
-    names = estimator.targets_
+    names = model.targets_
     if len(names) > 1:
         more["by_target"] = {name: metrics_of([i])["held"] for i, name in enumerate(names)}
     return {**metrics_of([*range(len(names))]), "validation_rows": min(rows), **more}
-
-
-def measure_coverage(
-    model: AtomEstimator, y: Values, predicted: AtomPrediction, coverage: float
-) -> dict[str, Any]:
-    """Measure how often the prediction intervals contain the value of an atom.
-
-    Returns:
-        ``coverage``, the requested coverage; ``held``, the fraction of the atoms of a molecule
-        whose value is inside the interval, as a mean over molecules and then over targets;
-        ``mean_width``; ``rows``, the number of molecules with a label; ``calibration``, for each
-        target the number of validation molecules with a label; and ``validation_rows``, the least
-        of these numbers.
-    """
-    lower, upper = model.predictor_.interval(predicted, coverage)
-    shares, widths, rows = [], [], 0
-    for kind, column, _ in model.targets_:
-        label, low, high = (each.rows[kind][:, column] for each in (y, lower, upper))
-        labelled = label.isfinite()
-        inside = ((low <= label) & (label <= high))[labelled].double()
-        _, place, sizes = y.owners(kind)[labelled].unique(return_inverse=True, return_counts=True)
-        rows = max(rows, len(sizes))
-        shares.append(float((inside / sizes[place]).sum() / len(sizes)) if len(sizes) else math.nan)
-        widths.append(float((high - low)[labelled].mean()))
-    counts = [scores.molecules for scores in model.predictor_.scores]
-    return {
-        "coverage": coverage,
-        "held": _mean(shares),
-        "mean_width": _mean(widths),
-        "rows": rows,
-        "validation_rows": min(counts),
-        "calibration": dict(zip(model.targets_.names, counts)),
-    }
 
 
 def target_coverage_note(intervals: Mapping[str, Any]) -> list[str]:

@@ -10,15 +10,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.inputs import Piece
-from gattn.apps.molecules.loading import open_run, predicts_atoms
+from gattn.apps.molecules.loading import open_run
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.apps.molecules.runs.training_set import read_measured
-from gattn.apps.molecules.target_transform import Prediction
-from gattn.apps.run.model_io import coverage_of
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow
-from gattn.apps.tables.formats import open_molecules
 from gattn.files import check_table_ending, new_file
 
 ERROR = "error"
@@ -86,80 +83,37 @@ def predict_table(
         ValueError: the column is missing or appears twice, or ``out`` has another ending.
     """
     check_table_ending(out)
-    reader = _open_lists if predicts_atoms(run) else _open
-    table, columns, pieces, cells_of = reader(
+    model, table, names, descriptors, level = open_run(
         run, path, smiles=smiles, encoding=encoding, coverage=coverage, workers=workers,
-        threads=threads, neighbors=neighbors,
+        threads=threads, on_bad_bytes="surrogateescape", lists=True,
     )  # fmt: skip
+    measured = read_measured(run, model, neighbors) if neighbors else None
+    columns = prediction_columns(model) + ([] if measured is None else measured.columns)
+    text_of = row_smiles(table, names)
+    options: dict[str, Any] = {}
+    if not model.level_:
+        values = descriptors.values if descriptors.names else None
+        options = {"descriptors": values, "neighbors": neighbors}
+    pieces = model.predictions(descriptors.checked(table.rows()), smiles=text_of, **options)
     empty = [""] * len(columns)
     rows = bad = 0
     columns = [*columns, ERROR]
-    texts = [name for name in columns if name in TEXTS or name.endswith("_set")]
-    texts = columns if reader is _open_lists else texts
+    texts = [name for name in columns if name in TEXTS or name.endswith("_set") or model.level_]
     with new_file(out) as temporary, table.writer(temporary, columns, texts, log) as writer:
         for piece in pieces:
-            predicted = dict(zip(piece.row_index.tolist(), cells_of(piece)))
+            index = piece.row_index.tolist()
+            smiles_of_rows = [text_of(piece.items[i]) for i in index]
+            cells = prediction_cells(model, piece.result, level, smiles_of_rows)
+            if measured is not None:
+                more = measured.cells(piece.result)
+                cells = [[*some, *others] for some, others in zip(cells, more)]
+            predicted = dict(zip(index, cells))
             for i, (row, error) in enumerate(row_errors(piece)):
                 writer.writerow([*row.cells, *predicted.get(i, empty), error])
                 bad += bool(error)
             rows += len(piece.items)
             on_progress(len(piece.items))
     return Counts(rows, bad)
-
-
-class _Reader(NamedTuple):
-    """Open table, names of the output columns, chunks of predictions, and the function that
-    returns the output cells of the valid rows of a chunk.
-    """
-
-    table: Table
-    columns: list[str]
-    pieces: Iterator[Piece[TableRow, Any]]
-    cells_of: Callable[[Piece[TableRow, Any]], list[list[str]]]
-
-
-def _open(run: str | Path, path: str | Path, *, neighbors: int, **options: Any) -> _Reader:
-    """Load a model, and open a table; see :func:`predict_table`."""
-    model, table, names, descriptors, level = open_run(
-        run, path, on_bad_bytes="surrogateescape", **options
-    )
-    measured = read_measured(run, model, neighbors) if neighbors else None
-    columns = prediction_columns(model) + ([] if measured is None else measured.columns)
-    pieces = model.predictions(
-        descriptors.checked(table.rows()), smiles=row_smiles(table, names),
-        descriptors=descriptors.values if descriptors.names else None, neighbors=neighbors,
-    )  # fmt: skip
-
-    def cells_of(piece: Piece[TableRow, Prediction]) -> list[list[str]]:
-        cells = prediction_cells(model, piece.result, level)
-        if measured is None:
-            return cells
-        return [[*row, *more] for row, more in zip(cells, measured.cells(piece.result))]
-
-    return _Reader(table, columns, pieces, cells_of)
-
-
-def _open_lists(
-    run: str | Path, path: str | Path, *, neighbors: int,
-    smiles: str | Sequence[str] | None, encoding: str | None, coverage: float | None,
-    **options: int,
-) -> _Reader:  # fmt: skip
-    """Load a model of atoms and bonds, and open a table; see :func:`predict_table`."""
-    from gattn.apps.molecules.runs import atoms
-
-    if neighbors:
-        raise ValueError("neighbors are not available for a model of atoms and bonds")
-    model, card, column = atoms.load_atoms(run, smiles, **options)
-    level = coverage_of(card, coverage)
-    table = open_molecules(path, [column], encoding=encoding, on_bad_bytes="surrogateescape")
-    text_of = row_smiles(table, table.smiles)
-
-    def cells_of(piece: Piece[TableRow, Any]) -> list[list[str]]:
-        texts = [text_of(piece.items[i]) for i in piece.row_index.tolist()]
-        return atoms.prediction_cells(model, piece.result, texts, level)
-
-    pieces = model.predictions(table.rows(), smiles=text_of)
-    return _Reader(table, atoms.prediction_columns(model), pieces, cells_of)
 
 
 def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str]:

@@ -21,8 +21,8 @@ from gattn.apps.molecules.runs.splits import (
     splits_record,
     validation_groups,
 )
-from gattn.apps.molecules.runs.stages import MoleculeData
-from gattn.apps.molecules.runs.train import make_product, train_run
+from gattn.apps.molecules.runs.stages import MoleculeData, MoleculeProduct
+from gattn.apps.molecules.runs.train import train_run
 from gattn.apps.report.plots.style import METRICS, number
 from gattn.apps.report.report import (
     Cell,
@@ -111,7 +111,7 @@ def train_repeats(
     # The runs can have different targets, because constant ones are left out.
     predictions = pd.concat([_predictions(folder, run) for run in results]).fillna("")
     write_rows(folder / "predictions.csv", _rows(predictions))
-    names = [*settings.target, *settings.atom_target, *settings.bond_target]
+    names = settings.label_columns
     title = f"{', '.join(names[:3]) or 'pIC50'} of {Path(settings.data).name or 'CHEMBL2321810'}"
     write_report(folder, repeats_report(results, summary, title))
     write_json(folder / "metrics.json", summary)
@@ -232,7 +232,7 @@ def _fold_runs(
     rule = settings.split
     if isinstance(folds, str):
         settings = replace(settings, split=folds)
-    data = make_product(settings, folder, log).load()
+    data = MoleculeProduct(settings, folder, log).load()
     molecules, source = data.molecules, data.source
     groups = _groups(rule, data)
     classes = rarest_classes(molecules, source)

@@ -17,7 +17,7 @@ from gattn.apps.fitting.calibration import (
     coverage_reliability,
     probability_reliability,
 )
-from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.estimators import MoleculeClassifier
 from gattn.apps.molecules.explain import class_probability
 from gattn.apps.molecules.row_format import drawn_smiles
 from gattn.apps.molecules.rows import LabelledMolecules
@@ -33,13 +33,17 @@ from gattn.apps.report.run_figures import (
 )
 from gattn.apps.report.run_report import RunFacts, run_report
 from gattn.apps.run.product import Report
-from gattn.apps.run.report import report_facts
+from gattn.apps.run.report import PROMISE, report_facts
 from gattn.draw import draw_molecule
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.base import MoleculeEstimator
     from gattn.apps.molecules.runs.stages import MoleculeRun
 
+ATOMS = (
+    "The coverage holds for a random atom or bond of a new molecule, on average over molecules "
+    "from the distribution of the validation molecules. Every molecule counts once, however many "
+    "atoms it has."
+)
 WORST = 12
 """Number of molecules that the report page shows, those with the largest errors."""
 DRAWN = 100
@@ -50,6 +54,7 @@ COMPONENTS = {
     "attention": "graph neural network with attention over the bonds",
     "gp": "Gaussian process on fingerprints and descriptors",
     "forest": "forest of trees on fingerprints and descriptors",
+    "environments": "mean label of the atoms or bonds with the same environment",
 }
 """Descriptions of the components of a stacked model."""
 
@@ -67,8 +72,10 @@ def molecule_report(run: MoleculeRun) -> Report:
         run, run.settings.unit, notes=notes, y=estimator.outputs_of(test.y),
         mean=predicted.mean, std=predicted.std, reliability=reliability(estimator, test, predicted),
         words=_words(estimator), logarithmic=_logarithmic(estimator),
+        promise=ATOMS if estimator.level_ else PROMISE,
     )  # fmt: skip
-    return run_report(facts, [*_components(run), _worst_molecules(run)])
+    largest = [] if estimator.level_ else [_worst_molecules(run)]
+    return run_report(facts, [*_components(run), *largest])
 
 
 def _components(run: MoleculeRun) -> list[Section]:
@@ -101,7 +108,7 @@ def run_facts(run: MoleculeRun, unit: str = "", **special: Any) -> RunFacts:
     return report_facts(
         run,
         run.settings,
-        chosen={"target": ", ".join(run.settings.target)},
+        chosen={"target": ", ".join(run.settings.label_columns)},
         title=f"{title} of {Path(source.name).name}",
         summary=(
             f"A {run.settings.model.model} model of {title}, trained on {count}; split: "
@@ -116,15 +123,17 @@ def run_facts(run: MoleculeRun, unit: str = "", **special: Any) -> RunFacts:
     )
 
 
-def _class_names(estimator: MoleculeEstimator) -> list[str]:
+def _class_names(estimator: Any) -> list[str]:
     """Return a sentence that names class 1 of each target, if there are several targets."""
     named = _named_classes(estimator)
     clauses = [f"class 1 of {t} is “{name}”" for t, name in named.items()]
     return [f"Here {'; '.join(clauses)}."] if clauses and len(estimator.targets_) > 1 else []
 
 
-def _transforms(estimator: MoleculeEstimator) -> list[str]:
+def _transforms(estimator: Any) -> list[str]:
     """Return a sentence on the transforms of the targets, if there is one."""
+    if estimator.level_:
+        return []
     scales = [estimator.scale_of(i) for i in range(len(estimator.targets_))]
     if scales == list(map(str, estimator.targets_)):
         return []
@@ -135,14 +144,14 @@ def _transforms(estimator: MoleculeEstimator) -> list[str]:
     ]
 
 
-def _logarithmic(estimator: MoleculeEstimator) -> tuple[bool, ...]:
+def _logarithmic(estimator: Any) -> tuple[bool, ...]:
     """Return for each target whether it is plotted on logarithmic axes."""
-    if estimator.task != "regression":
+    if estimator.task != "regression" or estimator.level_:
         return ()
     return tuple(name == "log10" for name in estimator.predictor_.transform.names)
 
 
-def _words(estimator: MoleculeEstimator) -> Words:
+def _words(estimator: Any) -> Words:
     """Return the words for the plots' labels, for example the name of class 1."""
     if estimator.class_counts:
         return CLASSES
@@ -153,16 +162,16 @@ def _words(estimator: MoleculeEstimator) -> Words:
     return TARGETS._replace(event=f"“{name}”")
 
 
-def _named_classes(estimator: MoleculeEstimator) -> dict[str, str]:
+def _named_classes(estimator: Any) -> dict[str, str]:
     """Return the name of class 1 for each target whose class 1 is not named 1."""
-    if not isinstance(estimator, MoleculeClassifier) or estimator.class_counts:
+    if estimator.task != "classification":
         return {}
     names = {t: str(kinds[1]) for t, kinds in zip(estimator.targets_, estimator.classes_by_target)}
     return {t: name for t, name in names.items() if name not in ("1", "True")}
 
 
 def evaluation_figures(
-    estimator: MoleculeEstimator,
+    estimator: Any,
     molecules: LabelledMolecules,
     predicted: Prediction,
     unit: str = "",
@@ -195,11 +204,9 @@ def output_names(model: Any, targets: Sequence[str], unit: str) -> list[str]:
     ]
 
 
-def reliability(
-    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
-) -> Reliability:
+def reliability(estimator: Any, molecules: LabelledMolecules, predicted: Prediction) -> Reliability:
     """Measure the calibration of prediction intervals or probabilities on labelled molecules."""
-    if isinstance(estimator, MoleculeRegressor):
+    if estimator.task == "regression":
         return coverage_reliability(molecules.y, partial(estimator.intervals, predicted))
     return probability_reliability(estimator.outputs_of(molecules.y), predicted.mean.clamp(0, 1))
 
@@ -238,9 +245,7 @@ def _worst_molecules(run: MoleculeRun) -> Section:
     return Section("Largest errors", text, (Table(("reaction", "prediction"), listed),))
 
 
-def _errors(
-    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
-) -> Tensor:
+def _errors(estimator: Any, molecules: LabelledMolecules, predicted: Prediction) -> Tensor:
     """Return the error of each molecule and target, [k, t]. For several classes, it is 1 minus
     the probability of the measured class.
     """
@@ -255,7 +260,7 @@ def _errors(
 
 
 def _largest_errors(
-    estimator: MoleculeEstimator, molecules: LabelledMolecules, predicted: Prediction
+    estimator: Any, molecules: LabelledMolecules, predicted: Prediction
 ) -> tuple[list[int], list[int]]:
     """Return the molecules with the largest errors that can be drawn, and the target on which
     each error occurs.
@@ -270,7 +275,7 @@ def _largest_errors(
 
 
 def _caption(
-    estimator: MoleculeEstimator,
+    estimator: Any,
     molecules: LabelledMolecules,
     predicted: Prediction,
     row: int,

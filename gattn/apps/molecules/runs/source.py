@@ -6,13 +6,15 @@ import hashlib
 import math
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from sys import intern
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from gattn.apps.molecules.atoms.labels import Places
+from gattn.apps.molecules.atoms.lists import read_lists
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.relations import relation_columns, with_relation
 from gattn.apps.molecules.row_format import row_text, split_smiles
@@ -29,8 +31,6 @@ from gattn.data import BadRow, get_dataset, load_molecules
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from gattn.apps.molecules.atoms.labels import AtomCells
 
 
 ERROR_OF_EXACT_LABELS = 0.2
@@ -64,6 +64,8 @@ class Source:
             divides; None if there are no such files.
         times: [n] float64, the time of each row, NaN for a bad row; None if there is no such
             column.
+        places: what the labels belong to if they are lists; None for labels of molecules.
+        lists: the cells of each column of lists.
     """
 
     name: str
@@ -80,7 +82,8 @@ class Source:
     weights: np.ndarray | None = None
     fixed: list[str] | None = None
     times: np.ndarray | None = None
-    lists: AtomCells | None = None
+    places: Places | None = None
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def without(self, targets: Collection[str]) -> Source:
         """Return the rows without some targets."""
@@ -127,6 +130,7 @@ def read_source(
     time: str | None = None,
     file_parts: Sequence[str] = (),
     relation: str = "",
+    level: str = "",
 ) -> Source:
     """Read one or several CSV files of SMILES and labels.
 
@@ -153,6 +157,8 @@ def read_source(
         file_parts: for each file "val" or "test" if all its rows are in that part, or "".
         relation: its column of relations, such as ">"; "" for the only column of relations, if
             there is a target and such a column.
+        level: ``"atom"`` or ``"bond"`` if the cells of the labels are lists, "" for labels of
+            molecules.
 
     Returns:
         All rows of the file in order, including the bad ones.
@@ -165,7 +171,7 @@ def read_source(
     paths = [path] if isinstance(path, str) else list(path)
     path = ", ".join(paths)
     names = [*targets, *descriptors, *filter(None, (weight, error, time, part_column))]
-    if targets:
+    if targets and not level:
         relation = relation or _relation_column(paths[0], molecules, names, targets, encoding)
         names += [relation] * bool(relation)
     every = [*molecules, *names]
@@ -226,6 +232,19 @@ def read_source(
         lines.append(row.line)
     if not texts:
         raise ValueError(f"{path} has a header but no rows")
+    list_cells: dict[str, list[str]] = {}
+    places_of_labels: Places | None = None
+    lines_of_labels: Any = lines
+    if level:
+        list_cells = {name: [row[i] for row in cells] for i, name in enumerate(targets)}
+        lists = read_lists(cells, targets)
+        places_of_labels = Places(level, lists.owners)
+        cells = [tuple("" if v is None else str(v) for v in values) for values in lists.values]
+        lines_of_labels = [lines[row] for row in lists.owners.tolist()]
+        for i, problem in enumerate(lists.problems):
+            if problem and not faults[i]:
+                faults[i] = problem
+                unread.append(i)
     times = read_times(moments) if time else None
     if times is not None:
         for i in np.flatnonzero(np.isnan(times)).tolist():
@@ -234,8 +253,8 @@ def read_source(
                 unread.append(i)
     if len(unread) > max(1, SHARE * len(texts)) and not skip_bad:
         raise ValueError(
-            f"{path}: {len(unread):,} of {len(texts):,} rows have a descriptor, a weight, an "
-            f"error or a time that cannot be read, the first in line {lines[unread[0]]}: "
+            f"{path}: {len(unread):,} of {len(texts):,} rows have a list, a descriptor, a weight, "
+            f"an error or a time that cannot be read, the first in line {lines[unread[0]]}: "
             f"{faults[unread[0]]}; correct them, or leave the rows out with {SKIP}"
         )
     misfits = sum(map(bool, faults)) - len(unread)
@@ -253,8 +272,9 @@ def read_source(
     signs = f" (relations: column {relation!r})" if relation else ""
     try:
         labels = read_labels(
-            cells, read, task, lines, learnable=learnable, style=style, skip_bad=skip_bad
-        )
+            cells, read, task, lines_of_labels, learnable=learnable, style=style,
+            skip_bad=skip_bad,
+        )  # fmt: skip
     except ValueError as exception:
         raise ValueError(f"{path}{signs}: {exception}") from None
     if dropped:
@@ -263,7 +283,13 @@ def read_source(
         note = f"Column {relation!r} is read as the relations of the labels."
         labels = replace(labels, notes=(note, *labels.notes))
     labels = replace(labels, notes=(*_unit_notes(units), *labels.notes))
-    problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
+    problems = faults
+    if places_of_labels is None:
+        problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
+    else:
+        owners = places_of_labels.owners.tolist()
+        lost = (label._replace(row=owners[label.row]) for label in labels.lost)
+        labels = replace(labels, lost=tuple(lost))
     numbers_of_rows = np.array(values).reshape(len(texts), len(numeric))
     weights = np.nan_to_num(numbers_of_rows[:, -1], nan=1.0) if weight else None
     if error:
@@ -291,6 +317,8 @@ def read_source(
         weights=weights,
         fixed=[line.part for line in lines] if any(file_parts) else None,
         times=times,
+        places=places_of_labels,
+        lists=list_cells,
     )
 
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.estimators import MoleculeClassifier
 from gattn.apps.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.config import RULES
@@ -132,7 +131,7 @@ def rarest_classes(molecules: LabelledMolecules, source: Source) -> list[tuple[i
     """Return for each molecule its rarest label, as the target and the class; empty for labels
     that are numbers.
     """
-    if source.labels.task == "regression":
+    if source.labels.task == "regression" or source.places is not None:
         return []
     pairs = [
         [(i, label) for i, label in enumerate(row) if label == label]
@@ -352,7 +351,7 @@ def constant_targets(estimator: MoleculeEstimator, y: Tensor) -> dict[str, str]:
         if len(values) > 1:
             continue
         content = "one value only" if len(values) else "no label"
-        if len(values) and isinstance(estimator, MoleculeClassifier):
+        if len(values) and estimator.task != "regression":
             kinds = estimator.classes_by_target[i].tolist()
             others = [kind for number, kind in enumerate(kinds) if number != int(values)]
             content = f"only class {kinds[int(values)]!r} and no label of class "

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
+from gattn.apps.molecules.atoms.estimators import (
+    AtomClassifier,
+    AtomRegressor,
+    check_atom_settings,
+)
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.config import RunSettings
-from gattn.apps.molecules.runs.labels import decades_note
+from gattn.apps.molecules.runs.labels import SHARE, SKIP, decades_note
 from gattn.apps.molecules.runs.measure import (
     count_labels,
     distance_note,
@@ -34,6 +39,7 @@ from gattn.apps.molecules.runs.splits import (
     splits_record,
     validation_groups,
 )
+from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.apps.molecules.target_transform import check_domain
 from gattn.apps.run.measure import PARTS
 from gattn.apps.run.product import Log, Parts, Product, Report, TrainedRun, no_log
@@ -41,8 +47,6 @@ from gattn.apps.run.run_folder import CHECKPOINTS
 from gattn.apps.run.text import plural
 from gattn.apps.tables.formats import open_molecules
 from gattn.data import Split
-
-Molecules = TypeVar("Molecules", bound=LabelledMolecules)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +108,6 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
     """Implementation of the stages of ``gattn molecules train``."""
 
     settings: RunSettings
-    prediction_table = staticmethod(prediction_table)
 
     def __init__(
         self, settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
@@ -116,32 +119,38 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
     def load(self) -> MoleculeData:
         """Read the table and parse its SMILES."""
         settings = self.settings
+        if settings.level:
+            check_atom_settings(settings.model)
         source = read_run_source(settings)
         is_regression = source.labels.task == "regression"
-        kind = MoleculeRegressor if is_regression else MoleculeClassifier
+        kind: type[SmilesEstimator] = MoleculeRegressor if is_regression else MoleculeClassifier
+        if settings.level:
+            kind = AtomRegressor if is_regression else AtomClassifier
         estimator = kind(
             **asdict(settings.model), on_error="skip", workers=settings.workers,
             threads=settings.threads, molecules_per_row=len(settings.smiles_columns),
         )  # fmt: skip
-        if is_regression:
+        if is_regression and not settings.level:
             check_labels_domain(settings.model.target_transform, source)
             if settings.model.target_transform == "none":
                 for target, values in zip(source.targets, source.labels.y.T):
                     if note := decades_note(values):
                         self.log(f"Column {target!r}: {note}")
-        return self.loaded(MoleculeData(source, _parse(estimator, source), estimator))
-
-    def loaded(self, data: MoleculeData) -> MoleculeData:
-        """Log the numbers of molecules, and of rows without a SMILES or a label."""
-        source, molecules = data.source, data.molecules
-        count = data.estimator.row_format.count(len(molecules))
-        line = f"{source.name}: {count} for {data.estimator.task}"
+        molecules = _parse(estimator, source)
+        lists = [row for row in molecules.bad if row.in_labels]
+        if len(lists) > max(1, SHARE * len(source.smiles)) and not settings.skip_bad_labels:
+            raise ValueError(
+                f"{source.name}: {len(lists):,} of {len(source.smiles):,} rows have lists that "
+                f"cannot be used, the first is {lists[0]}; correct them, or leave them out with "
+                f"{SKIP}"
+            )
+        line = f"{source.name}: {estimator.row_format.count(len(molecules))} for {estimator.task}"
         if bad := molecules.bad:
             line += f"; {plural(len(bad), 'row')} left out, the first: {bad[0]}"
         if unlabelled := len(source.smiles) - len(bad) - len(molecules):
             line += f"; {plural(unlabelled, 'row')} without a label"
         self.log(line)
-        return data
+        return MoleculeData(source, molecules, estimator)
 
     def split(self, data: MoleculeData) -> MoleculeParts:
         """Split the molecules into parts, and count the molecules that occur in two parts."""
@@ -168,7 +177,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             ValueError: all targets are constant.
         """
         source, molecules, estimator = data.source, data.molecules, data.estimator
-        constant = constant_targets(estimator, molecules.y[split.train])
+        constant = constant_targets(estimator, molecules[split.train].y)
         if not constant:
             return data, split, []
         first, *_ = constant.values()
@@ -190,6 +199,10 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         data, settings = parts.data, self.settings
         estimator = data.estimator
         train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
+        if settings.level:
+            return estimator.fit_labelled(
+                train, val, folder=self.out / CHECKPOINTS, progress=self.progress
+            )
         groups, train_groups = (
             validation_groups(settings.split, part, data.source, estimator.row_format)
             for part in (val, train)
@@ -204,18 +217,19 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         self.log("evaluating the model and its baselines on the test part, and writing the report")
         data, split = parts.data, parts.split
         source, molecules = data.source, data.molecules
-        test, y_val = molecules[split.test], molecules.y[split.val]
+        by_part = {part: molecules[getattr(split, part)] for part in PARTS}
+        test, y_val = by_part["test"], by_part["val"].y
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
         # Like the Gaussian process, the baselines are fitted to the training and validation parts.
         train = molecules[torch.cat([split.train, split.val])]
-        intervals = measure_intervals(model, test.y, predicted, self.settings.coverage)
-        labels = count_labels(model, {p: molecules.y[getattr(split, p)] for p in PARTS})
+        intervals = measure_intervals(model, test.y, predicted, self.settings.coverage, test.owners)
+        labels = count_labels(model, {name: part.y for name, part in by_part.items()})
         metrics = {
             "task": model.task,
             "item": model.row_format.rows_noun,
             "test": measure_part(model, test.y, predicted.mean),
             "val": measure_part(model, y_val, validation.mean),
-            "baselines": self.baselines(model, train, test, predicted),
+            "baselines": measure_baselines(model, train, test, predicted, self.settings.model.seed),
             "targets": measure_targets(model, test.y, predicted.mean),
             "undefined": undefined(model, {"test": test.y, "val": y_val}, intervals),
             "weights": model.predictor_.weights,
@@ -231,24 +245,15 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             **({"intervals": intervals} if intervals else {}),
             "overlaps": parts.overlaps,
         }
-        notes = self.notes(intervals, predicted, validation)
+        notes = target_coverage_note(intervals)
+        if not model.level_:
+            notes += distance_note(predicted.max_train_similarity, validation.max_train_similarity)
         for note in notes:
             self.log(note)
         predictions = {"val": validation, "test": predicted}
         return MoleculeRun(
             model, split, metrics, self.settings, data, predictions, [*parts.notes, *notes]
         )
-
-    def baselines(
-        self, model: Any, train: Any, test: Any, predicted: Any
-    ) -> dict[str, dict[str, float]]:
-        """Return the metrics of each baseline on the test part."""
-        return measure_baselines(model, train, test, self.settings.model.seed)
-
-    def notes(self, intervals: Mapping[str, Any], predicted: Any, validation: Any) -> list[str]:
-        """Return sentences on the predictions."""
-        similarities = predicted.max_train_similarity, validation.max_train_similarity
-        return [*target_coverage_note(intervals), *distance_note(*similarities)]
 
     def report(self, run: MoleculeRun) -> Report:
         """Return the report page, with pictures of the molecules that have the largest errors."""
@@ -276,7 +281,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         left-out rows.
         """
         parts = {part: run.part(part) for part in run.predictions}
-        rows = self.prediction_table(
+        rows = prediction_table(
             run.estimator, run.data.source, parts, run.predictions, self.settings.coverage
         )
         return {"predictions.csv": rows}
@@ -292,39 +297,34 @@ def read_run_source(settings: RunSettings) -> Source:
     """
     if not settings.data:
         return built_in()
-    if not settings.target:
+    if not settings.label_columns:
         columns = open_molecules(settings.data, (), encoding=settings.encoding).columns
         raise ValueError(
             f"--target must be a column of the table: {settings.data} has the columns "
             f"{', '.join(map(repr, columns))}"
         )
     return read_source(
-        settings.files, settings.smiles_columns, settings.target, settings.task,
+        settings.files, settings.smiles_columns, settings.label_columns, settings.task,
         settings.split_rule.column, encoding=settings.encoding, style=settings.style,
         skip_bad=settings.skip_bad_labels, descriptors=settings.descriptors_columns,
         weight=settings.weight_column or None, error=settings.error_column or None,
         time=settings.time or None, file_parts=settings.file_parts,
-        relation=settings.relation_column,
+        relation=settings.relation_column, level=settings.level,
     )  # fmt: skip
 
 
-def _parse(estimator: MoleculeEstimator, source: Source) -> LabelledMolecules:
+def _parse(estimator: Any, source: Source) -> LabelledMolecules:
     """Return the labelled molecules; their attribute ``bad`` contains all invalid rows of the
     table.
     """
-    y = source.labels.y[:, 0] if len(source.targets) == 1 else source.labels.y
-    molecules = estimator.read(
-        source.rows,
-        y,
-        targets=source.targets,
-        bounds=source.labels.bounds,
-        weights=source.weights,
-    )
-    return with_all_bad(molecules, source)
-
-
-def with_all_bad(molecules: Molecules, source: Source) -> Molecules:
-    """Return the molecules; their attribute ``bad`` also contains the bad rows of the table."""
+    y, labels = source.labels.y, source.labels
+    if source.places is not None:
+        molecules = estimator.read(source.rows, y, targets=source.targets, places=source.places)
+    else:
+        y = y[:, 0] if len(source.targets) == 1 else y
+        molecules = estimator.read(
+            source.rows, y, targets=source.targets, bounds=labels.bounds, weights=source.weights
+        )
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
     bad |= {row.row: row for row in source.bad}
     return replace(molecules, bad=tuple(bad[row] for row in sorted(bad)))

@@ -37,15 +37,4 @@ def train_run(
         ValueError: a model cannot be trained with these settings or on these data.
         OSError: a file cannot be read or written; the last checkpoint is not deleted.
     """
-    return pipeline.train_run(make_product(settings, out, log, progress=progress))
-
-
-def make_product(
-    settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
-) -> MoleculeProduct:
-    """Return the product with the stages of a run, for the level of its targets."""
-    if settings.has_lists:
-        from gattn.apps.molecules.runs.atoms import AtomProduct as Kind
-    else:
-        Kind = MoleculeProduct
-    return Kind(settings, out, log, progress=progress)
+    return pipeline.train_run(MoleculeProduct(settings, out, log, progress=progress))

@@ -201,6 +201,8 @@ def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> M
     """
     if count < 1:
         raise ValueError(f"neighbors must be at least 1; got {count}")
+    if model.level_:
+        raise ValueError("neighbors are not available for a model of atoms or bonds")
     if model.row_format.joined:
         raise ValueError(
             "neighbors needs a model of single molecules; this model reads "

@@ -45,14 +45,15 @@ def test_written_hydrogens_have_an_entry(smiles, add_h):
 
 def test_values_of_hydrogens_are_left_out_and_lists_may_omit_them():
     order, _ = entries("[H]OC")
-    places, values = place_values([9.0, 1.0, 2.0], "atom", order)
-    assert (places.tolist(), values) == ([0, 1], [1.0, 2.0])
-    places, values = place_values([1.0, 2.0], "atom", order)
-    assert (places.tolist(), values) == ([0, 1], [1.0, 2.0])
-    places, values = place_values([5.0, 6.0], "bond", order)
-    assert (places.tolist(), values) == ([0], [6.0])
+    for count, level, positions, places in (
+        (3, "atom", [1, 2], [0, 1]),
+        (2, "atom", [0, 1], [0, 1]),
+        (2, "bond", [1], [0]),
+    ):
+        used, nodes = place_values(count, level, order)
+        assert (used.tolist(), nodes.tolist()) == (positions, places)
     with pytest.raises(ValueError, match="4 values, and the molecule has 3 atoms, or 2 without"):
-        place_values([1.0] * 4, "atom", order)
+        place_values(4, "atom", order)
 
 
 def test_lists_of_a_smiles_with_unreadable_map_numbers_are_in_its_order():

@@ -28,20 +28,20 @@ def bond_values(smiles=SMILES):
     return [[b.GetBondTypeAsDouble() for b in m.GetBonds()] for m in structures(smiles)]
 
 
-def test_network_does_not_depend_on_the_order_of_atoms_or_on_the_batch():
+@pytest.mark.parametrize(("level", "rows"), [("atom", 3), ("bond", 2)])
+def test_network_does_not_depend_on_the_order_of_atoms_or_on_the_batch(level, rows):
     torch.manual_seed(0)
     settings = MoleculeSettings(width=16, heads=2, layers=2)
-    network = AtomNetwork(settings, {"atom": 2, "bond": 1}).double().eval()
+    network = AtomNetwork(settings, level, 2).double().eval()
     one, other = (batch_molecules([smiles_to_data(text)]) for text in ("CCO", "OCC"))
     for batch in (one, other):
         batch.x, batch.edge_attr = batch.x.double(), batch.edge_attr.double()
     first, second = network(one), network(other)
-    assert first.shape == (3 * 2 + 2, 1)
-    torch.testing.assert_close(first[:6].view(3, 2), second[:6].view(3, 2).flip(0))
-    torch.testing.assert_close(first[6:], second[6:].flip(0))
+    assert first.shape == (rows, 2)
+    torch.testing.assert_close(first, second.flip(0))
     both = batch_molecules([smiles_to_data("N"), smiles_to_data("CCO")])
     both.x, both.edge_attr = both.x.double(), both.edge_attr.double()
-    torch.testing.assert_close(network(both)[2:8], first[:6])
+    torch.testing.assert_close(network(both)[-rows:], first)
 
 
 def test_intervals_hold_for_dependent_atoms_of_new_molecules():
@@ -64,35 +64,52 @@ def test_intervals_hold_for_dependent_atoms_of_new_molecules():
 
 @pytest.fixture(scope="module")
 def model():
-    labels = {"atoms": {"mass": atom_values()}, "bonds": {"order": bond_values()}}
-    return AtomRegressor(**SMALL).fit(SMILES, **labels)
+    return AtomRegressor(**SMALL).fit(SMILES, atoms={"mass": atom_values()})
 
 
 def test_estimator_predicts_lists_and_is_saved(model, tmp_path):
     with pytest.warns(UserWarning, match="1 SMILES could not be read"):
-        predicted = model.predict(["CCCN", "x", "[H]OCC", "C"])
-    assert [len(each) for each in predicted["mass"]] == [4, 0, 4, 1]
-    assert [len(each) for each in predicted["order"]] == [3, 0, 3, 0]
-    assert np.isnan(predicted["mass"][2]).tolist() == [True, False, False, False]
-    np.testing.assert_allclose(predicted["mass"][2][1:], model.predict(["OCC"])["mass"][0])
-    assert abs(predicted["mass"][0] - [1.2011, 1.2011, 1.2011, 1.4007]).max() < 0.1
+        predicted = model.predict(["CCCN", "x", "[H]OCC", "C"])["mass"]
+    assert [len(each) for each in predicted] == [4, 0, 4, 1]
+    assert np.isnan(predicted[2]).tolist() == [True, False, False, False]
+    np.testing.assert_allclose(predicted[2][1:], model.predict(["OCC"])["mass"][0])
+    assert abs(predicted[0] - [1.2011, 1.2011, 1.2011, 1.4007]).max() < 0.1
     lower, upper = model.predict_interval(["CCCN"])["mass"]
-    assert (lower[0] <= predicted["mass"][0]).all()
-    assert (predicted["mass"][0] <= upper[0]).all()
+    assert (lower[0] <= predicted[0]).all()
+    assert (predicted[0] <= upper[0]).all()
     model.save(tmp_path)
     again = AtomRegressor.load(tmp_path)
-    assert np.array_equal(again.predict(["CCCN"])["mass"][0], predicted["mass"][0])
+    assert np.array_equal(again.predict(["CCCN"])["mass"][0], predicted[0])
     assert np.array_equal(again.predict_interval(["CCCN"])["mass"][1][0], upper[0])
     assert model.predict([])["mass"] == []
 
 
-def test_missing_labels_wrong_lengths_and_bad_smiles(model):
+def test_estimator_of_two_targets_of_bonds_reads_missing_lists():
+    orders = bond_values()
+    doubled = [[2 * value for value in values] for values in orders]
+    bonds = {"order": orders, "doubled": [None, *doubled[1:]]}
+    predicted = AtomRegressor(**SMALL).fit(SMILES, bonds=bonds).predict(["CCCN", "C"])
+    for name, factor in (("order", 1), ("doubled", 2)):
+        assert [len(each) for each in predicted[name]] == [3, 0]
+        assert abs(predicted[name][0] - factor).max() < 0.2
+
+
+def test_missing_labels_wrong_lengths_and_bad_smiles():
     values = [*atom_values(), [1.0], [1.0, 2.0], [None, 2.0]]
     smiles = [*SMILES, "CCO", "(", "CO"]
-    with pytest.raises(MoleculeError, match="mass: its list has 1 values, and the molecule has 3"):
+    with pytest.raises(MoleculeError, match="its list has 1 values, and the molecule has 3"):
         AtomRegressor(**SMALL).fit(smiles, atoms={"mass": values})
     skipping = AtomRegressor(on_error="skip", **SMALL).fit(smiles, atoms={"mass": values})
     assert [row.row for row in skipping.bad_] == [len(SMILES), len(SMILES) + 1]
+    assert {row.row: row.in_labels for row in skipping.bad_} == {
+        len(SMILES): True, len(SMILES) + 1: False
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="mass must have 2 rows, one for each molecule; got 1"):
+        AtomRegressor(**SMALL).fit(["CO", "CN"], atoms={"mass": [[1, 2]]})
+    with pytest.raises(ValueError, match="fit needs labels of atoms or of bonds"):
+        AtomRegressor(**SMALL).fit(SMILES)
+    with pytest.raises(ValueError, match="in the range of float32"):
+        AtomRegressor(**SMALL).fit(["CO", "CN"], atoms={"mass": [[1, 1e300], [1, 2]]})
     with pytest.raises(SettingsError, match="loss_function bounded-mse is not available"):
         AtomRegressor(loss_function="bounded-mse", **SMALL).fit(SMILES, atoms={"m": atom_values()})
     with pytest.raises(SettingsError, match="target_transform is not available"):
@@ -109,12 +126,9 @@ def test_classifier_of_two_and_of_several_classes(tmp_path):
     assert several.predict(["CCN"])["element"][0].tolist() == ["C", "C", "N"]
     chances = several.predict_proba(["CCN"])["element"][0]
     assert chances.shape == (3, 4)
+    assert several.predict(["[H]O"])["element"][0][0] is None
     np.testing.assert_allclose(chances.sum(1), 1)
     two = AtomClassifier(**SMALL).fit(SMILES, bonds={"aromatic": aromatic})
     assert two.task == "classification"
     two.save(tmp_path)
     assert AtomClassifier.load(tmp_path).predict(["CN"])["aromatic"][0].tolist() == [0]
-    both = {"atoms": {"element": symbols}, "bonds": {"aromatic": aromatic}}
-    joint = AtomClassifier(**SMALL).fit(SMILES, **both)
-    assert joint.predict_proba(["CN"])["aromatic"][0].shape == (1, 2)
-    assert joint.predict(["C"])["aromatic"][0].tolist() == []
