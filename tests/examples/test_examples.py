@@ -41,16 +41,6 @@ def test_node_classification_learns(run):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # torch's exporter raises many warnings
-def test_an_exported_model_predicts_without_gattn(run):
-    pytest.importorskip("onnxscript")
-    result, out, _ = run("exported_model", "--epochs", 2)
-    assert "network.onnx" in result["files"]
-    assert result["difference"] < 1e-5
-    assert "not valid SMILES" in out
-
-
-@pytest.mark.slow
 def test_missing_links_are_ranked_better_than_at_random(run):
     result, out, _ = run("missing_links", "--epochs", 30)
     assert result["mrr"] > 2 * result["chance"]

@@ -13,7 +13,7 @@ from gattn.apps.cli.signals import INTERRUPTED, WORDS, EndingSignals, signal_beh
 from gattn.apps.runtime.threads import sleep_at_barriers
 from gattn.files import reason
 
-EXTRAS = {"ray": "ray", **dict.fromkeys(("onnx", "onnxscript", "onnxruntime"), "export")}
+EXTRAS = {"ray": "ray"}
 """Dictionary from a module that may be missing to the extra of gattn that installs the module. Any
 other missing module belongs to the extra of the command.
 """

@@ -279,32 +279,6 @@ def evaluate(
 
 
 @app.command()
-def export(
-    run: Annotated[Path, Argument(metavar="RUN")],
-    out: Annotated[Path, Option()],
-) -> None:
-    """Export a model to a folder, from which a program predicts without gattn and PyTorch.
-
-    The folder contains ONNX files, arrays and the program predict.py, which needs the packages
-    numpy, onnxruntime and rdkit. Before the folder is written, the predictions of the program are
-    compared with the predictions of the model.
-
-    Args:
-        run: Folder of a trained model, written by train, or the name of a model of gattn.
-        out: New folder for the exported model.
-    """
-    from gattn.apps.molecules.export.folder import export_model
-
-    exported = export_model(run, out)
-    megabytes = sum(exported.files.values()) / 1e6
-    say(
-        f"{out}: {', '.join(exported.files)} ({megabytes:.1f} MB); largest difference from predict "
-        f"{exported.difference:.1g} standard deviations"
-    )
-    say(f"to predict: python {quoted(out / 'predict.py')} IN.csv OUT.csv")
-
-
-@app.command()
 @with_settings(RunSettings, only=("smiles", "encoding", "decimal", "thousands"))
 def check(
     table: Table,

@@ -1,7 +1,4 @@
-"""Correction of predictions by the labels of other targets that were measured for a molecule.
-
-This module needs no torch, so that an exported model contains it.
-"""
+"""Correction of predictions by the labels of other targets that were measured for a molecule."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class PackedMolecules(NamedTuple):
 
     def unpack(self) -> Molecules:
         """Convert the compact form to ``Molecules`` without targets."""
-        # The imports are inside the function, because exported models use this module without
+        # The imports are inside the function, because the processes that read SMILES need no
         # torch.
         import torch
 

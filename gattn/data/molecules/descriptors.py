@@ -104,7 +104,7 @@ def molecule_descriptors(molecules: Sequence[str] | Molecules) -> Tensor:
     1.0
     """
     need_rdkit()
-    # The imports are inside the function, because exported models use this module without torch.
+    # The imports are inside the function, because the processes that read SMILES need no torch.
     import torch
     from rdkit import rdBase
 

@@ -55,7 +55,7 @@ def molecule_identities(molecules: Sequence[str] | Molecules) -> list[str]:
     >>> molecule_identities(["C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "CC(N)C(=O)O"])
     ['C[C@H](N)C(=O)O', 'C[C@@H](N)C(=O)O', 'CC(N)C(=O)O']
     """
-    # The import is inside the function, because exported models use this module without torch.
+    # The import is inside the function, because the processes that read SMILES need no torch.
     from gattn.data.molecules.dataset import smiles_of
 
     need_rdkit()

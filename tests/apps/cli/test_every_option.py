@@ -55,7 +55,6 @@ CALLS: dict[str, list[str]] = {
         "--encoding utf-8 --coverage 0.5",
     ],
     "molecules compare": ["folds folds --out folds.png"],
-    "molecules export": ["classes --out exported"],
     "molecules check": [
         "table.csv --target y --smiles smiles --encoding utf-8 --test test.csv "
         "--split column:part --out checked",
