@@ -227,28 +227,6 @@ def explain(
 
 
 @app.command()
-@with_settings(RunSettings, only=READING, as_trained=("smiles",))
-def embed(
-    run: Run,
-    table: Table,
-    out: Annotated[Path, Option()],
-    *,
-    settings: dict[str, Any],
-) -> None:
-    """Write the hidden vector of every molecule; the vectors of an ensemble are concatenated.
-
-    Args:
-        out: New file to write; its name must end with .parquet or .npy.
-    """
-    check_run_inputs(run, table, settings)
-    from gattn.apps.molecules.runs.embed import embed_table
-
-    with watched("embedding") as on_progress:
-        counts = embed_table(run, table, out, on_progress=on_progress, **settings)
-    _show_counts(counts, table, out)
-
-
-@app.command()
 @with_settings(
     RunSettings, only=(*READING, "target", *NUMBERS, "skip_bad_labels", "coverage"),
     as_trained=("smiles", "target", "coverage", *NUMBERS),

@@ -193,8 +193,9 @@ class MoleculeEstimator(SmilesEstimator):
             NotFittedError: the estimator was not fitted.
         """
         texts, _, _ = _rows(smiles, self.molecules_per_row)
-        pieces = ((piece, (piece.result,)) for piece in self.embeddings(texts))
-        (vectors,) = _joined(texts, pieces)
+        self.check_fitted()
+        pieces = self._pieces(self.predictor_.embed, texts)
+        (vectors,) = _joined(texts, ((piece, (piece.result,)) for piece in pieces))
         return vectors.float().numpy()
 
     def explain(
@@ -375,19 +376,6 @@ class MoleculeEstimator(SmilesEstimator):
         return self._pieces(
             predict, items, smiles=smiles, descriptors=descriptors, columns=len(columns)
         )
-
-    def embeddings(
-        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
-    ) -> Iterator[Piece[Item, Tensor]]:
-        """Yield the embeddings [k, K d] of valid molecules, in chunks like :meth:`predictions`."""
-        self.check_fitted()
-        return self._pieces(self.predictor_.embed, items, smiles=smiles)
-
-    @property
-    def embedding_size(self) -> int:
-        """Number of features, K d, that :meth:`embed` returns for each molecule."""
-        inputs = self.featurise([self.row_format.example]).inputs
-        return self.predictor_.embed(inputs).shape[1]
 
     def place_of(self, target: str | None) -> int:
         """Return the index of a target, given its name. None stands for the only target."""

@@ -99,7 +99,6 @@ def open_run(
     workers: int = 1,
     threads: int = 0,
     on_bad_bytes: OnBadBytes = "strict",
-    molecule_alone: bool = False,
     coverage: float | None = None,
     lists: bool = False,
 ) -> OpenedRun:
@@ -115,7 +114,6 @@ def open_run(
         workers: number of processes that parse SMILES.
         threads: number of threads inside one operator; 0 to choose it from the size of a batch.
         on_bad_bytes: see :class:`gattn.apps.tables.csv_table.Table`.
-        molecule_alone: read no descriptor columns, even if the model was trained with some.
         coverage: coverage of the intervals; None for that of the training.
 
     Raises:
@@ -127,7 +125,7 @@ def open_run(
     model, card = load_model(folder, lists=lists)
     model.set_params(workers=workers, threads=threads)
     columns = smiles_columns(card, smiles, model.molecules_per_row)
-    names = [] if molecule_alone else model.descriptors_columns_
+    names = model.descriptors_columns_
     table = open_molecules(path, columns, names, encoding=encoding, on_bad_bytes=on_bad_bytes)
     style = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
     descriptors = DescriptorColumns.of(table, names, style)

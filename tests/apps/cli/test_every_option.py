@@ -47,9 +47,6 @@ CALLS: dict[str, list[str]] = {
         "--method masking --target y --pictures 1 --encoding utf-8",
         "classes test.csv --out why --workers 1 --method masking --class c --pictures 1",
     ],
-    "molecules embed": [
-        "classes table.csv --out vectors.npy --smiles smiles --encoding utf-8 --workers 1"
-    ],
     "molecules evaluate": [
         "m new.csv --out evaluated --target y --target z --smiles smiles --workers 1 "
         "--encoding utf-8 --coverage 0.5",

@@ -7,7 +7,7 @@ import pytest
 from tests.apps.cli.commands import runner
 
 COMMANDS = {
-    "molecules": ("check", "train", "predict", "explain", "embed", "evaluate", "compare"),
+    "molecules": ("check", "train", "predict", "explain", "evaluate", "compare"),
     "nodes": ("train", "predict", "explain", "embed", "compare"),
     "links": ("train", "predict", "explain"),
 }

@@ -1,4 +1,4 @@
-"""Tests of the commands ``gattn molecules predict``, ``embed``, ``evaluate`` and ``explain``."""
+"""Tests of the commands ``gattn molecules predict``, ``evaluate`` and ``explain``."""
 
 import json
 
@@ -57,28 +57,6 @@ def test_a_table_without_rows_gives_no_rows_and_a_note(folder, tmp_path, gattn):
     assert code == 0
     assert f"{tmp_path / 'in.csv'} has a header but no rows, so {out} has no rows" in output
     assert read_rows(out) == []
-
-
-def test_embeddings_are_written_in_the_format_of_the_file(folder, tmp_path, gattn):
-    (tmp_path / "in.csv").write_text("smiles\nCCCO\nbad(\nCN\n")
-    for name in ("x.npy", "x.parquet"):
-        code, output = gattn("embed", folder / "numbers", tmp_path / "in.csv", "--out",
-                           tmp_path / name, "--workers", 1)  # fmt: skip
-        assert code == 0, output
-    model = MoleculeRegressor.load(folder / "numbers")
-    array = np.load(tmp_path / "x.npy")
-    assert np.isnan(array[1]).all()
-    assert np.allclose(array[[0, 2]], model.embed(["CCCO", "CN"]), atol=1e-5)
-    table = pd.read_parquet(tmp_path / "x.parquet")
-    assert table.smiles.tolist() == ["CCCO", "bad(", "CN"]
-    assert [bool(error) for error in table.error] == [False, True, False]
-    assert np.array_equal(table.iloc[:, 2:].to_numpy(), array, equal_nan=True)
-    (tmp_path / "none.csv").write_text("smiles\n")
-    for name in ("none.npy", "none.parquet"):
-        nothing = ["embed", folder / "numbers", tmp_path / "none.csv", "--out", tmp_path / name]
-        assert gattn(*nothing)[0] == 0
-    assert np.load(tmp_path / "none.npy").shape == (0, array.shape[1])
-    assert len(pd.read_parquet(tmp_path / "none.parquet")) == 0
 
 
 def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):

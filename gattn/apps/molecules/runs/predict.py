@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.inputs import Piece
 from gattn.apps.molecules.loading import open_run
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns
@@ -108,7 +107,8 @@ def predict_table(
                 more = measured.cells(piece.result)
                 cells = [[*some, *others] for some, others in zip(cells, more)]
             predicted = dict(zip(index, cells))
-            for i, (row, error) in enumerate(row_errors(piece)):
+            for i, (row, error) in enumerate(zip(piece.items, piece.errors)):
+                error = row.problem or error
                 writer.writerow([*row.cells, *predicted.get(i, empty), error])
                 bad += bool(error)
             rows += len(piece.items)
@@ -124,11 +124,6 @@ def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str
     """
     places = list(map(table.place, columns))
     return lambda row: "" if row.problem else row_text(row.cells, places)
-
-
-def row_errors(piece: Piece[TableRow, T]) -> Iterator[tuple[TableRow, str]]:
-    """Yield each row of a chunk with the reason why it could not be read; "" if it could."""
-    return ((row, row.problem or error) for row, error in zip(piece.items, piece.errors))
 
 
 class InputRow(NamedTuple):
