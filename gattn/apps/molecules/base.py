@@ -24,6 +24,7 @@ from gattn.apps.molecules.foundation import read_foundation_of
 from gattn.apps.molecules.inputs import ParsedSmiles, Piece
 from gattn.apps.molecules.model_inputs import DescribedInputs, MoleculeInputs
 from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.reference import percentile_in, percentiles_of, reference_inputs
 from gattn.apps.molecules.rows import (
     LabelledMolecules,
     bad_rows,
@@ -162,6 +163,7 @@ class MoleculeEstimator(SmilesEstimator):
         the training molecules. See :meth:`MoleculePredictor.fit`.
         """
         self._read_parts(train, val)
+        self.percentiles_ = None
         self.predictor_ = MoleculePredictor.fit(
             self._fit_part(train, train_groups), self._fit_part(val, groups), self.task,
             self.settings(), classes=self.class_counts,
@@ -174,6 +176,49 @@ class MoleculeEstimator(SmilesEstimator):
     def _fit_part(self, part: LabelledMolecules, groups: Sequence[str] | None) -> FitPart:
         groups = part.canonical if groups is None else groups
         return FitPart(part.inputs, self.outputs_of(part.y), part.bounds, part.weights, groups)
+
+    def predict_percentile(self, smiles: Rows) -> np.ndarray:
+        """Predict how high predictions are among those of 500 drug-like molecules.
+
+        Args:
+            smiles: n SMILES.
+
+        Returns:
+            [n] or [n, t] float64: the percentage, in whole numbers, of the drug-like molecules
+            whose prediction is at most as high. For classes, the prediction is the probability of
+            the second class. NaN where a SMILES cannot be parsed.
+
+        Raises:
+            NotFittedError: the estimator was not fitted.
+            ValueError: the model reads more than one molecule, or a target has more than two
+                classes.
+        """
+        self.check_fitted()
+        if not self.has_percentiles:
+            raise ValueError(
+                "percentiles need a model that reads one molecule, without descriptor columns, and "
+                f"predicts numbers or two classes; this model reads {self.row_format.rows_noun} "
+                f"with {len(self.descriptors_columns_)} descriptor columns for {self.task}"
+            )
+        if self.percentiles_ is None:
+            self.fit_percentiles()
+        (percent,) = self._collect(smiles, lambda each: (self.percentile(each.mean),))
+        return self._shaped(percent.numpy())
+
+    @property
+    def has_percentiles(self) -> bool:
+        """Whether the model can predict the drug-like molecules, and orders them by a number."""
+        return not (self.row_format.joined or self.descriptors_columns_ or self.class_counts)
+
+    def fit_percentiles(self) -> None:
+        """Predict the drug-like molecules, and store the percentiles of their predictions."""
+        inputs = reference_inputs(self.max_atoms, self.row_format)
+        self.percentiles_ = percentiles_of(self.predictor_.predict(inputs).mean)
+
+    def percentile(self, mean: Tensor) -> Tensor:
+        """Return the percentiles [k, t] of predicted means; see :meth:`predict_percentile`."""
+        assert self.percentiles_ is not None
+        return percentile_in(self.percentiles_, mean)
 
     def embed(self, smiles: Rows) -> np.ndarray:
         """Return the hidden vectors of molecules, from which the networks compute their
@@ -402,12 +447,15 @@ class MoleculeEstimator(SmilesEstimator):
             "targets": list(self.targets_),
             "single_target": self.single_target_,
             "descriptors_columns": list(self.descriptors_columns_),
+            "percentiles": None if self.percentiles_ is None else self.percentiles_.tolist(),
         }
 
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         super()._load_state(tensors, card)
         self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
         self.descriptors_columns_ = list(card["descriptors_columns"])
+        if card["percentiles"] is not None:
+            self.percentiles_ = torch.tensor(card["percentiles"], dtype=torch.float64)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -37,6 +37,8 @@ class SmilesEstimator(SerializableEstimator, Parameters):
 
     Attributes:
         targets_: the names of the targets.
+        percentiles_: [t, 101] percentiles of the predictions of drug-like molecules
+            (:mod:`gattn.apps.molecules.reference`); None if they were not predicted.
         level_: what a label belongs to: ``"atom"``, ``"bond"``, or "" for a molecule.
         bad_: the rows that the training left out.
         seen_: sorted hashes of the canonical SMILES of the training and the validation part.
@@ -44,6 +46,7 @@ class SmilesEstimator(SerializableEstimator, Parameters):
 
     item: ClassVar[str] = "molecules"
     targets_: list[str]
+    percentiles_: Tensor | None = None
     level_: str = ""
     descriptors_columns_: Sequence[str] = ()
     bad_: tuple[BadRow, ...]

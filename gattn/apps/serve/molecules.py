@@ -137,9 +137,6 @@ class ServedMolecules(ServedRun):
         columns, similarity = target_columns(self.model), float(values[SIMILARITY] or 0)
         first = sum(map(len, columns[:target]))
         shown = dict(zip(columns[target], list(values.values())[first:]))
-        percentile = None
-        if self.training is not None and isinstance(shown["prediction"], float):
-            percentile = self.training.percentile(target, shown["prediction"])
         domain = (
             None
             if self.threshold is None
@@ -155,7 +152,7 @@ class ServedMolecules(ServedRun):
         return ExplainAnswer(
             model=self.name, target=self.model.targets_[target], unit=self.unit, smiles=text,
             method=explanation.method, explained=explanation.explained,
-            values={**shown, SIMILARITY: similarity}, percentile=percentile, domain=domain,
+            values={**shown, SIMILARITY: similarity}, domain=domain,
             nearest=self._neighbours(explained.nearest, target),
             atoms=[Atom(atom=a, symbol=s, weight=w, spread=json_value(d)) for a, s, w, d in rows],
             faithfulness=Faithfulness(
@@ -199,14 +196,14 @@ def open_molecules(name: str, folder: Path, max_atoms: int, threads: int) -> Ser
     if is_distributed(folder):
         notes.append(
             f"{folder.name} is distributed without its training molecules, so the nearest measured "
-            "molecules and percentiles are not available."
+            "molecules are not available."
         )
     else:
         try:
             training = read_training_set(folder, model)
         except ValueError as error:
             notes.append(
-                "The nearest measured molecules and percentiles are not available, because "
+                "The nearest measured molecules are not available, because "
                 f"{fault_of(error, paths)}."
             )
     try:

@@ -186,8 +186,6 @@ class ExplainAnswer(_Answer):
     """
     values: dict[str, Value]
     """Columns of the prediction, without the target's name."""
-    percentile: float | None
-    """Percentage of the measured training values up to the prediction."""
     domain: Domain | None
     nearest: list[Neighbour]
     atoms: list[Atom]

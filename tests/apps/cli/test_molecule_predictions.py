@@ -40,14 +40,16 @@ def test_every_input_row_has_an_output_row(folder, tmp_path, gattn):
     assert rows[6]["note"] == "\xe9"
     model = MoleculeRegressor.load(folder / "numbers")
     for row in rows:
-        numbers = [row[name] for name in ("prediction", "std", "lower", "upper", "similarity")]
+        names = ("prediction", "std", "lower", "upper", "similarity", "percentile")
+        numbers = [row[name] for name in names]
         if row["error"]:
-            assert numbers == [""] * 5
+            assert numbers == [""] * 6
             continue
         lower, upper = model.predict_interval([row["smiles"]], coverage=0.5)
         expected = [*np.ravel(model.predict([row["smiles"]], return_std=True)), *lower, *upper]
         assert np.allclose([float(n) for n in numbers[:4]], expected, rtol=1e-4)
         assert 0 <= float(numbers[4]) <= 1
+        assert float(numbers[5]) == model.predict_percentile([row["smiles"]])
 
 
 def test_a_table_without_rows_gives_no_rows_and_a_note(folder, tmp_path, gattn):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from rdkit.Chem import MolFromSmiles
+from rdkit.Chem import MolFromSmiles, MolToSmiles
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -15,6 +15,7 @@ from sklearn.utils import estimator_checks
 
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.arrays import as_numbers, as_table, as_texts
+from gattn.apps.molecules.reference import REFERENCE
 from gattn.apps.molecules.row_format import join_smiles
 from gattn.apps.molecules.rows import UnreadableMolecules
 from gattn.apps.run.model_io import RunError, read_model
@@ -137,6 +138,20 @@ def test_no_molecules_give_no_predictions(regressor, classifier):
 
 
 BAD = ["CCO", "bad(", "", None, 3.5, float("nan"), "C" * 1200, "c1ccccc1", "\ud800", "*"]
+
+
+def test_percentile_is_the_share_of_drug_like_molecules_below_the_prediction():
+    model = MoleculeRegressor(model="gp").fit(SMILES, np.stack([LENGTH, -LENGTH], 1))
+    texts = REFERENCE.read_text("utf-8").split()
+    assert len(texts) == len({MolToSmiles(MolFromSmiles(text)) for text in texts}) == 500
+    values = model.predict([*texts, "CCO"])
+    shares = (values[:500] <= values[500]).mean(0)
+    percent = model.predict_percentile(["CCO"])
+    assert percent.tolist() == [[int(100 * share + 1e-9) for share in shares]]
+    assert np.sort(percent)[0, 0] < 50 < np.sort(percent)[0, 1]
+    many = MoleculeClassifier(model="gp").fit(SMILES, np.arange(len(SMILES)) % 3)
+    with pytest.raises(ValueError, match="predicts numbers or two classes"):
+        many.predict_percentile(["CCO"])
 
 
 def test_a_bad_smiles_costs_its_own_row(regressor, classifier):

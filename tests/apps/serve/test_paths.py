@@ -11,7 +11,7 @@ from gattn.apps.serve.settings import ServeSettings
 from tests.apps.serve.clients import serving
 from tests.sealing import seal
 
-MISSING = "The nearest measured molecules and percentiles are not available, because"
+MISSING = "The nearest measured molecules are not available, because"
 
 
 @pytest.fixture

@@ -92,6 +92,6 @@ def test_a_model_of_gattn_is_opened_by_its_name():
     assert answer["domain"]["threshold"] == pytest.approx(0.225, abs=1e-6)
     assert answer["domain"]["inside"] == (answer["domain"]["similarity"] >= 0.225)
     assert run.notes == (
-        "bbb is distributed without its training molecules, so the nearest measured molecules and "
-        "percentiles are not available.",
+        "bbb is distributed without its training molecules, so the nearest measured molecules are "
+        "not available.",
     )

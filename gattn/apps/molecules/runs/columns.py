@@ -38,8 +38,11 @@ def prediction_columns(estimator: Any) -> list[str]:
         ``prediction``, ``probability`` of class 1 (``probability_NAME`` if the second class is
         called NAME), ``std`` of the probability, and ``set``, the classes that cannot be excluded.
         For several classes there is a column ``probability_NAME`` for each class, and ``std`` is
-        that of the predicted class's probability. The last column is ``similarity``, the Tanimoto
-        similarity on Morgan bits to the most similar molecule of the training and validation parts.
+        that of the predicted class's probability. ``percentile`` is that of the number, or of the
+        probability of class 1, among drug-like molecules
+        (:meth:`.MoleculeEstimator.predict_percentile`), if it was stored. The last column is
+        ``similarity``, the Tanimoto similarity on Morgan bits to the most similar molecule of the
+        training and validation parts.
         In :attr:`MoleculePredictor.validation`, it is the similarity to the training part alone.
         For atoms and bonds it is ``radius``, and classes have no ``set``.
     """
@@ -69,10 +72,13 @@ def prediction_cells(
         texts: SMILES of the k molecules, which are needed for atoms and bonds.
     """
     mean, std, columns = predicted.mean, predicted.std, []
+    percent = [[] for _ in estimator.targets_]
+    if estimator.percentiles_ is not None:
+        percent = [[_numbers(column)] for column in estimator.percentile(mean).unbind(1)]
     if estimator.task == "regression":
         shown = (mean, std, *estimator.intervals(predicted, coverage))
         for i in range(mean.shape[1]):
-            columns += [_precise(values[:, i], std[:, i]) for values in shown]
+            columns += [_precise(values[:, i], std[:, i]) for values in shown] + percent[i]
     else:
         sets = None if estimator.level_ else estimator.sets_of(mean, coverage)
         spreads = std.split(list(estimator.class_counts) or 1, 1)
@@ -88,6 +94,7 @@ def prediction_cells(
             columns += [labels, *map(_numbers, (*chance.unbind(1), spread[:, 0]))]
             if sets is not None:
                 columns.append([_joined(kinds, is_in) for is_in in sets[:, i].tolist()])
+            columns += percent[i]
     if not estimator.level_:
         return [list(cells) for cells in zip(*columns, _numbers(predicted.max_train_similarity))]
     columns.append(_numbers(predicted.radius))
@@ -130,15 +137,16 @@ def _label_cells(source: Source, row: int) -> list[object]:
 
 
 def _names(estimator: Any, target: int) -> Sequence[str]:
+    percentile = [] if estimator.percentiles_ is None else ["percentile"]
     if estimator.task == "regression":
-        return ("prediction", "std", "lower", "upper")
+        return ("prediction", "std", "lower", "upper", *percentile)
     sets = [] if estimator.level_ else ["set"]
     if estimator.class_counts:
         names = estimator.classes_by_target[target].tolist()
         return ("prediction", *(f"probability_{name}" for name in names), "std", *sets)
     second = str(estimator.classes_by_target[target][1])
     probability = "probability" if second in ("1", "True") else f"probability_{second}"
-    return ("prediction", probability, "std", *sets)
+    return ("prediction", probability, "std", *sets, *percentile)
 
 
 def _numbers(column: Tensor) -> list[str]:

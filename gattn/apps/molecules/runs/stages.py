@@ -207,10 +207,13 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             validation_groups(settings.split, part, data.source, estimator.row_format)
             for part in (val, train)
         )
-        return estimator.fit_labelled(
+        estimator.fit_labelled(
             train, val, groups=groups, train_groups=train_groups, folder=self.out / CHECKPOINTS,
             progress=self.progress,
         )  # fmt: skip
+        if estimator.has_percentiles:
+            estimator.fit_percentiles()
+        return estimator
 
     def evaluate(self, data: MoleculeData, parts: MoleculeParts, model: Any) -> MoleculeRun:
         """Compute the metrics of the model and the baselines on the test part."""

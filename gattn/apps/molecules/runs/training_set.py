@@ -33,23 +33,13 @@ class TrainingSet:
         smiles: n SMILES.
         values: [n, t] measured labels as the table has them; missing labels are NaN or None.
         index: [m] int64, the molecule of each column of the fingerprints; -1 for padding.
-        numbers: for each target its measured numbers in ascending order; empty for classes.
+        has_numbers: whether the labels are numbers, not classes.
     """
 
     smiles: list[str]
     values: np.ndarray
     index: np.ndarray
-    numbers: list[np.ndarray]
-
-    def percentile(self, target: int, value: float) -> float | None:
-        """Return the percentage of the measured numbers that are at most ``value``.
-
-        The result is None if there are no numbers, for example if the labels are classes.
-        """
-        numbers = self.numbers[target] if self.numbers else np.zeros(0)
-        if not len(numbers):
-            return None
-        return 100 * float(np.searchsorted(numbers, value, side="right")) / len(numbers)
+    has_numbers: bool
 
     def value(self, molecule: int, target: int) -> float | str | None:
         """Return the measured label of a molecule; None if it was not measured."""
@@ -58,7 +48,7 @@ class TrainingSet:
             return None
         # Labels are stored as float32, in which six digits are exact. The other digits differ from
         # the table.
-        return float(f"{label:.6g}") if self.numbers else str(label)
+        return float(f"{label:.6g}") if self.has_numbers else str(label)
 
 
 def read_training_set(folder: Path, model: MoleculeEstimator) -> TrainingSet:
@@ -93,11 +83,10 @@ def read_training_set(folder: Path, model: MoleculeEstimator) -> TrainingSet:
     if len(index) != 8 * model.predictor_.fingerprint_bytes:
         raise ValueError(f"the model was trained on other molecules than those of {source.name}")
     values = np.asarray(source.labels.y)[rows]
-    numbers = []
-    if source.labels.task == "regression":
-        numbers = [np.sort(column[np.isfinite(column)]) for column in values.astype(float).T]
     smiles = [source.smiles[row].strip() for row in rows]
-    return TrainingSet(smiles, values, np.array(index, np.int64), numbers)
+    return TrainingSet(
+        smiles, values, np.array(index, np.int64), source.labels.task == "regression"
+    )
 
 
 def read_threshold(folder: Path) -> float:

@@ -30,6 +30,15 @@ function summary(model, answer) {
   return `${model.name} predicts ${answer.target}: ${withUnit(predictedText(model, answer), answer.unit)}.`;
 }
 
+const probabilityOf = (values) => Object.keys(values).find((column) => column.startsWith("probability"));
+const eventOf = (values) => probabilityOf(values).slice("probability_".length) || "class 1";
+
+/** Return a sentence on the percentile of a prediction among drug-like molecules. */
+function rank(model, values) {
+  const subject = model.task === "regression" ? "prediction" : `probability of ${eventOf(values)}`;
+  return `The ${subject} is at least as high as for ${values.percentile} % of 500 drug-like molecules.`;
+}
+
 function certainty(model, {values, unit}) {
   const likeliest = String(values.set).includes("|") ? `Most probable class: ${values.prediction}. ` : "";
   if (model.task === "regression") {
@@ -38,15 +47,13 @@ function certainty(model, {values, unit}) {
       ? ` (the validation part is too small for a finite interval of ${percent(model)})` : "";
     return `${percent(model)} interval: ${withUnit(`${low} to ${digits(values.upper)}`, unit)}${infinite}`;
   }
-  const name = Object.keys(values).find((column) => column.startsWith("probability"));
-  const event = name === "probability" ? "class 1" : name.slice("probability_".length);
   const set = setText(values.set);
   if (model.task === "multiclass") {
     const chances = Object.entries(values).filter(([column]) => column.startsWith("probability_"))
       .map(([column, value]) => `${column.slice("probability_".length)} ${digits(value)}`);
     return `${likeliest}Probabilities: ${chances.join(", ")}. Prediction set for ${percent(model)} coverage: ${set}`;
   }
-  return `${likeliest}Probability of ${event}: ${digits(values[name])}. Prediction set for ${percent(model)} coverage: ${set}`;
+  return `${likeliest}Probability of ${eventOf(values)}: ${digits(values[probabilityOf(values)])}. Prediction set for ${percent(model)} coverage: ${set}`;
 }
 
 function domainFlag({inside, similarity, threshold}) {
@@ -64,8 +71,8 @@ function predictionCard(model, answer) {
       answer.unit ? make("span", {class: "unit"}, ` ${answer.unit}`) : null),
     make("p", {}, certainty(model, answer)), ...warningsOf(model));
   if (answer.domain) card.append(domainFlag(answer.domain));
-  if (answer.percentile !== null)
-    card.append(make("p", {}, `At least as high as ${answer.percentile.toFixed(0)} % of the measured training values.`));
+  if ("percentile" in answer.values)
+    card.append(make("p", {}, rank(model, answer.values)));
   card.append(answer.pictures ? weightsFigure(answer)
     : make("p", {class: "muted"}, "The molecule is too large for a picture."));
   if (answer.nearest.length) {
