@@ -26,16 +26,6 @@ from gattn.nn.conv.gps_conv import ATTENTION_OPTIONS
 _Model = TypeVar("_Model", bound=Module)
 _log = logging.getLogger("gattn")
 
-SAME_ATTRIBUTES: dict[type[Module], type[Module]] = {
-    attention.PolynormerAttention: gattn.nn.PolynormerAttention,
-    attention.SGFormerAttention: gattn.nn.SGFormerAttention,
-    pyg.Polynormer: Polynormer,
-    pyg.SGFormer: SGFormer,
-    pyg_sgformer.GraphModule: sgformer.GraphModule,
-    pyg_sgformer.SGModule: sgformer.SGModule,
-}
-"""Dictionary from PyG modules to the gattn modules that have exactly the same attributes."""
-
 TWINS: dict[type[Module], type[Module]] = {
     pyg.AGNNConv: gattn.nn.AGNNConv,
     pyg.FAConv: gattn.nn.FAConv,
@@ -56,9 +46,17 @@ TWINS: dict[type[Module], type[Module]] = {
     pyg.TransformerConv: gattn.nn.TransformerConv,
     attentive_fp.GATEConv: gattn.nn.GATEConv,
     pyg.AttentiveFP: AttentiveFP,
-    **SAME_ATTRIBUTES,
+    attention.PolynormerAttention: gattn.nn.PolynormerAttention,
+    attention.SGFormerAttention: gattn.nn.SGFormerAttention,
+    pyg.Polynormer: Polynormer,
+    pyg.SGFormer: SGFormer,
+    pyg_sgformer.GraphModule: sgformer.GraphModule,
+    pyg_sgformer.SGModule: sgformer.SGModule,
 }
-"""Dictionary from PyG layers and models to the gattn classes that have the same parameters."""
+"""Dictionary from PyG layers and models to the gattn classes that have the same attributes."""
+
+WHOLE = pyg.Polynormer, pyg.SGFormer, pyg_sgformer.GraphModule, pyg_sgformer.SGModule
+"""Models that are replaced only if all of their submodules are replaced."""
 
 pyg_internals.register_equations(*TWINS)
 
@@ -300,91 +298,25 @@ def _twin(module: Module) -> Module:
     kind = type(module)
     if _why_not(module):
         return module
-    if kind in SAME_ATTRIBUTES:
-        return _retype(module, SAME_ATTRIBUTES[kind])
     if kind in TWINS:
-        return _adopt(module, TWINS[kind])
+        return _retype(module, TWINS[kind])
     return _rebuild(module, REBUILT[kind]) if kind in REBUILT else module
 
 
 def _retype(theirs: Module, kind: type[Module]) -> Module:
     """Create a module of another class that has the attributes and hooks of a PyG module."""
     twin = kind.__new__(kind)
-    vars(twin).update(vars(theirs), _modules=dict(theirs._modules))
-    return twin
-
-
-def _adopt(theirs: Module, kind: type[Module]) -> Module:
-    """Create a gattn layer with the settings, parameters, buffers and children of a PyG layer."""
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        twin = kind(**_settings(theirs, kind))
-    state, source = vars(twin), vars(theirs)
-    for name in ("_parameters", "_buffers", "_modules"):
-        absent = {key: None for key, value in state[name].items() if value is None}
-        state[name] = {**absent, **source[name]}
-        for key in source[name]:
-            # A plain attribute with the same name would hide the registered parameter.
-            state.pop(key, None)
-    state["_non_persistent_buffers_set"] = source["_non_persistent_buffers_set"]
-    copied = (*_COPIED_SETTINGS, *pyg_internals.INITIAL_VALUES)
-    state.update({key: source[key] for key in copied if key in source})
-    of_pyg = (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND)
-    # Copy attributes that the user has added to the layer.
-    for key, value in source.items():
-        if not key.startswith("_") and key not in of_pyg and not hasattr(twin, key):
-            state[key] = value
-    _share_hooks(theirs, twin)
+    state = dict(vars(theirs), _modules=dict(theirs._modules))
     if isinstance(twin, MessagePassing) and isinstance(theirs, MessagePassing):
+        # PyG computes these attributes from the methods of a class.
+        MessagePassing.__init__(twin, node_dim=0)
+        for name in (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND):
+            state.pop(name, None)
+        twin.__setstate__(vars(twin) | state)
         twin.explain = theirs.explain
-    return twin
-
-
-_COPIED_SETTINGS = ("training", "aggr", "flow", "norm_with_batch")
-"""Attributes that a converted layer copies, because its constructor has no argument for them."""
-
-
-def _settings(theirs: Any, kind: type[Module]) -> dict[str, Any]:
-    """Return the constructor arguments for a gattn layer; they are read from the PyG layer.
-
-    PyG's layers store most arguments under their names. If a user replaced a submodule, the widths
-    that only this submodule stores may have any value, because the new layer gets the submodule
-    itself.
-    """
-    settings: dict[str, Any] = dict(vars(theirs))
-    if kind is gattn.nn.GATEConv:
-        source, out = theirs.att_r.shape[1], theirs.att_l.shape[1]
-        edge = max(getattr(theirs.lin1, "in_features", source) - source, 0)
-        settings.update(in_channels=source, out_channels=out, edge_dim=edge)
-    elif kind is gattn.nn.GPSConv:
-        # The caller copies the local layer and the normalisation layers from PyG's layer.
-        settings.update(conv=None, norm=None)
-    elif kind is gattn.nn.GeneralConv:
-        settings.update(
-            l2_normalize=theirs.normalize_l2, bias=getattr(theirs.lin_msg, "bias", None) is not None
-        )
-    elif kind is gattn.nn.HEATConv:
-        settings.update(
-            num_node_types=getattr(theirs.hetero_lin, "num_types", 1),
-            num_edge_types=getattr(theirs.edge_type_emb, "num_embeddings", 1),
-            edge_type_emb_dim=getattr(theirs.edge_type_emb, "embedding_dim", 1),
-            edge_dim=getattr(theirs.edge_attr_emb, "in_channels", 1),
-            edge_attr_emb_dim=getattr(theirs.edge_attr_emb, "out_channels", 1),
-            bias=getattr(theirs.lin, "bias", None) is not None,
-        )
-    elif kind is gattn.nn.HGTConv:
-        settings.update(metadata=(theirs.node_types, theirs.edge_types))
-    elif kind is gattn.nn.TransformerConv:
-        settings.update(bias=getattr(theirs.lin_key, "bias", None) is not None)
     else:
-        settings.update(bias=getattr(theirs, "bias", None) is not None)
-    return _arguments(kind, settings)
-
-
-def _share_hooks(theirs: Module, twin: Module) -> None:
-    """Let two modules share their dictionaries of hooks, so that removing a hook removes it from
-    both.
-    """
-    vars(twin).update({key: value for key, value in vars(theirs).items() if "_hook" in key})
+        twin.__setstate__(state)
+    return twin
 
 
 def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
@@ -395,7 +327,8 @@ def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
     for path, _ in list(twin.named_parameters(remove_duplicate=False)):
         owner, _, name = path.rpartition(".")
         twin.get_submodule(owner)._parameters[name] = parameters[path]
-    _share_hooks(theirs, twin)
+    # The modules share their dictionaries of hooks, so that removing a hook removes it from both.
+    vars(twin).update({key: value for key, value in vars(theirs).items() if "_hook" in key})
     for module in set(twin.modules()).difference(theirs.modules()):
         module.training = theirs.training
     return twin
@@ -443,8 +376,7 @@ def _unusual(module: Any) -> str:
     ]
     if replaced:
         return f"its {', '.join(replaced)} was replaced on the instance"
-    if type(module) in SAME_ATTRIBUTES:
-        # These classes are replaced only if all of their submodules are replaced.
+    if type(module) in WHOLE:
         for path, part in module.named_modules():
             if part is not module and (reason := _why_not(part)):
                 return f"its {path} is not replaced: {reason}"

@@ -8,7 +8,6 @@
 | ``_edge_user_args``, ``fuse``, ``_explain``         | there by PyG's constructor                |
 | ``_jinja_propagate``, ``_jinja_edge_updater`` and   | treated as a user's: layers run edge by   |
 | what they replace, ``_orig_*``                      | edge, and ``convert`` keeps PyG's layers  |
-| ``SoftmaxAggregation._init_t``                      | reset of a converted one gives t = 1      |
 
 ``tests/compat/test_pyg.py`` checks these parts.
 """
@@ -39,9 +38,6 @@ CLASS_STATE = (
 """Names of the attributes that ``MessagePassing`` computes from the methods of a class, or that its
 attribute ``explain`` sets.
 """
-
-INITIAL_VALUES = ("_init_t",)
-"""Names of the attributes in which layers store an initial value for ``reset_parameters``."""
 
 BOUND = ("propagate", "edge_updater")
 """Names of the methods that ``MessagePassing`` generates for a subclass or for one instance."""
