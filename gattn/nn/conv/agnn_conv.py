@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Parameter
 from torch_geometric.typing import Adj, OptTensor
 
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.features import as_heads, merge_heads, node_pair
 from gattn.nn.common.scores import FusedScore, dot_product_score
-from gattn.nn.conv.base import AttentionConv, Nodes
+from gattn.nn.conv.base import Nodes, PyGConv, checked_arguments
 
 
-class AGNNConv(AttentionConv):
+class AGNNConv(pyg.AGNNConv, PyGConv):
     r"""Graph attention by cosine similarity.
 
     .. math::
@@ -54,22 +54,10 @@ class AGNNConv(AttentionConv):
         torch.Size([3, 16])
     """
 
-    def __init__(
-        self, requires_grad: bool = True, add_self_loops: bool = True, **kwargs: Any
-    ) -> None:
-        super().__init__(kwargs, add_self_loops=add_self_loops)
-        self.requires_grad = requires_grad
-        if requires_grad:
-            self.beta = Parameter(torch.empty(1))
-        else:
-            self.register_buffer("beta", torch.ones(1))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Set the learned temperature beta to 1."""
-        super().reset_parameters()
-        if self.requires_grad:
-            self.beta.data.fill_(1)
+    @functools.wraps(pyg.AGNNConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        checked_arguments(pyg.AGNNConv, args, options)
+        super().__init__(*args, **options)
 
     def forward(
         self,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import MessagePassing, SumAggregation
 from torch_geometric.nn.dense.linear import Linear
@@ -18,10 +19,21 @@ from torch_geometric.typing import EdgeType
 from gattn.compat import pyg as pyg_internals
 from gattn.compat.torch import has_local_hooks
 from gattn.graph import Graph
-from gattn.nn.common.checks import check_features, check_settings, is_lazy, readable_weight
+from gattn.nn.common.checks import (
+    check_features,
+    check_settings,
+    is_lazy,
+    readable_weight,
+)
 from gattn.nn.common.edge_inputs import with_loop_features
 from gattn.nn.common.edge_terms import NO_TERMS, EdgeTerms, TermsEdgeByEdge, read_terms
-from gattn.nn.common.features import as_columns, features_and_weight, is_plain, tile_heads
+from gattn.nn.common.features import (
+    as_columns,
+    channel_pair,
+    features_and_weight,
+    is_plain,
+    tile_heads,
+)
 from gattn.nn.common.recording import is_recording, is_recording_anywhere, record
 from gattn.nn.common.scores import Score, attend_with_score
 
@@ -111,6 +123,8 @@ class AttentionConv(TermsEdgeByEdge):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("gattn."):
+            # A layer of PyG among the base classes may have methods that PyG generated for it.
+            cls.propagate, cls.edge_updater = MessagePassing.propagate, MessagePassing.edge_updater
             pyg_internals.register_equations(cls)
 
     def __setstate__(self, data: dict[str, Any]) -> None:
@@ -340,3 +354,33 @@ class AttentionConv(TermsEdgeByEdge):
     def __repr__(self) -> str:
         plain = super().__repr__()
         return plain if "heads" not in vars(self) else f"{plain[:-1]}, heads={self.heads})"
+
+
+class PyGConv(AttentionConv):
+    """Base class of layers with the constructor of PyG's layer, which is their first base class."""
+
+    def __init__(self, **options: Any) -> None:
+        options.pop("node_dim", None)
+        super().__init__(options)
+
+
+def checked_arguments(
+    theirs: type[Module], args: tuple[Any, ...], options: dict[str, Any]
+) -> dict[str, Any]:
+    """Check the widths, the heads and the dropout among the arguments of PyG's constructor.
+
+    Args:
+        theirs: PyG's class.
+        args: positional arguments.
+        options: arguments by name.
+
+    Returns:
+        All arguments, by name.
+    """
+    bound = inspect.signature(theirs).bind(*args, **options)
+    bound.apply_defaults()
+    check_settings(**bound.arguments)
+    in_channels = bound.arguments.get("in_channels", -1)
+    if not isinstance(in_channels, dict):
+        channel_pair(in_channels)
+    return bound.arguments

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import (
     Adj,
     OptTensor,
@@ -21,11 +22,11 @@ from gattn.nn.common.edge_inputs import edge_sum, read_edges, sparse_values, wit
 from gattn.nn.common.edge_terms import EdgeTerms, read_terms
 from gattn.nn.common.features import as_columns, as_heads, merge_heads, node_pair, project
 from gattn.nn.common.recording import is_recording, record
-from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.base import PyGConv, checked_arguments
 from gattn.ops.edges import sum_incoming
 
 
-class FAConv(AttentionConv):
+class FAConv(pyg.FAConv, PyGConv):
     r"""Frequency adaptive graph convolution. Its weights are computed by tanh instead of a softmax.
 
     .. math::
@@ -74,34 +75,10 @@ class FAConv(AttentionConv):
     _alpha: OptTensor
     _cached_edge_index: tuple[Graph, Tensor] | None
 
-    def __init__(
-        self,
-        channels: int,
-        eps: float = 0.1,
-        dropout: float = 0.0,
-        cached: bool = False,
-        add_self_loops: bool = True,
-        normalize: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(kwargs, dropout=dropout, add_self_loops=add_self_loops)
-        self.channels = channels
-        self.eps = eps
-        self.cached = cached
-        self.normalize = normalize
-        self._cached_edge_index = None
-        self._cached_adj_t = None
-        self._alpha = None
-        self.att_l = Linear(channels, 1, bias=False)
-        self.att_r = Linear(channels, 1, bias=False)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters and delete the cached edges."""
-        super().reset_parameters()
-        self.att_l.reset_parameters()
-        self.att_r.reset_parameters()
-        self._cached_edge_index = None
+    @functools.wraps(pyg.FAConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        checked_arguments(pyg.FAConv, args, options)
+        super().__init__(*args, **options)
 
     def forward(
         self,
@@ -237,9 +214,6 @@ class FAConv(AttentionConv):
         scale = scale.masked_fill(scale == torch.inf, 0).view(-1, 1, 1)
         norm = edge_dot(scale, scale, graph)
         return graph, (norm if weight is None else norm * weight).squeeze(1)
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.channels}, eps={self.eps})"
 
 
 def _add_identity(adj_t: Any, weight: Tensor, x: Tensor) -> Tensor:

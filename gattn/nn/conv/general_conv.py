@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Identity, Parameter
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
-from torch_geometric.nn.inits import glorot
 from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
 
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_input_of, is_lazy, shape_of_rows
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
-from gattn.nn.common.features import as_columns, channel_pair, node_pair, project, split_heads
+from gattn.nn.common.features import as_columns, node_pair, project, split_heads
 from gattn.nn.common.scores import EdgeScore, Score
-from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.base import PyGConv, checked_arguments
 from gattn.nn.conv.messages import Messages, opposite_products
 
 _TYPES = ("additive", "dot_product")
 
 
-class GeneralConv(AttentionConv):
+class GeneralConv(pyg.GeneralConv, PyGConv):
     r"""General graph convolution with optional attention, from the design space of graph neural
     networks.
 
@@ -82,57 +81,14 @@ class GeneralConv(AttentionConv):
 
     scaler: Tensor
 
-    def __init__(
-        self,
-        in_channels: int | tuple[int, int],
-        out_channels: int,
-        in_edge_channels: int | None = None,
-        aggr: str = "add",
-        skip_linear: bool = False,
-        directed_msg: bool = True,
-        heads: int = 1,
-        attention: bool = False,
-        attention_type: str = "additive",
-        l2_normalize: bool = False,
-        bias: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        if attention and attention_type not in _TYPES:
-            raise ValueError(f"attention_type must be one of {_TYPES}; got {attention_type!r}")
-        check_at_least(-1, in_edge_channels=in_edge_channels)
-        super().__init__(
-            {"aggr": aggr, **kwargs}, in_channels=in_channels, out_channels=out_channels,
-            heads=heads,
-        )  # fmt: skip
-        self.in_edge_channels = in_edge_channels
-        self.skip_linear = skip_linear
-        self.directed_msg = directed_msg
-        self.attention = attention
-        self.attention_type = attention_type
-        self.normalize_l2 = l2_normalize
-        source, destination = channel_pair(in_channels)
-        width = heads * out_channels
-        self.lin_msg = Linear(source, width, bias=bias)
-        if not directed_msg:
-            self.lin_msg_i = Linear(source, width, bias=bias)
-        is_map = skip_linear or in_channels != out_channels
-        self.lin_self = Linear(destination, out_channels, bias=bias) if is_map else Identity()
-        if in_edge_channels is not None:
-            self.lin_edge = Linear(in_edge_channels, width, bias=bias)
-        if attention and attention_type == "additive":
-            self.att_msg = Parameter(torch.empty(1, heads, out_channels))
-        elif attention:
-            self.register_buffer("scaler", torch.tensor(float(out_channels)).sqrt())
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        for name in ("lin_msg", "lin_self", "lin_edge", "lin_msg_i"):
-            linear = getattr(self, name, None)
-            if isinstance(linear, Linear):
-                linear.reset_parameters()
-        glorot(getattr(self, "att_msg", None))
+    @functools.wraps(pyg.GeneralConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        arguments = checked_arguments(pyg.GeneralConv, args, options)
+        kind = arguments["attention_type"]
+        if arguments["attention"] and kind not in _TYPES:
+            raise ValueError(f"attention_type must be one of {_TYPES}; got {kind!r}")
+        check_at_least(-1, in_edge_channels=arguments["in_edge_channels"])
+        super().__init__(*args, **options)
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:

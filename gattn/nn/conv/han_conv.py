@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Linear as DenseLinear
-from torch.nn import ModuleDict, Parameter, ParameterDict
-from torch_geometric.nn.dense.linear import Linear
-from torch_geometric.nn.inits import glorot, reset
-from torch_geometric.typing import Adj, EdgeType, Metadata, NodeType, OptTensor
+from torch_geometric.typing import Adj, EdgeType, NodeType, OptTensor
 
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide
@@ -19,10 +17,10 @@ from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import read_typed_terms
 from gattn.nn.common.features import head_scores
 from gattn.nn.common.scores import FusedScore, gat_score
-from gattn.nn.conv.base import AttentionConv, Nodes
+from gattn.nn.conv.base import Nodes, PyGConv, checked_arguments
 
 
-class HANConv(AttentionConv):
+class HANConv(pyg.HANConv, PyGConv):
     r"""Layer of the heterogeneous graph attention network (HAN).
 
     .. math::
@@ -70,45 +68,11 @@ class HANConv(AttentionConv):
         torch.Size([3, 16])
     """
 
-    def __init__(
-        self,
-        in_channels: int | dict[str, int],
-        out_channels: int,
-        metadata: Metadata,
-        heads: int = 1,
-        negative_slope: float = 0.2,
-        dropout: float = 0.0,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            kwargs, out_channels=out_channels, heads=heads, negative_slope=negative_slope,
-            dropout=dropout,
-        )  # fmt: skip
-        self.metadata = metadata
-        check_heads_divide(heads, out_channels=out_channels)
-        if not isinstance(in_channels, dict):
-            in_channels = dict.fromkeys(metadata[0], in_channels)
-        self.in_channels = in_channels
-        self.k_lin = DenseLinear(out_channels, out_channels)
-        self.q = Parameter(torch.empty(1, out_channels))
-        self.proj = ModuleDict({key: Linear(d, out_channels) for key, d in in_channels.items()})
-        names = ["__".join(edge_type) for edge_type in metadata[1]]
-        channels = out_channels // heads
-        self.lin_src = ParameterDict()
-        self.lin_dst = ParameterDict()
-        for name in names:
-            self.lin_src[name] = Parameter(torch.empty(1, heads, channels))
-            self.lin_dst[name] = Parameter(torch.empty(1, heads, channels))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        reset(self.proj)
-        glorot(self.lin_src)
-        glorot(self.lin_dst)
-        self.k_lin.reset_parameters()
-        glorot(self.q)
+    @functools.wraps(pyg.HANConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        arguments = checked_arguments(pyg.HANConv, args, options)
+        check_heads_divide(arguments["heads"], out_channels=arguments["out_channels"])
+        super().__init__(*args, **options)
 
     def forward(
         self,
@@ -206,6 +170,3 @@ class HANConv(AttentionConv):
         score = (self.q * self.k_lin(stacked).tanh().mean(1)).sum(-1)
         beta = score.softmax(0)
         return (beta.to(stacked.dtype).view(-1, 1, 1) * stacked).sum(0), beta
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.out_channels}, heads={self.heads})"

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Embedding
-from torch_geometric.nn.dense.linear import HeteroLinear, Linear
 from torch_geometric.typing import Adj, OptTensor
 
 from gattn.graph import Graph
 from gattn.kernels.precision import infinite_as_nan
-from gattn.nn.common.checks import check_at_least, check_input_of, shape_of_rows
+from gattn.nn.common.checks import check_input_of, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_rows, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import as_columns, as_heads
 from gattn.nn.common.scores import WithEdgeValues, attend_with_score, gat_score
-from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.base import PyGConv, checked_arguments
 from gattn.nn.conv.typed import checked_types, map_by_type
 
 
-class HEATConv(AttentionConv):
+class HEATConv(pyg.HEATConv, PyGConv):
     r"""Heterogeneous edge-enhanced graph attention.
 
     .. math::
@@ -77,44 +77,10 @@ class HEATConv(AttentionConv):
         torch.Size([3, 16])
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        num_node_types: int,
-        num_edge_types: int,
-        edge_type_emb_dim: int,
-        edge_dim: int,
-        edge_attr_emb_dim: int,
-        heads: int = 1,
-        concat: bool = True,
-        negative_slope: float = 0.2,
-        dropout: float = 0.0,
-        root_weight: bool = True,
-        bias: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        check_at_least(-1, in_channels=in_channels)
-        super().__init__(
-            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
-            negative_slope=negative_slope, dropout=dropout,
-        )  # fmt: skip
-        self.root_weight = root_weight
-        self.hetero_lin = HeteroLinear(in_channels, out_channels, num_node_types, bias=bias)
-        self.edge_type_emb = Embedding(num_edge_types, edge_type_emb_dim)
-        self.edge_attr_emb = Linear(edge_dim, edge_attr_emb_dim, bias=False)
-        width = 2 * out_channels + edge_type_emb_dim + edge_attr_emb_dim
-        self.att = Linear(width, heads, bias=False)
-        self.lin = Linear(out_channels + edge_attr_emb_dim, out_channels, bias=bias)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        for module in (
-            self.hetero_lin, self.edge_type_emb, self.edge_attr_emb, self.att, self.lin,
-        ):  # fmt: skip
-            module.reset_parameters()
+    @functools.wraps(pyg.HEATConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        checked_arguments(pyg.HEATConv, args, options)
+        super().__init__(*args, **options)
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Parameter
-from torch_geometric.nn.dense import HeteroDictLinear, HeteroLinear
-from torch_geometric.nn.inits import ones
-from torch_geometric.nn.parameter_dict import ParameterDict
-from torch_geometric.typing import Adj, EdgeType, Metadata, NodeType, OptTensor
+from torch_geometric.nn.dense import HeteroLinear
+from torch_geometric.typing import Adj, EdgeType, NodeType, OptTensor
 
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide
@@ -21,14 +20,14 @@ from gattn.nn.common.edge_terms import EdgeTerms, join_terms, read_typed_terms
 from gattn.nn.common.features import is_untouched
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.scores import attend_unrecorded, dot_product_score
-from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.base import PyGConv, checked_arguments
 from gattn.nn.conv.typed import join_graphs
 
 _Projected = dict[NodeType, tuple[Tensor, ...]]
 """Type of the keys, queries and values, [n, h, c], as dictionaries by node type."""
 
 
-class HGTConv(AttentionConv):
+class HGTConv(pyg.HGTConv, PyGConv):
     r"""Layer of the heterogeneous graph transformer (HGT).
 
     .. math::
@@ -77,46 +76,11 @@ class HGTConv(AttentionConv):
         {'author': torch.Size([2, 16]), 'paper': torch.Size([3, 16])}
     """
 
-    def __init__(
-        self,
-        in_channels: int | dict[str, int],
-        out_channels: int,
-        metadata: Metadata,
-        heads: int = 1,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(kwargs, out_channels=out_channels, heads=heads)
-        check_heads_divide(heads, out_channels=out_channels)
-        node_types, edge_types = metadata
-        if not isinstance(in_channels, dict):
-            in_channels = dict.fromkeys(node_types, in_channels)
-        self.in_channels = in_channels
-        self.node_types = node_types
-        self.edge_types = edge_types
-        self.edge_types_map = {edge_type: i for i, edge_type in enumerate(edge_types)}
-        self.dst_node_types = {edge_type[-1] for edge_type in edge_types}
-        self.kqv_lin = HeteroDictLinear(in_channels, 3 * out_channels)
-        self.out_lin = HeteroDictLinear(out_channels, out_channels, types=node_types)
-        channels, relations = out_channels // heads, heads * len(edge_types)
-        typed = {"bias": False, "is_sorted": True}
-        self.k_rel = HeteroLinear(channels, channels, relations, **typed)
-        self.v_rel = HeteroLinear(channels, channels, relations, **typed)
-        self.skip = ParameterDict({key: Parameter(torch.empty(1)) for key in node_types})
-        # A ParameterDict would sort the edge types of a dict, so they are added one by one.
-        self.p_rel = ParameterDict()
-        for key in edge_types:
-            self.p_rel["__".join(key)] = Parameter(torch.empty(1, heads))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        self.kqv_lin.reset_parameters()
-        self.out_lin.reset_parameters()
-        self.k_rel.reset_parameters()
-        self.v_rel.reset_parameters()
-        ones(self.skip)
-        ones(self.p_rel)
+    @functools.wraps(pyg.HGTConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        arguments = checked_arguments(pyg.HGTConv, args, options)
+        check_heads_divide(arguments["heads"], out_channels=arguments["out_channels"])
+        super().__init__(*args, **options)
 
     def forward(
         self,
@@ -285,6 +249,3 @@ class HGTConv(AttentionConv):
             return out
         alpha = self.skip[key].sigmoid().to(out.dtype)
         return x.to(out.dtype).lerp(out, alpha)
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}(-1, {self.out_channels}, heads={self.heads})"

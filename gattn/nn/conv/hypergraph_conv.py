@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Parameter
 from torch_geometric.nn import MessagePassing
-from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import OptTensor
 
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph, as_graph
 from gattn.graph.cache import cached
 from gattn.kernels.precision import acc_dtype
-from gattn.nn.common.checks import check_at_least, check_tensor
+from gattn.nn.common.checks import check_tensor
 from gattn.nn.common.edge_inputs import edge_sum
-from gattn.nn.common.features import add_bias, glorot_linear, head_scores, project, split_heads
+from gattn.nn.common.features import add_bias, head_scores, project, split_heads
 from gattn.nn.common.recording import is_recording, record
-from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.base import PyGConv, checked_arguments
 from gattn.ops.edges import sum_sources, to_edges
 
 MODES = ("node", "edge")
 
 
-class HypergraphConv(AttentionConv):
+class HypergraphConv(pyg.HypergraphConv, PyGConv):
     r"""Convolution on a hypergraph, in which a hyperedge connects any number of nodes.
 
     .. math::
@@ -75,43 +75,15 @@ class HypergraphConv(AttentionConv):
         torch.Size([4, 32])
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        use_attention: bool = False,
-        attention_mode: str = "node",
-        heads: int = 1,
-        concat: bool = True,
-        negative_slope: float = 0.2,
-        dropout: float = 0,
-        bias: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        if attention_mode not in MODES:
-            raise ValueError(f"attention_mode must be one of {MODES}; got {attention_mode!r}")
-        if (flow := kwargs.get("flow", "source_to_target")) != "source_to_target":
+    @functools.wraps(pyg.HypergraphConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        arguments = checked_arguments(pyg.HypergraphConv, args, options)
+        mode = arguments["attention_mode"]
+        if mode not in MODES:
+            raise ValueError(f"attention_mode must be one of {MODES}; got {mode!r}")
+        if (flow := options.pop("flow", "source_to_target")) != "source_to_target":
             raise ValueError(f"flow must be 'source_to_target'; got {flow!r}")
-        check_at_least(-1, in_channels=in_channels)
-        settings = {"negative_slope": negative_slope, "dropout": dropout} if use_attention else {}
-        super().__init__(
-            kwargs, in_channels=in_channels, out_channels=out_channels,
-            heads=heads if use_attention else 1, concat=concat or not use_attention, **settings,
-        )  # fmt: skip
-        self.use_attention = use_attention
-        self.attention_mode = attention_mode
-        self.lin = glorot_linear(in_channels, self.heads * out_channels)
-        self.att = Parameter(torch.empty(1, heads, 2 * out_channels)) if use_attention else None
-        total = self.heads * out_channels if self.concat else out_channels
-        self.bias = Parameter(torch.empty(total)) if bias else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        self.lin.reset_parameters()
-        glorot(self.att)
-        zeros(self.bias)
+        super().__init__(*args, **options)
 
     def forward(
         self,
@@ -160,7 +132,7 @@ class HypergraphConv(AttentionConv):
         """Return the attention weight of each pair of a node and its hyperedge, [e, h]; None
         without attention.
         """
-        if self.att is None:
+        if not self.use_attention:
             return None
         if hyperedge_attr is None:
             raise ValueError(f"{self} was created with use_attention=True and needs hyperedge_attr")

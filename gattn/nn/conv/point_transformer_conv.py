@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
 from torch.nn import Module
 from torch_geometric.nn.dense.linear import Linear
-from torch_geometric.nn.inits import reset
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
 from gattn.functional import aggregate, edge_softmax
@@ -19,17 +20,17 @@ from gattn.kernels.precision import acc_dtype, infinite_as_nan
 from gattn.nn.common.checks import check_features, check_tensor, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_sum, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
-from gattn.nn.common.features import channel_pair, is_plain, project
+from gattn.nn.common.features import is_plain, project
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.scores import attend_with_score, gat_score
-from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.base import PyGConv, checked_arguments
 from gattn.nn.conv.row_wise import why_not_row_wise
 from gattn.ops.custom_score.chunked import edgewise
 
 Network = Callable[[Tensor], Tensor]
 
 
-class PointTransformerConv(AttentionConv):
+class PointTransformerConv(pyg.PointTransformerConv, PyGConv):
     r"""Point transformer layer: attention between points, with a weight for each edge and channel.
 
     .. math::
@@ -74,35 +75,12 @@ class PointTransformerConv(AttentionConv):
         torch.Size([3, 8])
     """
 
-    def __init__(
-        self,
-        in_channels: int | tuple[int, int],
-        out_channels: int,
-        pos_nn: Network | None = None,
-        attn_nn: Network | None = None,
-        add_self_loops: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            kwargs, in_channels=in_channels, out_channels=out_channels,
-            add_self_loops=add_self_loops,
-        )  # fmt: skip
-        source, destination = channel_pair(in_channels)
-        self.pos_nn = Linear(3, out_channels) if pos_nn is None else pos_nn
-        self.attn_nn = attn_nn
-        self.lin = Linear(source, out_channels, bias=False)
-        self.lin_src = Linear(source, out_channels, bias=False)
-        self.lin_dst = Linear(destination, out_channels, bias=False)
-        self.reset_parameters()
+    pos_nn: Network
 
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        reset(self.pos_nn)
-        if self.attn_nn is not None:
-            reset(self.attn_nn)
-        for linear in (self.lin, self.lin_src, self.lin_dst):
-            linear.reset_parameters()
+    @functools.wraps(pyg.PointTransformerConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        checked_arguments(pyg.PointTransformerConv, args, options)
+        super().__init__(*args, **options)
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:

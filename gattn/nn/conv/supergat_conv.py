@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Parameter
-from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import dropout_edge
 
 from gattn.functional import edge_dot
 from gattn.graph import Graph, as_graph
-from gattn.nn.common.checks import check_at_least
 from gattn.nn.common.edge_inputs import edge_sum, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import (
     add_bias,
-    glorot_linear,
     head_scores,
     merge_heads,
     node_pair,
@@ -29,11 +27,11 @@ from gattn.nn.common.features import (
     tile_heads,
 )
 from gattn.nn.common.scores import EdgeScore, attend_with_score
-from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.base import PyGConv, checked_arguments
 from gattn.nn.conv.negatives import sample_non_edges, sample_within_graphs
 
 
-class SuperGATConv(AttentionConv):
+class SuperGATConv(pyg.SuperGATConv, PyGConv):
     r"""Graph attention whose scores are also trained to predict the edges (self-supervision).
 
     .. math::
@@ -94,54 +92,19 @@ class SuperGATConv(AttentionConv):
     att_y: OptTensor
     """Labels of the logits in ``att_x``: 1 for edges, 0 for negative pairs."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        heads: int = 1,
-        concat: bool = True,
-        negative_slope: float = 0.2,
-        dropout: float = 0.0,
-        add_self_loops: bool = True,
-        bias: bool = True,
-        attention_type: str = "MX",
-        neg_sample_ratio: float = 0.5,
-        edge_sample_ratio: float = 1.0,
-        is_undirected: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        if attention_type not in ("MX", "SD"):
-            raise ValueError(f"attention_type must be 'MX' or 'SD'; got {attention_type!r}")
-        if not (neg_sample_ratio > 0 and 0 < edge_sample_ratio <= 1):
+    @functools.wraps(pyg.SuperGATConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        arguments = checked_arguments(pyg.SuperGATConv, args, options)
+        kind = arguments["attention_type"]
+        if kind not in ("MX", "SD"):
+            raise ValueError(f"attention_type must be 'MX' or 'SD'; got {kind!r}")
+        ratios = arguments["neg_sample_ratio"], arguments["edge_sample_ratio"]
+        if not (ratios[0] > 0 and 0 < ratios[1] <= 1):
             raise ValueError(
                 "neg_sample_ratio must be above 0 and edge_sample_ratio in (0, 1]; got "
-                f"{neg_sample_ratio} and {edge_sample_ratio}"
+                f"{ratios[0]} and {ratios[1]}"
             )
-        check_at_least(-1, in_channels=in_channels)
-        super().__init__(
-            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
-            negative_slope=negative_slope, dropout=dropout, add_self_loops=add_self_loops,
-        )  # fmt: skip
-        self.attention_type = attention_type
-        self.neg_sample_ratio = neg_sample_ratio
-        self.edge_sample_ratio = edge_sample_ratio
-        self.is_undirected = is_undirected
-        self.lin = glorot_linear(in_channels, heads * out_channels)
-        is_mixed = attention_type == "MX"
-        self.att_l = Parameter(torch.empty(1, heads, out_channels)) if is_mixed else None
-        self.att_r = Parameter(torch.empty(1, heads, out_channels)) if is_mixed else None
-        self.att_x = self.att_y = None
-        total = heads * out_channels if concat else out_channels
-        self.bias = Parameter(torch.empty(total)) if bias else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        self.lin.reset_parameters()
-        glorot(self.att_l)
-        glorot(self.att_r)
-        zeros(self.bias)
+        super().__init__(*args, **options)
 
     def __getstate__(self) -> dict[str, Any]:
         # The stored logits belong to the autograd graph of the last forward pass, which cannot be
@@ -248,12 +211,6 @@ class SuperGATConv(AttentionConv):
             raise RuntimeError("the attention loss needs a previous forward pass in training mode")
         return F.binary_cross_entropy_with_logits(self.att_x.mean(-1), self.att_y)
 
-    def positive_sampling(self, edge_index: Tensor) -> Tensor:
-        """Draw edges for the attention loss; each edge is drawn with probability
-        ``edge_sample_ratio``.
-        """
-        return dropout_edge(edge_index, 1.0 - self.edge_sample_ratio, training=self.training)[0]
-
     def negative_sampling(
         self, edge_index: Tensor, num_nodes: int, batch: OptTensor = None
     ) -> Tensor:
@@ -291,6 +248,3 @@ class SuperGATConv(AttentionConv):
         self.att_x = torch.cat([logits, negatives])
         self.att_y = self.att_x.new_zeros(self.att_x.shape[0])
         self.att_y[: logits.shape[0]] = 1
-
-    def __repr__(self) -> str:
-        return f"{super().__repr__()[:-1]}, type={self.attention_type})"
