@@ -326,7 +326,7 @@ def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
     parameters = dict(theirs.named_parameters(remove_duplicate=False))
     for path, _ in list(twin.named_parameters(remove_duplicate=False)):
         owner, _, name = path.rpartition(".")
-        twin.get_submodule(owner)._parameters[name] = parameters[path]
+        setattr(twin.get_submodule(owner), name, parameters[path])
     # The modules share their dictionaries of hooks, so that removing a hook removes it from both.
     vars(twin).update({key: value for key, value in vars(theirs).items() if "_hook" in key})
     for module in set(twin.modules()).difference(theirs.modules()):
