@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -84,12 +84,21 @@ class DescriptorColumns:
             yield row._replace(problem=self.read(row)[1])
 
 
-def split_descriptors(table: Any, molecules: int = 1) -> tuple[Any, np.ndarray, list[str]]:
+class SmilesRows(NamedTuple):
+    """SMILES of n rows, with their descriptors [n, f] float64 and the names of these."""
+
+    smiles: Any
+    values: np.ndarray
+    names: list[str]
+
+
+def split_descriptors(table: Any, molecules: int = 1) -> SmilesRows:
     """Split a table whose first column contains SMILES and whose other columns contain descriptors.
 
     Args:
         table: a data frame or an array [n, c + f]; or n SMILES alone. For several molecules in a
-            row also a list of n lists of c SMILES, or n texts of the molecules of a row.
+            row also a list of n lists of c SMILES, or n texts of the molecules of a row. A result
+            of this function is returned unchanged.
         molecules: number c of molecules in a row, whose SMILES the first columns hold. They are
             joined to one text (:func:`gattn.apps.molecules.row_format.join_smiles`).
 
@@ -105,6 +114,8 @@ def split_descriptors(table: Any, molecules: int = 1) -> tuple[Any, np.ndarray, 
         >>> list(smiles), values.tolist(), names
         (['CCO', 'C'], [[298.0], [nan]], ['x1'])
     """
+    if isinstance(table, SmilesRows):
+        return table
     if (
         molecules > 1
         and isinstance(table, (list, tuple))
@@ -114,7 +125,7 @@ def split_descriptors(table: Any, molecules: int = 1) -> tuple[Any, np.ndarray, 
         table = np.array(table, dtype=object)
     shape = getattr(table, "shape", ())
     if len(shape) != 2 or shape[1] < 2:
-        return table, np.empty((0, 0)), []
+        return SmilesRows(table, np.empty((0, 0)), [])
     if shape[1] < molecules:
         raise ValueError(f"a row must have {molecules} columns of SMILES; it has {shape[1]}")
     columns = getattr(table, "columns", None)
@@ -122,7 +133,7 @@ def split_descriptors(table: Any, molecules: int = 1) -> tuple[Any, np.ndarray, 
     cells = np.asarray(table, dtype=object)
     values = as_numbers(cells[:, molecules:], f"descriptors ({', '.join(names[molecules:])})")
     smiles = cells[:, 0] if molecules == 1 else list(map(join_smiles, cells[:, :molecules]))
-    return smiles, values, names[molecules:]
+    return SmilesRows(smiles, values, names[molecules:])
 
 
 def check_columns(expected: Sequence[str], names: Sequence[str]) -> None:

@@ -354,28 +354,6 @@ class GaussianProcess:
         """Counts of the training molecules by column, which the predictions compare."""
         return [CountTable.of(counts) for counts in self._kinds]
 
-    def solution(self) -> tuple[Tensor, Tensor]:
-        r"""Return the solution of the kernel equation, with which a program can predict without
-        this class.
-
-        Returns:
-            [k, t] float64 weights :math:`(K + D)^{-1} y` of the k training molecules, with which
-            the standardised prediction is :math:`k(a, \text{train}) w`; 0 for a molecule without a
-            label. And [k, t] float64, the diagonal D; NaN for a molecule without a label, and zeros
-            if the model has no variances.
-        """
-        weights = torch.zeros_like(self._tensors["y"])
-        added = torch.full_like(weights, torch.nan)
-        itself = self_similarity(self._kinds, self._z, self._blocks)
-        for target, (theta, factor) in enumerate(zip(self._theta, self._factors)):
-            weights[factor.rows, target] = factor.weight
-            added[factor.rows, target] = 0.0
-            if factor.lower is not None:
-                # The diagonal of the factored matrix is the sum of the squares of a row.
-                kernel = kernel_matrix(itself, theta)[factor.rows]
-                added[factor.rows, target] = factor.lower.square().sum(1) - kernel
-        return weights, added
-
     @property
     def labelled(self) -> Tensor:
         """Labels of the training molecules that the model reads: [k, t] bool."""

@@ -136,16 +136,6 @@ def row_text(cells: Sequence[str], places: Sequence[int]) -> str:
     return join_smiles([cells[place] for place in places])
 
 
-def split_smiles(text: str, count: int) -> list[str]:
-    """Split the text of a row into the cells of its SMILES columns; the cells are empty if the text
-    is invalid.
-
-    >>> split_smiles("CCO + O", 2), split_smiles("", 2)
-    (['CCO', 'O'], ['', ''])
-    """
-    return text.split(BETWEEN) if text else [""] * count
-
-
 def drawn_smiles(text: str) -> str:
     """Return all molecules of a row as one SMILES for drawing, without names and CXSMILES
     extensions.

@@ -4,7 +4,7 @@ import pytest
 from rdkit import Chem
 
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.row_format import RowFormat, join_smiles, split_smiles
+from gattn.apps.molecules.row_format import RowFormat, join_smiles
 from gattn.data.molecules.stereo_marks import without_stereo_marks
 
 TEXTS = [
@@ -43,7 +43,6 @@ def test_rows_of_several_molecules_are_divided_or_refused():
     pair = RowFormat(molecules=2)
     assert pair.split("CCO name + O") == ["CCO name", "O"]
     assert join_smiles(["CCO a + b", None]) == "CCO a +b + "
-    assert split_smiles(join_smiles(["CCO", "O"]), 2) == ["CCO", "O"]
     for text, message in (
         ("CCO", "a row must have 2 molecules; it has 1"),
         ("C + C + C", "it has 3"),

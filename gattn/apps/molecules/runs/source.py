@@ -9,15 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from gattn.apps.molecules.atoms.labels import Places
 from gattn.apps.molecules.atoms.lists import read_lists
-from gattn.apps.molecules.descriptor_columns import DescriptorColumns
+from gattn.apps.molecules.descriptor_columns import DescriptorColumns, SmilesRows
 from gattn.apps.molecules.relations import relation_columns, with_relation
-from gattn.apps.molecules.row_format import row_text, split_smiles
+from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
 from gattn.apps.molecules.settings import Task
 from gattn.apps.molecules.tables import JoinedTables, open_tables
@@ -28,10 +28,6 @@ from gattn.apps.tables.dates import read_times
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat, classify, is_missing
 from gattn.data import BadRow, get_dataset, load_molecules
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 ERROR_OF_EXACT_LABELS = 0.2
 """Error of a model of exact labels, as a share of their standard deviation. From 0.05 to 0.3, the
@@ -98,19 +94,11 @@ class Source:
         return replace(self, targets=tuple(self.targets[i] for i in places), labels=labels)
 
     @property
-    def rows(self) -> list[str] | pd.DataFrame:
-        """The input of an estimator: n SMILES, or a data frame of SMILES and descriptors."""
+    def rows(self) -> list[str] | SmilesRows:
+        """The input of an estimator: n SMILES, or SMILES and descriptors."""
         if self.descriptor_values is None:
             return self.smiles
-        # The import takes about a second, and only tables with descriptors need it.
-        import pandas as pd
-
-        columns = pd.DataFrame(self.descriptor_values, columns=list(self.descriptors))
-        count = len(self.columns)
-        cells = [split_smiles(text, count) for text in self.smiles] if count > 1 else self.smiles
-        names = ["smiles"] if count == 1 else [f"smiles {i}" for i in range(1, count + 1)]
-        smiles = pd.DataFrame(cells, columns=names, dtype=object)
-        return pd.concat([smiles, columns], axis=1)
+        return SmilesRows(self.smiles, self.descriptor_values, list(self.descriptors))
 
 
 def read_source(
