@@ -19,6 +19,8 @@ from typer import Argument, Option
 
 from gattn.apps.cli.help import HelpAll
 from gattn.apps.fitting.settings import Setting, check_value, declared
+from gattn.apps.molecules.pretrained import resolve
+from gattn.apps.run.model_files import check_model_files
 from gattn.apps.runtime.processes import process_count
 
 PathOrText = TypeVar("PathOrText", Path, str, list[str])
@@ -58,8 +60,10 @@ def read_molecules(context: typer.Context, inputs: list[str]) -> list[str]:
     standard input.
 
     Raises:
+        RunError: the argument before them is not a trained model.
         ValueError: an argument without the ending of a table is neither a file nor a SMILES.
     """
+    check_model_files(resolve(context.params["run"]))
     texts = [text for text in inputs if not _is_path(text)]
     if not texts:
         return read_stdin(context, inputs)

@@ -207,7 +207,7 @@ def _read(
         return from_networkx(_marked_up(path), directed=directed), ("", "")
     if ending not in TABLES + LISTS:
         endings = ", ".join([*MARKUP, *TABLES, *LISTS])
-        raise GraphError(f"{path.name} must end in {endings}; it ends in {ending or 'nothing'}")
+        raise GraphError(f"its name must end in {endings}; it ends in {ending or 'nothing'}")
     table, separator, edge_separator = None, "", ""
     node_lines: Sequence[int] = ()
     notes: list[str] = []

@@ -17,8 +17,12 @@ def check_model_files(folder: Path) -> None:
     """Check that a folder contains the files of a trained model.
 
     Raises:
-        RunError: a file is missing.
+        RunError: a file is missing, or the folder is a file.
     """
+    if folder.is_file():
+        raise RunError(
+            f"{folder} is a file, not the folder of a trained model, which comes before the tables"
+        )
     for name in (CARD, WEIGHTS):
         if not (folder / name).is_file():
             runs = sorted(path.parent for path in folder.glob(f"*/{CARD}"))

@@ -31,3 +31,6 @@ def test_argument_that_is_neither_file_nor_smiles_is_an_error(gattn, tmp_path):
     ):
         code, out = gattn("predict", "bbb", *arguments)
         assert (code, message in out) == (2, True), out
+    code, out = gattn("predict", table, "bbb")
+    assert code == 2
+    assert "new.csv is a file, not the folder of a trained model" in out

@@ -130,6 +130,18 @@ def test_labels_of_many_decades_and_classes_in_two_cases_are_reported(tmp_path):
     assert "'Yes' and 'yes'" in kinds["case"]
 
 
+def test_a_label_beyond_float32_and_several_units_are_reported(tmp_path):
+    rows = [
+        {"smiles": "C" * (i + 1), "y": "1e300" if i == 7 else i, "unit": ("nM", "uM")[i % 2]}
+        for i in range(25)
+    ]
+    findings = check_table(write(tmp_path / "t.csv", rows), targets=["y"]).findings
+    kinds = {finding.kind: finding for finding in findings}
+    assert [*kinds] == ["labels", "units"]
+    assert kinds["labels"].details == {7: "1e300"}
+    assert "'unit' contains 2 units (nM, uM)" in kinds["units"].message
+
+
 def test_a_column_with_the_classes_in_another_writing_copies_the_target(tmp_path):
     kinds = [(i * i) % 7 % 3 for i in range(60)]
     rows = [

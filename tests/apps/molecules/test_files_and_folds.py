@@ -215,6 +215,8 @@ def test_the_values_of_a_column_are_folds(rare, tmp_path, monkeypatch):
     settings = override(None, {**GP, "data": rare})
     summary = train_repeats(settings, tmp_path / "folds", folds="column:fold")
     assert summary["folds"] == 3
+    note = "ROC-AUC is defined in 2 of 3 test parts; the means are those of these parts."
+    assert note in summary["notes"]
     assert summary["runs"]["fold-2"]["split"] == "fold 1 of column fold (seed 0)"
     splits = json.loads((tmp_path / "folds" / "splits" / "fold-2.json").read_text())
     assert splits["test"] == [i for i in range(48) if i % 3 == 1]

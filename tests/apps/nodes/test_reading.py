@@ -128,7 +128,7 @@ def test_numbers_that_a_spreadsheet_rounds_have_a_note_as_names(tmp_path, name, 
         ("e.edges", "a\n", None, "line 1 must have two node names"),
         ("e.graphml", "<graphml>", None, "cannot be read as graphml"),
         ("e.csv", "a,b\nb,c\na,c\n", None, "begin with a header.* 'a' and 'b', which"),
-        ("e.doc", "a b\n", None, "must end in .graphml"),
+        ("e.doc", "a b\n", None, "e.doc: its name must end in .graphml"),
     ],
 )  # fmt: skip
 def test_a_graph_that_cannot_be_read_is_an_error(tmp_path, name, text, nodes, message):

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from gattn.apps.molecules.checks.table import CLASSES, CheckedTable, Column, Finding, Target
-from gattn.apps.molecules.runs.labels import decades_note
+from gattn.apps.molecules.runs.labels import decades_note, unit_columns, unit_notes
 from gattn.apps.run.text import case_hints, plural
-from gattn.apps.tables.csv_table import as_number
+from gattn.apps.tables.csv_table import LARGEST, as_number
 from gattn.apps.tables.numbers import classify, is_missing
 from gattn.data.molecules.standardise import standardise
 
@@ -127,6 +127,10 @@ def check_labels(table: CheckedTable) -> Iterator[Finding]:
                 yield Finding("decades", f"{target.name}: {note}", target=target.name)
             yield from _outliers(target)
         yield from _contradictions(table, target)
+    used = [table.smiles_column, table.part_column, *(target.name for target in table.targets)]
+    units = {name: {*table.cells[name]} for name in unit_columns(table.cells.columns, used)}
+    for note in unit_notes(units):
+        yield Finding("units", note)
 
 
 def _finding(
@@ -152,6 +156,8 @@ def _notation(table: CheckedTable, target: Target) -> Iterator[Finding]:
         if len(texts) > 1:
             words = f"{len(texts):,} labels are not numbers"
         yield _finding("labels", target, words, texts)
+    if large := list(target.values.index[target.values.abs() > LARGEST]):
+        yield _finding("labels", target, f"{plural(len(large), 'label')} beyond float32", large)
     if other := [row for row in unread if row not in texts]:
         patterns = [one for one in target.numbers.recognised() if one.kind != "censored"]
         lines = table.rows["line"]

@@ -13,6 +13,7 @@ import pandas as pd
 
 from gattn.apps.molecules.relations import relation_columns, with_relation
 from gattn.apps.molecules.row_format import name_column
+from gattn.apps.tables.csv_table import LARGEST
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import (
     NumberColumn,
@@ -40,6 +41,7 @@ SEVERITIES: dict[str, Severity] = {
     "censored": "warning",
     "decades": "warning",
     "case": "warning",
+    "units": "warning",
     "outliers": "warning",
     "same_molecule": "note",
     "conflicts": "warning",
@@ -115,8 +117,8 @@ class Target:
 
     @property
     def measured(self) -> Column:
-        """Uncensored numbers, and NaN for other cells."""
-        return self.values.mask(self.censored | ~np.isfinite(self.values))
+        """Uncensored numbers that float32 can hold, and NaN for other cells."""
+        return self.values.mask(self.censored | ~(self.values.abs() <= LARGEST))
 
 
 @dataclass(frozen=True, eq=False)

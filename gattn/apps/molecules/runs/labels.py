@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -165,6 +165,32 @@ def decades_note(values: np.ndarray) -> str:
         return ""
     span = round(float(np.log10(labels.max() / labels.min())))
     return f"its labels span {span} decades: train with --target-transform log10."
+
+
+def unit_columns(columns: Iterable[str], used: Sequence[str]) -> list[str]:
+    """Return the names of unused columns that are those of units.
+
+    >>> unit_columns(["smiles", "IC50", "IC50 units"], ["IC50"])
+    ['IC50 units']
+    """
+    return [
+        name for name in dict.fromkeys(columns)
+        if name.casefold().endswith(("unit", "units")) and name not in used
+    ]  # fmt: skip
+
+
+def unit_notes(columns: Mapping[str, set[str]]) -> list[str]:
+    """Return a sentence for each column that has several units, given its cells."""
+    notes = []
+    for name, cells in columns.items():
+        units = cells - {""}
+        if len(units) > 1:
+            shown = ", ".join(sorted(units)[:3])
+            notes.append(
+                f"Column {name!r} contains {len(units)} units ({shown}), and the labels are read "
+                "without them: if these are the units of the labels, convert all to one unit."
+            )
+    return notes
 
 
 SHARE = 0.05

@@ -305,6 +305,13 @@ def _summary(
         notes.append(
             f"The intervals or sets for {level:.0%} contain {shares.mean():.1%} of the labels."
         )
+    scores = pd.DataFrame([each["test"] for each in results.values()]).astype(float)
+    notes += [
+        f"{METRICS[metric]} is defined in {count} of {len(scores)} test parts; the means are those "
+        "of these parts."
+        for metric, count in scores.count().items()
+        if count < len(scores)
+    ]
     if not folds and all(each["test"] == first["test"] for each in results.values()):
         notes.append(
             "All runs are equal, because neither the split nor the model depends on the seed. The "

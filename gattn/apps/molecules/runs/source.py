@@ -18,7 +18,14 @@ from gattn.apps.molecules.atoms.lists import read_lists
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns, SmilesRows
 from gattn.apps.molecules.relations import relation_columns, with_relation
 from gattn.apps.molecules.row_format import row_text
-from gattn.apps.molecules.runs.labels import SHARE, SKIP, Labels, read_labels
+from gattn.apps.molecules.runs.labels import (
+    SHARE,
+    SKIP,
+    Labels,
+    read_labels,
+    unit_columns,
+    unit_notes,
+)
 from gattn.apps.molecules.settings import Task
 from gattn.apps.molecules.tables import JoinedTables, open_tables
 from gattn.apps.run.run_folder import file_hash
@@ -179,7 +186,7 @@ def read_source(
     faults: list[str] = []
     lines: Any = array("q") if len(paths) == 1 else []
     moments: list[str] = []
-    units = {name: set[str]() for name in _unit_columns(table, names)}
+    units = {name: set[str]() for name in unit_columns(table.columns, names)}
     unit_places = list(map(table.place, units))
     first: TableRow | None = None
     # To save memory, only the cells of the columns that the run needs are stored.
@@ -270,7 +277,7 @@ def read_source(
     if relation:
         note = f"Column {relation!r} is read as the relations of the labels."
         labels = replace(labels, notes=(note, *labels.notes))
-    labels = replace(labels, notes=(*_unit_notes(units), *labels.notes))
+    labels = replace(labels, notes=(*unit_notes(units), *labels.notes))
     problems = faults
     if places_of_labels is None:
         problems = [fault or problem for fault, problem in zip(faults, labels.problems)]
@@ -347,28 +354,6 @@ def _relation_column(
             "on one target, and name its column with --relation-column"
         )
     return columns[0] if columns else ""
-
-
-def _unit_columns(table: Table | JoinedTables, used: Sequence[str]) -> list[str]:
-    """Return the unused columns of units, by their names."""
-    return [
-        name for name in dict.fromkeys(table.columns)
-        if name.casefold().endswith(("unit", "units")) and name not in used
-    ]  # fmt: skip
-
-
-def _unit_notes(columns: Mapping[str, set[str]]) -> list[str]:
-    """Return a sentence for each column that has several units, given its cells."""
-    notes = []
-    for name, cells in columns.items():
-        units = cells - {""}
-        if len(units) > 1:
-            shown = ", ".join(sorted(units)[:3])
-            notes.append(
-                f"Column {name!r} contains {len(units)} units ({shown}), and the labels are read "
-                "without them: if these are the units of the labels, convert all to one unit."
-            )
-    return notes
 
 
 def _learnable(
