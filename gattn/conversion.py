@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 import torch_geometric.nn as pyg
 from torch.nn import Module, MultiheadAttention
-from torch_geometric.nn import MessagePassing, attention
+from torch_geometric.nn import attention
 from torch_geometric.nn.attention import PerformerAttention
 from torch_geometric.nn.models import attentive_fp
 from torch_geometric.nn.models import sgformer as pyg_sgformer
@@ -299,24 +299,8 @@ def _twin(module: Module) -> Module:
     if _why_not(module):
         return module
     if kind in TWINS:
-        return _retype(module, TWINS[kind])
+        return pyg_internals.retyped(module, TWINS[kind])
     return _rebuild(module, REBUILT[kind]) if kind in REBUILT else module
-
-
-def _retype(theirs: Module, kind: type[Module]) -> Module:
-    """Create a module of another class that has the attributes and hooks of a PyG module."""
-    twin = kind.__new__(kind)
-    state = dict(vars(theirs), _modules=dict(theirs._modules))
-    if isinstance(twin, MessagePassing) and isinstance(theirs, MessagePassing):
-        # PyG computes these attributes from the methods of a class.
-        MessagePassing.__init__(twin, node_dim=0)
-        for name in (*pyg_internals.CLASS_STATE, *pyg_internals.BOUND):
-            state.pop(name, None)
-        twin.__setstate__(vars(twin) | state)
-        twin.explain = theirs.explain
-    else:
-        twin.__setstate__(state)
-    return twin
 
 
 def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:

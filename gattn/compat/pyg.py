@@ -14,10 +14,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from torch.nn import Module
 from torch_geometric.nn import MessagePassing
+
+_Layer = TypeVar("_Layer", bound=Module)
 
 EDGE_HOOKS = tuple(
     f"_{method}_forward_{when}"
@@ -137,3 +139,19 @@ def edge_hooks(layer: Module) -> str:
         if len(hooks) > 0:
             return f"a hook on {name[1:].split('_forward_')[0]} needs its edges"
     return ""
+
+
+def retyped(theirs: Module, kind: type[_Layer]) -> _Layer:
+    """Create a module of another class that has the attributes and hooks of a PyG module."""
+    twin = kind.__new__(kind)
+    state = dict(vars(theirs), _modules=dict(theirs._modules))
+    if isinstance(twin, MessagePassing) and isinstance(theirs, MessagePassing):
+        # PyG computes these attributes from the methods of a class.
+        MessagePassing.__init__(twin, node_dim=0)
+        for name in (*CLASS_STATE, *BOUND):
+            state.pop(name, None)
+        twin.__setstate__(vars(twin) | state)
+        twin.explain = theirs.explain
+    else:
+        twin.__setstate__(state)
+    return twin

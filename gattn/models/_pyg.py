@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
-import torch
 import torch_geometric.nn as pyg
 from torch import Tensor
 from torch.nn import Module
@@ -17,8 +16,6 @@ from gattn.graph import Graph, as_graph
 from gattn.nn.common.checks import check_at_least
 from gattn.ops.edges import sum_sources
 
-_Layer = TypeVar("_Layer", bound=Module)
-
 
 def check_in_channels(
     model: type[Module], args: tuple[Any, ...], options: Mapping[str, Any]
@@ -26,14 +23,6 @@ def check_in_channels(
     """Check the argument in_channels of a model, which PyG does not check."""
     arguments = inspect.signature(model).bind(*args, **options).arguments
     check_at_least(0, in_channels=arguments["in_channels"])
-
-
-def with_parameters(theirs: Module, build: Callable[[], _Layer]) -> _Layer:
-    """Return gattn's layer with the parameters of PyG's layer, without drawing random numbers."""
-    with torch.random.fork_rng(devices=[]):
-        layer = build()
-    layer.load_state_dict(theirs.state_dict())
-    return layer
 
 
 def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:

@@ -13,9 +13,10 @@ from torch.nn import Module, ModuleList
 from torch_geometric.nn.models import attentive_fp as pyg
 from torch_geometric.typing import Adj
 
+from gattn.compat.pyg import retyped
 from gattn.functional import aggregate
 from gattn.graph import Graph
-from gattn.models._pyg import check_in_channels, with_parameters
+from gattn.models._pyg import check_in_channels
 from gattn.nn import GATConv, GATEConv
 from gattn.nn.common.checks import check_input, check_probability
 from gattn.nn.common.segments import segment_graph
@@ -68,21 +69,9 @@ class AttentiveFP(pyg.AttentiveFP):
         check_in_channels(pyg.AttentiveFP, args, options)
         super().__init__(*args, **options)
         check_probability("dropout", self.dropout)
-        width, dropout = self.hidden_channels, self.dropout
-
-        def attention(theirs: Module) -> GATConv:
-            return with_parameters(
-                theirs,
-                lambda: GATConv(
-                    width, width, dropout=dropout, add_self_loops=False, negative_slope=0.01
-                ),
-            )
-
-        self.gate_conv = with_parameters(
-            self.gate_conv, lambda: GATEConv(width, width, self.edge_dim, dropout)
-        )
-        self.atom_convs = ModuleList(map(attention, self.atom_convs))
-        self.mol_conv = attention(self.mol_conv)
+        self.gate_conv = retyped(self.gate_conv, GATEConv)
+        self.atom_convs = ModuleList(retyped(conv, GATConv) for conv in self.atom_convs)
+        self.mol_conv = retyped(self.mol_conv, GATConv)
         # PyG's explainers learn a weight for each bond. The readout has other edges, to which these
         # weights must not be applied.
         self.mol_conv.explain = False

@@ -14,8 +14,9 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.nn.models import polynormer as pyg
 from torch_geometric.typing import Adj
 
+from gattn.compat.pyg import retyped
 from gattn.graph import Graph
-from gattn.models._pyg import check_in_channels, convolve, with_parameters
+from gattn.models._pyg import check_in_channels, convolve
 from gattn.nn import GATConv, PolynormerAttention
 from gattn.nn.attention.block import graph_among
 from gattn.nn.common.checks import check_input_of, check_probability
@@ -81,7 +82,7 @@ class Polynormer(pyg.Polynormer):
         check_probability("dropout", self.dropout)
         for layer, conv in enumerate(self.local_convs):
             if isinstance(conv, pyg.GATConv):
-                self.local_convs[layer] = _converted(conv)
+                self.local_convs[layer] = retyped(conv, GATConv)
         for attention in self.global_attn:
             # PyG's module has the attributes of gattn's, which computes with them in another way.
             attention.__class__ = PolynormerAttention
@@ -129,12 +130,6 @@ class Polynormer(pyg.Polynormer):
             x = (1 - self.beta) * self.lns[layer](gate * x) + self.beta * x
             total = total + x
         return cast(Tensor, total)
-
-
-def _converted(conv: pyg.GATConv) -> GATConv:
-    """Return gattn's layer with the parameters of a local layer of PyG's model."""
-    sizes = conv.in_channels, conv.out_channels, conv.heads
-    return with_parameters(conv, lambda: GATConv(*sizes, add_self_loops=False, bias=False))
 
 
 def _convolve(conv: Module, x: Tensor, graph: Graph) -> Tensor:

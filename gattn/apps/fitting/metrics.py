@@ -7,6 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import torch
+from sklearn.metrics import (
+    average_precision_score,
+    f1_score,
+    log_loss,
+    matthews_corrcoef,
+    roc_auc_score,
+)
 from torch import Tensor
 
 METRICS = {
@@ -118,25 +125,16 @@ def multiclass_metrics(y: Tensor, probability: Tensor) -> dict[str, float]:
     first = 1 if classes == 2 else 0
     scores = classification_metrics(truth[:, first:], probability[:, first:])
     guess = probability.argmax(1).cpu()
-    hits = torch.bincount(label[guess == label], minlength=classes)
-    either = torch.bincount(label, minlength=classes) + torch.bincount(guess, minlength=classes)
     return {
         "accuracy": float((guess == label).double().mean()),
-        "f1": float((2 * hits[either > 0].double() / either[either > 0]).mean()),
+        "f1": float(f1_score(label, guess, average="macro")),
         "roc_auc": scores["roc_auc"],
         "pr_auc": scores["pr_auc"],
     }
 
 
 def class_agreement(y: Tensor, probability: Tensor) -> dict[str, float]:
-    r"""Compute the Matthews correlation coefficient and the log loss of several exclusive classes.
-
-    .. math::
-        \mathrm{mcc} = \frac{k\, h - \sum_c t_c p_c}
-        {\sqrt{k^2 - \sum_c t_c^2} \sqrt{k^2 - \sum_c p_c^2}}, \qquad
-        \mathrm{log\_loss} = -\frac{1}{k} \sum_i \log p_i(y_i)
-
-    for h correct predictions among k rows, of which t_c have and p_c are predicted to have class c.
+    """Compute the Matthews correlation coefficient and the log loss of several exclusive classes.
 
     Args:
         y: [k] the true classes, numbered from 0.
@@ -158,14 +156,13 @@ def class_agreement(y: Tensor, probability: Tensor) -> dict[str, float]:
     label, p = y.long().cpu(), probability.detach().cpu().double()
     if not len(label):
         return {"mcc": NAN, "log_loss": NAN}
-    count, guess = p.shape[1], p.argmax(1)
-    true, predicted = (torch.bincount(each, minlength=count).double() for each in (label, guess))
-    size, hits = len(label), float((guess == label).sum())
-    spread = (size**2 - true.square().sum()).sqrt() * (size**2 - predicted.square().sum()).sqrt()
-    least = torch.finfo(torch.float64).eps
-    losses = -p.gather(1, label[:, None]).clamp(least, 1).log()
-    mcc = float((size * hits - (true * predicted).sum()) / spread) if spread > 0 else 0.0
-    return {"mcc": mcc, "log_loss": float(losses.mean())}
+    guess = p.argmax(1)
+    # scikit-learn warns of a single class.
+    is_constant = len(torch.cat([label, guess]).unique()) == 1
+    return {
+        "mcc": 0.0 if is_constant else float(matthews_corrcoef(label, guess)),
+        "log_loss": float(log_loss(label, p, labels=range(p.shape[1]))),
+    }
 
 
 def undefined_metrics(
@@ -304,17 +301,8 @@ def _class_scores(y: Tensor, probability: Tensor) -> dict[str, float]:
     positives = int(y.sum())
     if positives in (0, len(y)):
         return {"roc_auc": NAN, "pr_auc": NAN, "accuracy": right}
-    # No threshold separates rows with equal probabilities, so they are one point of the ROC and
-    # precision-recall curves.
-    _, place = probability.unique(return_inverse=True)
-    rows = torch.bincount(place).flip(0).cumsum(0).double()
-    hits = torch.bincount(place[y == 1], minlength=len(rows)).flip(0).cumsum(0).double()
-    misses = rows - hits
-    below = torch.cat([hits.new_zeros(1), hits])
-    area = (misses.diff(prepend=misses.new_zeros(1)) * (below[1:] + below[:-1]) / 2).sum()
-    precision = (hits.diff(prepend=hits.new_zeros(1)) * hits / rows).sum()
     return {
-        "roc_auc": float(area / (positives * (len(y) - positives))),
-        "pr_auc": float(precision / positives),
+        "roc_auc": float(roc_auc_score(y, probability)),
+        "pr_auc": float(average_precision_score(y, probability)),
         "accuracy": right,
     }

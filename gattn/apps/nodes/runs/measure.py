@@ -5,8 +5,11 @@ is undefined.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import torch
+from sklearn.metrics import precision_recall_fscore_support
 from torch import Tensor
 
 from gattn.apps.fitting.metrics import undefined_metrics
@@ -48,37 +51,21 @@ def undefined(estimator: NodeEstimator, y: Tensor) -> dict[str, str]:
     return undefined_metrics(y, "regression")
 
 
-def confusion(y: Tensor, predicted: Tensor) -> Tensor:
-    """Return the confusion matrix [c, c] int64. Rows are true classes, and columns are predicted
-    classes.
-    """
-    classes = predicted.shape[1]
-    return torch.bincount(
-        y.long() * classes + predicted.argmax(1), minlength=classes * classes
-    ).reshape(classes, classes)
-
-
-def class_scores(counts: Tensor) -> list[dict[str, float]]:
-    """Return precision, recall, F1 and the number of nodes for each class, computed from a
-    confusion matrix.
+def class_scores(y: Tensor, guess: Tensor, classes: int) -> list[dict[str, float]]:
+    """Return precision, recall, F1 and the number of nodes for each class.
 
     A score is NaN if it is undefined.
 
-    >>> class_scores(torch.tensor([[3, 1], [0, 4]]))[0]
-    {'precision': 1.0, 'recall': 0.75, 'f1': 0.8571428571428571, 'nodes': 4}
+    >>> class_scores(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), 2)[0]
+    {'precision': 1.0, 'recall': 0.5, 'f1': 0.6666666666666666, 'nodes': 2}
     """
-    correct, nodes, predicted = (
-        each.double() for each in (counts.diagonal(), counts.sum(1), counts.sum(0))
+    # scikit-learn accepts NaN, but its type annotation does not.
+    undefined_score: Any = np.nan
+    scores: Any = precision_recall_fscore_support(
+        y.long(), guess, labels=range(classes), zero_division=undefined_score
     )
-    scores = {
-        "precision": correct / predicted,
-        "recall": correct / nodes,
-        "f1": 2 * correct / (nodes + predicted),
-    }
-    return [
-        {name: float(values[i]) for name, values in scores.items()} | {"nodes": int(nodes[i])}
-        for i in range(len(counts))
-    ]
+    names = "precision", "recall", "f1", "nodes"
+    return [dict(zip(names, row)) for row in zip(*(column.tolist() for column in scores))]
 
 
 def is_noise(

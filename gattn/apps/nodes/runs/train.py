@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import confusion_matrix
 from torch import Tensor
 
 from gattn.apps.fitting.types import EpochRecord
@@ -23,7 +24,6 @@ from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.importance import edge_importance
 from gattn.apps.nodes.runs.measure import (
     class_scores,
-    confusion,
     is_noise,
     measure,
     measure_intervals,
@@ -261,10 +261,11 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         constant = baselines["majority" if task == "classification" else "mean"]
         metrics["noise"] = is_noise(task, best.test, y[test], predicted[test], constant[test])
         if isinstance(estimator, NodeClassifier):
-            counts = confusion(y[test], predicted[test])
+            truth, guess = y[test].long(), predicted[test].argmax(1)
             names = [str(kind) for kind in estimator.classes_.tolist()]
-            metrics["classes"] = dict(zip(names, class_scores(counts)))
-            metrics["confusion"] = counts.tolist()
+            metrics["classes"] = dict(zip(names, class_scores(truth, guess, len(names))))
+            matrix = confusion_matrix(truth, guess, labels=range(len(names)))
+            metrics["confusion"] = matrix.tolist()
             if isinstance(predictor, StackedPredictor):
                 metrics["class_factors"] = dict(zip(names, predictor.combination.factors))
         metrics["undefined"] = {part: reason for part, reason in reasons.items() if reason}
