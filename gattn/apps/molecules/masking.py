@@ -311,7 +311,7 @@ def _pairs(molecule: Mol, smiles: str) -> Environments:
     """Return the pairs of atoms that are counted in the second fingerprint of a molecule."""
     builder = MoleculeBuilder()
     builder.add(molecule, smiles)
-    pairs = atom_pairs(builder.pack().graphs())
+    pairs = atom_pairs(builder.pack().unpack().arrays)
     members = torch.from_numpy(np.concatenate([pairs.first, pairs.second]))
     which = torch.arange(len(pairs.columns)).repeat(2)
     return Environments(torch.from_numpy(pairs.columns), torch.stack([which, members]))

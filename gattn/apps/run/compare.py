@@ -103,6 +103,11 @@ def _read(run: Path) -> Any:
     tables = []
     for folder in folders:
         check_files(folder, "predictions.csv")
+        if read_json(folder / CARD).get("level"):
+            raise RunError(
+                f"{folder} predicts atoms or bonds, which compare does not read: use evaluate on "
+                "one table with each run"
+            )
         is_number = read_json(folder / "metrics.json", "task")["task"] == "regression"
         frame: Any = pd.read_csv(folder / "predictions.csv", dtype=str, keep_default_na=False)
         frame = frame[frame["part"] == "test"]

@@ -34,18 +34,6 @@ class PackedRows(NamedTuple):
     table: np.ndarray
 
 
-class GraphArrays(NamedTuple):
-    """Graphs of molecules as NumPy arrays; the fields are those of
-    :class:`gattn.data.molecules.arrays.MoleculeArrays`.
-    """
-
-    x: np.ndarray
-    edge_index: np.ndarray
-    edge_attr: np.ndarray
-    ptr: np.ndarray
-    edge_ptr: np.ndarray
-
-
 class PackedMolecules(NamedTuple):
     """Compact form of ``Molecules`` for sending to other processes. It needs a tenth of the memory.
 
@@ -65,19 +53,6 @@ class PackedMolecules(NamedTuple):
     ends: np.ndarray
     sizes: np.ndarray
 
-    def graphs(self) -> GraphArrays:
-        """Convert the compact form to the arrays of the graphs."""
-        ends = self.ends.astype(np.int64)
-        ptr = np.zeros((2, len(self.smiles) + 1), np.int64)
-        ptr[:, 1:] = self.sizes.cumsum(1)
-        return GraphArrays(
-            self.atoms.table[self.atoms.order],
-            np.ascontiguousarray(np.stack([ends, ends[:, ::-1]], 1).reshape(-1, 2).T),
-            self.bonds.table[self.bonds.order.repeat(2)],
-            ptr[0],
-            2 * ptr[1],
-        )
-
     def unpack(self) -> Molecules:
         """Convert the compact form to ``Molecules`` without targets."""
         # The imports are inside the function, because the processes that read SMILES need no
@@ -87,9 +62,19 @@ class PackedMolecules(NamedTuple):
         from gattn.data.molecules.arrays import MoleculeArrays
         from gattn.data.molecules.dataset import Molecules
 
-        arrays = MoleculeArrays(*map(torch.from_numpy, self.graphs()))
+        ends = self.ends.astype(np.int64)
+        ptr = np.zeros((2, len(self.smiles) + 1), np.int64)
+        ptr[:, 1:] = self.sizes.cumsum(1)
+        arrays = (
+            self.atoms.table[self.atoms.order],
+            np.ascontiguousarray(np.stack([ends, ends[:, ::-1]], 1).reshape(-1, 2).T),
+            self.bonds.table[self.bonds.order.repeat(2)],
+            ptr[0],
+            2 * ptr[1],
+        )
+        graphs = MoleculeArrays(*map(torch.from_numpy, arrays))
         return Molecules(
-            self.smiles, arrays, torch.empty(len(self.smiles), 0), (), tuple(self.rows)
+            self.smiles, graphs, torch.empty(len(self.smiles), 0), (), tuple(self.rows)
         )
 
 

@@ -12,7 +12,6 @@ from gattn.data.molecules.features import ATOM_FEATURES, BOND_FEATURES, ELEMENTS
 
 if TYPE_CHECKING:
     from gattn.data.molecules.arrays import MoleculeArrays
-    from gattn.data.molecules.building import GraphArrays
 
 PAIR_DISTANCE = 6
 """Maximum number of bonds between the two atoms of a pair that is counted."""
@@ -42,7 +41,7 @@ class AtomPairs(NamedTuple):
     columns: np.ndarray
 
 
-def count_pairs(arrays: GraphArrays | MoleculeArrays) -> np.ndarray:
+def count_pairs(arrays: MoleculeArrays) -> np.ndarray:
     """Count the atom pairs of each of k molecules (:func:`atom_pairs`): [k, COUNTS] uint8. A count
     is at most 255.
     """
@@ -59,7 +58,7 @@ def count_pairs(arrays: GraphArrays | MoleculeArrays) -> np.ndarray:
     return counts
 
 
-def atom_pairs(arrays: GraphArrays | MoleculeArrays) -> AtomPairs:
+def atom_pairs(arrays: MoleculeArrays) -> AtomPairs:
     """Return the pairs of atoms that the fingerprint counts.
 
     Two pairs have the same column if the elements, the numbers of neighbours and of pi electrons,
@@ -78,7 +77,7 @@ def atom_pairs(arrays: GraphArrays | MoleculeArrays) -> AtomPairs:
     return AtomPairs(*map(np.concatenate, zip(*pieces)))
 
 
-def _pieces(arrays: GraphArrays | MoleculeArrays) -> Iterator[AtomPairs]:
+def _pieces(arrays: MoleculeArrays) -> Iterator[AtomPairs]:
     """Yield the pairs in pieces, in the order of the first atoms' molecules."""
     x, edges, bonds, ptr, edge_ptr = (
         np.asarray(getattr(arrays, name))

@@ -93,6 +93,13 @@ def test_prediction_has_a_list_for_each_row(trained, gattn, tmp_path):
     assert read_list(third["prediction"])[1] > 13
 
 
+def test_runs_of_atoms_are_not_compared(trained, gattn):
+    run = trained[0] / "run"
+    code, text = gattn("compare", run, run)
+    assert code != 0
+    assert "predicts atoms or bonds, which compare does not read" in " ".join(text.split())
+
+
 def test_evaluation_reads_lists_of_another_column(trained, gattn, tmp_path):
     folder, _ = trained
     table = tmp_path / "new.csv"
