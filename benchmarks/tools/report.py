@@ -38,7 +38,8 @@ CHOSEN = {
     "power-law/TransformerConv": "`TransformerConv`, on the same graph",
     "esol-512/GATv2Conv": "`GATv2Conv`, a batch of 512 molecules",
     "esol-512/SetTransformerAggregation": "`SetTransformerAggregation`, the same batch",
-    "cora/epoch": "an epoch of the GAT paper's model on Cora",
+    "cora/epoch": "an epoch of the GAT paper's model on Cora; sparse features in gattn alone",
+    "cora/epoch+dense": "the same with dense features on both sides",
 }
 """Names of the cases in the README."""
 
