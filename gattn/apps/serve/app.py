@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
@@ -18,13 +19,14 @@ from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.gate import Gate, error_response
 from gattn.apps.serve.molecules import (
     ServedMolecules,
+    as_values,
     explain_molecule,
     first_call,
 )
 from gattn.apps.serve.pool import ModelPool
 from gattn.apps.serve.queue import BatchQueue
 from gattn.apps.serve.routes import add_api, add_page, invalid_request
-from gattn.apps.serve.schemas import ExplainAnswer, ExplainRequest
+from gattn.apps.serve.schemas import ExplainAnswer, ExplainRequest, PredictAnswer, PredictRequest
 from gattn.apps.serve.served import ServedRun
 from gattn.apps.serve.settings import ServeSettings
 
@@ -111,6 +113,14 @@ class Server:
         empty = [""] * len(run.columns)
         return [PredictedRow(empty, fault) if fault else next(predicted) for fault in faults]
 
+    async def predict_smiles(self, request: PredictRequest) -> PredictAnswer:
+        """Compute the predictions for the SMILES of a request."""
+        run = self.run(ServedMolecules, request.model)
+        input_rows = list(map(run.input_row, request.smiles))
+        rows = await self.predict(run, input_rows, coverage_of(run.card, request.coverage))
+        answer = [as_values(run.model, row.cells) | {"error": row.error} for row in rows]
+        return PredictAnswer(model=run.name, rows=answer)
+
     def _length_fault(self, text: str) -> str:
         """Return the reason why a SMILES in the text of a row is too long, or ""."""
         try:
@@ -140,7 +150,8 @@ class Server:
         @asynccontextmanager
         async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             try:
-                yield
+                async with agents:
+                    yield
             finally:
                 self.pool.close()
 
@@ -149,6 +160,11 @@ class Server:
             description="Predictions of trained models of molecules, nodes and links.",
         )  # fmt: skip
         add_api(app, self)
+        agents = nullcontext()
+        if find_spec("mcp"):
+            from gattn.apps.serve.mcp import add_mcp
+
+            agents = add_mcp(app, self)
         add_page(app, self)
         app.add_exception_handler(RequestError, _on_request_error)
         app.add_exception_handler(RequestValidationError, _on_invalid)

@@ -19,7 +19,7 @@ from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.gate import REPORT_POLICY
 from gattn.apps.serve.links import ServedLinks
-from gattn.apps.serve.molecules import ServedMolecules, as_values, draw_plain
+from gattn.apps.serve.molecules import ServedMolecules, draw_plain
 from gattn.apps.serve.nodes import ServedNetwork, ServedNodes
 from gattn.apps.serve.schemas import (
     ErrorMessage,
@@ -155,11 +155,7 @@ def add_api(app: FastAPI, server: Server) -> None:
                     f"{', '.join(sorted(query.model_fields_set))}"
                 )  # fmt: skip
             body = parsed_body(PredictRequest, await request.body())
-            run = server.run(ServedMolecules, body.model)
-            input_rows = list(map(run.input_row, body.smiles))
-            rows = await server.predict(run, input_rows, coverage_of(run.card, body.coverage))
-            answer = [as_values(run.model, row.cells) | {"error": row.error} for row in rows]
-            return JSONResponse(PredictAnswer(model=run.name, rows=answer).model_dump())
+            return JSONResponse((await server.predict_smiles(body)).model_dump())
         if media != "text/csv":
             raise RequestError(
                 415, "the content type must be application/json or text/csv; "

@@ -19,6 +19,9 @@ ModelName = Annotated[
 ]
 
 
+SmilesList = Annotated[list[str], Field(min_length=1)]
+
+
 class _Answer(BaseModel):
     """Base class of answers; the text below a field is its description."""
 
@@ -83,7 +86,7 @@ class ModelDescription(_Answer):
 class PredictRequest(_Request):
     """Request for predictions of molecules."""
 
-    smiles: Annotated[list[str], Field(min_length=1)]
+    smiles: SmilesList
     """The SMILES of each row."""
     model: ModelName = None
     coverage: Coverage = None
