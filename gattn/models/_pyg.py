@@ -17,12 +17,10 @@ from gattn.nn.common.checks import check_at_least
 from gattn.ops.edges import sum_sources
 
 
-def check_in_channels(
-    model: type[Module], args: tuple[Any, ...], options: Mapping[str, Any]
-) -> None:
-    """Check the argument in_channels of a model, which PyG does not check."""
+def check_widths(model: type[Module], args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    """Check the arguments in_channels and edge_dim of a model, which PyG does not check."""
     arguments = inspect.signature(model).bind(*args, **options).arguments
-    check_at_least(0, in_channels=arguments["in_channels"])
+    check_at_least(0, **{k: arguments[k] for k in ("in_channels", "edge_dim") if k in arguments})
 
 
 def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:

@@ -16,7 +16,7 @@ from torch_geometric.typing import Adj
 from gattn.compat.pyg import retyped
 from gattn.functional import aggregate
 from gattn.graph import Graph
-from gattn.models._pyg import check_in_channels
+from gattn.models._pyg import check_widths
 from gattn.nn import GATConv, GATEConv
 from gattn.nn.common.checks import check_input, check_probability
 from gattn.nn.common.segments import segment_graph
@@ -66,7 +66,7 @@ class AttentiveFP(pyg.AttentiveFP):
 
     @functools.wraps(pyg.AttentiveFP.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        check_in_channels(pyg.AttentiveFP, args, options)
+        check_widths(pyg.AttentiveFP, args, options)
         super().__init__(*args, **options)
         check_probability("dropout", self.dropout)
         self.gate_conv = retyped(self.gate_conv, GATEConv)

@@ -16,7 +16,7 @@ from torch_geometric.typing import Adj
 
 from gattn.compat.pyg import retyped
 from gattn.graph import Graph
-from gattn.models._pyg import check_in_channels, convolve
+from gattn.models._pyg import check_widths, convolve
 from gattn.nn import GATConv, PolynormerAttention
 from gattn.nn.attention.block import graph_among
 from gattn.nn.common.checks import check_input_of, check_probability
@@ -76,7 +76,7 @@ class Polynormer(pyg.Polynormer):
 
     @functools.wraps(pyg.Polynormer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        check_in_channels(pyg.Polynormer, args, options)
+        check_widths(pyg.Polynormer, args, options)
         super().__init__(*args, **options)
         check_probability("in_dropout", self.in_drop)
         check_probability("dropout", self.dropout)

@@ -13,7 +13,7 @@ from torch_geometric.nn.models import sgformer as pyg
 from torch_geometric.typing import Adj
 
 from gattn.graph import Graph
-from gattn.models._pyg import check_in_channels, convolve
+from gattn.models._pyg import check_widths, convolve
 from gattn.nn import SGFormerAttention
 from gattn.nn.attention.block import graph_among
 from gattn.nn.common.checks import check_input_of, check_probability
@@ -68,7 +68,7 @@ class SGFormer(pyg.SGFormer):
 
     @functools.wraps(pyg.SGFormer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        check_in_channels(pyg.SGFormer, args, options)
+        check_widths(pyg.SGFormer, args, options)
         super().__init__(*args, **options)
         # PyG's modules have the attributes of gattn's, which compute with them in another way.
         for attention in self.trans_conv.attns:

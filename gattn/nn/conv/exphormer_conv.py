@@ -108,6 +108,10 @@ class ExphormerConv(CompositeModule):
         out, _ = attend_with_score(SortedScore(score), value, graph)
         return out.flatten(1)
 
+    def _reset_parameters(self) -> None:
+        """Reset all learnable parameters; PyG's GPSConv calls its attention's reset this way."""
+        self.reset_parameters()
+
     def extra_repr(self) -> str:
         """Return the settings of the layer as text for its ``repr``."""
         return f"{self.in_dim}, {self.out_dim}, num_heads={self.num_heads}"

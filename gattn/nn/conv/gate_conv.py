@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Linear, Parameter
 from torch_geometric.nn.inits import glorot, zeros
+from torch_geometric.nn.models import attentive_fp
 from torch_geometric.typing import Adj, OptTensor
 
 from gattn.graph import Graph
@@ -16,10 +19,10 @@ from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import add_bias, as_heads, is_plain, redraw
 from gattn.nn.common.scores import attend_with_score, gat_score
-from gattn.nn.conv.base import AttentionConv
+from gattn.nn.conv.base import PyGConv, checked_arguments
 
 
-class GATEConv(AttentionConv):
+class GATEConv(attentive_fp.GATEConv, PyGConv):
     r"""Graph attention with a perceptron as score. It reads the features of the neighbour and of
     the edge.
 
@@ -59,21 +62,16 @@ class GATEConv(AttentionConv):
         torch.Size([3, 16])
     """
 
-    def __init__(
-        self, in_channels: int, out_channels: int, edge_dim: int, dropout: float = 0.0
-    ) -> None:
-        check_at_least(0, in_channels=in_channels, edge_dim=edge_dim)
-        super().__init__({}, dropout=dropout)
+    @functools.wraps(attentive_fp.GATEConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        arguments = checked_arguments(attentive_fp.GATEConv, args, options)
+        in_channels, out_channels = arguments["in_channels"], arguments["out_channels"]
+        check_at_least(0, in_channels=in_channels, edge_dim=arguments["edge_dim"])
         if in_channels != out_channels:
             raise ValueError(
                 f"out_channels must be in_channels ({in_channels}); got {out_channels}"
             )
-        self.att_l = Parameter(torch.empty(1, out_channels))
-        self.att_r = Parameter(torch.empty(1, in_channels))
-        self.lin1 = Linear(in_channels + edge_dim, out_channels, bias=False)
-        self.lin2 = Linear(out_channels, out_channels, bias=False)
-        self.bias = Parameter(torch.empty(out_channels))
-        self.reset_parameters()
+        super().__init__(*args, **options)
 
     def reset_parameters(self) -> None:
         """Reset all learnable parameters."""
@@ -154,13 +152,6 @@ class GATEConv(AttentionConv):
         hidden = F.leaky_relu(self.lin1(torch.cat([x_j, edge_attr], dim=-1)))
         score = F.leaky_relu(F.linear(hidden, self.att_l) + F.linear(x_i, self.att_r)).squeeze(-1)
         return self.drop_weights(self.softmax(score, index, ptr, size_i))
-
-    def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        """Return the values of the source nodes, [e, c], multiplied by the attention weights.
-
-        PyG calls this method if the layer computes edge by edge instead of with the kernels.
-        """
-        return self.lin2(x_j) * alpha.unsqueeze(-1)
 
     def _neighbour_score(self, x: Tensor, edge_attr: Tensor, graph: Graph) -> Tensor:
         """Return the neighbour's term of the score, a_l . LeakyReLU(W_1 [x_j, e_ij]): [e, 1].

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Dropout, Linear, Module, MultiheadAttention, Sequential
+from torch.nn import MultiheadAttention
 from torch_geometric.nn import (
     GraphNorm,
     GraphSizeNorm,
     InstanceNorm,
     LayerNorm,
-    MessagePassing,
     PairNorm,
 )
 from torch_geometric.nn.attention import PerformerAttention
-from torch_geometric.nn.inits import reset
-from torch_geometric.nn.resolver import activation_resolver, normalization_resolver
 from torch_geometric.typing import Adj
 from torch_geometric.utils import to_dense_batch
 
@@ -38,7 +37,7 @@ device.
 """
 
 
-class GPSConv(Module):
+class GPSConv(pyg.GPSConv):
     r"""General, powerful, scalable (GPS) graph transformer layer.
 
     .. math::
@@ -93,66 +92,28 @@ class GPSConv(Module):
         torch.Size([5, 16])
     """
 
-    def __init__(
-        self,
-        channels: int,
-        conv: MessagePassing | None,
-        heads: int = 1,
-        dropout: float = 0.0,
-        act: str = "relu",
-        act_kwargs: dict[str, Any] | None = None,
-        norm: str | None = "batch_norm",
-        norm_kwargs: dict[str, Any] | None = None,
-        attn_type: str = "multihead",
-        attn_kwargs: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__()
-        check_probability("dropout", dropout)
+    @functools.wraps(pyg.GPSConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        bound = inspect.signature(pyg.GPSConv).bind(*args, **options)
+        bound.apply_defaults()
+        settings = bound.arguments
+        channels, heads, kind = (settings[name] for name in ("channels", "heads", "attn_type"))
+        attn_kwargs = settings["attn_kwargs"] or {}
+        check_probability("dropout", settings["dropout"])
         check_heads_divide(heads, channels=channels)
-        attn_kwargs = attn_kwargs or {}
-        self.channels = channels
-        self.conv = conv
-        self.heads = heads
-        self.dropout = dropout
-        self.attn_type = attn_type
-        if attn_type == "multihead":
-            unknown = sorted(set(attn_kwargs) - set(ATTENTION_OPTIONS))
-            if unknown:
-                raise ValueError(f"attn_kwargs must be among {ATTENTION_OPTIONS}; got {unknown}")
-            self.attn = MultiheadAttention(channels, heads, batch_first=True, **attn_kwargs)
-        elif attn_type == "performer":
-            self.attn = PerformerAttention(channels=channels, heads=heads, **attn_kwargs)
-        elif attn_type == "exphormer":
-            self.attn = ExphormerConv(channels, channels, heads, **attn_kwargs)
-        else:
+        if kind not in ("multihead", "performer", "exphormer"):
             raise ValueError(
-                f"attn_type must be 'multihead', 'performer' or 'exphormer'; got {attn_type!r}"
+                f"attn_type must be 'multihead', 'performer' or 'exphormer'; got {kind!r}"
             )
-        self.mlp = Sequential(
-            Linear(channels, channels * 2),
-            activation_resolver(act, **(act_kwargs or {})),
-            Dropout(dropout),
-            Linear(channels * 2, channels),
-            Dropout(dropout),
-        )
-        norms = (normalization_resolver(norm, channels, **(norm_kwargs or {})) for _ in range(3))
-        self.norm1, self.norm2, self.norm3 = norms
-        self.norm_with_batch = False
-        if self.norm1 is not None:
-            self.norm_with_batch = "batch" in inspect.signature(self.norm1.forward).parameters
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        if self.conv is not None:
-            self.conv.reset_parameters()
-        if isinstance(self.attn, ExphormerConv):
-            self.attn.reset_parameters()
-        else:
-            self.attn._reset_parameters()
-        reset(self.mlp)
-        for norm in (self.norm1, self.norm2, self.norm3):
-            if norm is not None:
-                norm.reset_parameters()
+        unknown = sorted(set(attn_kwargs) - set(ATTENTION_OPTIONS))
+        if kind == "multihead" and unknown:
+            raise ValueError(f"attn_kwargs must be among {ATTENTION_OPTIONS}; got {unknown}")
+        if kind == "exphormer":
+            settings.update(attn_type="multihead", attn_kwargs=None)
+        super().__init__(*bound.args, **bound.kwargs)
+        if kind == "exphormer":
+            self.attn_type = kind
+            self.attn = ExphormerConv(channels, channels, heads, **attn_kwargs)
 
     def forward(
         self,
@@ -232,12 +193,6 @@ class GPSConv(Module):
         if is_size_known and isinstance(norm, _NORMS_WITH_BATCH_SIZE):
             return norm(x, batch=batch, batch_size=batch_size)
         return norm(x, batch=batch)
-
-    def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}({self.channels}, conv={self.conv}, heads={self.heads}, "
-            f"attn_type={self.attn_type})"
-        )
 
 
 def _check_no_edges(attn_type: str, *arguments: Any) -> None:
