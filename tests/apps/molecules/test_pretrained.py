@@ -65,6 +65,19 @@ def test_predict_reads_a_distributed_model_by_its_name(tmp_path, monkeypatch):
     assert bad["error"]
 
 
+def test_a_model_of_other_versions_predicts_what_it_predicted_when_it_was_stored():
+    model, _ = load_model("bbb")
+    texts = [
+        "CC(C)Cc1ccc(cc1)C(C)C(=O)O", "CN1C=NC2=C1C(=O)N(C(=O)N2C)C", "OCC1OC(O)C(O)C(O)C1O",
+        "C[C@H](N)Cc1ccccc1",
+    ]  # fmt: skip
+    (piece,) = model.predictions(texts)
+    stored = [0.102885, 0.072444, 0.894270, 0.018934]
+    assert piece.result.mean[:, 0].tolist() == pytest.approx(stored, abs=1e-5)
+    stored = [0.160814, 0.117060, 0.055335, 0.019649]
+    assert piece.result.std[:, 0].tolist() == pytest.approx(stored, abs=1e-5)
+
+
 def test_a_model_without_atom_pairs_does_not_count_them(monkeypatch):
     def fail(arrays):
         raise AssertionError("atom pairs were counted")
