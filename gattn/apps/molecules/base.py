@@ -24,7 +24,7 @@ from gattn.apps.molecules.foundation import read_foundation_of
 from gattn.apps.molecules.inputs import ParsedSmiles, Piece
 from gattn.apps.molecules.model_inputs import DescribedInputs, MoleculeInputs
 from gattn.apps.molecules.predictor import MoleculePredictor
-from gattn.apps.molecules.reference import percentile_in, percentiles_of, reference_inputs
+from gattn.apps.molecules.reference import percentiles_of, reference_inputs
 from gattn.apps.molecules.rows import (
     LabelledMolecules,
     bad_rows,
@@ -218,7 +218,8 @@ class MoleculeEstimator(SmilesEstimator):
     def percentile(self, mean: Tensor) -> Tensor:
         """Return the percentiles [k, t] of predicted means; see :meth:`predict_percentile`."""
         assert self.percentiles_ is not None
-        return percentile_in(self.percentiles_, mean)
+        places = torch.searchsorted(self.percentiles_, mean.T.contiguous(), right=True)
+        return (places - 1).clamp(min=0).T.double()
 
     def embed(self, smiles: Rows) -> np.ndarray:
         """Return the hidden vectors of molecules, from which the networks compute their

@@ -38,11 +38,3 @@ def percentiles_of(values: Tensor) -> Tensor:
     """
     quantiles = np.quantile(values.numpy(), PERCENTS, axis=0, method="inverted_cdf")
     return torch.from_numpy(quantiles).T.contiguous()
-
-
-def percentile_in(percentiles: Tensor, values: Tensor) -> Tensor:
-    """Return the percentage [k, t], in whole numbers, of the reference molecules whose predictions
-    do not exceed the values [k, t].
-    """
-    places = torch.searchsorted(percentiles, values.T.contiguous(), right=True)
-    return (places - 1).clamp(min=0).T.double()
