@@ -19,7 +19,7 @@ from torch_geometric.nn import Aggregation, SumAggregation
 from tqdm import trange
 
 from gattn import Graph, graphs
-from gattn.nn import LearnedEncoding, LearnedQueryReadout, SinusoidalEncoding, TransformerBlock
+from gattn.nn import LearnedQueryReadout, SinusoidalEncoding, TransformerBlock
 
 WIDTH, LAYERS, CLASSES, SYMBOLS = 32, 2, 10, 8
 BAND, NONE = (functools.partial(graphs.band, width=width) for width in (4, 0))
@@ -53,7 +53,7 @@ def digits(radius: int, epochs: int, seed: int, device: str) -> float:
     x, y = (torch.from_numpy(part).to(device) for part in load_digits(return_X_y=True))
     x, (train, test) = x.float()[..., None] / 16, torch.randperm(len(x), device=device).split(1437)
     readout = LearnedQueryReadout(WIDTH, WIDTH // 2, 2, heads=4) if radius else SumAggregation()
-    model = Model(1, LearnedEncoding(64, WIDTH), readout).to(device)
+    model = Model(1, nn.Embedding(64, WIDTH), readout).to(device)
     optimizer = torch.optim.AdamW(model.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, epochs * len(train.split(32)))
     grid = functools.cache(functools.partial(graphs.grid, (8, 8), radius, device=device))

@@ -369,7 +369,6 @@ BY_NAME = {layer.name: layer for layer in LAYERS}
 
 NOT_OF_A_GRAPH = {
     "LaplacianEncoding": "eigenvectors are defined up to their basis: it has tests of its own",
-    "LearnedEncoding": "of positions",
     "PathFeatureBias": "of pairs",
     "RelativeBias": "of pairs",
     "ShortestPathBias": "of pairs",

@@ -37,7 +37,6 @@ from gattn.nn.conv.supergat_conv import SuperGATConv
 from gattn.nn.conv.transformer_conv import TransformerConv
 from gattn.nn.encoding.positional import (
     LaplacianEncoding,
-    LearnedEncoding,
     RandomWalkEncoding,
     SinusoidalEncoding,
 )
@@ -75,7 +74,6 @@ __all__ = [
     "HypergraphConv",
     "InducedSetAttentionBlock",
     "LaplacianEncoding",
-    "LearnedEncoding",
     "LearnedQueryReadout",
     "LinearAttention",
     "MultiheadAttentionBlock",

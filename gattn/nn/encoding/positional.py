@@ -6,14 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module, Parameter
+from torch.nn import Linear, Module
 
 from gattn.graph import as_graph
 from gattn.graph.cache import cached
 from gattn.nn.common.checks import check_at_least
 from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.features import dtype_of
-from gattn.nn.encoding.relative_bias import look_up
 from gattn.structure import laplacian_eigenvectors, return_probabilities
 
 
@@ -83,62 +82,6 @@ class SinusoidalEncoding(Module):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.channels}, axes={self.axes})"
-
-
-class LearnedEncoding(Module):
-    r"""Learned vector for each position.
-
-    .. math:: p = W_x
-
-    Args:
-        num_positions: number of positions.
-        channels: number of channels of a vector.
-
-    Shapes:
-        - **input:** position [n] in [0, num_positions)
-        - **output:** [n, channels]
-
-    Raises:
-        ValueError: for negative num_positions or channels, or a position out of range.
-
-    Reference:
-        Gehring et al., "Convolutional sequence to sequence learning" (ICML 2017).
-
-    Example:
-        >>> import torch
-        >>> from gattn.nn import LearnedEncoding
-        >>> LearnedEncoding(10, 16)(torch.tensor([0, 3, 9])).shape
-        torch.Size([3, 16])
-    """
-
-    def __init__(self, num_positions: int, channels: int) -> None:
-        super().__init__()
-        check_at_least(0, num_positions=num_positions, channels=channels)
-        self.num_positions = num_positions
-        self.channels = channels
-        self.weight = Parameter(torch.empty(num_positions, channels))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Initialise the learned vectors again at random."""
-        torch.nn.init.normal_(self.weight, std=0.02)
-
-    def forward(self, position: Tensor) -> Tensor:
-        """Return the learned vectors of positions.
-
-        Args:
-            position: [n] integers in [0, num_positions).
-
-        Returns:
-            The encodings of the nodes, [n, channels].
-
-        Raises:
-            ValueError: for a position out of range.
-        """
-        return look_up(self.weight, position, "position")
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.num_positions}, {self.channels})"
 
 
 class LaplacianEncoding(CompositeModule):

@@ -76,7 +76,11 @@ class RelativeBias(Module):
         Raises:
             ValueError: for a kind out of range.
         """
-        return look_up(self.weight, kind, "kind")
+        if kind.numel() > 0 and not torch.compiler.is_compiling():
+            low, high = (int(bound) for bound in kind.aminmax())
+            if low < 0 or high >= self.num_kinds:
+                raise ValueError(f"kind must be in [0, {self.num_kinds}); got {low} to {high}")
+        return torch.nn.functional.embedding(kind, self.weight)
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.num_kinds}, heads={self.heads})"
@@ -255,14 +259,3 @@ def token_offsets(graph: Graph, max_offset: int) -> Tensor:
     check_count("max_offset", max_offset)
     source, destination = graph.edge_index
     return (source - destination).clamp(-max_offset, max_offset) + max_offset
-
-
-def look_up(table: Tensor, index: Tensor, name: str) -> Tensor:
-    """Return rows of a table [n, c], given their indices; raise a clear error for an invalid
-    index.
-    """
-    if index.numel() > 0 and not torch.compiler.is_compiling():
-        low, high = (int(bound) for bound in index.aminmax())
-        if low < 0 or high >= table.shape[0]:
-            raise ValueError(f"{name} must be in [0, {table.shape[0]}); got {low} to {high}")
-    return torch.nn.functional.embedding(index, table)

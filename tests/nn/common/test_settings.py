@@ -72,7 +72,6 @@ def test_heads_channels_and_dropout(name, setting, message):
         (lambda: nn.ShortestPathBias(-1), "max_length must be an int >= 0; got -1"),
         (lambda: nn.PathFeatureBias(0, 3), "max_length must be an int >= 1; got 0"),
         (lambda: nn.SinusoidalEncoding(8, axes=0), "axes must be an int >= 1; got 0"),
-        (lambda: nn.LearnedEncoding(-1, 8), "num_positions must be an int >= 0; got -1"),
         (lambda: nn.LaplacianEncoding(-1, 8), "k must be an int >= 1; got -1"),
         (lambda: nn.RandomWalkEncoding(0, 8), "steps must be an int >= 1; got 0"),
     ],

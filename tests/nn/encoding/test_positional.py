@@ -4,7 +4,6 @@ import torch
 from gattn import Graph
 from gattn.nn import (
     LaplacianEncoding,
-    LearnedEncoding,
     RandomWalkEncoding,
     SinusoidalEncoding,
 )
@@ -32,16 +31,6 @@ def test_sinusoidal_on_several_axes():
         SinusoidalEncoding(6, axes=2)
     with pytest.raises(ValueError, match=r"position must have shape \(n, 2\); got \(12,\)"):
         SinusoidalEncoding(8, axes=2)(position[:, 0])
-
-
-def test_learned_encoding_looks_up_positions():
-    encoding = LearnedEncoding(5, 3)
-    assert torch.equal(encoding(torch.tensor([4, 0])), encoding.weight[[4, 0]])
-    with pytest.raises(ValueError, match=r"position must be in \[0, 5\); got 1 to 5"):
-        encoding(torch.tensor([1, 5]))
-    before = encoding.weight.clone()
-    encoding.reset_parameters()
-    assert not torch.equal(encoding.weight, before)
 
 
 def test_laplacian_flips_signs_in_training_only():
