@@ -12,6 +12,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from gattn.apps.molecules.pretrained import folder_of
+from gattn.apps.serve.card import CARD_FILE, card_page
 from tests.apps.serve.clients import axe_faults
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 REQUESTS = "return performance.getEntriesByType('resource').map(entry => entry.name)"
+WIDTHS = "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
 CSV = "smiles,id\nCCCO,1\nbad(,2\nCCN,<b onclick=alert(1)>x</b>\nCC,4,5\n"
 
 
@@ -256,8 +259,18 @@ def test_every_width_and_theme_is_accessible(page, width, dark, tmp_path):
     page.wait("#table-place tbody tr", 4)
     page.find("#node").send_keys("n3", Keys.ENTER)
     page.wait("#nodes .card img")
-    widths = "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]"
-    used, room = page.browser.execute_script(widths)
+    used, room = page.browser.execute_script(WIDTHS)
+    assert used <= room
+    assert axe_faults(page.browser) == []
+
+
+def test_the_card_of_a_model_fits_a_narrow_screen(page, tmp_path):
+    path = tmp_path / "card.html"
+    text = (folder_of("bbb") / CARD_FILE).read_text("utf-8")
+    path.write_text(card_page("bbb", text), "utf-8")
+    page.resize(390)
+    page.browser.get(path.as_uri())
+    used, room = page.browser.execute_script(WIDTHS)
     assert used <= room
     assert axe_faults(page.browser) == []
 
