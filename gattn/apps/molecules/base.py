@@ -212,7 +212,7 @@ class MoleculeEstimator(SmilesEstimator):
 
     def fit_percentiles(self) -> None:
         """Predict the drug-like molecules, and store the percentiles of their predictions."""
-        inputs = reference_inputs(self.max_atoms, self.row_format)
+        inputs = reference_inputs(self.row_format)
         self.percentiles_ = percentiles_of(self.predictor_.predict(inputs).mean)
 
     def percentile(self, mean: Tensor) -> Tensor:

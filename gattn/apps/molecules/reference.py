@@ -18,16 +18,17 @@ from torch import Tensor
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.row_format import RowFormat
+from gattn.data.molecules.smiles import MAX_ATOMS
 
 REFERENCE = Path(__file__).with_name("reference.smi")
 PERCENTS = np.arange(101) / 100
 
 
 @cache
-def reference_inputs(max_atoms: int, row_format: RowFormat) -> MoleculeInputs:
-    """Return the inputs of the reference molecules that have at most ``max_atoms`` atoms."""
+def reference_inputs(row_format: RowFormat) -> MoleculeInputs:
+    """Return the inputs of the reference molecules, of which the largest has 83 atoms."""
     smiles = REFERENCE.read_text("utf-8").split()
-    return featurise(smiles, max_atoms=max_atoms, workers=1, row_format=row_format).inputs
+    return featurise(smiles, max_atoms=MAX_ATOMS, workers=1, row_format=row_format).inputs
 
 
 def percentiles_of(values: Tensor) -> Tensor:

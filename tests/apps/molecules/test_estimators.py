@@ -141,13 +141,16 @@ BAD = ["CCO", "bad(", "", None, 3.5, float("nan"), "C" * 1200, "c1ccccc1", "\ud8
 
 
 def test_percentile_is_the_share_of_drug_like_molecules_below_the_prediction():
-    model = MoleculeRegressor(model="gp").fit(SMILES, np.stack([LENGTH, -LENGTH], 1))
+    labels = np.stack([LENGTH, -LENGTH], 1)
+    model = MoleculeRegressor(model="gp").fit(SMILES, labels)
     texts = REFERENCE.read_text("utf-8").split()
     assert len(texts) == len({MolToSmiles(MolFromSmiles(text)) for text in texts}) == 500
     values = model.predict([*texts, "CCO"])
     shares = (values[:500] <= values[500]).mean(0)
     percent = model.predict_percentile(["CCO"])
     assert percent.tolist() == [[int(100 * share + 1e-9) for share in shares]]
+    small = MoleculeRegressor(model="gp", max_atoms=20).fit(SMILES, labels)
+    assert (small.predict_percentile(["CCO"]) == percent).all()
     assert np.sort(percent)[0, 0] < 50 < np.sort(percent)[0, 1]
     many = MoleculeClassifier(model="gp").fit(SMILES, np.arange(len(SMILES)) % 3)
     with pytest.raises(ValueError, match="predicts numbers or two classes"):
