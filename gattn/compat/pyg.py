@@ -14,12 +14,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
 
 from torch.nn import Module
 from torch_geometric.nn import MessagePassing
 
 _Layer = TypeVar("_Layer", bound=Module)
+_Arguments = ParamSpec("_Arguments")
 
 EDGE_HOOKS = tuple(
     f"_{method}_forward_{when}"
@@ -139,6 +142,13 @@ def edge_hooks(layer: Module) -> str:
         if len(hooks) > 0:
             return f"a hook on {name[1:].split('_forward_')[0]} needs its edges"
     return ""
+
+
+def like(
+    theirs: Callable[_Arguments, None],
+) -> Callable[[Callable[..., None]], Callable[_Arguments, None]]:
+    """Give a constructor the signature of PyG's constructor, also for type checkers."""
+    return cast(Any, functools.wraps(theirs))
 
 
 def retyped(theirs: Module, kind: type[_Layer]) -> _Layer:

@@ -4,7 +4,6 @@ atoms.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch.nn.functional as F
@@ -13,7 +12,7 @@ from torch.nn import Module, ModuleList
 from torch_geometric.nn.models import attentive_fp as pyg
 from torch_geometric.typing import Adj
 
-from gattn.compat.pyg import retyped
+from gattn.compat.pyg import like, retyped
 from gattn.functional import aggregate
 from gattn.graph import Graph
 from gattn.models._pyg import check_widths
@@ -64,7 +63,7 @@ class AttentiveFP(pyg.AttentiveFP):
         torch.Size([2, 1])
     """
 
-    @functools.wraps(pyg.AttentiveFP.__init__)
+    @like(pyg.AttentiveFP.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         check_widths(pyg.AttentiveFP, args, options)
         super().__init__(*args, **options)

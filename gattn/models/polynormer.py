@@ -4,7 +4,6 @@ among all nodes.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, cast
 
 import torch.nn.functional as F
@@ -14,7 +13,7 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.nn.models import polynormer as pyg
 from torch_geometric.typing import Adj
 
-from gattn.compat.pyg import retyped
+from gattn.compat.pyg import like, retyped
 from gattn.graph import Graph
 from gattn.models._pyg import check_widths, convolve
 from gattn.nn import GATConv, PolynormerAttention
@@ -74,7 +73,7 @@ class Polynormer(pyg.Polynormer):
         torch.Size([3, 7])
     """
 
-    @functools.wraps(pyg.Polynormer.__init__)
+    @like(pyg.Polynormer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         check_widths(pyg.Polynormer, args, options)
         super().__init__(*args, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, cast
 
 import torch
@@ -12,6 +11,7 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.nn.models import sgformer as pyg
 from torch_geometric.typing import Adj
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.models._pyg import check_widths, convolve
 from gattn.nn import SGFormerAttention
@@ -66,7 +66,7 @@ class SGFormer(pyg.SGFormer):
         torch.Size([3, 7])
     """
 
-    @functools.wraps(pyg.SGFormer.__init__)
+    @like(pyg.SGFormer.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         check_widths(pyg.SGFormer, args, options)
         super().__init__(*args, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch.nn.functional as F
@@ -10,6 +9,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import Adj, OptTensor
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.features import as_heads, merge_heads, node_pair
@@ -54,7 +54,7 @@ class AGNNConv(pyg.AGNNConv, PyGConv):
         torch.Size([3, 16])
     """
 
-    @functools.wraps(pyg.AGNNConv.__init__)
+    @like(pyg.AGNNConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         checked_arguments(pyg.AGNNConv, args, options)
         super().__init__(*args, **options)

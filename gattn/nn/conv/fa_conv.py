@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch_geometric.typing import (
     SparseTensor,  # pyright: ignore[reportAttributeAccessIssue]
 )
 
+from gattn.compat.pyg import like
 from gattn.functional import aggregate, edge_dot
 from gattn.graph import Graph, outside_transforms
 from gattn.kernels.precision import acc_dtype
@@ -75,7 +75,7 @@ class FAConv(pyg.FAConv, PyGConv):
     _alpha: OptTensor
     _cached_edge_index: tuple[Graph, Tensor] | None
 
-    @functools.wraps(pyg.FAConv.__init__)
+    @like(pyg.FAConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         checked_arguments(pyg.FAConv, args, options)
         super().__init__(*args, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.nn.models import attentive_fp
 from torch_geometric.typing import Adj, OptTensor
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_at_least, check_features, check_tensor, readable_weight
@@ -62,7 +62,7 @@ class GATEConv(attentive_fp.GATEConv, PyGConv):
         torch.Size([3, 16])
     """
 
-    @functools.wraps(attentive_fp.GATEConv.__init__)
+    @like(attentive_fp.GATEConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         arguments = checked_arguments(attentive_fp.GATEConv, args, options)
         in_channels, out_channels = arguments["in_channels"], arguments["out_channels"]

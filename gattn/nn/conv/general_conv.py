@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch.nn.functional as F
@@ -12,6 +11,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_input_of, is_lazy, shape_of_rows
 from gattn.nn.common.edge_inputs import read_edges
@@ -81,7 +81,7 @@ class GeneralConv(pyg.GeneralConv, PyGConv):
 
     scaler: Tensor
 
-    @functools.wraps(pyg.GeneralConv.__init__)
+    @like(pyg.GeneralConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         arguments = checked_arguments(pyg.GeneralConv, args, options)
         kind = arguments["attention_type"]

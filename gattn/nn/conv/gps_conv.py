@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +22,7 @@ from torch_geometric.nn.attention import PerformerAttention
 from torch_geometric.typing import Adj
 from torch_geometric.utils import to_dense_batch
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide, check_probability, check_width
 from gattn.nn.common.features import is_untouched
@@ -92,7 +92,7 @@ class GPSConv(pyg.GPSConv):
         torch.Size([5, 16])
     """
 
-    @functools.wraps(pyg.GPSConv.__init__)
+    @like(pyg.GPSConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         bound = inspect.signature(pyg.GPSConv).bind(*args, **options)
         bound.apply_defaults()

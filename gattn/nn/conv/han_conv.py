@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import Adj, EdgeType, NodeType, OptTensor
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide
 from gattn.nn.common.edge_inputs import read_edges
@@ -68,7 +68,7 @@ class HANConv(pyg.HANConv, PyGConv):
         torch.Size([3, 16])
     """
 
-    @functools.wraps(pyg.HANConv.__init__)
+    @like(pyg.HANConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         arguments = checked_arguments(pyg.HANConv, args, options)
         check_heads_divide(arguments["heads"], out_channels=arguments["out_channels"])

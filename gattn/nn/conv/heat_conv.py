@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import Adj, OptTensor
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_input_of, shape_of_rows
@@ -77,7 +77,7 @@ class HEATConv(pyg.HEATConv, PyGConv):
         torch.Size([3, 16])
     """
 
-    @functools.wraps(pyg.HEATConv.__init__)
+    @like(pyg.HEATConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         checked_arguments(pyg.HEATConv, args, options)
         super().__init__(*args, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch_geometric.nn.dense import HeteroLinear
 from torch_geometric.typing import Adj, EdgeType, NodeType, OptTensor
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide
 from gattn.nn.common.edge_inputs import read_edges
@@ -76,7 +76,7 @@ class HGTConv(pyg.HGTConv, PyGConv):
         {'author': torch.Size([2, 16]), 'paper': torch.Size([3, 16])}
     """
 
-    @functools.wraps(pyg.HGTConv.__init__)
+    @like(pyg.HGTConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         arguments = checked_arguments(pyg.HGTConv, args, options)
         check_heads_divide(arguments["heads"], out_channels=arguments["out_channels"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.typing import OptTensor
 
+from gattn.compat.pyg import like
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph, as_graph
 from gattn.graph.cache import cached
@@ -75,7 +75,7 @@ class HypergraphConv(pyg.HypergraphConv, PyGConv):
         torch.Size([4, 32])
     """
 
-    @functools.wraps(pyg.HypergraphConv.__init__)
+    @like(pyg.HypergraphConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         arguments = checked_arguments(pyg.HypergraphConv, args, options)
         mode = arguments["attention_mode"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from torch.nn import Module
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
+from gattn.compat.pyg import like
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph
 from gattn.kernels.precision import acc_dtype, infinite_as_nan
@@ -77,7 +77,7 @@ class PointTransformerConv(pyg.PointTransformerConv, PyGConv):
 
     pos_nn: Network
 
-    @functools.wraps(pyg.PointTransformerConv.__init__)
+    @like(pyg.PointTransformerConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         checked_arguments(pyg.PointTransformerConv, args, options)
         super().__init__(*args, **options)

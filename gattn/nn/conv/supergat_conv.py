@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import dropout_edge
 
+from gattn.compat.pyg import like
 from gattn.functional import edge_dot
 from gattn.graph import Graph, as_graph
 from gattn.nn.common.edge_inputs import edge_sum, read_edges
@@ -92,7 +92,7 @@ class SuperGATConv(pyg.SuperGATConv, PyGConv):
     att_y: OptTensor
     """Labels of the logits in ``att_x``: 1 for edges, 0 for negative pairs."""
 
-    @functools.wraps(pyg.SuperGATConv.__init__)
+    @like(pyg.SuperGATConv.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
         arguments = checked_arguments(pyg.SuperGATConv, args, options)
         kind = arguments["attention_type"]
