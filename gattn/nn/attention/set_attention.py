@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.nn import LayerNorm, Linear, Module, Parameter
+from torch.nn import Module
+from torch_geometric.nn.aggr import utils as pyg
 
+from gattn.compat.pyg import like, retyped
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
 from gattn.nn.attention.learned_query import learned_query_score, segment_attention
 from gattn.nn.common.checks import check_at_least, check_heads_divide, check_probability
-from gattn.nn.common.composite import CompositeModule
 from gattn.nn.common.scores import attend_with_score, dot_product_score
 from gattn.nn.common.segments import from_points
 
 
-class MultiheadAttentionBlock(CompositeModule):
+class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock):
     r"""Multihead attention block (MAB): attention along the edges of a graph, then a feed-forward
     layer.
 
@@ -31,6 +35,7 @@ class MultiheadAttentionBlock(CompositeModule):
         heads: number of heads, h, each with c = channels / h channels.
         layer_norm: whether to apply layer normalisation.
         dropout: dropout probability of the attention weights in training.
+        device: device of the parameters.
 
     Shapes:
         - **input:** x [n, channels], y [m, channels]; a :class:`gattn.Graph` from m sources to n
@@ -53,19 +58,15 @@ class MultiheadAttentionBlock(CompositeModule):
         torch.Size([3, 8])
     """
 
-    def __init__(
-        self, channels: int, heads: int = 1, layer_norm: bool = True, dropout: float = 0.0
-    ) -> None:
-        super().__init__()
-        check_probability("dropout", dropout)
-        check_heads_divide(heads, channels=channels)
-        self.channels = channels
-        self.heads = heads
-        self.dropout = dropout
-        self.attn = _Projections(channels)
-        self.lin = Linear(channels, channels)
-        self.layer_norm1 = LayerNorm(channels) if layer_norm else None
-        self.layer_norm2 = LayerNorm(channels) if layer_norm else None
+    @like(pyg.MultiheadAttentionBlock.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        _check(pyg.MultiheadAttentionBlock, args, options)
+        super().__init__(*args, **options)
+
+    def reset_parameters(self) -> None:
+        """Reset all learnable parameters."""
+        self.attn.out_proj.reset_parameters()
+        super().reset_parameters()
 
     def forward(self, x: Tensor, y: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
         """Apply the attention of the rows of x to the rows of y, and then the feed-forward layer.
@@ -79,7 +80,7 @@ class MultiheadAttentionBlock(CompositeModule):
         Returns:
             The output features [n, channels]; for a query without edges the weighted sum is zero.
         """
-        weights, biases = self.attn.split()
+        weights, biases = _projections(self.attn)
         query, key, value = (
             torch.nn.functional.linear(z, w, b).unflatten(-1, (self.heads, -1))
             for z, w, b in zip((x, y, y), weights, biases)
@@ -107,7 +108,7 @@ class MultiheadAttentionBlock(CompositeModule):
         Returns:
             The results of the seeds for each of g segments, [g, k, channels].
         """
-        weights, biases = self.attn.split()
+        weights, biases = _projections(self.attn)
         query = torch.nn.functional.linear(seed, weights[0], biases[0])
         score = learned_query_score(query, weights[1].unflatten(0, (self.heads, -1)), y)
         value = torch.nn.functional.linear(y, weights[2], biases[2])
@@ -118,7 +119,7 @@ class MultiheadAttentionBlock(CompositeModule):
 
     def pool_weights(self, seed: Tensor, y: Tensor, segments: Graph) -> Tensor:
         """Return the attention weights of :meth:`pool` before dropout, [n, k, h]."""
-        weights, biases = self.attn.split()
+        weights, biases = _projections(self.attn)
         query = torch.nn.functional.linear(seed, weights[0], biases[0])
         score = learned_query_score(query, weights[1].unflatten(0, (self.heads, -1)), y)
         return edge_softmax(score, segments).view(-1, seed.shape[0], self.heads)
@@ -130,14 +131,8 @@ class MultiheadAttentionBlock(CompositeModule):
         out = out + self.lin(out).relu()
         return out if self.layer_norm2 is None else self.layer_norm2(out)
 
-    def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}({self.channels}, heads={self.heads}, "
-            f"layer_norm={self.layer_norm1 is not None}, dropout={self.dropout})"
-        )
 
-
-class SetAttentionBlock(CompositeModule):
+class SetAttentionBlock(pyg.SetAttentionBlock):
     r"""Set attention block (SAB): self-attention along the edges of a graph.
 
     .. math:: \mathrm{SAB}(x) = \mathrm{MAB}(x, x)
@@ -166,11 +161,11 @@ class SetAttentionBlock(CompositeModule):
         torch.Size([5, 8])
     """
 
-    def __init__(
-        self, channels: int, heads: int = 1, layer_norm: bool = True, dropout: float = 0.0
-    ) -> None:
-        super().__init__()
-        self.mab = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)
+    @like(pyg.SetAttentionBlock.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        _check(pyg.SetAttentionBlock, args, options)
+        super().__init__(*args, **options)
+        self.mab = retyped(self.mab, MultiheadAttentionBlock)
 
     def forward(self, x: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
         """Compute self-attention along the edges of the graph.
@@ -186,7 +181,7 @@ class SetAttentionBlock(CompositeModule):
         return self.mab(x, x, graph, bias)
 
 
-class InducedSetAttentionBlock(Module):
+class InducedSetAttentionBlock(pyg.InducedSetAttentionBlock):
     r"""Induced set attention block (ISAB): self-attention within sets. Its cost is linear in their
     sizes.
 
@@ -219,27 +214,12 @@ class InducedSetAttentionBlock(Module):
         torch.Size([3, 8])
     """
 
-    def __init__(
-        self,
-        channels: int,
-        num_induced_points: int,
-        heads: int = 1,
-        layer_norm: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        check_at_least(0, channels=channels)
-        check_at_least(1, num_induced_points=num_induced_points)
-        self.ind = Parameter(torch.empty(1, num_induced_points, channels))
-        self.mab1 = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)
-        self.mab2 = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        torch.nn.init.xavier_uniform_(self.ind)
-        self.mab1.reset_parameters()
-        self.mab2.reset_parameters()
+    @like(pyg.InducedSetAttentionBlock.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        _check(pyg.InducedSetAttentionBlock, args, options)
+        super().__init__(*args, **options)
+        self.mab1 = retyped(self.mab1, MultiheadAttentionBlock)
+        self.mab2 = retyped(self.mab2, MultiheadAttentionBlock)
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
         """Compute the attention within each segment.
@@ -256,7 +236,7 @@ class InducedSetAttentionBlock(Module):
         return self.mab2(x, induced.flatten(0, 1), points)
 
 
-class PoolingByMultiheadAttention(Module):
+class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention):
     r"""Pooling by multihead attention (PMA): learned seeds attend to the rows of each set.
 
     .. math:: \mathrm{PMA}(x) = \mathrm{MAB}(S, \mathrm{ReLU}(W x))
@@ -288,27 +268,11 @@ class PoolingByMultiheadAttention(Module):
         torch.Size([2, 2, 8])
     """
 
-    def __init__(
-        self,
-        channels: int,
-        num_seed_points: int = 1,
-        heads: int = 1,
-        layer_norm: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        check_at_least(0, channels=channels)
-        check_at_least(1, num_seed_points=num_seed_points)
-        self.lin = Linear(channels, channels)
-        self.seed = Parameter(torch.empty(1, num_seed_points, channels))
-        self.mab = MultiheadAttentionBlock(channels, heads, layer_norm, dropout)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        self.lin.reset_parameters()
-        torch.nn.init.xavier_uniform_(self.seed)
-        self.mab.reset_parameters()
+    @like(pyg.PoolingByMultiheadAttention.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        _check(pyg.PoolingByMultiheadAttention, args, options)
+        super().__init__(*args, **options)
+        self.mab = retyped(self.mab, MultiheadAttentionBlock)
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
         """Compute the pooled rows of each segment.
@@ -336,27 +300,17 @@ class PoolingByMultiheadAttention(Module):
         return self.mab.pool_weights(self.seed[0], self.lin(x).relu(), segments)
 
 
-class _Projections(Module):
-    """Projections of queries, keys, values and outputs. Names and initialisation are those of
-    torch.nn.MultiheadAttention.
-    """
+def _check(theirs: type[Module], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Check the arguments of a constructor of PyG's."""
+    bound = inspect.signature(theirs).bind(*args, **options)
+    bound.apply_defaults()
+    settings = bound.arguments
+    check_probability("dropout", settings["dropout"])
+    check_heads_divide(settings["heads"], channels=settings["channels"])
+    points = {name: n for name, n in settings.items() if name.endswith("_points")}
+    check_at_least(1, **points)
 
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.in_proj_weight = Parameter(torch.empty(3 * channels, channels))
-        self.in_proj_bias = Parameter(torch.empty(3 * channels))
-        self.out_proj = Linear(channels, channels)
-        self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        torch.nn.init.xavier_uniform_(self.in_proj_weight)
-        torch.nn.init.zeros_(self.in_proj_bias)
-        self.out_proj.reset_parameters()
-        torch.nn.init.zeros_(self.out_proj.bias)
-
-    def split(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Return the weights and the biases of the three projections: of q, k and v."""
-        return (
-            self.in_proj_weight.unflatten(0, (3, -1)).unbind(0),
-            self.in_proj_bias.unflatten(0, (3, -1)).unbind(0),
-        )
+def _projections(attn: Any) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the weights and the biases of the projections of queries, keys and values."""
+    return attn.in_proj_weight.chunk(3), attn.in_proj_bias.chunk(3)
