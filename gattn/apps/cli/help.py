@@ -129,7 +129,12 @@ def _description(param: Any, *, short: bool) -> str:
         # A sentence ends at a period before a capital letter.
         text = re.split(r"(?<=[a-z)])\. (?=[A-Z])", text)[0].rstrip(".") + "."
     value = param.default
-    if not default and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+    if (
+        not default
+        and value != ""
+        and isinstance(value, (int, float, str))
+        and not isinstance(value, bool)
+    ):
         default = f" [default: {value}]"
     return text + (default or "") + (" [required]" if param.required else "")
 

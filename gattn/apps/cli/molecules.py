@@ -111,7 +111,7 @@ def train(
 @app.command()
 @with_settings(
     RunSettings, ScreenSettings, only=(*READING, "coverage", *SCREENING),
-    as_trained=("smiles", "coverage"),
+    as_trained=("smiles", "coverage"), common=("smiles", "coverage", "where", "top"),
 )  # fmt: skip
 def predict(
     run: Annotated[Path, Argument(metavar="RUN")],

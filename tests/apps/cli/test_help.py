@@ -43,9 +43,16 @@ def test_help_of_a_group_lists_its_commands(monkeypatch, capsys, group):
     assert run()[1].rstrip() == text.rstrip()
 
 
-@pytest.mark.parametrize("group", COMMANDS)
-def test_common_options_of_train_fit_on_a_screen(help_of, group):
-    common, full = (help_of(group, "train", option) for option in ("--help", "--help-all"))
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        *(((group, "train"), {"--out", "--model", "--split"}) for group in COMMANDS),
+        (("molecules", "predict"), {"--out", "--smiles", "--coverage"}),
+    ],
+)
+def test_common_options_fit_on_a_screen(help_of, command, expected):
+    common, full = (help_of(*command, option) for option in ("--help", "--help-all"))
     assert len(common.splitlines()) <= 60
+    assert "[default: ]" not in common
     options = [set(re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)) for text in (common, full)]
-    assert {"--out", "--model", "--split"} <= options[0] < options[1]
+    assert expected <= options[0] < options[1]
