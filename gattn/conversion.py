@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import warnings
 from collections import Counter
@@ -21,6 +20,7 @@ from torch_geometric.nn.models import sgformer as pyg_sgformer
 import gattn.nn
 from gattn.compat import pyg as pyg_internals
 from gattn.models import AttentiveFP, Polynormer, SGFormer, sgformer
+from gattn.nn.attention.set_attention import use_blocks
 from gattn.nn.conv.gps_conv import ATTENTION_OPTIONS
 
 _Model = TypeVar("_Model", bound=Module)
@@ -67,19 +67,9 @@ def _attentional(theirs: Any) -> Module:
 
 
 def _with_blocks(theirs: Any) -> Module:
-    kind: type[Module] = getattr(gattn.nn, type(theirs).__name__)
-    settings = {
-        **vars(theirs),
-        "num_encoder_blocks": len(theirs.encoders),
-        "num_decoder_blocks": len(getattr(theirs, "decoders", ())),
-    }
-    return kind(**_arguments(kind, settings))
-
-
-def _arguments(kind: type[Module], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that are arguments of a class."""
-    names = inspect.signature(kind).parameters
-    return {name: settings[name] for name in names if name in settings}
+    twin = pyg_internals.retyped(theirs, getattr(gattn.nn, type(theirs).__name__))
+    use_blocks(twin)
+    return twin
 
 
 REBUILT: dict[type[Module], Callable[[Any], Module]] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, ModuleList
 from torch_geometric.nn.aggr import utils as pyg
 
 from gattn.compat.pyg import like, retyped
@@ -60,7 +60,7 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock):
 
     @like(pyg.MultiheadAttentionBlock.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        _check(pyg.MultiheadAttentionBlock, args, options)
+        check_blocks(pyg.MultiheadAttentionBlock, args, options)
         super().__init__(*args, **options)
 
     def reset_parameters(self) -> None:
@@ -161,11 +161,13 @@ class SetAttentionBlock(pyg.SetAttentionBlock):
         torch.Size([5, 8])
     """
 
+    mab: MultiheadAttentionBlock
+
     @like(pyg.SetAttentionBlock.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        _check(pyg.SetAttentionBlock, args, options)
+        check_blocks(pyg.SetAttentionBlock, args, options)
         super().__init__(*args, **options)
-        self.mab = retyped(self.mab, MultiheadAttentionBlock)
+        use_blocks(self)
 
     def forward(self, x: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
         """Compute self-attention along the edges of the graph.
@@ -214,12 +216,14 @@ class InducedSetAttentionBlock(pyg.InducedSetAttentionBlock):
         torch.Size([3, 8])
     """
 
+    mab1: MultiheadAttentionBlock
+    mab2: MultiheadAttentionBlock
+
     @like(pyg.InducedSetAttentionBlock.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        _check(pyg.InducedSetAttentionBlock, args, options)
+        check_blocks(pyg.InducedSetAttentionBlock, args, options)
         super().__init__(*args, **options)
-        self.mab1 = retyped(self.mab1, MultiheadAttentionBlock)
-        self.mab2 = retyped(self.mab2, MultiheadAttentionBlock)
+        use_blocks(self)
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
         """Compute the attention within each segment.
@@ -268,11 +272,13 @@ class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention):
         torch.Size([2, 2, 8])
     """
 
+    mab: MultiheadAttentionBlock
+
     @like(pyg.PoolingByMultiheadAttention.__init__)
     def __init__(self, *args: Any, **options: Any) -> None:
-        _check(pyg.PoolingByMultiheadAttention, args, options)
+        check_blocks(pyg.PoolingByMultiheadAttention, args, options)
         super().__init__(*args, **options)
-        self.mab = retyped(self.mab, MultiheadAttentionBlock)
+        use_blocks(self)
 
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
         """Compute the pooled rows of each segment.
@@ -300,15 +306,34 @@ class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention):
         return self.mab.pool_weights(self.seed[0], self.lin(x).relu(), segments)
 
 
-def _check(theirs: type[Module], args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """Check the arguments of a constructor of PyG's."""
+def check_blocks(theirs: type[Module], args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Check the arguments of PyG's constructor of a block, or of a readout that consists of
+    blocks.
+    """
     bound = inspect.signature(theirs).bind(*args, **options)
     bound.apply_defaults()
     settings = bound.arguments
     check_probability("dropout", settings["dropout"])
     check_heads_divide(settings["heads"], channels=settings["channels"])
-    points = {name: n for name, n in settings.items() if name.endswith("_points")}
-    check_at_least(1, **points)
+    check_at_least(1, **{n: v for n, v in settings.items() if n == "k" or n.endswith("_points")})
+    check_at_least(0, **{n: v for n, v in settings.items() if n.endswith("_blocks")})
+
+
+def use_blocks(module: Module) -> None:
+    """Replace PyG's blocks inside a module by those of this file, with the same parameters."""
+    for name, child in module.named_children():
+        if type(child) in _BLOCKS:
+            child = retyped(child, _BLOCKS[type(child)])
+            setattr(module, name, child)
+        use_blocks(child)
+
+
+_BLOCKS: dict[type[Module], type[Module]] = {
+    pyg.MultiheadAttentionBlock: MultiheadAttentionBlock,
+    pyg.SetAttentionBlock: SetAttentionBlock,
+    pyg.PoolingByMultiheadAttention: PoolingByMultiheadAttention,
+    ModuleList: ModuleList,  # a copy, so that a converted module of PyG does not change
+}
 
 
 def _projections(attn: Any) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-from torch.nn import ModuleList
+from typing import Any
 
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from gattn.compat.pyg import like
 from gattn.graph import Graph
-from gattn.nn.attention.set_attention import PoolingByMultiheadAttention, SetAttentionBlock
-from gattn.nn.common.checks import check_at_least, check_input
+from gattn.nn.attention.set_attention import PoolingByMultiheadAttention, check_blocks, use_blocks
+from gattn.nn.common.checks import check_input
 from gattn.nn.common.segments import among_points, points_to_segments, zero_empty
 from gattn.nn.readout.base import SegmentReadout
 
 
-class GraphMultisetTransformer(SegmentReadout):
+class GraphMultisetTransformer(SegmentReadout, pyg.GraphMultisetTransformer):
     r"""Readout of the Graph Multiset Transformer: pooling to k vectors, attention between them, and
     pooling to one vector.
 
@@ -56,28 +59,14 @@ class GraphMultisetTransformer(SegmentReadout):
         torch.Size([5, 3, 4])
     """
 
-    def __init__(
-        self,
-        channels: int,
-        k: int,
-        num_encoder_blocks: int = 1,
-        heads: int = 1,
-        layer_norm: bool = False,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        check_at_least(0, num_encoder_blocks=num_encoder_blocks)
-        self.channels = channels
-        self.k = k
-        self.heads = heads
-        self.layer_norm = layer_norm
-        self.dropout = dropout
-        shared = heads, layer_norm, dropout
-        self.pma1 = PoolingByMultiheadAttention(channels, k, *shared)
-        self.encoders = ModuleList(
-            SetAttentionBlock(channels, *shared) for _ in range(num_encoder_blocks)
-        )
-        self.pma2 = PoolingByMultiheadAttention(channels, 1, *shared)
+    pma1: PoolingByMultiheadAttention
+    pma2: PoolingByMultiheadAttention
+
+    @like(pyg.GraphMultisetTransformer.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        check_blocks(pyg.GraphMultisetTransformer, args, options)
+        super().__init__(*args, **options)
+        use_blocks(self)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         check_input("x", x, self.channels, self.pma1.lin)
@@ -89,9 +78,3 @@ class GraphMultisetTransformer(SegmentReadout):
 
     def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return self.pma1.attention_weights(x, segments)
-
-    def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}({self.channels}, k={self.k}, heads={self.heads}, "
-            f"layer_norm={self.layer_norm}, dropout={self.dropout})"
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch_geometric.nn as pyg
 from torch import Tensor
 from torch.nn import ModuleList
 
@@ -9,14 +10,15 @@ from gattn.graph import Graph
 from gattn.nn.attention.set_attention import (
     InducedSetAttentionBlock,
     PoolingByMultiheadAttention,
-    SetAttentionBlock,
+    check_blocks,
+    use_blocks,
 )
-from gattn.nn.common.checks import check_at_least, check_input
+from gattn.nn.common.checks import check_input
 from gattn.nn.common.segments import among_points, within, zero_empty
 from gattn.nn.readout.base import SegmentReadout
 
 
-class SetTransformerAggregation(SegmentReadout):
+class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation):
     r"""Readout by a Set Transformer that is applied to the nodes of each graph.
 
     .. math::
@@ -66,6 +68,9 @@ class SetTransformerAggregation(SegmentReadout):
         torch.Size([5, 2, 4])
     """
 
+    pma: PoolingByMultiheadAttention
+    num_induced_points: int | None = None
+
     def __init__(
         self,
         channels: int,
@@ -79,29 +84,17 @@ class SetTransformerAggregation(SegmentReadout):
         *,
         num_induced_points: int | None = None,
     ) -> None:
-        super().__init__()
-        check_at_least(
-            0, num_encoder_blocks=num_encoder_blocks, num_decoder_blocks=num_decoder_blocks
-        )
-        self.channels = channels
-        self.num_seed_points = num_seed_points
-        self.heads = heads
-        self.concat = concat
-        self.layer_norm = layer_norm
-        self.dropout = dropout
+        args = (
+            channels, num_seed_points, num_encoder_blocks, num_decoder_blocks, heads, concat,
+            layer_norm, dropout,
+        )  # fmt: skip
+        check_blocks(pyg.SetTransformerAggregation, args, {})
+        super().__init__(*args)
+        use_blocks(self)
         self.num_induced_points = num_induced_points
-
-        shared = heads, layer_norm, dropout
-        self.encoders = ModuleList(
-            SetAttentionBlock(channels, *shared)
-            if num_induced_points is None
-            else InducedSetAttentionBlock(channels, num_induced_points, *shared)
-            for _ in range(num_encoder_blocks)
-        )
-        self.pma = PoolingByMultiheadAttention(channels, num_seed_points, *shared)
-        self.decoders = ModuleList(
-            SetAttentionBlock(channels, *shared) for _ in range(num_decoder_blocks)
-        )
+        if num_induced_points is not None:
+            shared = channels, num_induced_points, heads, layer_norm, dropout
+            self.encoders = ModuleList(InducedSetAttentionBlock(*shared) for _ in self.encoders)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         seeds = self.pma(self._encode(x, segments, width), segments)
@@ -129,10 +122,3 @@ class SetTransformerAggregation(SegmentReadout):
         for decoder in self.decoders:
             nodes = decoder(nodes, complete)
         return nodes.view_as(seeds)
-
-    def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}({self.channels}, "
-            f"num_seed_points={self.num_seed_points}, heads={self.heads}, "
-            f"layer_norm={self.layer_norm}, dropout={self.dropout})"
-        )
