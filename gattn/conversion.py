@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import torch
 import torch_geometric.nn as pyg
 from torch.nn import Module, MultiheadAttention
 from torch_geometric.nn import attention
@@ -49,6 +48,9 @@ TWINS: dict[type[Module], type[Module]] = {
     attention.PolynormerAttention: gattn.nn.PolynormerAttention,
     attention.SGFormerAttention: gattn.nn.SGFormerAttention,
     pyg.Polynormer: Polynormer,
+    pyg.AttentionalAggregation: gattn.nn.AttentionalAggregation,
+    pyg.GraphMultisetTransformer: gattn.nn.GraphMultisetTransformer,
+    pyg.SetTransformerAggregation: gattn.nn.SetTransformerAggregation,
     pyg.SGFormer: SGFormer,
     pyg_sgformer.GraphModule: sgformer.GraphModule,
     pyg_sgformer.SGModule: sgformer.SGModule,
@@ -60,25 +62,6 @@ WHOLE = pyg.Polynormer, pyg.SGFormer, pyg_sgformer.GraphModule, pyg_sgformer.SGM
 
 pyg_internals.register_equations(*TWINS)
 
-
-def _attentional(theirs: Any) -> Module:
-    gate = theirs.gate_mlp if theirs.gate_nn is None else theirs.gate_nn
-    return gattn.nn.AttentionalAggregation(gate, theirs.mlp if theirs.nn is None else theirs.nn)
-
-
-def _with_blocks(theirs: Any) -> Module:
-    twin = pyg_internals.retyped(theirs, getattr(gattn.nn, type(theirs).__name__))
-    use_blocks(twin)
-    return twin
-
-
-REBUILT: dict[type[Module], Callable[[Any], Module]] = {
-    pyg.AttentionalAggregation: _attentional,
-    pyg.GraphMultisetTransformer: _with_blocks,
-    pyg.SetTransformerAggregation: _with_blocks,
-}
-"""Dictionary from PyG aggregations to functions that build gattn readouts with the same parameters.
-"""
 
 UNSUPPORTED = frozenset(
     {
@@ -225,7 +208,7 @@ def conversion_report(model: Module) -> ConversionReport:
         part = path.startswith(tuple(wholes))
         if isinstance(module, _OURS if part else (*_OURS, *_NEW)) and not reason:
             report.replaced[path] = kind.__name__
-        elif kind in (*TWINS, *REBUILT) and not reason:
+        elif kind in TWINS and not reason:
             report.convertible[path] = kind.__name__
         elif part:
             continue
@@ -242,12 +225,7 @@ def conversion_report(model: Module) -> ConversionReport:
     return report
 
 
-_OURS = (
-    *TWINS.values(),
-    gattn.nn.AttentionalAggregation,
-    gattn.nn.GraphMultisetTransformer,
-    gattn.nn.SetTransformerAggregation,
-)
+_OURS = tuple(TWINS.values())
 """gattn classes that replace PyG classes."""
 _NEW = (
     gattn.nn.GraphAttention,
@@ -286,25 +264,11 @@ def _twin(module: Module) -> Module:
     none.
     """
     kind = type(module)
-    if _why_not(module):
+    if kind not in TWINS or _why_not(module):
         return module
-    if kind in TWINS:
-        return pyg_internals.retyped(module, TWINS[kind])
-    return _rebuild(module, REBUILT[kind]) if kind in REBUILT else module
-
-
-def _rebuild(theirs: Module, build: Callable[[Any], Module]) -> Module:
-    """Build a gattn readout with the parameters, hooks and mode of a PyG aggregation."""
-    with torch.random.fork_rng(devices=[]):
-        twin = build(theirs)
-    parameters = dict(theirs.named_parameters(remove_duplicate=False))
-    for path, _ in list(twin.named_parameters(remove_duplicate=False)):
-        owner, _, name = path.rpartition(".")
-        setattr(twin.get_submodule(owner), name, parameters[path])
-    # The modules share their dictionaries of hooks, so that removing a hook removes it from both.
-    vars(twin).update({key: value for key, value in vars(theirs).items() if "_hook" in key})
-    for module in set(twin.modules()).difference(theirs.modules()):
-        module.training = theirs.training
+    twin = pyg_internals.retyped(module, TWINS[kind])
+    if kind in (pyg.GraphMultisetTransformer, pyg.SetTransformerAggregation):
+        use_blocks(twin)
     return twin
 
 
@@ -313,9 +277,9 @@ def _why_not(module: Any) -> str:
     kind = type(module)
     if _is_ours(module):
         return _unusual_attention(module)
-    if kind in TWINS or kind in REBUILT:
+    if kind in TWINS:
         return _unusual(module)
-    for base in (*TWINS, *REBUILT):
+    for base in TWINS:
         if isinstance(module, base):
             return f"a subclass of {base.__name__} that {_overrides(kind, base)}"
     of_torch = (b for b in kind.__mro__ if b.__module__.startswith(("torch.", "torch_geometric.")))

@@ -8,7 +8,6 @@ import torch_geometric.nn as pyg
 
 import gattn.nn
 from gattn.conversion import (
-    REBUILT,
     TWINS,
     conversion_report,
     convert,
@@ -58,7 +57,7 @@ def test_every_layer_has_its_twin():
         torch.testing.assert_close(twin(*inputs), expected, rtol=1e-5, atol=1e-5)
         twin.reset_parameters()
         seen.add(type(layer))
-    assert seen == {*TWINS, *REBUILT}
+    assert seen == {*TWINS}
 
 
 def test_training_mode_flags_hooks_and_sharing_are_kept():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch_geometric.nn as pyg
 from torch import Tensor
 from torch.nn import Module
 from torch_geometric.nn import MLP
@@ -13,7 +14,7 @@ from gattn.nn.common.segments import segment_graph, segment_index
 from gattn.nn.readout.base import SegmentReadout
 
 
-class AttentionalAggregation(SegmentReadout):
+class AttentionalAggregation(SegmentReadout, pyg.AttentionalAggregation):
     r"""Readout that sums node features. Their weights are the softmax of a gate network.
 
     .. math:: r_g = \sum_{j \in g} \mathrm{softmax}_{j \in g}(\mathrm{gate}(x_j))
@@ -54,11 +55,6 @@ class AttentionalAggregation(SegmentReadout):
         torch.Size([5, 1])
     """
 
-    def __init__(self, gate_nn: Module, nn: Module | None = None) -> None:
-        super().__init__()
-        self.gate_mlp, self.gate_nn = _split_mlp(gate_nn)
-        self.mlp, self.nn = _split_mlp(nn)
-
     def forward(
         self,
         x: Tensor,
@@ -98,21 +94,6 @@ class AttentionalAggregation(SegmentReadout):
 
     def _weights(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return edge_softmax(_apply(self.gate_mlp, self.gate_nn, x, segments), segments)
-
-    def __repr__(self) -> str:
-        return (
-            f"{self.__class__.__name__}(gate_nn={self.gate_mlp or self.gate_nn}, "
-            f"nn={self.mlp or self.nn})"
-        )
-
-
-def _split_mlp(module: Module | None) -> tuple[MLP | None, Module | None]:
-    """Return (module, None) if the module is PyG's MLP, otherwise (None, module).
-
-    PyG's layer stores MLPs and other modules under different names, and these names are in its
-    checkpoints.
-    """
-    return (module, None) if isinstance(module, MLP) else (None, module)
 
 
 def _apply(mlp: MLP | None, other: Module | None, x: Tensor, segments: Graph) -> Tensor:
