@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-import networkx
 import torch
 from torch import Tensor
 
@@ -80,6 +79,8 @@ def _edges(nodes: int, degree: int, seed: int) -> Tensor:
         order = random.Random(seed).sample(range(nodes), nodes)
         pairs = list(zip(order, [*order[1:], order[0]]))
     else:
+        import networkx
+
         graph = networkx.random_regular_graph(degree, nodes, seed)
         while degree > 2 and not networkx.is_connected(graph):
             seed += 1
