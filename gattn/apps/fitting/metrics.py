@@ -157,7 +157,9 @@ def class_agreement(y: Tensor, probability: Tensor) -> dict[str, float]:
     if not len(label):
         return {"mcc": NAN, "log_loss": NAN}
     guess = p.argmax(1)
-    # scikit-learn warns of a single class.
+    # scikit-learn warns of sums that differ from 1 by a rounding error of float32.
+    p = p / p.sum(1, keepdim=True)
+    # It also warns of a single class.
     is_constant = len(torch.cat([label, guess]).unique()) == 1
     return {
         "mcc": 0.0 if is_constant else float(matthews_corrcoef(label, guess)),
