@@ -32,7 +32,8 @@ def add_mcp(app: FastAPI, server: Server) -> AbstractAsyncContextManager[None]:
     Returns:
         A context in which the route answers requests.
     """
-    tools = MCPServer("gattn", version=__version__)
+    # Without a level, the server prints a line for each start and each request.
+    tools = MCPServer("gattn", version=__version__, log_level="WARNING")
 
     @tools.tool()
     async def models() -> list[ModelDescription]:
