@@ -1,5 +1,7 @@
 """The attention network with skip connections: its equation, its training and its choice."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,12 @@ from gattn.apps.nodes.network import attention_weights
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack import residual
 from gattn.apps.nodes.stack.predictor import StackedPredictor
-from gattn.apps.nodes.stack.residual import LabelledNetwork, ResidualNetwork, ResidualPredictor
+from gattn.apps.nodes.stack.residual import (
+    LabelledNetwork,
+    LabelledPredictor,
+    ResidualNetwork,
+    ResidualPredictor,
+)
 from tests.apps.nodes.networks import class_network
 
 NODES, FEATURES, OUTPUTS = 14, 5, 3
@@ -79,15 +86,32 @@ def test_a_network_without_columns_learns_from_the_labels_of_neighbours(monkeypa
     assert right.double().mean() > 0.8
 
 
-def test_a_network_whose_loss_still_falls_is_trained_three_times_as_long(monkeypatch):
+@pytest.mark.parametrize(
+    ("lowest", "options", "trained"),
+    [(9, {}, [10, 30]), (8, {}, [10]), (9, {"epochs": 10}, [10])],
+    ids=["late", "early", "epochs given"],
+)
+def test_a_network_whose_loss_still_falls_is_trained_three_times_as_long(
+    monkeypatch, lowest, options, trained
+):
     for name, value in (("LABELS_OF_CLASS", 20), ("EPOCHS", 10), ("FEWEST_EPOCHS", 1)):
         monkeypatch.setattr(residual, name, value)
-    edges, nodes = class_network(nodes=120)
-    options = {"label": "label", "width": 8, "heads": 2}
-    model = NodeClassifier(**options).fit((edges, nodes))
-    assert len(_predictor(model).history[0].records) == 30
-    model = NodeClassifier(**options, epochs=10).fit((edges, nodes))
-    assert len(_predictor(model).history[0].records) == 10
+    fit, epochs = LabelledPredictor.fit, []
+
+    def fit_with_lowest(problem, encoder, task, settings, *arguments):
+        """Fit the network, and set its lowest validation loss at an epoch of the test."""
+        network = fit(problem, encoder, task, settings, *arguments)
+        epochs.append(len(network.history[0].records))
+        losses = [float(place != lowest) for place in range(settings.epochs)]
+        records = zip(network.history[0].records, losses, strict=True)
+        records = tuple(replace(record, validation_loss=loss) for record, loss in records)
+        network.history = (replace(network.history[0], records=records),)
+        return network
+
+    monkeypatch.setattr(LabelledPredictor, "fit", fit_with_lowest)
+    options |= {"label": "label", "width": 8, "heads": 2, "refit": False}
+    NodeClassifier(**options).fit(class_network(nodes=120))
+    assert epochs == trained
 
 
 def test_the_network_is_used_with_many_labels_of_each_class(tmp_path, monkeypatch):
