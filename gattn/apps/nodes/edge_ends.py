@@ -229,6 +229,8 @@ def choose_ends(
     for place in pair:
         if titles.count(titles[place]) > 1:
             raise GraphError(f"columns of edges must have different names; got {titles}")
+        if not titles[place].strip():
+            raise GraphError(f"a column with names of nodes has no name in the header {titles}")
     notes = [
         f"Column {names[i]!r} of the edges contains row numbers, like the index that pandas "
         "writes: it is not used."
@@ -357,10 +359,11 @@ def check_header(first: Hashable, second: Hashable, names: Sequence[Hashable]) -
     if words & {column_title(end) for end in (first, second)}:
         return
     texts = [end for end in (first, second) if isinstance(end, str)]
-    if {first, second} <= set(names):
+    if nodes := [repr(end) for end in (first, second) if end in set(names)]:
         raise GraphError(
-            "a table of edges must begin with a header, for example source,target; this "
-            f"table begins with {first!r} and {second!r}, which are nodes"
+            "a table of edges must begin with a header, for example source,target; this table "
+            f"begins with {first!r} and {second!r}, and {' and '.join(nodes)} "
+            f"{'is a node' if len(nodes) == 1 else 'are nodes'}"
         )
     if len(texts) == 2 and all(_is_number(text) for text in texts):
         raise GraphError(

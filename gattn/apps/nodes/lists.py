@@ -36,6 +36,7 @@ FORMATS = {
     "GML or DOT": re.compile(r"(strict\s+)?(di)?graph\b.*[\[{]", re.IGNORECASE),
     "Turtle": re.compile(r"@(prefix|base)\b"),
     "XML": re.compile(r"<(\?xml|!DOCTYPE|graphml|gexf)\b"),
+    "a list of Python": re.compile(r"\[?[(\[][^()\[\]]+,[^()\[\]]+[)\]](,?$|,\s*[(\[])"),
     "JSON": re.compile(r"[\[{]\s*([\[{\"]|$)"),
 }
 """Patterns for the first lines of other formats of networks."""
@@ -110,6 +111,11 @@ def read_list(
     if not header and not numbered:
         note += f"; the first edge is {rows[0][0]!r} - {rows[0][1]!r}"
     notes.append(f"{note}.")
+    if not header and _is_size(rows):
+        notes.append(
+            f"Line {lines[0].number}, {lines[0].text!r}, may be the numbers of nodes and of edges "
+            "and not an edge: if so, remove it."
+        )
     width = max(map(len, rows)) if numbered else len(header) or 2
     if not numbered and (rest := next((row[width] for row in rows if len(row) > width), None)):
         notes.append(f"Not used: the text after the fields of an edge, for example {rest!r}.")
@@ -141,7 +147,7 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
                 "Graph Format: write the lines after it to a file of edges, and the lines before "
                 "it to a table of nodes (--nodes)"
             )
-        elif text[0] in "#%" and COMMENT.match(text):
+        elif text[0] in "#%" and (size or COMMENT.match(text)):
             comments += 1
         elif size:
             # In a MatrixMarket file, the first line contains the size of the matrix.
@@ -280,6 +286,15 @@ def _check_pairs(lines: Sequence[_Line], rows: Sequence[Sequence[str]], separato
             "neighbours (an adjacency list). Write an edge in each line, for example with "
             "networkx.write_edgelist; if it is one, add a header such as source, target, weight"
         )
+
+
+def _is_size(rows: Sequence[Sequence[str]]) -> bool:
+    """Return True if the first row may contain the numbers of nodes and of edges."""
+    first, *others = rows
+    if len(others) < 2 or not all(map(str.isdecimal, first)):
+        return False
+    names = {name for words in others for name in words[:2]}
+    return int(first[0]) >= len(names) and int(first[1]) == len(others)
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:

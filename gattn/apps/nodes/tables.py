@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -140,19 +141,29 @@ def _alike(ends: NDArray, names: Sequence[Hashable]) -> str:
     absent = [str(end) for end in ends.tolist() if end not in node_names]
     for form, reason in (
         (_number_form, "are the same number"),
-        (str.casefold, "are the same name"),
+        (_plain_form, "are the same name"),
     ):
         by_form = {form(str(name)): str(name) for name in reversed(names)}
         by_form.pop("", None)
         pairs = [(end, by_form[form(end)]) for end in absent if form(end) in by_form]
         if pairs:
             edge, node = pairs[0]
+            show = repr if edge.casefold() == node.casefold() else ascii
             others = f" ({len(pairs):,} names of the edges differ so)" * (len(pairs) > 1)
             return (
-                f" {edge!r} in the edges and {node!r} in the table {reason} written "
+                f" {show(edge)} in the edges and {show(node)} in the table {reason} written "
                 f"differently{others}: write the names in the same way."
             )
     return ""
+
+
+def _plain_form(name: str) -> str:
+    """Return a canonical text for a name, without the differences that are not visible.
+
+    These are composed letters, and characters without a width. The case is ignored, too.
+    """
+    letters = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(c for c in letters if unicodedata.category(c) != "Cf").strip()
 
 
 def _number_form(name: str) -> str:

@@ -248,7 +248,18 @@ def open_table(
     names = smiles_names(widest.columns, smiles)
     if all(widest.columns.count(column) == 1 for column in (*names, *required)):
         return replace(widest, smiles=names)
-    raise ValueError(missing_column(widest, [*names, *required]))
+    hint = _later_header(tables, smiles, required)
+    raise ValueError(missing_column(widest, [*names, *required]) + hint)
+
+
+def _later_header(tables: Sequence[Table], smiles: Sequence[str], required: Sequence[str]) -> str:
+    """Return a hint if a line below the first contains the names of all required columns."""
+    for table in tables:
+        for line, cells in itertools.islice(_records(table, strict=False), 1, 20):
+            names = [cell.strip() for cell in cells]
+            if {*smiles_names(names, smiles), *required} <= {*names}:
+                return f"; line {line} seems to be the header: remove the lines above it"
+    return ""
 
 
 def smiles_names(header: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:

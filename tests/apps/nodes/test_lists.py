@@ -67,6 +67,7 @@ def test_comments_are_counted(tmp_path):
         ("% sym unweighted\n% 2 3 3\na b\nb c\n", 2),
         ("#\n#####\n## title\n%\na b\n  # within\nb c\n", 5),
         ("%%MatrixMarket matrix coordinate pattern general\n%\n3 3 2\na b\nb c\n", 3),
+        ("%%MatrixMarket matrix coordinate pattern general\n%size\n3 3 2\na b\nb c\n", 3),
     ):
         graph = _read(tmp_path, text)
         assert _pairs(graph) == AB
@@ -110,9 +111,18 @@ def test_lists_that_cannot_be_read_are_an_error(tmp_path):
         ("a a\nb b\n", "id\na\nb\n", "no edge remains: each of 2 joins a node to itself"),
         ("x y\n", "id\na\nb\n", "no edge connects two nodes .* 'x'"),
         ("a b\n".encode("utf-16-le"), None, "NUL bytes; set its encoding"),
+        ("(a, b)\n(b, c)\n", None, "line 1, .* is a list of Python"),
+        ("[0, 1],\n[1, 2]\n", None, "line 1, .* is a list of Python"),
+        ("[(0, 1), (1, 2)]\n", None, "line 1, .* is a list of Python"),
     ):
         with pytest.raises(GraphError, match=message):
             _read(tmp_path, text, nodes)
+
+
+@pytest.mark.parametrize(("first", "noted"), [("4 3", True), ("9 3", True), ("4 2", False)])
+def test_numbers_of_nodes_and_edges_in_the_first_line_have_a_note(tmp_path, first, noted):
+    graph = _read(tmp_path, f"{first}\n1 2\n2 3\n3 4\n")
+    assert any(note.startswith(f"Line 1, '{first}', may be") for note in graph.notes) == noted
 
 
 def test_the_first_edge_and_unread_text_have_a_note(tmp_path):

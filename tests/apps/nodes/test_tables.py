@@ -71,6 +71,7 @@ def test_names_in_two_notations_have_a_note(tmp_path):
         (["4.0", "5.0"], ["4", "5"], "'4.0' in the edges and '4' in the table are the same number"),
         (["4", "5"], ["04", "05"], "'4' in the edges and '04' in the table are the same number"),
         (["Ann", "Bob"], ["ann", "bob"], "'Ann' in the edges and 'ann' in the table are the same"),
+        (["\u00e9", "\u200bBob"], ["e\u0301", "Bob"], r"'\xe9' in the edges and 'e\u0301' in the"),
     ):
         ends = f"source,target\n{edges[0]},{edges[1]}\n"
         nodes = f"id,x\n{ids[0]},4.0\n{ids[1]},5.0\n"
@@ -85,9 +86,9 @@ def test_names_in_two_notations_have_a_note(tmp_path):
         assert message in note
 
 
-@pytest.mark.parametrize("header", ["0,1", "5,6", "1.0,2.0"])
+@pytest.mark.parametrize("header", ["0,1", "5,6", "1.0,2.0", "x,"])
 def test_a_table_of_edges_without_a_header_is_refused(tmp_path, header):
-    with pytest.raises(GraphError, match="begin with a header"):
+    with pytest.raises(GraphError, match=r"begin with a header|has no name in the header"):
         _read(tmp_path, f"{header}\n1,2\n2,3\n")
 
 

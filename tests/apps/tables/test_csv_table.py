@@ -146,6 +146,22 @@ def test_a_file_that_is_no_table_is_refused(tmp_path):
         open_table(path, ["smiles"]).count()
 
 
+def test_lines_above_the_header_are_named(tmp_path):
+    path = tmp_path / "table.csv"
+    for text in (
+        "# of 2024\n\nSmiles,y\nC,1\n",
+        "Assay,,\n,,\nSmiles,y,z\nC,1,2\n",
+        "a\nb\nSmiles;y\n",
+    ):
+        path.write_text(text)
+        with pytest.raises(
+            ValueError, match=r"no column 'smiles'; .*; line 3 seems to be the header"
+        ):
+            open_table(path, ["y"], smiles=["smiles"])
+    with pytest.raises(ValueError, match=r"by comma\)$"):
+        open_table(path, ["x"], smiles=["smiles"])
+
+
 def test_empty_cells_beyond_the_header_are_ignored_and_filled_ones_are_counted(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("smiles,y\nCO,1,\nCN,2, ,\nCC,3,x\nC\n,,\n")
