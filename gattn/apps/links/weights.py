@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gattn.apps.links.metrics import ranks
+from gattn.apps.nodes.stack.weights import prior_weights
 
 PRIOR_ROWS = 4.0
 """Strength of the penalty on deviations from the best single score, as a number of additional
@@ -76,7 +77,7 @@ def fit_weights(parts: Sequence[NDArray], metric: str = "mrr") -> NDArray[np.flo
     power = -1 if metric == "mrr" else 1
     values = np.stack([-power * ranks(part) ** power for part in parts])
     best = int(values.mean(1).argmax())
-    prior = _prior(np.stack([listwise_loss(scores[..., k]) for k in range(len(parts))]))
+    prior = prior_weights(np.stack([listwise_loss(scores[..., k]) for k in range(len(parts))], 1))
     # The loss depends only on the differences from the score of the true target.
     scores -= scores[:, :1]
     missing = np.isinf(scores[..., 0])
@@ -102,12 +103,3 @@ def fit_weights(parts: Sequence[NDArray], metric: str = "mrr") -> NDArray[np.flo
     if apart.mean() < -apart.std() / len(apart) ** 0.5:
         weights = np.eye(len(parts))[best]
     return weights * factors
-
-
-def _prior(losses: NDArray) -> NDArray[np.float64]:
-    """Compute prior weights [K] of the scores from their losses [K, m] for m links."""
-    apart = losses - losses[losses.mean(1).argmin()]
-    mean, error = apart.mean(1), apart.std(1) / losses.shape[1] ** 0.5
-    distance = np.where(mean > 0, mean / np.where(error > 0, error, 1e-12), 0)
-    weights = np.exp(-0.5 * np.square(distance))
-    return weights / weights.sum()

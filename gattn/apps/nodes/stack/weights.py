@@ -116,14 +116,14 @@ def fit_weights(
         predictions, y = [p[rows] for p in predictions], y[rows]
     if not is_class:
         numbers = np.stack([p[:, 0] for p in predictions], 1)
-        return _regression_weights(numbers, y, _prior(np.square(numbers - y[:, None])))
+        return _regression_weights(numbers, y, prior_weights(np.square(numbers - y[:, None])))
     logs = np.log(np.stack(predictions, 1) + TINY)  # [m, K, c]: m nodes, K components, c classes
     exponents = np.array([temperature(logs[:, k], y) for k in range(count)])
     logs *= exponents[:, None]
     logs -= logs.max(2, keepdims=True)
     logs -= np.log(np.exp(logs).sum(2, keepdims=True))
     truth = logs[np.arange(len(y)), :, y.astype(int)]
-    prior = _prior(-truth)
+    prior = prior_weights(-truth)
 
     def loss(weights: NDArray) -> tuple[float, NDArray]:
         total = np.einsum("mkc,k->mc", logs, weights)
@@ -139,8 +139,8 @@ def fit_weights(
     return np.where(result.x < 1e-3, 0.0, result.x) * exponents
 
 
-def _prior(losses: NDArray) -> NDArray[np.float64]:
-    """Compute prior weights [K] of the models from their losses [m, K] for m nodes."""
+def prior_weights(losses: NDArray) -> NDArray[np.float64]:
+    """Compute prior weights [K] of K models from their losses [m, K]; see :func:`fit_weights`."""
     apart = losses - losses[:, [losses.mean(0).argmin()]]
     mean = apart.mean(0)
     error = apart.std(0) / len(losses) ** 0.5
@@ -150,26 +150,18 @@ def _prior(losses: NDArray) -> NDArray[np.float64]:
 
 
 def _regression_weights(predicted: NDArray, y: NDArray, prior: NDArray) -> NDArray[np.float64]:
-    """Minimise a quadratic function on the simplex. All subsets of the models are tried."""
+    """Fit nonnegative weights with sum 1 to standardised numbers [m] by least squares."""
+    from scipy.optimize import nnls
+
     center = y.mean()
-    unit = float(np.square(y - center).mean()) or 1.0
-    x, target = (predicted - center) / unit**0.5, (y - center) / unit**0.5
-    count = len(prior)
-    gram = x.T @ x + PRIOR_ROWS * np.eye(count)
-    right = x.T @ target + PRIOR_ROWS * prior
-    best, lowest = prior, np.inf
-    for code in range(1, 2**count):
-        chosen = np.flatnonzero([code >> k & 1 for k in range(count)])
-        size = len(chosen)
-        system = np.ones((size + 1, size + 1))
-        system[:size, :size], system[size, size] = gram[np.ix_(chosen, chosen)], 0
-        solution = np.linalg.solve(system, np.append(right[chosen], 1.0))[:size]
-        weights = np.zeros(count)
-        weights[chosen] = solution
-        value = float(0.5 * weights @ gram @ weights - right @ weights)
-        if solution.min() >= 0 and value < lowest:
-            best, lowest = weights, value
-    return best
+    unit = float(np.square(y - center).mean()) ** 0.5 or 1.0
+    count, root = len(prior), PRIOR_ROWS**0.5
+    # A row with large entries makes the weights sum to 1.
+    large = 1e4 * (len(y) + PRIOR_ROWS) ** 0.5
+    rows = [(predicted - center) / unit, root * np.eye(count), np.full((1, count), large)]
+    right = [(y - center) / unit, root * prior, [large]]
+    weights = nnls(np.concatenate(rows), np.concatenate(right))[0]
+    return weights / weights.sum()
 
 
 def cross_fit(
