@@ -14,6 +14,7 @@ from gattn.apps.nodes.fields import FieldInput, whole_graph
 from gattn.apps.nodes.network import attention_weights
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack import residual
+from gattn.apps.nodes.stack.combination import Combination
 from gattn.apps.nodes.stack.predictor import StackedPredictor
 from gattn.apps.nodes.stack.residual import (
     LabelledNetwork,
@@ -87,16 +88,16 @@ def test_a_network_without_columns_learns_from_the_labels_of_neighbours(monkeypa
 
 
 @pytest.mark.parametrize(
-    ("lowest", "options", "trained"),
-    [(9, {}, [10, 30]), (8, {}, [10]), (9, {"epochs": 10}, [10])],
-    ids=["late", "early", "epochs given"],
+    ("lowest", "weight", "options", "trained"),
+    [(9, 1, {}, [10, 30]), (8, 1, {}, [10]), (9, 0, {}, [10]), (9, 1, {"epochs": 10}, [10])],
+    ids=["late", "early", "no weight", "epochs given"],
 )
 def test_a_network_whose_loss_still_falls_is_trained_three_times_as_long(
-    monkeypatch, lowest, options, trained
+    monkeypatch, lowest, weight, options, trained
 ):
     for name, value in (("LABELS_OF_CLASS", 20), ("EPOCHS", 10), ("FEWEST_EPOCHS", 1)):
         monkeypatch.setattr(residual, name, value)
-    fit, epochs = LabelledPredictor.fit, []
+    fit, combine, epochs = LabelledPredictor.fit, Combination.fit, []
 
     def fit_with_lowest(problem, encoder, task, settings, *arguments):
         """Fit the network, and set its lowest validation loss at an epoch of the test."""
@@ -108,7 +109,12 @@ def test_a_network_whose_loss_still_falls_is_trained_three_times_as_long(
         network.history = (replace(network.history[0], records=records),)
         return network
 
+    def combine_with_weight(*arguments, **settings):
+        combination = combine(*arguments, **settings)
+        return replace(combination, weights=combination.weights | {"gat": weight})
+
     monkeypatch.setattr(LabelledPredictor, "fit", fit_with_lowest)
+    monkeypatch.setattr(Combination, "fit", combine_with_weight)
     options |= {"label": "label", "width": 8, "heads": 2, "refit": False}
     NodeClassifier(**options).fit(class_network(nodes=120))
     assert epochs == trained

@@ -49,9 +49,10 @@ FEWEST_EPOCHS = 20
 REFIT_FOLDS = 3
 """Number of folds of the validation part for the calibration of models that are fitted again."""
 LONGER, LATE = 3, 0.9
-"""Factor of the number of epochs of a second training if the lowest validation loss of the first
-one is after this share of its epochs: 0.98 on a board of mines, whose area under the ROC curve
-rises from 0.947 to 0.976, and 0.58 and 0.20 on blocks-0.5 and blocks-0.2.
+"""Factor of the number of epochs of a second training if the network has a weight and the lowest
+validation loss of the first training is after this share of its epochs: 0.98 on a board of mines,
+whose area under the ROC curve rises from 0.947 to 0.976, and 0.58 and 0.20 on blocks-0.5 and
+blocks-0.2.
 """
 PREFIX = "components."
 
@@ -123,13 +124,6 @@ class StackedPredictor:
         # The gradients of a normalisation depend on the number of threads.
         network_threads = 1 if kind in (ResidualPredictor, LabelledPredictor) else threads
         network = kind.fit(problem, encoder, task, network_settings, on_epoch, network_threads)
-        epochs = min(LONGER * network_settings.epochs, settings.epochs)
-        is_short = kind is LabelledPredictor and epochs > network_settings.epochs
-        if is_short and _is_improving(network.history[0]):
-            more = replace(network_settings, epochs=epochs)
-            other = kind.fit(problem, encoder, task, more, on_epoch, network_threads)
-            network = min(network, other, key=lambda one: _least_loss(one.history[0]))
-        network.threads = threads
         reads_labels = isinstance(network, LabelledPredictor)
         y = ((problem.y - network.mean) / network.std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
@@ -139,12 +133,24 @@ class StackedPredictor:
         )  # fmt: skip
         with _one_thread(threads):
             components, predictions = fit_components(train)
-        of_network = _network_part(network, graph, components)
-        combination = Combination.fit(
-            predictions | of_network, y, train, val, seed, is_class=is_class,
-            timed=neighbours.timed,
-            label_free=LABEL_FREE if reads_labels else (*LABEL_FREE, NETWORK, TYPED_NETWORK),
-        )  # fmt: skip
+
+        def combine(network: NodePredictor) -> tuple[dict[str, NDArray], Combination]:
+            network.threads = threads
+            of_network = _network_part(network, graph, components)
+            return of_network, Combination.fit(
+                predictions | of_network, y, train, val, seed, is_class=is_class,
+                timed=neighbours.timed,
+                label_free=LABEL_FREE if reads_labels else (*LABEL_FREE, NETWORK, TYPED_NETWORK),
+            )  # fmt: skip
+
+        of_network, combination = combine(network)
+        epochs = min(LONGER * network_settings.epochs, settings.epochs)
+        is_short = reads_labels and epochs > network_settings.epochs
+        if is_short and combination.weights[NETWORK] and _is_improving(network.history[0]):
+            more = replace(network_settings, epochs=epochs)
+            other = kind.fit(problem, encoder, task, more, on_epoch, network_threads)
+            network = min(network, other, key=lambda one: _least_loss(one.history[0]))
+            of_network, combination = combine(network)
         at_val = {name: p[val] for name, p in (predictions | of_network).items()}
         if settings.refit and problem.drawn and not graph.compact:
             used = combination.used
