@@ -17,6 +17,7 @@ from gattn.apps.nodes.stack.propagation import (
     label_features,
     propagate,
     propagate_folds,
+    walks,
 )
 from gattn.apps.nodes.stack.weights import fit_weights
 from tests.apps.nodes.networks import class_network, probabilities
@@ -104,6 +105,31 @@ def test_features_of_a_node_do_not_depend_on_its_own_label(count):
         after = features(changed)
         np.testing.assert_allclose(after[train[row]], before[train[row]], atol=1e-6)
         assert (after != before).any()
+
+
+def test_walks_to_training_nodes_are_those_of_two_steps_that_do_not_return():
+    means, train = _neighbours().means, np.array([5, 0, 17])
+    adjacent = (means.toarray() > 0) + np.eye(30)
+    root = np.diag(adjacent.sum(1) ** -0.5)
+    expected = np.linalg.matrix_power(root @ adjacent @ root, 2)
+    np.fill_diagonal(expected, 0)
+    np.testing.assert_allclose(walks(means, train).toarray(), expected[:, train], atol=1e-6)
+
+
+def test_walks_are_fitted_again_to_other_training_nodes():
+    graph, x = _neighbours(), torch.from_numpy(DRAW.normal(size=(30, 2)))
+    rest = {"y": np.arange(30) % 2.0, "val": np.arange(25, 30), "outputs": 2, "seed": 0}
+    rest |= {"is_class": True, "epochs": 0}
+    first, _ = Components.fit(x, graph, train=np.arange(20), **rest)
+    more = {"train": np.arange(25), "like": first, "reuse": first.models.keys()}
+    model, predicted = Components.fit(x, graph, **rest, **more)
+    np.testing.assert_array_equal(
+        model.predict(x, graph, with_labels=True)["walks"], predicted["walks"]
+    )
+    less = model.with_train(np.where(np.arange(25) == 3, -1, np.arange(25)))
+    weight = np.delete(model.models["walks"].weight, 3, 0)
+    np.testing.assert_array_equal(less.models["walks"].weight, weight)
+    assert less.predict(x, graph, with_labels=True)["walks"].shape == (30, 2)
 
 
 @pytest.mark.parametrize("classes", [1, 2, 3])

@@ -44,6 +44,7 @@ COMPONENTS = {
     "neighbours": "the same, also of the columns' means over neighbours within two steps",
     "labels": "the same, also of the known labels around a node",
     "consistent": "networks that also learn from nodes without a label",
+    "walks": "the walks of two steps to each training node",
     "propagation": "known labels that spread along the edges",
 }
 """Descriptions of the components other than the attention network."""

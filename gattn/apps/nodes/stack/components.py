@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from gattn.apps.nodes.stack.propagation import (
     label_features,
     propagate,
     propagate_folds,
+    walks,
 )
 from gattn.apps.run.model_io import remove_prefix
 
@@ -33,7 +35,7 @@ and `labels`, which would take longer and predict worse; `consistent` is then no
 """
 MAX_VALUES = 2e7
 """Maximum number of values of the features for which linear models are fitted, which read all
-features and their means at once.
+features and their means at once, and of walks of two steps for which `walks` is fitted.
 """
 MAX_SPREAD = 1e8
 """Maximum of (edges) x (classes) for which `labels` reads propagated labels, which are computed for
@@ -54,6 +56,8 @@ class Components:
     ``labels``         the same, also on the labels around a node
     ``consistent``     :class:`gattn.apps.nodes.stack.consistency.ConsistentNetworks`; for classes,
                        with fewer than 2,000 training nodes and without times
+    ``walks``          linear model on the walks of two steps to each training node; with fewer
+                       than 2,000 training nodes and without times
     ``propagation``    labels spread along the edges
     =================  ========================================================================
 
@@ -71,6 +75,7 @@ class Components:
         is_class: True for classes.
         is_large: True if perceptrons replace linear models.
         has_spread: True if `labels` reads propagated labels.
+        has_walks: True if `walks` is fitted.
     """
 
     def __init__(
@@ -85,10 +90,12 @@ class Components:
         is_class: bool,
         is_large: bool,
         has_spread: bool,
+        has_walks: bool,
     ) -> None:
         self.models, self.consistent, self.reduction = models, consistent, reduction
         self.train, self.labels, self.seed = train, labels, seed
         self.is_class, self.is_large, self.has_spread = is_class, is_large, has_spread
+        self.has_walks = has_walks
         self._mean = labels.mean(0, dtype=np.float64)
 
     @classmethod
@@ -132,16 +139,19 @@ class Components:
         is_large = len(train) >= MANY or stored_values(x) > MAX_VALUES
         is_large = is_large if like is None else like.is_large
         size = neighbours.means.nnz * outputs
+        is_used = not is_large and not neighbours.timed
+        pairs = float(np.square(neighbours.means.getnnz(1), dtype=np.float64).sum())
         new = cls(
             {}, None, blocks.reduction, train, labels.astype(np.float32), seed, is_class=is_class,
             is_large=is_large,
             has_spread=size <= MAX_SPREAD if like is None else like.has_spread,
+            has_walks=is_used and pairs <= MAX_VALUES if like is None else like.has_walks,
         )  # fmt: skip
         if like is None:
             # If nodes have times, no model is trained on nodes that are newer than the training
             # part.
-            is_used = is_class and not is_large and not neighbours.timed
-            affordable = affordable_epochs(blocks.joined, neighbours.means) if is_used else 0
+            trained = is_used and is_class
+            affordable = affordable_epochs(blocks.joined, neighbours.means) if trained else 0
             epochs = min(epochs, affordable)
         elif like.consistent is not None and "consistent" in reuse:
             new.consistent = like.consistent
@@ -155,7 +165,8 @@ class Components:
 
         def fit_one(name: str, inputs: Sequence[Any]) -> None:
             old = None if like is None else like.models[name]
-            if old is not None and name in reuse:
+            # The inputs of `walks` depend on the training nodes.
+            if old is not None and name in reuse and name != "walks":
                 new.models[name] = old
             elif is_large and name != "columns":
                 new.models[name] = Perceptron.fit(
@@ -175,6 +186,10 @@ class Components:
         """
         components, mask = copy(self), places >= 0
         components.train, components.labels = places[mask], self.labels[mask]
+        model = self.models.get("walks")
+        if isinstance(model, Linear):
+            model = replace(model, weight=model.weight[mask])
+            components.models = {**self.models, "walks": model}
         return components
 
     def predict(
@@ -226,6 +241,8 @@ class Components:
         if self.has_spread:
             around.append(propagate_folds(*some, self.seed, spread))
         predictions["labels"] = ask("labels", [*hops, *around])
+        if self.has_walks:
+            predictions["walks"] = ask("walks", [walks(neighbours.means, self.train)])
         return predictions | {"constant": constant, "propagation": spread[:, :-1]}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -237,7 +254,7 @@ class Components:
             tensors |= {f"{name}.{key}": tensor for key, tensor in model.state_dict().items()}
         return tensors, {
             "is_class": self.is_class, "seed": self.seed, "is_large": self.is_large,
-            "has_spread": self.has_spread,
+            "has_spread": self.has_spread, "has_walks": self.has_walks,
         }  # fmt: skip
 
     @classmethod
@@ -251,6 +268,7 @@ class Components:
         axes, train, labels = (tensors[name].numpy() for name in ("axes", "train", "labels"))
         around = Perceptron if state["is_large"] else Linear
         kinds = {"columns": Linear, "neighbours": around, "labels": around}
+        kinds |= {"walks": Linear} if state["has_walks"] else {}
         models = {
             name: kind.from_state(remove_prefix(f"{name}.", tensors), is_class=state["is_class"])
             for name, kind in kinds.items()

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gattn.apps.nodes.stack.propagation import weighted_graph
+from gattn.apps.nodes.stack.propagation import normalise, weighted_graph
 from gattn.functional import aggregate
 from gattn.graph import Graph
 
@@ -227,15 +227,8 @@ class ConsistentNetworks(nn.Module):
 
 
 class Inputs:
-    r"""Features and graph in the form that the networks read.
-
-    The propagation is that of a graph convolutional network: with the diagonal matrix D of the
-    numbers of neighbours plus one, and means A over neighbours,
-
-    .. math:: \hat A = D^{-1/2} \, (I + (D - I) A) \, D^{-1/2}
-
-    Without weights of the edges and with messages in both directions, this is the symmetric
-    normalisation of the adjacency matrix with self-loops.
+    """Features and graph in the form that the networks read: the graph is that of
+    :func:`gattn.apps.nodes.stack.propagation.normalise`.
 
     Args:
         x: [n, d] sparse features, which are scaled to rows with mean squared norm ``NORM**2``.
@@ -245,7 +238,7 @@ class Inputs:
         words: graph in which an edge leads from each feature to each node that has it.
         values: [k, 1], the features, as weights of the edges of ``words``.
         graph: the graph with a self-loop at each node.
-        weights: [e, 1], the entries of the matrix above.
+        weights: [e, 1], the entries of the propagation.
         reverse: graph of the transposed matrix.
         reverse_weights: [e, 1], the entries of the transposed matrix.
     """
@@ -254,12 +247,9 @@ class Inputs:
         self.words, self.values = weighted_graph(sp.csr_matrix(x))
         size = float(self.values.square().sum() / max(x.shape[0], 1)) ** 0.5
         self.values = self.values * (NORM / (size or 1.0))
-        counts = means.getnnz(1).astype(np.float32)
-        roots: Matrix = sp.diags((counts + 1) ** -0.5)
-        sums: Matrix = sp.diags(counts) @ means
-        propagation = roots @ (sp.identity(len(counts)) + sums) @ roots
-        self.graph, self.weights = weighted_graph(sp.csr_matrix(propagation))
-        self.reverse, self.reverse_weights = weighted_graph(sp.csr_matrix(propagation.T))
+        propagation = normalise(means)
+        self.graph, self.weights = weighted_graph(propagation)
+        self.reverse, self.reverse_weights = weighted_graph(propagation.T.tocsr())
 
 
 class _Propagation(torch.autograd.Function):

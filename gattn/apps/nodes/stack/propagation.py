@@ -310,6 +310,35 @@ def label_features(
     return blocks
 
 
+def normalise(means: Matrix) -> Matrix:
+    r"""Return the propagation of a graph convolutional network, [n, n]: with the diagonal matrix D
+    of the numbers of neighbours plus one, and means A over neighbours,
+
+    .. math:: \hat A = D^{-1/2} \, (I + (D - I) A) \, D^{-1/2}
+
+    Without weights of the edges and with messages in both directions, this is the symmetric
+    normalisation of the adjacency matrix with self-loops.
+    """
+    counts = means.getnnz(1).astype(np.float32)
+    roots: Matrix = sp.diags((counts + 1) ** -0.5)
+    sums: Matrix = sp.diags(counts) @ means
+    return (roots @ (sp.identity(len(counts), np.float32) + sums) @ roots).tocsr()
+
+
+def walks(means: Matrix, train: NDArray) -> Matrix:
+    r"""Return the weights of walks of two steps to the training nodes, [n, k] sparse, without those
+    that return to their start.
+
+    .. math:: (\hat A^2)_{ij}, \quad i \ne j
+
+    The matrix is that of :func:`normalise`.
+    """
+    step = normalise(means)
+    back = np.asarray(step.multiply(step.T).sum(1)).ravel()[train]
+    both = step @ step[:, train]
+    return (both - sp.csr_matrix((back, (train, np.arange(len(train)))), both.shape)).tocsr()
+
+
 def weighted_graph(matrix: Matrix) -> tuple[Graph, Tensor]:
     """Return a sparse matrix as a graph, whose edges lead from columns to rows, and the weights of
     the edges, [e, 1].
