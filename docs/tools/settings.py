@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import chain
 from pathlib import Path
 
+from gattn.apps.cli.help import SHORT
 from gattn.apps.cli.molecules import FILE_ONLY
 from gattn.apps.fitting.settings import Setting, declared
 from gattn.apps.links.runs.config import LinkRunSettings
@@ -40,6 +41,8 @@ def page() -> str:
         "the parameter `learning_rate` of the estimators and the option `--learning-rate` of the",
         "command. In `config.toml`, the settings of the network and its training are in the table",
         "`[model]`. A table whose title names several commands has settings of all of them.",
+        "`gattn COMMAND --help` shows the common options, `--help-all` all of them. Short forms:",
+        f"{', '.join(f'`{short}` for `--{name}`' for name, short in SHORT.items())}.",
         "",
         "These settings of `gattn molecules train` have no option. Write them to a TOML file, and",
         f"pass it with `--config`: {', '.join(f'`{name}`' for name in FILE_ONLY)}.",

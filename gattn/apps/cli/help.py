@@ -15,6 +15,8 @@ WIDTH = 100
 """Maximum width of the help; longer lines are harder to read."""
 ALL = "--help-all"
 NAMES = {"help_option_names": ["-h", "--help"]}
+SHORT = {"out": "-o", "smiles": "-s", "label": "-l", "nodes": "-n", "port": "-p"}
+"""Short forms of common options."""
 
 
 class _Command(TyperCommand):
@@ -30,6 +32,8 @@ class _Command(TyperCommand):
         _, *entries = re.split(r"^    (\w+): ", section, flags=re.MULTILINE)
         texts = dict(zip(entries[::2], entries[1::2]))
         for param in self.params:
+            if param.name in SHORT:
+                param.opts.append(SHORT[param.name])
             param.help = param.help or " ".join(texts.get(str(param.name), "").split())  # pyright: ignore[reportAttributeAccessIssue]
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:

@@ -32,7 +32,7 @@ def _check_processes(context: typer.Context) -> None:
 
 
 COMMON = ("nodes", "split", "model", "epochs", "seed")
-"""Settings that the help of ``train`` shows first."""
+"""Settings that the help of a command shows first."""
 
 
 @app.command()
@@ -71,7 +71,7 @@ def train(
 
 
 @app.command()
-@with_settings(LinkRunSettings, only=(*READING, "bipartite", "threads"))
+@with_settings(LinkRunSettings, only=(*READING, "bipartite", "threads"), common=COMMON)
 def predict(
     run: Run,
     graph: Annotated[str, Argument(metavar="GRAPH", callback=read_stdin)],
@@ -99,7 +99,7 @@ def predict(
 
 
 @app.command()
-@with_settings(LinkRunSettings, only=(*READING, "bipartite", "threads"))
+@with_settings(LinkRunSettings, only=(*READING, "bipartite", "threads"), common=COMMON)
 def explain(
     run: Run,
     graph: Annotated[str, Argument(metavar="GRAPH")],

@@ -11,13 +11,13 @@ COMMANDS = {
     "nodes": ("train", "predict", "explain", "embed", "compare"),
     "links": ("train", "predict", "explain"),
 }
-EVERY = [(group, command) for group, names in COMMANDS.items() for command in names]
+EVERY = [("serve",), *((group, command) for group, names in COMMANDS.items() for command in names)]
 
 
 @pytest.fixture
 def help_of(monkeypatch, capsys):
-    def text(group: str, command: str, option: str) -> str:
-        code, output = runner(monkeypatch, capsys, group)(command, option)
+    def text(*words: str) -> str:
+        code, output = runner(monkeypatch, capsys)(*words)
         assert code == 0
         return output
 
@@ -25,11 +25,12 @@ def help_of(monkeypatch, capsys):
     return text
 
 
-@pytest.mark.parametrize(("group", "command"), EVERY)
-def test_help_fits_into_80_columns(help_of, group, command):
-    lines = help_of(group, command, "--help").splitlines()
+@pytest.mark.parametrize("command", EVERY, ids=" ".join)
+def test_help_fits_on_a_screen_of_80_columns(help_of, command):
+    lines = help_of(*command, "--help").splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines == help_of(group, command, "-h").splitlines()
+    assert len(lines) <= 60
+    assert lines == help_of(*command, "-h").splitlines()
     assert not any("…" in line for line in lines)
 
 
@@ -48,11 +49,12 @@ def test_help_of_a_group_lists_its_commands(monkeypatch, capsys, group):
     [
         *(((group, "train"), {"--out", "--model", "--split"}) for group in COMMANDS),
         (("molecules", "predict"), {"--out", "--smiles", "--coverage"}),
+        (("links", "predict"), {"--out", "--top", "--nodes"}),
     ],
 )
-def test_common_options_fit_on_a_screen(help_of, command, expected):
+def test_help_shows_the_common_options_of_all_options(help_of, command, expected):
     common, full = (help_of(*command, option) for option in ("--help", "--help-all"))
-    assert len(common.splitlines()) <= 60
     assert "[default: ]" not in common
-    options = [set(re.findall(r"^  (--[\w-]+)", text, re.MULTILINE)) for text in (common, full)]
+    names = r"^  (?:-\w, )?(--[\w-]+)"
+    options = [set(re.findall(names, text, re.MULTILINE)) for text in (common, full)]
     assert expected <= options[0] < options[1]
