@@ -186,7 +186,8 @@ def _data(run: RunFacts) -> Section:
     unlabelled = run.rows - len(run.errors) - sum(run.parts.values())
     text = [sentence, *run.decided]
     if unlabelled > 0:
-        text.insert(1, f"{unlabelled:,} more rows have no label.")
+        rows = "row has" if unlabelled == 1 else "rows have"
+        text.insert(1, f"{unlabelled:,} more {rows} no label.")
     parts = Table(("part", run.item), tuple(run.parts.items()))
     return Section("Data", tuple(text), (parts, *tables))
 
