@@ -173,7 +173,8 @@ function show(table, name, place) {
 function line(table, row, numeric) {
   const smiles = table.smiles.map((column) => row[column].trim().split(/\s/)[0]).join(".");
   const isReaction = /[^-]>/.test(smiles);
-  const picture = row[table.error] || isReaction ? "" : moleculePicture(smiles, `Structure of ${smiles}`);
+  const picture = row[table.error] ? make("span", {class: "error"}, "error")
+    : isReaction ? "" : moleculePicture(smiles, `Structure of ${smiles}`);
   return make("tr", {}, make("td", {}, picture),
     ...row.map((cell, c) => make("td", {class: kindOf(table, numeric, c)}, shown(table, row, c, numeric[c]))));
 }
