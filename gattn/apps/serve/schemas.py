@@ -80,7 +80,9 @@ class ModelDescription(_Answer):
     """Files of the run under /models/NAME/."""
     notes: list[str]
     warnings: list[str]
-    """A sentence if the model is not better than a constant or a random order."""
+    """Sentences if the model is not better than a constant or a random order, or if its intervals
+    or sets are too small, infinite or always the same.
+    """
 
 
 class PredictRequest(_Request):

@@ -87,3 +87,15 @@ def test_a_model_that_is_no_better_than_its_baselines_has_a_warning(folder, monk
     ]
     metrics |= {"noise": False, "test": {"rmse": 0.5}}
     assert links.describe().warnings == []
+
+
+def test_sets_that_always_hold_a_class_have_a_warning(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    run, _ = open_runs([folder / "a/run", folder / "b/run"], ServeSettings())
+    metrics = {
+        "task": "classification", "molecules": {"val": 5, "test": 10},
+        "intervals": {"coverage": 0.9, "held": 1.0, "rows": 10, "in_every_set": 2},
+    }  # fmt: skip
+    monkeypatch.setattr(served, "read_card", lambda folder: {"metrics": metrics})
+    (warning,) = run.describe().warnings
+    assert "are in every set" in warning

@@ -43,9 +43,7 @@ function certainty(model, {values, unit}) {
   const likeliest = String(values.set).includes("|") ? `Most probable class: ${values.prediction}. ` : "";
   if (model.task === "regression") {
     const low = values.lower === null ? "−∞" : digits(values.lower);
-    const infinite = values.lower === null || values.upper === null
-      ? ` (the validation part is too small for a finite interval of ${percent(model)})` : "";
-    return `${percent(model)} interval: ${withUnit(`${low} to ${digits(values.upper)}`, unit)}${infinite}`;
+    return `${percent(model)} interval: ${withUnit(`${low} to ${digits(values.upper)}`, unit)}`;
   }
   const set = setText(values.set);
   if (model.task === "multiclass") {
