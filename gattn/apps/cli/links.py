@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from gattn.apps.cli.console import quoted, say, show_metrics, watched
 from gattn.apps.cli.help import CommandGroup
-from gattn.apps.cli.options import ConfigFile, Run, check_one_process, read_stdin, with_settings
+from gattn.apps.cli.options import ConfigFile, Run, read_stdin, with_settings
 from gattn.apps.cli.reading import READING, check_inputs, check_unless_finished, with_reading
 from gattn.apps.fitting.settings import declared
 from gattn.apps.links.runs.config import LinkRunSettings, override
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
 app = CommandGroup("Predict missing or future links between the nodes of a network.")
 
 GRAPH = Argument(metavar="GRAPH", help=declared(LinkRunSettings)["data"].description)
-
-
-@app.callback()
-def _check_processes(context: typer.Context) -> None:
-    """Raise an error if torchrun started several processes."""
-    check_one_process(context)
 
 
 COMMON = ("nodes", "split", "model", "epochs", "seed")

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from gattn.apps.cli.compare import add_compare
 from gattn.apps.cli.console import quoted, say, show_metrics, show_runs, watched
 from gattn.apps.cli.help import CommandGroup
-from gattn.apps.cli.options import ConfigFile, Run, check_one_process, read_stdin, with_settings
+from gattn.apps.cli.options import ConfigFile, Run, read_stdin, with_settings
 from gattn.apps.cli.reading import (
     READING,
     TYPED_READING,
@@ -33,12 +32,6 @@ if TYPE_CHECKING:
 app = CommandGroup("Predict a class or a number for each node of a network.")
 
 GRAPH = Argument(metavar="GRAPH", help=declared(NodeRunSettings)["data"].description)
-
-
-@app.callback()
-def _check_processes(context: typer.Context) -> None:
-    """Raise an error if torchrun started several processes."""
-    check_one_process(context)
 
 
 COMMON = ("nodes", "label", "task", "split", "runs", "model", "epochs", "seed")

@@ -21,7 +21,6 @@ from gattn.apps.cli.help import HelpAll
 from gattn.apps.fitting.settings import Setting, check_value, declared
 from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.run.model_files import check_model_files
-from gattn.apps.runtime.processes import process_count
 
 PathOrText = TypeVar("PathOrText", Path, str, list[str])
 
@@ -187,21 +186,3 @@ def _option(setting: Setting, as_trained: bool, common: bool) -> inspect.Paramet
 
 def _keyword(name: str, default: object, hint: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-
-
-def check_one_process(context: typer.Context) -> None:
-    """Raise an error if torchrun started several processes of a command that must run in one
-    process.
-
-    Args:
-        context: the group of commands.
-
-    Raises:
-        ValueError: torchrun started several processes.
-    """
-    count, command = process_count(), context.invoked_subcommand
-    if count > 1:
-        raise ValueError(
-            f"gattn {context.info_name} {command} runs in one process, but torchrun started "
-            f"{count}: start it without torchrun"
-        )
