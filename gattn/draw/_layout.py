@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ GAP = 1.15
 """Distance between two adjacent communities, relative to the sum of their radii."""
 
 
+Point: TypeAlias = NDArray[np.float64]
+
+
 class Layout(NamedTuple):
     """Positions of the nodes, and the communities that the layout separates.
 
@@ -31,27 +34,6 @@ class Layout(NamedTuple):
     positions: NDArray[np.float64]
     community: NDArray[np.int64]
     centres: NDArray[np.float64]
-
-
-class Rectangle(NamedTuple):
-    """Rectangle, defined by its lower left corner, its width and its height."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-    def cut(self, share: float) -> tuple[Rectangle, Rectangle]:
-        """Cut the rectangle across its longer side; the first of the two parts gets the fraction
-        ``share`` of the area.
-        """
-        if self.width >= self.height:
-            width = share * self.width
-            rest = self._replace(x=self.x + width, width=self.width - width)
-            return self._replace(width=width), rest
-        height = share * self.height
-        rest = self._replace(y=self.y + height, height=self.height - height)
-        return self._replace(height=height), rest
 
 
 def lay_out(pairs: NDArray[np.int64], weights: NDArray[np.float64], nodes: int) -> Layout:
@@ -85,14 +67,15 @@ def lay_out(pairs: NDArray[np.int64], weights: NDArray[np.float64], nodes: int) 
     positions, community = np.zeros((nodes, 2)), np.zeros(nodes, np.int64)
     components = _sorted(networkx.connected_components(graph))
     side = float(np.sqrt(nodes))
-    rectangles = _divide([len(members) for members in components], Rectangle(0, 0, side, side))
+    sizes = [len(members) for members in components]
+    rectangles = _divide(sizes, np.zeros(2), np.full(2, side))
     centres: list[NDArray[np.float64]] = []
     for members, rectangle in zip(components, rectangles):
         component = graph.subgraph(members)
         communities = [members]
         if len(members) > SMALL:
             communities = _sorted(networkx.community.louvain_communities(component, seed=0))
-        positions[members] = _fit(_place(component, members, communities), rectangle)
+        positions[members] = _fit(_place(component, members, communities), *rectangle)
         for each in communities:
             community[each] = len(centres)
             centres.append(positions[each].mean(0))
@@ -167,20 +150,26 @@ def _fill_disc(positions: NDArray[np.float64]) -> NDArray[np.float64]:
     return positions / radius[:, None] * (0.5 * even + 0.5 * radius / radius.max())[:, None]
 
 
-def _divide(sizes: Sequence[int], rectangle: Rectangle) -> list[Rectangle]:
-    """Divide a rectangle into rectangles whose areas are proportional to ``sizes``."""
+def _divide(sizes: Sequence[int], corner: Point, sides: Point) -> list[tuple[Point, Point]]:
+    """Divide a rectangle, given by its lower left corner [2] and its sides [2], across its longer
+    side into rectangles whose areas are proportional to ``sizes``.
+    """
     if len(sizes) < 2:
-        return [rectangle][: len(sizes)]
+        return [(corner, sides)][: len(sizes)]
     sums = np.cumsum(sizes)
     half = int(np.abs(sums[:-1] - sums[-1] / 2).argmin()) + 1
-    first, second = rectangle.cut(sums[half - 1] / sums[-1])
-    return _divide(sizes[:half], first) + _divide(sizes[half:], second)
+    across = np.eye(2)[sides.argmax()]
+    share = across * sums[half - 1] / sums[-1]
+    first, second = sides * (1 - across + share), sides * (1 - share)
+    return [
+        *_divide(sizes[:half], corner, first),
+        *_divide(sizes[half:], corner + sides * share, second),
+    ]
 
 
-def _fit(positions: NDArray[np.float64], rectangle: Rectangle) -> NDArray[np.float64]:
+def _fit(positions: NDArray[np.float64], corner: Point, sides: Point) -> NDArray[np.float64]:
     """Scale positions [n, 2] so that they fill a rectangle, with a margin of 0.5 at each side."""
-    sides = np.array([rectangle.width, rectangle.height])
     low, extent = positions.min(0), np.ptp(positions, axis=0)
     margin = np.minimum(0.5, sides / 2)
     share = np.where(extent > 0, (positions - low) / np.where(extent > 0, extent, 1), 0.5)
-    return np.array([rectangle.x, rectangle.y]) + margin + share * (sides - 2 * margin)
+    return corner + margin + share * (sides - 2 * margin)

@@ -60,10 +60,6 @@ def settings(theme: Theme) -> dict[str, object]:
         "axes.titlesize": 10.5,
         "axes.titlelocation": "left",
         "axes.titlepad": 8,
-        "axes.labelsize": 10,
-        "xtick.labelsize": 10,
-        "ytick.labelsize": 10,
-        "legend.fontsize": 10,
         "legend.frameon": False,
         "legend.handlelength": 1.4,
         "figure.facecolor": theme.paper,
@@ -71,7 +67,6 @@ def settings(theme: Theme) -> dict[str, object]:
         "axes.facecolor": theme.paper,
         "axes.edgecolor": theme.muted,
         "axes.labelcolor": theme.ink,
-        "axes.titlecolor": theme.ink,
         "text.color": theme.ink,
         "xtick.color": theme.muted,
         "ytick.color": theme.muted,
@@ -88,7 +83,9 @@ def settings(theme: Theme) -> dict[str, object]:
     }
 
 
-def render(draw: Draw, *, dark: bool, height: float = 4.2, ratios: Sequence[float] = (1,)) -> bytes:
+def render(
+    draw: Draw, *, dark: bool = False, height: float = 4.2, ratios: Sequence[float] = (1,)
+) -> bytes:
     """Draw a figure and return the bytes of a PNG file.
 
     Args:

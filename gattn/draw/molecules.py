@@ -217,23 +217,18 @@ def _turn(mol: Mol, size: tuple[int, int]) -> None:
     from rdkit.Geometry import Point3D
 
     conformer = mol.GetConformer()
-    positions = conformer.GetPositions()[:, :2]
-    panel = np.array(size, dtype=float)
+    # A complex number z is the position of an atom; z * exp(i a) is the position after a turn by a.
+    z = conformer.GetPositions()[:, :2] @ (1, 1j)
 
-    def ratio(angle: float) -> float:
-        return float(((np.ptp(positions @ _rotation(angle), axis=0) + 1) * _ANGSTROM / panel).max())
+    def ratio(turn: complex) -> float:
+        sides = np.ptp((z * turn).real) + 1, np.ptp((z * turn).imag) + 1
+        return float(max(_ANGSTROM * side / most for side, most in zip(sides, size)))
 
-    if ratio(0.0) <= 1:
+    best = min(np.exp(1j * np.radians(np.arange(0, 180, _TURN))).tolist(), key=ratio)
+    if ratio(1) <= 1 or ratio(best) >= 0.95 * ratio(1):
         return
-    best = min((_TURN * step * math.pi / 180 for step in range(180 // _TURN)), key=ratio)
-    if ratio(best) >= 0.95 * ratio(0.0):
-        return
-    for atom, (x, y) in enumerate((positions @ _rotation(best)).tolist()):
-        conformer.SetAtomPosition(atom, Point3D(x, y, 0.0))
-
-
-def _rotation(angle: float) -> np.ndarray:
-    return np.array([[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]])
+    for atom, at in enumerate((z * best).tolist()):
+        conformer.SetAtomPosition(atom, Point3D(at.real, at.imag, 0.0))
 
 
 def _fit(mol: Mol) -> tuple[int, int]:
