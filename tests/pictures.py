@@ -4,7 +4,7 @@ import pytest
 
 from gattn.apps.molecules.runs import report as molecule_report
 from gattn.apps.nodes.runs import report as node_report
-from gattn.apps.report.plots import style
+from gattn.apps.report import run_plots
 
 BLANK = b"<svg/>"
 
@@ -12,6 +12,6 @@ BLANK = b"<svg/>"
 def leave_blank(patch: pytest.MonkeyPatch) -> None:
     """Make reports contain an empty picture with the same text in place of each plot."""
     for module, name in (
-        (style, "render"), (node_report, "draw_network"), (molecule_report, "draw_molecule")
+        (run_plots, "render"), (node_report, "draw_network"), (molecule_report, "draw_molecule")
     ):  # fmt: skip
         patch.setattr(module, name, lambda *arguments, **options: BLANK)

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gattn.apps.report.plots.style import number
+from gattn.apps.report.style import number
 from gattn.draw.theme import DARK, LIGHT
 from gattn.files import replace_files
 
 __all__ = [
-    "Figure", "Highlight", "Link", "ReportContent", "Section", "Table", "style_sheet",
-    "write_report",
+    "Figure", "Highlight", "Link", "ReportContent", "Section", "Table", "rendered", "write_report",
 ]  # fmt: skip
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -154,21 +153,18 @@ def write_report(folder: Path, content: ReportContent) -> Path:
     'report.html'
     """
     path = folder / "report.html"
-    replace_files({path: _rendered("report.html", content=content).encode()})
+    replace_files({path: rendered("report.html", content=content).encode()})
     return path
 
 
-def style_sheet() -> str:
-    """Return the style sheet that all pages share: colours, sizes of type, cards and tables.
+def rendered(template: str, **content: object) -> str:
+    """Return the text of a template with the colours of both themes.
+
+    The template ``style.css`` is the style sheet that all pages share.
 
     Raises:
         ImportError: Jinja2 is not installed.
     """
-    return _rendered("style.css")
-
-
-def _rendered(template: str, **content: object) -> str:
-    """Return the text of a template with the colours of both themes."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError:

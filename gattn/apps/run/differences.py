@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gattn.apps.report.plots.style import frame, png
-from gattn.draw.figure import line
+from gattn.draw.figure import line, render
 from gattn.draw.theme import Theme
 
 if TYPE_CHECKING:
@@ -32,6 +31,6 @@ def differences_plot(first: str, rows: Sequence[tuple[str, float, float, float]]
         axes[0].errorbar(middle, places, xerr=ends, fmt="o", color=theme.first, capsize=3)
         axes[0].set_yticks(places, list(map(line, names)))
         axes[0].set_ylim(-0.5, len(names) - 0.5)
-        frame(axes[0], f"error minus the error of {line(first)}", "", "")
+        axes[0].set_xlabel(f"error minus the error of {line(first)}")
 
-    return png(draw)
+    return render(draw)

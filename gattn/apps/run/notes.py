@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gattn.apps.fitting.conformal import greatest_coverage, least_rows, too_few
-from gattn.apps.report.plots.style import METRICS, number
 from gattn.apps.report.run_report import best_of
+from gattn.apps.report.style import METRICS, number
 from gattn.apps.run.text import plural
 
 ERRORS = 3.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from gattn.apps.report.report import write_report
-from gattn.apps.report.run_figures import write_plots
+from gattn.apps.report.run_report import write_plots
 from gattn.apps.run.model_io import write_model
 from gattn.apps.run.product import Parts, Product, Report, TrainedRun
 from gattn.apps.run.run_folder import (

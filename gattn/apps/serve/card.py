@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import re
 
 from markdown_it import MarkdownIt
 
-from gattn.apps.report.report import style_sheet
+from gattn.apps.report.report import rendered
 
 CARD_FILE = "card.md"
 RELATIVE = re.compile(r"\[([^\]]+)\]\((?!https?://)[^)]*\)")
 """Pattern of a link that does not lead to another site, which the card's address would break."""
-PAGE = """<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{title}</title>
-<style>{style}</style>
-<main>
-{body}</main>
-</html>
-"""
 
 
 def card_page(title: str, text: str) -> str:
@@ -33,4 +22,4 @@ def card_page(title: str, text: str) -> str:
     """
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
     body = reader.render(RELATIVE.sub(r"\1", text))
-    return PAGE.format(title=html.escape(title), style=style_sheet(), body=body)
+    return rendered("card.html", title=title, body=body)

@@ -14,7 +14,7 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gattn import __version__
-from gattn.apps.report.report import style_sheet
+from gattn.apps.report.report import rendered
 from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.gate import REPORT_POLICY
@@ -259,7 +259,7 @@ def add_page(app: FastAPI, server: Server) -> None:
 
     @app.get("/static/style.css", include_in_schema=False)
     async def style() -> Response:
-        return Response(style_sheet(), media_type="text/css")
+        return Response(rendered("style.css"), media_type="text/css")
 
     app.mount("/static", StaticFiles(directory=STATIC))
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gattn.apps.report.plots.style import METRICS
+from gattn.apps.report.style import METRICS
 from gattn.apps.run.model_io import read_card
 from gattn.apps.run.notes import baseline_note, interval_notes
 from gattn.apps.serve.card import CARD_FILE, card_page

@@ -10,7 +10,7 @@ from sklearn.metrics import r2_score
 
 from gattn.apps.fitting.settings import read_toml
 from gattn.apps.molecules.runs.config import RunSettings
-from gattn.apps.report.plots.style import number
+from gattn.apps.report.style import number
 from tests.apps.cli.molecule_table import GP, ROWS, TABLE, read_rows
 
 

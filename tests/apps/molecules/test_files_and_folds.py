@@ -14,7 +14,7 @@ from gattn.apps.molecules.runs.source import read_source
 from gattn.apps.molecules.runs.splits import stratified_split
 from gattn.apps.molecules.runs.train import train_run
 from gattn.apps.molecules.tables import FileLine
-from gattn.apps.report.plots.style import number
+from gattn.apps.report.style import number
 from gattn.apps.tables.dates import read_times
 from gattn.data import load_molecules
 

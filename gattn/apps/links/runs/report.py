@@ -9,10 +9,9 @@ import torch
 
 from gattn.apps.fitting.calibration import probability_reliability
 from gattn.apps.links.metrics import negatives_text
-from gattn.apps.report.plots.style import METRICS
 from gattn.apps.report.report import Section, Table
-from gattn.apps.report.run_figures import Words
-from gattn.apps.report.run_report import run_report
+from gattn.apps.report.run_report import Words, run_report
+from gattn.apps.report.style import METRICS
 from gattn.apps.run.product import Report
 from gattn.apps.run.report import report_facts
 

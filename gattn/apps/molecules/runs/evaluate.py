@@ -22,7 +22,7 @@ from gattn.apps.molecules.runs.measure import (
 from gattn.apps.molecules.runs.overlaps import training_overlap
 from gattn.apps.molecules.runs.report import evaluation_figures
 from gattn.apps.molecules.runs.source import Source, read_source
-from gattn.apps.report.run_figures import write_plots
+from gattn.apps.report.run_report import write_plots
 from gattn.apps.run.model_io import coverage_of, write_json
 from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.text import count_of, plural

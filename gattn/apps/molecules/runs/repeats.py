@@ -23,7 +23,6 @@ from gattn.apps.molecules.runs.splits import (
 )
 from gattn.apps.molecules.runs.stages import MoleculeData, MoleculeProduct
 from gattn.apps.molecules.runs.train import train_run
-from gattn.apps.report.plots.style import METRICS, number
 from gattn.apps.report.report import (
     Cell,
     Link,
@@ -32,6 +31,7 @@ from gattn.apps.report.report import (
     Table,
     write_report,
 )
+from gattn.apps.report.style import METRICS, number
 from gattn.apps.run.model_io import RunError, check_files, write_json
 from gattn.apps.run.notes import baseline_note
 from gattn.apps.run.product import Log, no_log

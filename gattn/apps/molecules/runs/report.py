@@ -23,15 +23,16 @@ from gattn.apps.molecules.row_format import drawn_smiles
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.splits import split_text
 from gattn.apps.molecules.target_transform import Prediction
-from gattn.apps.report.plots.style import number
 from gattn.apps.report.report import Figure, Section, Table
-from gattn.apps.report.run_figures import (
+from gattn.apps.report.run_report import (
     CLASSES,
     TARGETS,
+    RunFacts,
     Words,
     part_figures,
+    run_report,
 )
-from gattn.apps.report.run_report import RunFacts, run_report
+from gattn.apps.report.style import number
 from gattn.apps.run.product import Report
 from gattn.apps.run.report import PROMISE, report_facts
 from gattn.draw import draw_molecule

@@ -10,8 +10,7 @@ from PIL import Image
 
 from gattn.apps.fitting.calibration import Reliability
 from gattn.apps.fitting.types import EpochRecord, History
-from gattn.apps.report import plots
-from gattn.apps.report.plots import style
+from gattn.apps.report import run_plots
 from gattn.draw import figure
 from gattn.draw.theme import LIGHT
 
@@ -30,23 +29,23 @@ def _history(*losses: float, chosen: int = 0) -> History:
 
 
 DRAWN = {
-    "learning curve": lambda: plots.learning_curve([_history(1, 0.5, chosen=1)]),
-    "members": lambda: plots.learning_curve([_history(1, 0.5), _history(2, 0.4)]),
-    "a loss of 0": lambda: plots.learning_curve([_history(1, 0)]),
-    "parity": lambda: plots.parity(Y, GUESS, name="x & <y>"),
-    "parity with bars": lambda: plots.parity(Y, GUESS, np.ones(5)),
-    "parity on logarithmic axes": lambda: plots.parity(
+    "learning curve": lambda: run_plots.learning_curve([_history(1, 0.5, chosen=1)]),
+    "members": lambda: run_plots.learning_curve([_history(1, 0.5), _history(2, 0.4)]),
+    "a loss of 0": lambda: run_plots.learning_curve([_history(1, 0)]),
+    "parity": lambda: run_plots.parity(Y, GUESS, name="x & <y>"),
+    "parity with bars": lambda: run_plots.parity(Y, GUESS, np.ones(5)),
+    "parity on logarithmic axes": lambda: run_plots.parity(
         [1e-3, 1.0, 1e4], [2e-3, 0.5, 1e3], np.full(3, 2.0), logarithmic=True
     ),
-    "parity of one": lambda: plots.parity([2.0], [2.0]),
-    "parity of none": lambda: plots.parity([np.nan], [2.0]),
-    "parity of many": lambda: plots.parity(np.arange(2000), np.arange(2000) + 1),
-    "coverage": lambda: plots.coverage(INTERVALS),
-    "coverage of none": lambda: plots.coverage(NOTHING),
-    "roc of two": lambda: plots.roc(CLASSES[:, [0, 0]], CHANCES),
-    "roc of one class": lambda: plots.roc(CLASSES[:, 1:], CHANCES[:, 1:]),
-    "reliability": lambda: plots.reliability(INTERVALS),
-    "reliability of none": lambda: plots.reliability(NOTHING),
+    "parity of one": lambda: run_plots.parity([2.0], [2.0]),
+    "parity of none": lambda: run_plots.parity([np.nan], [2.0]),
+    "parity of many": lambda: run_plots.parity(np.arange(2000), np.arange(2000) + 1),
+    "coverage": lambda: run_plots.coverage(INTERVALS),
+    "coverage of none": lambda: run_plots.coverage(NOTHING),
+    "roc of two": lambda: run_plots.roc(CLASSES[:, [0, 0]], CHANCES),
+    "roc of one class": lambda: run_plots.roc(CLASSES[:, 1:], CHANCES[:, 1:]),
+    "reliability": lambda: run_plots.reliability(INTERVALS),
+    "reliability of none": lambda: run_plots.reliability(NOTHING),
 }
 
 
@@ -65,7 +64,7 @@ def axes(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
         return render(lambda panels, theme: [seen.extend(panels), draw(panels, theme)][1], **how)
 
     render = figure.render
-    monkeypatch.setattr(style, "render", watch)
+    monkeypatch.setattr(run_plots, "render", watch)
     return seen
 
 
@@ -86,7 +85,7 @@ def test_settings_of_matplotlib_neither_change_a_plot_nor_are_changed() -> None:
 
 
 def test_a_target_of_one_class_is_counted_and_not_drawn(axes: list[Axes]) -> None:
-    plots.roc(CLASSES, CHANCES)
+    run_plots.roc(CLASSES, CHANCES)
     assert axes[0].get_title(loc="left") == "ROC-AUC 0.889\nonly one class: 1 of 2 targets"
 
 
@@ -94,9 +93,9 @@ def test_a_target_of_one_class_is_counted_and_not_drawn(axes: list[Axes]) -> Non
     "name", ["$\\frac{", "$x$ \\$", "日本語 🧪", "a\nb\tc", "\x07", "long " * 40, "</svg>&"]
 )
 def test_any_name_of_a_column_can_be_drawn(name: str, axes: list[Axes]) -> None:
-    plots.parity([1.0, 2.0], [1.0, 2.0], name=name)
-    plots.roc([[0], [1]], [[0.2], [0.8]], name=name)
-    plots.coverage(INTERVALS, name=name)
+    run_plots.parity([1.0, 2.0], [1.0, 2.0], name=name)
+    run_plots.roc([[0], [1]], [[0.2], [0.8]], name=name)
+    run_plots.coverage(INTERVALS, name=name)
     assert len(axes) == 3
     for one in axes:
         assert len(one.get_title(loc="left").split("\n")[0]) <= figure.LONGEST + name.count("$")
