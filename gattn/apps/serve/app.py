@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -17,12 +18,7 @@ from gattn.apps.molecules.runs.predict import InputRow, PredictedRow, predict_ro
 from gattn.apps.run.model_io import coverage_of
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.gate import Gate, error_response
-from gattn.apps.serve.molecules import (
-    ServedMolecules,
-    as_values,
-    explain_molecule,
-    first_call,
-)
+from gattn.apps.serve.molecules import ServedMolecules, as_values, explain_molecule
 from gattn.apps.serve.pool import ModelPool
 from gattn.apps.serve.queue import BatchQueue
 from gattn.apps.serve.routes import add_api, add_page, invalid_request
@@ -31,6 +27,7 @@ from gattn.apps.serve.served import ServedRun
 from gattn.apps.serve.settings import ServeSettings
 
 Run = TypeVar("Run", bound=ServedRun)
+Answer = TypeVar("Answer")
 
 
 class Server:
@@ -47,9 +44,8 @@ class Server:
         molecules = [run for run in runs if isinstance(run, ServedMolecules)]
         self._position = {run.name: i for i, run in enumerate(molecules)}
         self.pool = ModelPool(
-            [run.model for run in molecules], [run.folder for run in molecules], settings.workers,
-            first_call,
-        )  # fmt: skip
+            [run.model for run in molecules], [run.folder for run in molecules], settings.workers
+        )
         self.queue: BatchQueue[tuple[str, float], InputRow, PredictedRow] = BatchQueue(
             self._predict_batch, workers=self.pool.workers, capacity=settings.queue
         )
@@ -92,6 +88,17 @@ class Server:
                 413, f"{what} must have at most {most:,} characters; it has {len(text):,}"
             )
         return text
+
+    async def look_up(self, answer: Callable[..., Answer], *texts: str) -> Answer:
+        """Compute the answer to a request for names or a SMILES, in a thread.
+
+        Raises:
+            RequestError: a text is too long (413), or the queue is full (429).
+        """
+        for text in texts:
+            self.check_text(text, "a name")
+        with self.queue.admitted():
+            return await asyncio.to_thread(answer, *texts)
 
     async def predict(
         self, run: ServedMolecules, rows: Sequence[InputRow], coverage: float

@@ -16,6 +16,7 @@ from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.loading import load_model
 from gattn.apps.runtime.processes import prepare_process
 from gattn.apps.serve.errors import RequestError
+from gattn.apps.serve.molecules import first_call
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,18 +32,12 @@ class ModelPool:
         models: the models, in the order of ``folders``.
         folders: the folders that hold them.
         workers: number of child processes; with 1, a thread of this process is used.
-        first_call: function of a module that each process calls with each model before the first
-            request, because the first call of a process imports modules and is slow.
     """
 
     def __init__(
-        self,
-        models: Sequence[MoleculeEstimator],
-        folders: Sequence[Path],
-        workers: int,
-        first_call: Callable[[MoleculeEstimator], object],
+        self, models: Sequence[MoleculeEstimator], folders: Sequence[Path], workers: int
     ) -> None:
-        self.models, self.folders, self.first_call = models, folders, first_call
+        self.models, self.folders = models, folders
         self.workers = workers if models else 1
         self._executor = self._start()
 
@@ -92,7 +87,7 @@ class ModelPool:
                 future.result()
         else:
             for model in self.models:
-                self._executor.submit(self.first_call, model).result()
+                self._executor.submit(first_call, model).result()
 
     def close(self) -> None:
         """End the child processes, also those that compute."""
@@ -105,16 +100,11 @@ class ModelPool:
         if self.workers == 1:
             return ThreadPoolExecutor(1, thread_name_prefix="predict")
         limits = [model.max_atoms for model in self.models]
-        arguments = self.folders, limits, os.getpid(), self.first_call
+        arguments = self.folders, limits, os.getpid()
         return ProcessPoolExecutor(self.workers, get_context("spawn"), _load, arguments)
 
 
-def _load(
-    folders: Sequence[Path],
-    max_atoms: Sequence[int],
-    parent: int,
-    first_call: Callable[[MoleculeEstimator], object],
-) -> None:
+def _load(folders: Sequence[Path], max_atoms: Sequence[int], parent: int) -> None:
     """Load the models in a child process, and call each model once.
 
     An interrupt in a terminal is sent to all processes, and the parent ends its child processes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -190,9 +191,7 @@ def add_api(app: FastAPI, server: Server) -> None:
     async def node(request: NodeRequest) -> NodeAnswer:
         """Return the prediction for a node, and the nodes that it attends to."""
         run = server.run(ServedNodes, request.model)
-        name = server.check_text(request.name, "the name")
-        with server.queue.admitted():
-            return await asyncio.to_thread(run.predict, name)
+        return await server.look_up(run.predict, request.name)
 
     @app.get("/nodes", responses=ERRORS)
     async def nodes(query: Annotated[NodesQuery, Query()]) -> list[str]:
@@ -204,10 +203,7 @@ def add_api(app: FastAPI, server: Server) -> None:
     async def link(request: LinkRequest) -> LinkAnswer:
         """Return the score of a pair of nodes."""
         run = server.run(ServedLinks, request.model)
-        source = server.check_text(request.source, "a name")
-        target = server.check_text(request.target, "a name")
-        with server.queue.admitted():
-            return await asyncio.to_thread(run.pair, source, target)
+        return await server.look_up(run.pair, request.source, request.target)
 
     @app.post("/links", responses=ERRORS)
     async def links(request: NodeRequest) -> LinksAnswer:
@@ -215,9 +211,7 @@ def add_api(app: FastAPI, server: Server) -> None:
         graph.
         """
         run = server.run(ServedLinks, request.model)
-        name = server.check_text(request.name, "the name")
-        with server.queue.admitted():
-            return await asyncio.to_thread(run.propose, name)
+        return await server.look_up(run.propose, request.name)
 
 
 def add_page(app: FastAPI, server: Server) -> None:
@@ -228,8 +222,7 @@ def add_page(app: FastAPI, server: Server) -> None:
     async def picture(query: Annotated[PictureQuery, Query()]) -> Response:
         """Return the picture of a molecule."""
         server.check_text(query.smiles, "the SMILES")
-        with server.queue.admitted():
-            content = await asyncio.to_thread(draw_plain, query.smiles, query.dark)
+        content = await server.look_up(partial(draw_plain, dark=query.dark), query.smiles)
         headers = {"cache-control": "private, max-age=3600"}
         return Response(content, media_type="image/svg+xml", headers=headers)
 
@@ -237,8 +230,7 @@ def add_page(app: FastAPI, server: Server) -> None:
     async def node_picture(query: Annotated[NodePictureQuery, Query()]) -> Response:
         """Return the picture of a node and the nodes that it attends to."""
         run = server.run(ServedNodes, query.model)
-        with server.queue.admitted():
-            content = await asyncio.to_thread(run.draw, query.name, query.dark)
+        content = await server.look_up(partial(run.draw, dark=query.dark), query.name)
         return Response(content, media_type="image/png")
 
     @app.get("/models/{name}/{file}", responses=ERRORS, response_class=Response)
