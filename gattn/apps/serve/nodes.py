@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -136,12 +136,7 @@ class ServedNodes(ServedNetwork):
             RequestError: there is no node of this name (404).
         """
         place = self.names.place(name)
-        weights: dict[int, list[float]] = {}
-        layers = self._attention_of(place)
-        for number, layer in enumerate(layers):
-            for source, weight in _edges_into(place, layer):
-                row = weights.setdefault(source, [0.0] * len(layers))
-                row[number] += weight
+        weights = self._weights_into(place)
         order = sorted(weights, key=lambda source: (-sum(weights[source]), source))
         neighbours = [
             NodeNeighbour(
@@ -166,13 +161,12 @@ class ServedNodes(ServedNetwork):
             RequestError: there is no node of this name (404).
         """
         place = self.names.place(name)
-        last = self._attention_of(place)[-1]
-        pairs = sorted(_edges_into(place, last), key=lambda pair: -pair[1])[:SHOWN]
-        sources = [source for source, _ in pairs if source != place]
+        weights = {source: row[-1] for source, row in self._weights_into(place).items()}
+        order = sorted(weights, key=lambda source: -weights[source])[:SHOWN]
+        sources = [source for source in order if source != place and weights[source]]
         nodes = [place, *sources]
-        position = {node: i for i, node in enumerate(nodes)}
-        edges = np.array([[position[s] for s in sources], [0] * len(sources)], np.int64)
-        strength = np.array([weight for source, weight in pairs if source != place])
+        edges = np.stack([np.arange(1, len(nodes)), np.zeros(len(sources), np.int64)])
+        strength = np.array([weights[source] for source in sources])
         strength = strength / max(strength.max(initial=0.0), 1e-12)
         predicted = [self._predicted(node) for node in nodes]
         colour: list[Any] = predicted
@@ -183,13 +177,23 @@ class ServedNodes(ServedNetwork):
             colour = [predicted[0] if value is None else value for value in predicted]
         with self._drawing:
             return draw_network(
-                edges.reshape(2, -1), strength, colour,
+                edges, strength, colour,
                 labels=[self.attended[node] for node in nodes], top_labels=SHOWN, dark=dark,
             )  # fmt: skip
 
     def _predicted(self, node: int) -> Any:
         """Return the predicted class or number of a node; None for a node of another type."""
         return self.rows[node][0] if node < len(self.rows) else None
+
+    def _weights_into(self, place: int) -> dict[int, list[float]]:
+        """Return the attention weights of a node's edges in each layer, by their sources."""
+        weights: dict[int, list[float]] = {}
+        layers = self._attention_of(place)
+        for number, (edges, alpha) in enumerate(layers):
+            begin, end = np.searchsorted(edges[1], [place, place + 1])
+            for source, weight in zip(edges[0, begin:end].tolist(), alpha[begin:end].tolist()):
+                weights.setdefault(source, [0.0] * len(layers))[number] += weight
+        return weights
 
     def _attention_of(self, place: int) -> list[Layer]:
         """Return for each layer edges and weights, among them those of the edges into a node."""
@@ -263,13 +267,6 @@ def check_data(folder: Path, data: str, *tables: str) -> None:
         raise RunError(
             f"{data or 'a table'} has changed since {folder} was trained: train it again"
         )
-
-
-def _edges_into(place: int, layer: Layer) -> Iterator[tuple[int, float]]:
-    """Yield the sources of a node's incoming edges, with their weights."""
-    edges, weights = layer
-    begin, end = np.searchsorted(edges[1], [place, place + 1])
-    yield from zip(edges[0, begin:end].tolist(), weights[begin:end].tolist())
 
 
 def _sorted(edges: Tensor, weights: Tensor) -> tuple[np.ndarray, np.ndarray]:
