@@ -15,6 +15,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # pip unpacks the packages in one process, which takes longest, so what runs beside it has a lower priority.
 BESIDE_PIP := nice -n 3
 INSTALL := $(PIP) install --quiet --no-compile --constraint $(CONSTRAINTS)
+# To read the dependencies, pip asks the build tools for metadata, for which they would compile the kernels.
+DEPENDENCIES := $(INSTALL) --only-deps --no-build-isolation --config-settings wheel.cmake=false
 # Each worker has one thread, or two for tests of threaded kernels (tests/conftest.py). Idle threads
 # sleep: if they were spinning, two workers with two threads each would block one another.
 THREADS ?= 2
@@ -140,7 +142,7 @@ tagged:
 	  { echo "CHANGELOG.md has no section of $(TAG:v%=%)"; exit 1; }
 
 $(VENV)/gattn.stamp: $(VENV)/nodes.stamp
-	$(INSTALL) --only-deps --no-build-isolation ".[molecules]"
+	$(DEPENDENCIES) ".[molecules]"
 	touch $@
 
 # The kernels are compiled while pip unpacks PyTorch and then the other packages. With --no-compile,
@@ -171,7 +173,7 @@ $(VENV)/kernels.stamp: $(VENV)/build.stamp $(KERNELS)
 
 # pip reads the dependencies with the build tools.
 $(VENV)/packages.stamp: $(VENV)/torch.stamp $(VENV)/build.stamp
-	$(INSTALL) --only-deps --no-build-isolation ".[nodes]"
+	$(DEPENDENCIES) ".[nodes]"
 	touch $@
 
 $(VENV)/test.stamp: $(VENV)/gattn.stamp
