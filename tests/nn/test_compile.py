@@ -19,35 +19,21 @@ def _features():
     return torch.randn(6, 8, generator=generator), torch.randn(6, 3, generator=generator)
 
 
-COMPILED = [
-    "GATConv, edges",
-    "HypergraphConv",
-]
-COMPILED_SLOWLY = [
-    "GATConv, sets",
-    "TransformerConv, edges and beta",
-    "FAConv",
-    "RGATConv",
-    "GATConv",
-    "GATv2Conv, edges",
-    "AGNNConv",
-    "SuperGATConv",
-    "GATEConv",
-    "ResGatedGraphConv, edges",
-    "GeneralConv, edges",
-    "PointTransformerConv",
-    "PointTransformerConv, networks",
-    "HEATConv",
-    "ExphormerConv",
-    "GTConv",
-    "GRITConv",
-    "HGTConv, two types",
-    "HANConv, two types",
-    "GPSConv, layer norm",
-    "AttentiveFP",
-    "SGFormer",
-    "Polynormer",
-]
+DAILY = ("GATConv, edges", "HypergraphConv")
+DIFFERENTIATED = (
+    *DAILY,
+    *("FAConv", "GATConv, sets", "GATEConv", "GATv2Conv, edges", "HEATConv", "RGATConv"),
+    *("HGTConv, two types", "SuperGATConv", "TransformerConv, edges and beta"),
+)
+"""Layers whose graphs are also differentiated by the compiler: each operator, and each layer that
+adds a matrix product to its scores.
+"""
+TRACED = (
+    *("AGNNConv", "AttentiveFP", "ExphormerConv", "GeneralConv, edges", "GPSConv, layer norm"),
+    *("GRITConv", "GTConv", "HANConv, two types", "PointTransformerConv, networks", "Polynormer"),
+    *("ResGatedGraphConv, edges", "SGFormer"),
+)
+"""Layers that call the operators of the others in code of their own."""
 INPUTS = {
     "GATConv, sets": lambda x, e: (torch.stack([x, -x]), EDGES),
     "SuperGATConv": lambda x, e: (x, EDGES, torch.tensor([[0, 1], [3, 5]])),
@@ -93,12 +79,19 @@ def _fresh():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
-    "name", [*COMPILED, *(pytest.param(name, marks=pytest.mark.slow) for name in COMPILED_SLOWLY)]
+    ("name", "backend"),
+    [
+        *(
+            pytest.param(name, CHECKED, id=name, marks=() if name in DAILY else pytest.mark.slow)
+            for name in DIFFERENTIATED
+        ),
+        *(pytest.param(name, "eager", id=name, marks=pytest.mark.slow) for name in TRACED),
+    ],
 )
-def test_from_plain_edges(name):
+def test_from_plain_edges(name, backend):
     layer, args = _layer(name), _inputs(name, *_features())
     expected = layer(*args)
-    compiled = torch.compile(layer, fullgraph=True, backend=CHECKED)
+    compiled = torch.compile(layer, fullgraph=True, backend=backend)
     got = compiled(*args)
     torch.testing.assert_close(got, expected)
     expected.square().sum().backward()
