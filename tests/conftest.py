@@ -50,9 +50,22 @@ def pytest_collection():
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Run slow tests first, so that no worker waits for another at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Give each worker of xdist a run of the slow tests, and then of the others.
+
+    ``--dist worksteal`` divides the tests in their order, and a worker without tests takes the last
+    ones of another. So the tests at the end are short, and no worker waits long for another.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    short = [item for item in items if not item.get_closest_marker("slow")]
+    items[:] = [
+        item
+        for worker in range(workers)
+        for tests in (slow, short)
+        for item in tests[len(tests) * worker // workers : len(tests) * (worker + 1) // workers]
+    ]
 
 
 @pytest.fixture(autouse=True)
