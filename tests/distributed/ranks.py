@@ -132,6 +132,22 @@ def lone_gradient(processes):
     return [weight.grad for weight in weights]
 
 
+def receive(processes):
+    """Return outputs for edges that process 0 sends into the buffer of the edges before: those of
+    the same edges in a new tensor and of the edges before, too.
+    """
+    edges = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    torch.manual_seed(0)
+    layer, x = GATConv(5, 3), torch.randn(4, 5)
+    before = layer(x, edges)
+    if processes.rank == 0:
+        edges.copy_(torch.tensor([[0, 0, 2, 3], [3, 2, 1, 0]]))
+    version = edges._version
+    dist.broadcast(edges, 0)
+    assert edges._version == version
+    return edges, layer(x, edges), layer(x, edges.clone()), before
+
+
 def resume(processes, path, steps):
     """Continue training from the checkpoint if there is one, and write a new checkpoint."""
     from gattn.apps.fitting.checkpoint import load_checkpoint, save_checkpoint

@@ -76,3 +76,10 @@ def test_gradient_missing_on_all_processes_stays_none(run):
     assert len(results) == 2
     for first, second, third in results:
         assert (first.tolist(), second.tolist(), third) == ([3, 3], [5, 5], None)
+
+
+def test_edges_received_into_a_reused_buffer_are_seen(run):
+    for edges, out, expected, before in run(2, ranks.receive):
+        assert edges.tolist() == [[0, 0, 2, 3], [3, 2, 1, 0]]
+        assert torch.equal(out, expected)
+        assert not torch.equal(out, before)

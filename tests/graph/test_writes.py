@@ -1,8 +1,5 @@
 """Graphs follow writes to the edges, including those that torch does not count."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -115,37 +112,6 @@ def test_graphs_of_fake_tensors_are_not_kept():
         assert blocks.edge_index.shape == (2, 5)
     assert torch.equal(layer(x, edges), layer(x, edges.clone()))
     assert blocks.edge_index.tolist() == [[0, 1, 0, 1, 2], [0, 0, 1, 1, 2]]
-
-
-# The script forks into two processes, because importing torch twice would be slow.
-BROADCAST = """
-import os, sys, torch, torch.distributed as dist, gattn
-other = os.fork()
-rank = 0 if other else 1
-dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
-edges = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
-torch.manual_seed(0)
-layer, x = gattn.nn.GATConv(5, 3), torch.randn(4, 5)
-before = layer(x, edges)
-if rank == 0:
-    edges.copy_(torch.tensor([[0, 0, 2, 3], [3, 2, 1, 0]]))
-version = edges._version
-dist.broadcast(edges, 0)
-assert edges._version == version
-assert edges.tolist() == [[0, 0, 2, 3], [3, 2, 1, 0]]
-assert torch.equal(layer(x, edges), layer(x, edges.clone()))
-assert not torch.equal(layer(x, edges), before)
-dist.destroy_process_group()
-if other:
-    assert os.waitpid(other, 0)[1] == 0
-"""
-
-
-@pytest.mark.slow
-def test_edges_received_into_a_reused_buffer_are_seen(tmp_path):
-    command = [sys.executable, "-c", BROADCAST, tmp_path / "meeting"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("write", UNCOUNTED)

@@ -32,7 +32,7 @@ def test_two_processes_end_with_the_metrics_of_one(tmp_path, monkeypatch):
     data.write_text("smiles,y\n" + "".join(rows))
     # Of 64 molecules, the last batch has one, which two processes cannot share.
     command = [
-        *("molecules", "train", str(data), "--target", "y", "--epochs", "10", "--width", "32"),
+        *("molecules", "train", str(data), "--target", "y", "--epochs", "4", "--width", "32"),
         *("--ensemble", "2", "--batch-size", "21", "--workers", "1", "--out"),
     ]
     assert run_command(monkeypatch, *command, tmp_path / "of-1") == 0

@@ -28,7 +28,7 @@ def nodes(folder):
     lines = "".join(f"{node},{node % 7},{'abc'[node % 3]}\n" for node in range(500))
     (folder / "nodes.csv").write_text(f"id,x,y\n{lines}")
     tables = "nodes", "train", str(folder / "edges.csv"), "--nodes", str(folder / "nodes.csv")
-    many = "--label", "y", "--runs", "60", "--workers", "3", "--patience", "20000"
+    many = "--label", "y", "--runs", "60", "--workers", "2", "--patience", "20000"
     return *tables, *many, *LONG, str(folder / "run")
 
 
@@ -37,7 +37,7 @@ def read(folder):
     rows = (f"{'CCO' * (row % 97 + 20)}{'CN' * (row // 97)},{row}\n" for row in range(20_000))
     (folder / "in.csv").write_text("smiles,y\n" + "".join(rows))
     table = "molecules", "train", str(folder / "in.csv"), "--target", "y"
-    return *table, "--workers", "3", *LONG, str(folder / "run")
+    return *table, "--workers", "2", *LONG, str(folder / "run")
 
 
 def network(folder):
