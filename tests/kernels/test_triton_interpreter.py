@@ -15,9 +15,9 @@ import pytest
 pytest.importorskip("triton")
 SUITE = Path(__file__).with_name("test_triton_ops.py")
 PARTS = {
-    "awkward_graphs": 80,
+    "awkward_graphs": 60,
     "odd_shapes or largest_degree": 40,
-    "not (awkward_graphs or odd_shapes or largest_degree)": 40,
+    "not (awkward_graphs or odd_shapes or largest_degree)": 35,
 }
 """Selections of tests that pytest workers run at the same time, with the least number of tests."""
 

@@ -13,7 +13,6 @@ import gattn
 from gattn import Graph
 from gattn.kernels import philox
 from gattn.layout import stats
-from gattn.nn.common.segments import lay_out
 from tests.families import ATTENTION, FAMILIES, OPERATORS, TERMS
 from tests.kernels.triton_cases import (
     CASES,
@@ -173,38 +172,6 @@ def test_bound_of_largest_degree_does_not_change_result(name, max_degree):
     actual = [run(operator, x, tensors, {}, torch.float32, "triton") for x in (g, other)]
     for here, there in zip(*actual, strict=True):
         assert torch.equal(here, there)
-
-
-def test_what_is_known_of_a_layout_does_not_outlive_it_in_compiled_code():
-    """The compiler Inductor writes the second layout into the tensors of the first one, whose
-    statistics must not be used then.
-    """
-    n, m = 64, 40
-    generator = torch.Generator().manual_seed(4)
-
-    def random(shape, most=None):
-        if most is None:
-            return torch.randn(shape, generator=generator).to(DEVICE)
-        return torch.randint(most, (shape,), generator=generator).to(DEVICE)
-
-    def both(first, second, query, keys):
-        def attend(edges):
-            graph = lay_out(*edges, (m, n))
-            return gattn.functional.dot_product_attention(
-                query, keys, keys, graph, backend="triton"
-            )
-
-        out = attend(first)
-        return out, attend([second[0] + (0 * out.sum()).long(), second[1]])
-
-    nodes = [torch.arange(size, device=DEVICE) for size in (m, n)]
-    complete = torch.cartesian_prod(*reversed(nodes)).t().flip(0).contiguous()
-    arguments = list(complete), [random(768, m), random(768, n) // 32], random((n, 1, 4))
-    arguments = *arguments, random((m, 1, 4))
-    torch._dynamo.reset()
-    with torch.no_grad():
-        expected, actual = both(*arguments), torch.compile(both, fullgraph=True)(*arguments)
-    torch.testing.assert_close(actual, expected)
 
 
 def test_triton_kernels_give_same_bits_twice():
