@@ -112,9 +112,8 @@ def numbers_of(entry):
 
 
 ONNX = (
-    *("AttentionalAggregation", "AttentiveFP", "GATConv, edges", "GATv2Conv, edges", "GPSConv"),
-    *("HANConv", "HGTConv", "LearnedQueryReadout", "RGATConv, edges"),
-    "TransformerConv, edges and beta",
+    *("GATConv, edges", "GATv2Conv, edges", "GPSConv", "HGTConv", "LearnedQueryReadout"),
+    *("RGATConv, edges", "TransformerConv, edges and beta"),
 )
 """Layers that are exported to ONNX: each score, sets, types and readouts. The other layers call the
 same operators, and are exported by ``torch.export`` below.
