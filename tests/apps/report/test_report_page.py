@@ -107,7 +107,7 @@ def _run_of_nodes(folder: Path) -> Path:
     path = folder / "a_network_with_a_very_long_name_that_nobody_ever_broke.gexf"
     networkx.write_gexf(graph, path)
     model = NodeSettings(epochs=2, width=8, heads=2)
-    train_run(NodeRunSettings(str(path), runs=3, model=model), folder / "run")
+    train_run(NodeRunSettings(str(path), runs=2, model=model), folder / "run")
     return folder / "run" / "report.html"
 
 
