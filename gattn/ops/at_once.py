@@ -134,7 +134,7 @@ def _compute(
     """Return the output of a layer, and the arguments and the outputs of the attention."""
     layer, (x, skip, bias) = call.layer, tensors[:3]
     weights, biases, vectors, others = call.split(tensors)
-    inputs = [F.linear(x, w, b).unflatten(1, (layer.heads, -1)) for w, b in zip(weights, biases)]
+    inputs = [F.linear(x, w, b).unflatten(1, (-1, layer.channels)) for w, b in zip(weights, biases)]
     if vectors:
         inputs[:0] = infinite_as_nan(node_scores(inputs[0], torch.cat(vectors))).unbind()
     args = (*inputs, *others, *call.constants)
@@ -170,10 +170,11 @@ def _gradients(
     """Yield the gradients of the tensors of a layer."""
     layer, operator, (x, skip) = call.layer, call.layer.family.forward, tensors[:2]
     weights, _, vectors, others = call.split(tensors)
+    heads = int(layer.heads)
     if layer.concat:
-        grad_heads = grad.reshape(-1, layer.heads, layer.channels)
+        grad_heads = grad.reshape(-1, heads, layer.channels)
     else:
-        grad_heads = (grad / layer.heads).unsqueeze(1).expand(-1, layer.heads, -1)
+        grad_heads = (grad / heads).unsqueeze(1).expand(-1, heads, -1)
     names = operator.inputs[-len(others) :]
     requested = frozenset(n for n, t in zip(names, others) if t is not None and t.requires_grad)
     assert operator.derivative is not None
@@ -184,7 +185,7 @@ def _gradients(
         args = scores, saved["value"], torch.cat(vectors), "cpu"
         grad_value, grad_vectors = below_autograd(SCORES_BACKWARD.overload, *args)
         grads[: len(vectors) + 1] = [grads[len(vectors)] + grad_value]
-    outputs = [t.reshape(-1, layer.heads * layer.channels) for t in grads[: len(weights)]]
+    outputs = [t.reshape(-1, heads * layer.channels) for t in grads[: len(weights)]]
     pairs = [*zip(outputs, weights)] + ([] if skip is None else [(grad, skip)])
     grad_x = None
     for output, weight in pairs if needed[0] else ():
