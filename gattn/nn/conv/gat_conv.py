@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Parameter
-from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import (
     caches_loop_features,
@@ -22,9 +21,7 @@ from gattn.nn.common.edge_inputs import (
 from gattn.nn.common.features import (
     add_bias,
     as_columns,
-    channel_pair,
     folded_score,
-    glorot_linear,
     is_product,
     merge_heads,
     node_inputs,
@@ -33,12 +30,12 @@ from gattn.nn.common.features import (
     values_and_scores,
 )
 from gattn.nn.common.scores import FusedScore, gat_score
-from gattn.nn.conv.base import AttentionConv, Nodes
+from gattn.nn.conv.base import Nodes, PyGConv, checked_arguments
 from gattn.ops.at_once import Layer
 from gattn.ops.attention.gat import GAT
 
 
-class GATConv(AttentionConv):
+class GATConv(pyg.GATConv, PyGConv):
     r"""Graph attention with GAT's score, a sum of a query score and a key score.
 
     .. math::
@@ -92,55 +89,10 @@ class GATConv(AttentionConv):
         torch.Size([3, 32])
     """
 
-    def __init__(
-        self,
-        in_channels: int | tuple[int, int],
-        out_channels: int,
-        heads: int = 1,
-        concat: bool = True,
-        negative_slope: float = 0.2,
-        dropout: float = 0.0,
-        add_self_loops: bool = True,
-        edge_dim: int | None = None,
-        fill_value: float | Tensor | str = "mean",
-        bias: bool = True,
-        residual: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
-            negative_slope=negative_slope, dropout=dropout, add_self_loops=add_self_loops,
-            edge_dim=edge_dim, fill_value=fill_value,
-        )  # fmt: skip
-        self.residual = residual
-        source, destination = channel_pair(in_channels)
-        width, total = heads * out_channels, heads * out_channels if concat else out_channels
-        self.lin = self.lin_src = self.lin_dst = None
-        if isinstance(in_channels, (tuple, list)):
-            self.lin_src = glorot_linear(source, width)
-            self.lin_dst = glorot_linear(destination, width)
-        else:
-            self.lin = glorot_linear(source, width)
-        self.att_src = Parameter(torch.empty(1, heads, out_channels))
-        self.att_dst = Parameter(torch.empty(1, heads, out_channels))
-        self.lin_edge = self.att_edge = None
-        if edge_dim is not None:
-            self.lin_edge = glorot_linear(edge_dim, width)
-            self.att_edge = Parameter(torch.empty(1, heads, out_channels))
-        self.res = glorot_linear(destination, total) if residual else None
-        self.bias = Parameter(torch.empty(total)) if bias else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        for linear in (self.lin, self.lin_src, self.lin_dst, self.lin_edge, self.res):
-            if linear is not None:
-                linear.reset_parameters()
-        glorot(self.att_src)
-        glorot(self.att_dst)
-        glorot(self.att_edge)
-        zeros(self.bias)
+    @like(pyg.GATConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        checked_arguments(pyg.GATConv, args, options)
+        super().__init__(*args, **options)
 
     def forward(
         self,

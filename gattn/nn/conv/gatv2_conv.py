@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Parameter
-from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import read_edges, with_weights
 from gattn.nn.common.features import (
     add_bias,
-    channel_pair,
-    glorot_linear,
     merge_heads,
     node_pair,
     project,
@@ -25,12 +22,12 @@ from gattn.nn.common.features import (
     tile_heads,
 )
 from gattn.nn.common.scores import FusedScore, gatv2_score
-from gattn.nn.conv.base import AttentionConv, Nodes
+from gattn.nn.conv.base import Nodes, PyGConv, checked_arguments
 from gattn.ops.at_once import Layer
 from gattn.ops.attention.gatv2 import GATV2
 
 
-class GATv2Conv(AttentionConv):
+class GATv2Conv(pyg.GATv2Conv, PyGConv):
     r"""Graph attention with the score of a one-layer perceptron.
 
     .. math::
@@ -84,47 +81,10 @@ class GATv2Conv(AttentionConv):
         torch.Size([3, 32])
     """
 
-    def __init__(
-        self,
-        in_channels: int | tuple[int, int],
-        out_channels: int,
-        heads: int = 1,
-        concat: bool = True,
-        negative_slope: float = 0.2,
-        dropout: float = 0.0,
-        add_self_loops: bool = True,
-        edge_dim: int | None = None,
-        fill_value: float | Tensor | str = "mean",
-        bias: bool = True,
-        share_weights: bool = False,
-        residual: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
-            negative_slope=negative_slope, dropout=dropout, add_self_loops=add_self_loops,
-            edge_dim=edge_dim, fill_value=fill_value,
-        )  # fmt: skip
-        self.residual = residual
-        self.share_weights = share_weights
-        source, destination = channel_pair(in_channels)
-        width, total = heads * out_channels, heads * out_channels if concat else out_channels
-        self.lin_l = glorot_linear(source, width, bias)
-        self.lin_r = self.lin_l if share_weights else glorot_linear(destination, width, bias)
-        self.att = Parameter(torch.empty(1, heads, out_channels))
-        self.lin_edge = None if edge_dim is None else glorot_linear(edge_dim, width)
-        self.res = glorot_linear(destination, total) if residual else None
-        self.bias = Parameter(torch.empty(total)) if bias else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        for linear in (self.lin_l, self.lin_r, self.lin_edge, self.res):
-            if linear is not None:
-                linear.reset_parameters()
-        glorot(self.att)
-        zeros(self.bias)
+    @like(pyg.GATv2Conv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        checked_arguments(pyg.GATv2Conv, args, options)
+        super().__init__(*args, **options)
 
     def forward(
         self,

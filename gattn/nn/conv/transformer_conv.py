@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
+from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import input_edges_with_weights, read_edges
 from gattn.nn.common.features import (
-    channel_pair,
     is_plain,
     merge_heads,
     node_pair,
@@ -23,12 +23,12 @@ from gattn.nn.common.features import (
     split_heads,
 )
 from gattn.nn.common.scores import FusedScore, dot_product_score
-from gattn.nn.conv.base import AttentionConv, Nodes
+from gattn.nn.conv.base import Nodes, PyGConv, checked_arguments
 from gattn.ops.at_once import Layer
 from gattn.ops.attention.dot_product import DOT_PRODUCT
 
 
-class TransformerConv(AttentionConv):
+class TransformerConv(pyg.TransformerConv, PyGConv):
     r"""Graph attention with a scaled dot-product score.
 
     .. math::
@@ -82,43 +82,10 @@ class TransformerConv(AttentionConv):
 
     _alpha: OptTensor
 
-    def __init__(
-        self,
-        in_channels: int | tuple[int, int],
-        out_channels: int,
-        heads: int = 1,
-        concat: bool = True,
-        beta: bool = False,
-        dropout: float = 0.0,
-        edge_dim: int | None = None,
-        bias: bool = True,
-        root_weight: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
-            dropout=dropout, edge_dim=edge_dim,
-        )  # fmt: skip
-        self.beta = beta and root_weight
-        self.root_weight = root_weight
-        self._alpha = None
-        source, destination = channel_pair(in_channels)
-        width, total = heads * out_channels, heads * out_channels if concat else out_channels
-        self.lin_key = Linear(source, width, bias=bias)
-        self.lin_query = Linear(destination, width, bias=bias)
-        self.lin_value = Linear(source, width, bias=bias)
-        self.lin_edge = None if edge_dim is None else Linear(edge_dim, width, bias=False)
-        self.lin_skip = Linear(destination, total, bias=bias)
-        self.lin_beta = Linear(3 * total, 1, bias=False) if self.beta else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        projections = self.lin_key, self.lin_query, self.lin_value
-        for linear in (*projections, self.lin_edge, self.lin_skip, self.lin_beta):
-            if linear is not None:
-                linear.reset_parameters()
+    @like(pyg.TransformerConv.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        checked_arguments(pyg.TransformerConv, args, options)
+        super().__init__(*args, **options)
 
     def forward(
         self,
