@@ -117,7 +117,7 @@ def fit_full_batch(
     optimizer = kind(
         network.parameters(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
-    choice, records = _Choice(), []
+    choice, records = EpochChoice(), []
     weights: dict[str, Tensor] = {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
@@ -160,7 +160,7 @@ def _set_rate(optimizer: torch.optim.Adam, settings: FullBatchSettings, epoch: i
     return rate
 
 
-class _Choice:
+class EpochChoice:
     """Choice of the best epoch, and number of epochs without an improvement."""
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gattn.apps.fitting.full_batch import EpochChoice
 from gattn.apps.nodes.stack.propagation import normalise, weighted_graph
 from gattn.functional import aggregate
 from gattn.graph import Graph
@@ -170,7 +171,7 @@ class ConsistentNetworks(nn.Module):
         optimizer = torch.optim.Adam(
             model.parameters(), rate, weight_decay=WEIGHT_DECAY, fused=True
         )
-        choice = _Choice()
+        choice, best = EpochChoice(), model.state_dict()
         last = epochs or min(most, affordable_epochs(x, means) or EPOCHS)
         for epoch in range(1, last + 1):
             model.train()
@@ -180,10 +181,14 @@ class ConsistentNetworks(nn.Module):
             optimizer.step()
             if epochs is None and (epoch % EVERY == 0 or epoch == last):
                 predicted = model._predict(inputs)[held_out]
-                if choice.judge(epoch, model, predicted, target[held_out]) >= PATIENCE:
+                lost = F.nll_loss((predicted + 1e-9).log(), target[held_out])
+                right = (predicted.argmax(1) == target[held_out]).float().mean()
+                if choice.judge(epoch, [-float(lost), float(right)]):
+                    best = {name: t.clone() for name, t in model.state_dict().items()}
+                if EVERY * choice.waited >= PATIENCE:
                     break
         if epochs is None:
-            model.load_state_dict(choice.weights)
+            model.load_state_dict(best)
         model.epochs.fill_(epochs or choice.epoch)
         # The generator of the dropout masks is only needed for training.
         model.generator = None
@@ -277,33 +282,3 @@ def _propagate(hidden: Tensor, graph: Graph, weights: Tensor) -> Tensor:
     for _ in range(STEPS):
         total = aggregate(weights, total, graph).add_(start)
     return total[:, 0].div_(STEPS + 1)
-
-
-class _Choice:
-    """Selection of the epoch that is best on the validation part: by the lowest loss and the
-    highest score.
-    """
-
-    def __init__(self) -> None:
-        self.best = [-np.inf, -np.inf]
-        self.epoch, self.last = 0, 0
-        self.weights: dict[str, Tensor] = {}
-
-    def judge(
-        self, epoch: int, model: ConsistentNetworks, predicted: Tensor, target: Tensor
-    ) -> int:
-        """Compare an epoch with the best earlier ones; return the number of epochs since the last
-        improvement.
-
-        The weights of the epoch are stored if it improves both criteria.
-        """
-        lost = F.nll_loss((predicted + 1e-9).log(), target)
-        values = [-float(lost), float((predicted.argmax(1) == target).float().mean())]
-        good = [now >= before for now, before in zip(values, self.best)]
-        self.best = [max(pair) for pair in zip(values, self.best)]
-        if all(good):
-            self.epoch = epoch
-            self.weights = {name: t.clone() for name, t in model.state_dict().items()}
-        if any(good):
-            self.last = epoch
-        return epoch - self.last

@@ -322,7 +322,7 @@ def normalise(means: Matrix) -> Matrix:
     counts = means.getnnz(1).astype(np.float32)
     roots: Matrix = sp.diags((counts + 1) ** -0.5)
     sums: Matrix = sp.diags(counts) @ means
-    return (roots @ (sp.identity(len(counts), np.float32) + sums) @ roots).tocsr()
+    return (roots @ (sp.identity(len(counts)) + sums) @ roots).tocsr()
 
 
 def walks(means: Matrix, train: NDArray) -> Matrix:
