@@ -20,11 +20,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.extmath import randomized_svd
 
 from benchmarks.core import record
 from benchmarks.data.link_networks import LINK_NETWORKS
@@ -129,8 +131,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
 def references(
     proximity: Proximity, validation: Ranking, test: Ranking
 ) -> dict[str, dict[str, float]]:
-    """Return the metrics of the local path index, of personalised PageRank with restarts of 15 %
-    and, with the probability of each distance on the validation part, of the distance.
+    """Return the metrics of the local path index, of personalised PageRank with restarts of 15 %,
+    of DeepWalk and, with the probability of each distance on the validation part, of the distance.
     """
     both, nodes = proximity.both.astype(np.float64), proximity.nodes
     square = (both @ both).toarray()
@@ -151,12 +153,39 @@ def references(
         "local path": lambda ends: (square + 0.01 * (both @ square))[ends],
         "personalised PageRank": lambda ends: (rank + rank.T)[ends],
         "distance": lambda ends: odds[distances(ends)],
+        "DeepWalk": deep_walk(both),
     }
     results = {}
     for title, score in scores.items():
         parts = [np.where(ends[1] < 0, -np.inf, score(ends)) for ends in map(test.ends, METRICS)]
         results[title] = link_metrics(*parts)
     return results
+
+
+def deep_walk(both: Any) -> Callable[[tuple[np.ndarray, np.ndarray]], np.ndarray]:
+    """Return a score of pairs by logistic regression on products of DeepWalk's embeddings, which
+    are node2vec's with p = q = 1.
+
+    The embeddings factorise the matrix that DeepWalk approximates (Qiu et al., "Network embedding
+    as matrix factorization", WSDM 2018), with walks of at most ten steps and 64 dimensions. The
+    regression compares the edges with as many random pairs.
+    """
+    nodes, window = both.shape[0], 10
+    steps, degree = row_means(both), np.asarray(both.sum(1)).ravel()
+    walk = total = steps.toarray()
+    for _ in range(window - 1):
+        walk = steps @ walk
+        total = total + walk
+    matrix = total * degree.sum() / (window * np.maximum(degree, 1))
+    left, values, _ = randomized_svd(
+        np.log(np.maximum(matrix, 1)), min(64, nodes - 1), random_state=0
+    )
+    z = left * np.sqrt(values)
+    edges = np.stack(both.nonzero())
+    pairs = np.hstack([edges, np.random.default_rng(0).integers(nodes, size=edges.shape)])
+    is_edge = np.arange(pairs.shape[1]) < edges.shape[1]
+    model = LogisticRegression(max_iter=1000).fit(z[pairs[0]] * z[pairs[1]], is_edge)
+    return lambda ends: (z[ends[0]] * z[ends[1]]) @ model.coef_[0]
 
 
 def _mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
