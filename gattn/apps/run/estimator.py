@@ -109,7 +109,10 @@ class SerializableEstimator(BaseEstimator, ABC):
             model.predictor_ = cls._restore(tensors, card["predictor"])
             model.predictor_.threads = model.threads
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise RunError(f"{folder} does not contain a model of {cls.item}: {error!r}") from error
+            raise RunError(
+                f"{folder} does not contain a model of {cls.item} that this version of gattn "
+                f"reads: {error!r}; train it again"
+            ) from error
         return model
 
     @classmethod

@@ -7,7 +7,7 @@ import pytest
 
 from gattn.apps.nodes import NodeClassifier, NodeRegressor
 from gattn.apps.nodes.attributed import GraphError
-from gattn.apps.run.model_io import RunError
+from gattn.apps.run.model_io import RunError, read_model
 
 SMALL = {"width": 8, "heads": 2, "dropout": 0.2, "learning_rate": 0.04, "epochs": 30}
 
@@ -72,6 +72,9 @@ def test_a_loaded_estimator_predicts_the_same(fitted, tmp_path):
         again.predict()
     with pytest.raises(RunError, match="contains a NodeClassifier, not a NodeRegressor"):
         NodeRegressor.load(tmp_path / "model")
+    tensors, card = read_model(tmp_path / "model")
+    with pytest.raises(RunError, match=r"this version of gattn reads: KeyError.*train it again"):
+        NodeClassifier.from_state(tmp_path, tensors, {**card, "predictor": {}})
 
 
 def test_labels_that_cannot_be_learned_are_an_error():
