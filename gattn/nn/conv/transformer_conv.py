@@ -144,7 +144,7 @@ class TransformerConv(pyg.TransformerConv, PyGConv):
     def _layer(self, edge_attr: OptTensor, graph: Graph) -> Layer | None:
         if not self.root_weight or self.lin_beta is not None:
             return None
-        edges = self.edge_term(edge_attr, graph, self.lin_key.weight.view(1, self.heads, -1))
+        edges = self.edge_term(edge_attr, graph, self.lin_key.weight.reshape(1, self.heads, -1))
         return Layer(
             DOT_PRODUCT, (self.out_channels**-0.5,), self.heads, self.out_channels, self.concat,
             projections=(self.lin_query, self.lin_key, self.lin_value), skip=self.lin_skip,
