@@ -5,7 +5,7 @@
 
 A layer of the transformer (GPSConv) attends along the bonds and among all atoms of a molecule, or
 along a sparse expander. A layer of the other model (GATConv) attends along the bonds and is wider.
-Both use positional encodings from random walks and the Laplacian. The last line is JSON.
+Both use positional encodings from random walks. The last line is JSON.
 """
 
 import argparse
@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import MeanAggregation
-from torch_geometric.transforms import Compose
+from torch_geometric.transforms import AddRandomWalkPE, Compose
 from tqdm import tqdm, trange
 
 from gattn import data as gd
-from gattn.nn import GATConv, GPSConv, LaplacianEncoding, RandomWalkEncoding
-from gattn.transforms import AddExpander, AddLaplacianEigenvectorPE, AddRandomWalkPE
+from gattn.nn import GATConv, GPSConv
+from gattn.transforms import AddExpander
 
 ATTENTIONS, DEGREE = ("multihead", "exphormer"), 4
-NAMES, WIDTH, HEADS, LAYERS, WALK, VECTORS = ("chembl2321810", "esol"), 32, 4, 3, 8, 4
+NAMES, WIDTH, HEADS, LAYERS, WALK = ("chembl2321810", "esol"), 32, 4, 3, 8
 
 
 class Local(nn.Module):
@@ -47,7 +47,7 @@ class Model(nn.Module):
     def __init__(self, width: int, attention: str | None) -> None:
         super().__init__()
         self.embed, self.head = nn.Linear(len(gd.ATOM_FEATURES), width), nn.Linear(width, 1)
-        self.walk, self.vectors = RandomWalkEncoding(WALK, width), LaplacianEncoding(VECTORS, width)
+        self.walk = nn.Linear(WALK, width)
         self.mean, self.layers, bond = MeanAggregation(), nn.ModuleList(), len(gd.BOND_FEATURES)
         if attention == "exphormer":
             self.kind, self.bond = nn.Embedding(2, width), nn.Linear(bond, width)
@@ -58,8 +58,7 @@ class Model(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Predict one scaled target per molecule, [g]."""
-        h = self.embed(batch.x) + self.walk.encode(batch.random_walk_pe)
-        h = h + self.vectors.encode(batch.laplacian_eigenvector_pe)
+        h = self.embed(batch.x) + self.walk(batch.random_walk_pe)
         options = {"edge_attr": batch.edge_attr}
         if hasattr(self, "kind"):
             # The graph contains edges of an expander and bonds, but only bonds have features.
@@ -121,9 +120,7 @@ def main() -> None:
     mols = gd.load_molecules(args.dataset).labelled()
     split = gd.random_split(mols, seed=args.seed)
     scale, mean = torch.std_mean(mols.y[split.train])
-    encode = Compose(
-        [AddExpander(DEGREE), AddRandomWalkPE(WALK), AddLaplacianEigenvectorPE(VECTORS)]
-    )
+    encode = Compose([AddExpander(DEGREE), AddRandomWalkPE(WALK)])
     encoded = [encode(mol) for mol in tqdm(mols, desc="encodings")]
     for mol in encoded:
         mol.y = (mol.y - mean) / scale

@@ -202,10 +202,6 @@ def _segments(index, dim_size=None):
     return graphs.pooling_graph(index, 1, dim_size)
 
 
-def _encoding(module, x, edge_index):
-    return x + module(edge_index, x.shape[0])
-
-
 def _hyperedges(module, x, edge_index):
     """Return a hypergraph with a hyperedge for each node, which contains the nodes whose edges
     lead to it.
@@ -316,7 +312,6 @@ LAYERS = (
           call=lambda m, x, edge_index: m(x, gattn.Graph(edge_index, x.shape[0]))),
     Layer("MultiheadAttentionBlock", _arguments(channels=WIDTH, heads=2), bipartite=True,
           call=_attend_to_narrow),
-    Layer("RandomWalkEncoding", _arguments(steps=4, channels=WIDTH), call=_encoding),
     # Layers that read more than the edges of a graph.
     Layer("GPSConv", _arguments(channels=WIDTH, conv=_gat, heads=2), batch=True),
     Layer("GPSConv, layer norm", _arguments(channels=WIDTH, conv=_gat, heads=2, norm="layer_norm"),
@@ -368,10 +363,8 @@ LAYERS = (
 BY_NAME = {layer.name: layer for layer in LAYERS}
 
 NOT_OF_A_GRAPH = {
-    "LaplacianEncoding": "eigenvectors are defined up to their basis: it has tests of its own",
     "PathFeatureBias": "of pairs",
     "RelativeBias": "of pairs",
-    "ShortestPathBias": "of pairs",
     "SinusoidalEncoding": "of positions",
     "SparseDropout": "of a sparse matrix",
 }

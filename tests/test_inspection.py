@@ -13,9 +13,9 @@ from gattn.ops.custom_score.chunks import CHUNK, MAX_CHUNKS_AT_ONCE, MIN_COMPILE
 from tests.layers import LAYERS, every
 
 NODES = 30
-READS_FLOATS = {"RGATConv", "HEATConv", "RandomWalkEncoding"}
+READS_FLOATS = {"RGATConv", "HEATConv"}
 """Layers whose forward pass reads values of floating-point tensors: in these tests, they compute
-types from features or check a sum of probabilities.
+types from features.
 """
 
 

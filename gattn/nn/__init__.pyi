@@ -35,15 +35,10 @@ from gattn.nn.conv.res_gated_graph_conv import ResGatedGraphConv
 from gattn.nn.conv.rgat_conv import RGATConv
 from gattn.nn.conv.supergat_conv import SuperGATConv
 from gattn.nn.conv.transformer_conv import TransformerConv
-from gattn.nn.encoding.positional import (
-    LaplacianEncoding,
-    RandomWalkEncoding,
-    SinusoidalEncoding,
-)
+from gattn.nn.encoding.positional import SinusoidalEncoding
 from gattn.nn.encoding.relative_bias import (
     PathFeatureBias,
     RelativeBias,
-    ShortestPathBias,
     token_offsets,
 )
 from gattn.nn.readout.attentional_aggregation import AttentionalAggregation
@@ -73,7 +68,6 @@ __all__ = [
     "HGTConv",
     "HypergraphConv",
     "InducedSetAttentionBlock",
-    "LaplacianEncoding",
     "LearnedQueryReadout",
     "LinearAttention",
     "MultiheadAttentionBlock",
@@ -82,14 +76,12 @@ __all__ = [
     "PolynormerAttention",
     "PoolingByMultiheadAttention",
     "RGATConv",
-    "RandomWalkEncoding",
     "RelativeBias",
     "ResGatedGraphConv",
     "SGFormerAttention",
     "Set2Set",
     "SetAttentionBlock",
     "SetTransformerAggregation",
-    "ShortestPathBias",
     "SinusoidalEncoding",
     "SoftmaxAggregation",
     "SparseDropout",

@@ -1,4 +1,4 @@
-"""Structural features of nodes and node pairs: eigenvectors, random walks and shortest paths."""
+"""Structural features of nodes and node pairs: random walks and shortest paths."""
 
 from gattn.lazy import attach
 

@@ -1,9 +1,7 @@
-from gattn.structure.laplacian import laplacian_eigenvectors
 from gattn.structure.paths import path_features, path_lengths
 from gattn.structure.walks import return_probabilities, walk_probabilities
 
 __all__ = [
-    "laplacian_eigenvectors",
     "path_features",
     "path_lengths",
     "return_probabilities",

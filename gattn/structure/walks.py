@@ -171,8 +171,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     if torch.compiler.is_exporting():
         raise ValueError(
             "torch.export cannot trace products of sparse matrices, whose sizes are read from "
-            "tensors: compute the walk probabilities beforehand "
-            "(gattn.transforms.AddRandomWalkPE, RandomWalkEncoding.encode)"
+            "tensors: compute the walk probabilities beforehand, in a transform"
         )
     total = int(count.sum())
     entry = torch.repeat_interleave(count, output_size=total)

@@ -1,110 +1,16 @@
-"""Transforms that store eigenvectors, random walk probabilities and shortest paths."""
+"""Transforms that store random walk probabilities and shortest paths of pairs of nodes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from gattn import graphs
 from gattn.graph.edge_input import check_count
-from gattn.structure import (
-    laplacian_eigenvectors,
-    path_features,
-    path_lengths,
-    return_probabilities,
-    walk_probabilities,
-)
-
-
-class AddLaplacianEigenvectorPE(BaseTransform):
-    r"""Store the Laplacian eigenvectors for the k smallest nonzero eigenvalues of each graph.
-
-    .. math:: (I - D^{-1/2} A D^{-1/2})\, u_t = \lambda_t u_t
-
-    Unlike PyG's transform of this name, signs are not random, eigenvectors of equal eigenvalues
-    are fixed, small graphs are padded with zeros, and each component of a disconnected graph has
-    its own eigenvectors: see :func:`gattn.structure.laplacian_eigenvectors`.
-
-    Args:
-        k: number of eigenvectors.
-        attr_name: name of the attribute, [n, k]; None appends to ``data.x``.
-
-    Raises:
-        TypeError: data is no homogeneous ``Data``.
-
-    Reference:
-        Dwivedi, Bresson, "A generalization of transformer networks to graphs" (AAAI workshop
-        2021).
-
-    Example:
-        >>> import torch
-        >>> from gattn.transforms import AddLaplacianEigenvectorPE
-        >>> from torch_geometric.data import Data
-        >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
-        >>> AddLaplacianEigenvectorPE(3)(data).laplacian_eigenvector_pe
-        tensor([[ 0.7071,  0.0000,  0.0000],
-                [-0.7071,  0.0000,  0.0000]])
-    """
-
-    def __init__(self, k: int, attr_name: str | None = "laplacian_eigenvector_pe") -> None:
-        self.k = k
-        self.attr_name = attr_name
-
-    def forward(self, data: Any) -> Any:
-        """Store the attributes in a graph and return the graph."""
-        nodes, edges = edges_of(data)
-        weight = data.edge_weight if "edge_weight" in data else None
-        vectors = laplacian_eigenvectors(edges, nodes, k=self.k, edge_weight=weight)
-        return store(data, vectors, self.attr_name)
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}(k={self.k})"
-
-
-class AddRandomWalkPE(BaseTransform):
-    r"""Store the return probabilities of random walks.
-
-    .. math:: p_{it} = \bigl((D^{-1} A)^t\bigr)_{ii}, \qquad t = 1, \dots, K
-
-    Args:
-        walk_length: number of steps, K.
-        attr_name: name of the attribute, [n, K]; None appends to ``data.x``.
-
-    Raises:
-        TypeError: data is no homogeneous ``Data``.
-
-    Reference:
-        Dwivedi et al., "Graph neural networks with learnable structural and positional
-        representations" (ICLR 2022).
-
-    Example:
-        >>> import torch
-        >>> from gattn.transforms import AddRandomWalkPE
-        >>> from torch_geometric.data import Data
-        >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
-        >>> AddRandomWalkPE(2)(data).random_walk_pe
-        tensor([[0., 1.],
-                [0., 1.]])
-    """
-
-    def __init__(self, walk_length: int, attr_name: str | None = "random_walk_pe") -> None:
-        self.walk_length = walk_length
-        self.attr_name = attr_name
-
-    def forward(self, data: Any) -> Any:
-        """Store the attributes in a graph and return the graph."""
-        nodes, edges = edges_of(data)
-        weight = data.edge_weight if "edge_weight" in data else None
-        steps = self.walk_length
-        probabilities = return_probabilities(edges, nodes, steps=steps, edge_weight=weight)
-        return store(data, probabilities, self.attr_name)
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}(walk_length={self.walk_length})"
+from gattn.structure import path_features, path_lengths, walk_probabilities
 
 
 class AddShortestPaths(BaseTransform):
@@ -180,7 +86,8 @@ class AddRelativeRandomWalkPE(BaseTransform):
     Stores ``walk_index``, [2, n^2], the edges j → i of the complete graph in the form of
     ``edge_index``, and ``walk_probability``, [n^2, K]. PyG batches both attributes like edges, so
     :class:`gattn.nn.GRITConv` runs on ``batch.walk_index`` with these features, mapped to its
-    width. The pair of a node with itself has the values of :class:`AddRandomWalkPE`.
+    width. The pair of a node with itself has the values of PyG's
+    ``AddRandomWalkPE``.
 
     Args:
         walk_length: number of probabilities, K; the first is 1 for a node with itself, else 0.
@@ -241,15 +148,3 @@ def edges_of(data: Any) -> tuple[int, Tensor]:
     if nodes is None or edges is None:
         raise ValueError(f"data must have edge_index and a number of nodes; got {data}")
     return nodes, edges
-
-
-def store(data: Any, value: Tensor, name: str | None) -> Any:
-    """Store a node tensor under a name, or append it to the node features."""
-    if name is not None:
-        data[name] = value
-    elif data.x is None:
-        data.x = value
-    else:
-        x = data.x.view(-1, 1) if data.x.dim() == 1 else data.x
-        data.x = torch.cat([x, value.to(x.device, x.dtype)], dim=-1)
-    return data

@@ -1,15 +1,12 @@
 import pytest
 import torch
 from torch_geometric.data import Batch, Data, HeteroData
-from torch_geometric.transforms import Compose
 
 from gattn import Graph, graphs, transforms
 from gattn.nn import RelativeBias
 from gattn.structure import (
-    laplacian_eigenvectors,
     path_features,
     path_lengths,
-    return_probabilities,
     walk_probabilities,
 )
 
@@ -18,35 +15,6 @@ EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
 def _data(**attributes):
     return Data(edge_index=EDGES, num_nodes=4, **attributes)
-
-
-def test_transforms_store_results_of_functions():
-    data = Compose(
-        [
-            transforms.AddLaplacianEigenvectorPE(3),
-            transforms.AddRandomWalkPE(5),
-        ]
-    )(_data())
-    assert torch.equal(data.laplacian_eigenvector_pe, laplacian_eigenvectors(EDGES, 4, k=3))
-    assert torch.equal(data.random_walk_pe, return_probabilities(EDGES, 4, steps=5))
-
-
-@pytest.mark.parametrize("x", [None, torch.ones(4), torch.ones(4, 2)])
-def test_without_a_name_they_are_appended_to_the_features(x):
-    data = transforms.AddRandomWalkPE(5, attr_name=None)(_data(x=x))
-    width = 0 if x is None else x.view(4, -1).shape[1]
-    assert data.x.shape == (4, width + 5)
-    assert torch.equal(data.x[:, width:], return_probabilities(EDGES, 4, steps=5))
-
-
-def test_weights_of_edges_are_used():
-    weight = torch.tensor([1.0, 1.0, 3.0, 3.0])
-    data = transforms.AddRandomWalkPE(2)(_data(edge_weight=weight))
-    expected = return_probabilities(EDGES, 4, steps=2, edge_weight=weight)
-    assert torch.equal(data.random_walk_pe, expected)
-    data = transforms.AddLaplacianEigenvectorPE(2)(_data(edge_weight=weight))
-    expected = laplacian_eigenvectors(EDGES, 4, k=2, edge_weight=weight)
-    assert torch.equal(data.laplacian_eigenvector_pe, expected)
 
 
 def test_shortest_paths_are_batched_as_edges_are():
@@ -106,8 +74,8 @@ def test_expanders_are_batched_as_edges_are(virtual):
 
 def test_bad_input_gets_one_clear_error():
     with pytest.raises(TypeError, match="data must be a homogeneous"):
-        transforms.AddRandomWalkPE(2)(HeteroData())
+        transforms.AddRelativeRandomWalkPE(2)(HeteroData())
     with pytest.raises(ValueError, match="data must have edge_attr if features=True"):
         transforms.AddShortestPaths(2, features=True)(_data())
     with pytest.raises(ValueError, match="data must have edge_index"):
-        transforms.AddRandomWalkPE(2)(Data(num_nodes=3))
+        transforms.AddRelativeRandomWalkPE(2)(Data(num_nodes=3))

@@ -1,19 +1,12 @@
-"""Positional encodings of nodes in sequences, on grids and in graphs."""
+"""Positional encoding of nodes in sequences and on grids."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module
+from torch.nn import Module
 
-from gattn.graph import as_graph
-from gattn.graph.cache import cached
 from gattn.nn.common.checks import check_at_least
-from gattn.nn.common.composite import CompositeModule
-from gattn.nn.common.features import dtype_of
-from gattn.structure import laplacian_eigenvectors, return_probabilities
 
 
 class SinusoidalEncoding(Module):
@@ -82,146 +75,3 @@ class SinusoidalEncoding(Module):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.channels}, axes={self.axes})"
-
-
-class LaplacianEncoding(CompositeModule):
-    r"""Encoding of nodes by a linear projection of the eigenvectors of the graph Laplacian.
-
-    .. math:: p_i = W (s \odot u_i), \qquad s \in \{-1, 1\}^k
-
-    The sign of an eigenvector is arbitrary, and is fixed by a rule (see
-    :func:`gattn.structure.laplacian_eigenvectors`). In training the signs s are drawn at random in
-    each forward, so that the model does not depend on them; in evaluation s is 1.
-
-    Args:
-        k: number of eigenvectors.
-        channels: number of channels of the encoding.
-
-    Shapes:
-        - **input:** a graph of n nodes, which may be a batch of graphs
-        - **output:** [n, channels]
-
-    Raises:
-        ValueError: for k < 1 or channels < 0, or a bipartite graph.
-
-    Reference:
-        Dwivedi, Bresson, "A generalization of transformer networks to graphs" (AAAI workshop
-        2021).
-
-    Example:
-        >>> import torch
-        >>> from gattn.nn import LaplacianEncoding
-        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> LaplacianEncoding(4, 16)(edge_index, 3).shape
-        torch.Size([3, 16])
-    """
-
-    def __init__(self, k: int, channels: int) -> None:
-        super().__init__()
-        check_at_least(1, k=k)
-        check_at_least(0, channels=channels)
-        self.k = k
-        self.channels = channels
-        self.lin = Linear(k, channels)
-
-    def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
-        """Encode the nodes of a graph or of a batch of graphs.
-
-        Args:
-            edges: a :class:`gattn.Graph`, or edges in any format it accepts. The eigenvectors are
-                computed once per :class:`gattn.Graph` or ``edge_index`` tensor.
-            num_nodes: number of nodes, n; optional if the edges contain it.
-
-        Returns:
-            The encodings of the nodes, [n, channels].
-        """
-        graph = as_graph(edges, num_nodes)
-        vectors = cached(
-            graph, ("laplacian", self.k), lambda: laplacian_eigenvectors(graph, k=self.k)
-        )
-        return self.encode(vectors.to(dtype_of(self.lin)))
-
-    def encode(self, eigenvectors: Tensor) -> Tensor:
-        """Encode eigenvectors that are already computed, for example by a transform.
-
-        Args:
-            eigenvectors: eigenvectors of the Laplacian, [n, k].
-
-        Returns:
-            The encodings of the nodes, [n, channels].
-        """
-        if self.training:
-            flip = torch.rand(self.k, device=eigenvectors.device) < 0.5
-            eigenvectors = torch.where(flip, -eigenvectors, eigenvectors)
-        return self.lin(eigenvectors)
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.k}, {self.channels})"
-
-
-class RandomWalkEncoding(CompositeModule):
-    r"""Encoding of nodes by a linear projection of the return probabilities of random walks.
-
-    .. math:: p_i = W \bigl[(D^{-1} A)^t_{ii}\bigr]_{t = 1 \dots K}
-
-    Args:
-        steps: number of steps, K.
-        channels: number of channels of the encoding.
-
-    Shapes:
-        - **input:** a graph of n nodes, which may be a batch of graphs
-        - **output:** [n, channels]
-
-    Raises:
-        ValueError: for steps < 1 or channels < 0, or a bipartite graph.
-
-    Reference:
-        Dwivedi et al., "Graph neural networks with learnable structural and positional
-        representations" (ICLR 2022).
-
-    Example:
-        >>> import torch
-        >>> from gattn.nn import RandomWalkEncoding
-        >>> edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> RandomWalkEncoding(8, 16)(edge_index, 3).shape
-        torch.Size([3, 16])
-    """
-
-    def __init__(self, steps: int, channels: int) -> None:
-        super().__init__()
-        check_at_least(1, steps=steps)
-        check_at_least(0, channels=channels)
-        self.steps = steps
-        self.channels = channels
-        self.lin = Linear(steps, channels)
-
-    def forward(self, edges: Any, num_nodes: int | None = None) -> Tensor:
-        """Encode the nodes of a graph or of a batch of graphs.
-
-        Args:
-            edges: a :class:`gattn.Graph`, or edges in any format it accepts. The probabilities
-                are computed once per :class:`gattn.Graph` or ``edge_index`` tensor.
-            num_nodes: number of nodes, n; optional if the edges contain it.
-
-        Returns:
-            The encodings of the nodes, [n, channels].
-        """
-        graph = as_graph(edges, num_nodes)
-        probabilities = cached(
-            graph, ("walk", self.steps), lambda: return_probabilities(graph, steps=self.steps)
-        )
-        return self.encode(probabilities.to(dtype_of(self.lin)))
-
-    def encode(self, probabilities: Tensor) -> Tensor:
-        """Encode return probabilities that are already computed, for example by a transform.
-
-        Args:
-            probabilities: return probabilities of each node, [n, steps].
-
-        Returns:
-            The encodings of the nodes, [n, channels].
-        """
-        return self.lin(probabilities)
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.steps}, {self.channels})"

@@ -11,8 +11,7 @@ from torch.nn import Module, Parameter
 from gattn.graph import Graph, check_graph
 from gattn.graph.edge_input import check_count
 from gattn.nn.common.checks import check_at_least, check_features
-from gattn.nn.common.composite import CompositeModule
-from gattn.structure import path_features, path_lengths
+from gattn.structure import path_features
 
 
 class RelativeBias(Module):
@@ -23,7 +22,7 @@ class RelativeBias(Module):
     The caller chooses the kinds r of edges. They can be bond types
     (``RelativeBias(num_types, heads)(edge_type)``), offsets on a grid
     (:func:`gattn.graphs.grid_offsets`), distances in a sequence (:func:`token_offsets`), or
-    lengths of shortest paths (:class:`ShortestPathBias`).
+    lengths of shortest paths (:func:`gattn.structure.path_lengths`).
 
     Args:
         num_kinds: number of kinds of edges.
@@ -84,61 +83,6 @@ class RelativeBias(Module):
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}({self.num_kinds}, heads={self.heads})"
-
-
-class ShortestPathBias(CompositeModule):
-    r"""Learned score bias for the length of the shortest path between the two nodes of an edge.
-
-    .. math:: b_{ij} = w_{\min(d(j \to i),\, L + 1)}
-
-    Args:
-        max_length: L; longer paths have the same bias as no path.
-        heads: number of heads, h.
-
-    Shapes:
-        - **input:** the graph that contains the paths and the graph of attention, both with the
-          same n nodes
-        - **output:** [e, heads]
-
-    Raises:
-        ValueError: for max_length < 0, heads < 1 or graphs with different numbers of nodes.
-
-    Reference:
-        Ying et al., "Do transformers really perform badly for graph representation?" (NeurIPS
-        2021).
-
-    Example:
-        >>> import gattn, torch
-        >>> from gattn.nn import ShortestPathBias
-        >>> bonds, among_all = torch.tensor([[0, 1], [1, 0]]), gattn.graphs.complete([2, 1])
-        >>> ShortestPathBias(4, heads=2)(bonds, among_all).shape
-        torch.Size([5, 2])
-    """
-
-    def __init__(self, max_length: int, heads: int = 1) -> None:
-        super().__init__()
-        check_at_least(0, max_length=max_length)
-        self.max_length = max_length
-        self.bias = RelativeBias(max_length + 2, heads)
-
-    def forward(self, edges: Any, over: Graph) -> Tensor:
-        """Return the bias of every edge of the graph along which attention is computed.
-
-        For path lengths that :class:`gattn.transforms.AddShortestPaths` has stored, call
-        ``self.bias`` instead.
-
-        Args:
-            edges: the graph that contains the paths, in any format that :class:`gattn.Graph`
-                accepts.
-            over: the graph that attention runs on, with the same nodes.
-
-        Returns:
-            The biases [e, heads], in the order of the caller's edges of ``over``.
-        """
-        return self.bias(path_lengths(edges, over, self.max_length))
-
-    def __repr__(self) -> str:
-        return f"{self.__class__.__name__}({self.max_length}, heads={self.bias.heads})"
 
 
 class PathFeatureBias(Module):

@@ -12,8 +12,7 @@ from gattn.nn import record_attention
 from tests.layers import LAYERS, NOT_OF_A_GRAPH, every
 
 # Modules without attention weights to record.
-PLAIN = {"RandomWalkEncoding", *NOT_OF_A_GRAPH}
-ATTENDS = {layer.name: layer for layer in LAYERS if layer.kind not in PLAIN}
+ATTENDS = {layer.name: layer for layer in LAYERS if layer.kind not in NOT_OF_A_GRAPH}
 # Layers whose attention weights are not a softmax over all edges into a node.
 FREE = ("FAConv", "RGATConv", "ResGatedGraphConv")
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2, 5, 2], [1, 2, 0, 4, 5, 3, 2, 1, 5, 1]])

@@ -1,15 +1,7 @@
 import pytest
 import torch
 
-from gattn import Graph
-from gattn.nn import (
-    LaplacianEncoding,
-    RandomWalkEncoding,
-    SinusoidalEncoding,
-)
-from gattn.structure import laplacian_eigenvectors, return_probabilities
-
-EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+from gattn.nn import SinusoidalEncoding
 
 
 def test_sinusoidal_is_its_equation():
@@ -31,36 +23,3 @@ def test_sinusoidal_on_several_axes():
         SinusoidalEncoding(6, axes=2)
     with pytest.raises(ValueError, match=r"position must have shape \(n, 2\); got \(12,\)"):
         SinusoidalEncoding(8, axes=2)(position[:, 0])
-
-
-def test_laplacian_flips_signs_in_training_only():
-    torch.manual_seed(0)
-    encoding = LaplacianEncoding(2, 3)
-    vectors = laplacian_eigenvectors(EDGES, 3, k=2)
-    seen = {tuple(encoding(EDGES, 3).detach().flatten().tolist()) for _ in range(30)}
-    assert len(seen) == 4
-    encoding.eval()
-    expected = encoding.lin(vectors)
-    assert torch.equal(encoding(EDGES, 3), expected)
-    assert torch.equal(encoding.encode(vectors), expected)
-
-
-def test_random_walk():
-    encoding = RandomWalkEncoding(4, 3)
-    probabilities = return_probabilities(EDGES, 3, steps=4)
-    assert torch.equal(encoding(EDGES, 3), encoding.lin(probabilities))
-    assert torch.equal(encoding.encode(probabilities), encoding.lin(probabilities))
-
-
-@pytest.mark.parametrize(
-    ("encoding", "function"),
-    [
-        (LaplacianEncoding(2, 3), "laplacian_eigenvectors"),
-        (RandomWalkEncoding(2, 3), "return_probabilities"),
-    ],
-)
-def test_structure_is_computed_once_per_graph(encoding, function, monkeypatch):
-    graph = Graph(EDGES, 3)
-    expected = encoding.eval()(graph)
-    monkeypatch.setattr(f"gattn.nn.encoding.positional.{function}", None)
-    assert torch.equal(encoding(graph), expected)

@@ -3,8 +3,8 @@ import torch
 
 from gattn import graphs
 from gattn.functional import dot_product_attention
-from gattn.nn import PathFeatureBias, RelativeBias, ShortestPathBias, token_offsets
-from gattn.structure import path_features, path_lengths
+from gattn.nn import PathFeatureBias, RelativeBias, token_offsets
+from gattn.structure import path_features
 
 
 def _bias(kinds, heads=2):
@@ -45,16 +45,6 @@ def test_offsets_on_a_grid():
     assert torch.equal(bias(kinds), bias.weight[expected])
 
 
-def test_shortest_paths():
-    bonds, over = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), graphs.complete([3, 1])
-    module = ShortestPathBias(1, heads=2)
-    torch.nn.init.normal_(module.bias.weight)
-    lengths = path_lengths(bonds, over, 1)
-    assert torch.equal(module(bonds, over), module.bias.weight[lengths])
-    module.reset_parameters()
-    assert torch.equal(module(bonds, over), torch.zeros(10, 2))
-
-
 def test_path_feature_bias_averages_edge_features_on_paths():
     bonds, over = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), graphs.complete([3, 1])
     kind = torch.randn(4, 3, requires_grad=True)
@@ -77,7 +67,6 @@ def test_path_feature_bias_averages_edge_features_on_paths():
 
 def test_repr_and_errors():
     assert repr(_bias(3)) == "RelativeBias(3, heads=2)"
-    assert repr(ShortestPathBias(4, heads=2)) == "ShortestPathBias(4, heads=2)"
     assert repr(PathFeatureBias(4, 3)) == "PathFeatureBias(4, edge_dim=3, heads=1)"
     with pytest.raises(ValueError, match=r"kind must be in \[0, 3\); got 0 to 3"):
         _bias(3)(torch.tensor([0, 3]))
