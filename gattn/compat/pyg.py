@@ -8,6 +8,7 @@
 | ``_edge_user_args``, ``fuse``, ``_explain``         | there by PyG's constructor                |
 | ``_jinja_propagate``, ``_jinja_edge_updater`` and   | treated as a user's: layers run edge by   |
 | what they replace, ``_orig_*``                      | edge, and ``convert`` keeps PyG's layers  |
+| ``BasicGNN._is_conv_to_out``                        | the last layer of GAT concatenates heads  |
 
 ``tests/compat/test_pyg.py`` checks these parts.
 """

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
@@ -66,27 +64,6 @@ class GAT(BasicGNN):
     supports_edge_weight = True  # pyright: ignore[reportGeneralTypeIssues]
     supports_edge_attr = True  # pyright: ignore[reportGeneralTypeIssues]
 
-    def __init__(
-        self,
-        in_channels: int | tuple[int, int],
-        hidden_channels: int,
-        num_layers: int,
-        out_channels: int | None = None,
-        dropout: float = 0.0,
-        act: str | Callable[[Tensor], Tensor] | None = "relu",
-        act_first: bool = False,
-        act_kwargs: dict[str, Any] | None = None,
-        norm: str | Callable[..., Tensor] | None = None,
-        norm_kwargs: dict[str, Any] | None = None,
-        jk: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        average_last = out_channels is not None and jk is None
-        super().__init__(
-            cast(int, in_channels), hidden_channels, num_layers, out_channels, dropout, act,
-            act_first, act_kwargs, norm, norm_kwargs, jk, average_last=average_last, **kwargs,
-        )  # fmt: skip
-
     def init_conv(
         self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any
     ) -> MessagePassing:
@@ -95,8 +72,7 @@ class GAT(BasicGNN):
         """
         layer = GATv2Conv if kwargs.pop("v2", False) else GATConv
         heads, concat = kwargs.pop("heads", 1), kwargs.pop("concat", True)
-        average_last = kwargs.pop("average_last", False)
-        concat = concat and not (average_last and len(self.convs) == self.num_layers - 1)
+        concat = concat and not getattr(self, "_is_conv_to_out", False)
         if concat and out_channels % heads:
             raise ValueError(f"heads must divide the channels ({out_channels}); got {heads}")
         channels = out_channels // heads if concat else out_channels

@@ -108,14 +108,6 @@ def as_columns(edge_attr: Tensor) -> Tensor:
     return edge_attr.unsqueeze(-1) if edge_attr.dim() == 1 else edge_attr
 
 
-def glorot_linear(in_channels: int, out_channels: int, bias: bool = False) -> Linear:
-    """Create a PyG linear layer with Glorot initialisation, as in PyG's attention layers.
-
-    With in_channels=-1 the layer takes its width from the first input.
-    """
-    return Linear(in_channels, out_channels, bias=bias, weight_initializer="glorot")
-
-
 def redraw(linear: Any, draw: Callable[[Tensor], Any]) -> None:
     """Initialise the weight of a linear layer again, by the function ``draw``.
 
@@ -127,14 +119,6 @@ def redraw(linear: Any, draw: Callable[[Tensor], Any]) -> None:
         reset(linear)
     else:
         draw(weight)
-
-
-def dtype_of(linear: torch.nn.Module) -> torch.dtype:
-    """Return the dtype of a module's first floating-point parameter. The module computes in this
-    dtype.
-    """
-    floats = (p.dtype for p in linear.parameters() if p.is_floating_point())
-    return next(floats, torch.get_default_dtype())
 
 
 def project(lin: Any, x: Tensor, name: str = "x") -> Tensor:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import Adj, OptTensor
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.features import as_heads, merge_heads, node_pair
 from gattn.nn.common.scores import FusedScore, dot_product_score
-from gattn.nn.conv.base import Nodes, PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv, Nodes
 
 
-class AGNNConv(pyg.AGNNConv, PyGConv):
+class AGNNConv(pyg.AGNNConv, AttentionConv):
     r"""Graph attention by cosine similarity.
 
     .. math::
@@ -53,11 +50,6 @@ class AGNNConv(pyg.AGNNConv, PyGConv):
         >>> AGNNConv()(torch.randn(3, 16), edge_index).shape
         torch.Size([3, 16])
     """
-
-    @like(pyg.AGNNConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        checked_arguments(pyg.AGNNConv, args, options)
-        super().__init__(*args, **options)
 
     def forward(
         self,

@@ -4,8 +4,10 @@ computation.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple, overload
 
 import torch
@@ -75,13 +77,14 @@ class AttentionConv(TermsEdgeByEdge):
     A subclass defines its attention twice: ``_score`` for the fused path, and ``_edge_by_edge``
     with the methods of ``MessagePassing`` for the edge-by-edge path.
 
+    The first base class of a layer is PyG's layer, whose constructor creates the parameters. The
+    arguments that PyG does not check are checked before (:func:`_checked_constructor`).
+
     Args:
-        options: arguments of ``torch_geometric.nn.MessagePassing``, and :attr:`checkpoint`.
-        **settings: settings of the layer; they are checked and stored as attributes.
+        **options: arguments of ``torch_geometric.nn.MessagePassing``, and :attr:`checkpoint`.
 
     Raises:
         TypeError: for an unknown option.
-        ValueError: for an invalid setting.
     """
 
     in_channels: Any
@@ -104,7 +107,7 @@ class AttentionConv(TermsEdgeByEdge):
     """
     _warned = False
 
-    def __init__(self, options: dict[str, Any], **settings: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         is_checkpointed = bool(options.pop("checkpoint", False))
         unknown = options.keys() - inspect.signature(MessagePassing).parameters.keys()
         if unknown:
@@ -112,14 +115,11 @@ class AttentionConv(TermsEdgeByEdge):
             raise TypeError(
                 f"{type(self).__name__} has no argument {min(unknown)!r}; it has {', '.join(names)}"
             )
-        super().__init__(node_dim=0, **{"aggr": "add", **options})
+        super().__init__(**{"aggr": "add", **options, "node_dim": 0})
         if is_checkpointed:
             # The attribute is set only if it is True, so that other layers have the same attributes
             # as PyG's layers.
             self.checkpoint = True
-        check_settings(**settings)
-        for name, value in settings.items():
-            setattr(self, name, value)
         self._store_equations()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -128,6 +128,14 @@ class AttentionConv(TermsEdgeByEdge):
             # A layer of PyG among the base classes may have methods that PyG generated for it.
             cls.propagate, cls.edge_updater = MessagePassing.propagate, MessagePassing.edge_updater
             pyg_internals.register_equations(cls)
+            cls.__init__ = _checked_constructor(cls.__bases__[0], cls._check_arguments)
+
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Check the arguments of the constructor, by name, that only this layer has.
+
+        The entry "kwargs" is a dictionary with the arguments of ``MessagePassing``.
+        """
 
     def __setstate__(self, data: dict[str, Any]) -> None:
         super().__setstate__(data)
@@ -386,31 +394,30 @@ class AttentionConv(TermsEdgeByEdge):
         return plain if "heads" not in vars(self) else f"{plain[:-1]}, heads={self.heads})"
 
 
-class PyGConv(AttentionConv):
-    """Base class of layers with the constructor of PyG's layer, which is their first base class."""
+def _checked_constructor(
+    theirs: type[Module], check_arguments: Callable[[dict[str, Any]], None]
+) -> Callable[..., None]:
+    """Return the constructor of PyG's layer, with checks of its arguments.
 
-    def __init__(self, **options: Any) -> None:
-        options.pop("node_dim", None)
-        super().__init__(options)
-
-
-def checked_arguments(
-    theirs: type[Module], args: tuple[Any, ...], options: dict[str, Any]
-) -> dict[str, Any]:
-    """Check the widths, the heads and the dropout among the arguments of PyG's constructor.
-
-    Args:
-        theirs: PyG's class.
-        args: positional arguments.
-        options: arguments by name.
-
-    Returns:
-        All arguments, by name.
+    It checks the widths, the heads and the dropout, and calls ``check_arguments`` with all
+    arguments by name.
     """
-    bound = inspect.signature(theirs).bind(*args, **options)
-    bound.apply_defaults()
-    check_settings(**bound.arguments)
-    in_channels = bound.arguments.get("in_channels", -1)
-    if not isinstance(in_channels, dict):
-        channel_pair(in_channels)
-    return bound.arguments
+    construct, signature = theirs.__init__, inspect.signature(theirs)
+
+    @functools.wraps(construct)
+    def checked(self: Module, *args: Any, **options: Any) -> None:
+        bound = signature.bind(*args, **options)
+        bound.apply_defaults()
+        arguments: dict[str, Any] = bound.arguments
+        check_settings(**arguments)
+        in_channels: Any = arguments.get("in_channels")
+        if hasattr(in_channels, "__index__"):
+            # PyG's layers treat any number that is not an int, such as one of NumPy, as a pair.
+            arguments["in_channels"] = int(in_channels)
+        if in_channels is not None and not isinstance(in_channels, dict):
+            channel_pair(in_channels)
+        check_arguments(arguments)
+        options = arguments.pop("kwargs", {})
+        construct(self, **arguments, **options)
+
+    return checked

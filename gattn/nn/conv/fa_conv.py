@@ -14,7 +14,6 @@ from torch_geometric.typing import (
     SparseTensor,  # pyright: ignore[reportAttributeAccessIssue]
 )
 
-from gattn.compat.pyg import like
 from gattn.functional import aggregate, edge_dot
 from gattn.graph import Graph, outside_transforms
 from gattn.kernels.precision import acc_dtype
@@ -22,11 +21,11 @@ from gattn.nn.common.edge_inputs import edge_sum, read_edges, sparse_values, wit
 from gattn.nn.common.edge_terms import EdgeTerms, read_terms
 from gattn.nn.common.features import as_columns, as_heads, merge_heads, node_pair, project
 from gattn.nn.common.recording import is_recording, record
-from gattn.nn.conv.base import PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv
 from gattn.ops.edges import sum_incoming
 
 
-class FAConv(pyg.FAConv, PyGConv):
+class FAConv(pyg.FAConv, AttentionConv):
     r"""Frequency adaptive graph convolution. Its weights are computed by tanh instead of a softmax.
 
     .. math::
@@ -74,11 +73,6 @@ class FAConv(pyg.FAConv, PyGConv):
 
     _alpha: OptTensor
     _cached_edge_index: tuple[Graph, Tensor] | None
-
-    @like(pyg.FAConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        checked_arguments(pyg.FAConv, args, options)
-        super().__init__(*args, **options)
 
     def forward(
         self,

@@ -9,7 +9,6 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import Adj, OptPairTensor, OptTensor, Size
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import (
     caches_loop_features,
@@ -30,12 +29,12 @@ from gattn.nn.common.features import (
     values_and_scores,
 )
 from gattn.nn.common.scores import FusedScore, gat_score
-from gattn.nn.conv.base import Nodes, PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv, Nodes
 from gattn.ops.at_once import Layer
 from gattn.ops.attention.gat import GAT
 
 
-class GATConv(pyg.GATConv, PyGConv):
+class GATConv(pyg.GATConv, AttentionConv):
     r"""Graph attention with GAT's score, a sum of a query score and a key score.
 
     .. math::
@@ -88,11 +87,6 @@ class GATConv(pyg.GATConv, PyGConv):
         >>> GATConv(16, 8, heads=4)(torch.randn(3, 16), edge_index).shape
         torch.Size([3, 32])
     """
-
-    @like(pyg.GATConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        checked_arguments(pyg.GATConv, args, options)
-        super().__init__(*args, **options)
 
     def forward(
         self,

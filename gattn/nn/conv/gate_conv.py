@@ -11,7 +11,6 @@ from torch_geometric.nn.inits import glorot, zeros
 from torch_geometric.nn.models import attentive_fp
 from torch_geometric.typing import Adj, OptTensor
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_at_least, check_features, check_tensor, readable_weight
@@ -19,10 +18,10 @@ from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import add_bias, as_heads, is_plain, redraw
 from gattn.nn.common.scores import attend_with_score, gat_score
-from gattn.nn.conv.base import PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv
 
 
-class GATEConv(attentive_fp.GATEConv, PyGConv):
+class GATEConv(attentive_fp.GATEConv, AttentionConv):
     r"""Graph attention with a perceptron as score. It reads the features of the neighbour and of
     the edge.
 
@@ -62,16 +61,14 @@ class GATEConv(attentive_fp.GATEConv, PyGConv):
         torch.Size([3, 16])
     """
 
-    @like(attentive_fp.GATEConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        arguments = checked_arguments(attentive_fp.GATEConv, args, options)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
         in_channels, out_channels = arguments["in_channels"], arguments["out_channels"]
         check_at_least(0, in_channels=in_channels, edge_dim=arguments["edge_dim"])
         if in_channels != out_channels:
             raise ValueError(
                 f"out_channels must be in_channels ({in_channels}); got {out_channels}"
             )
-        super().__init__(*args, **options)
 
     def reset_parameters(self) -> None:
         """Reset all learnable parameters."""

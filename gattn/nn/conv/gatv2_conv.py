@@ -9,7 +9,6 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import read_edges, with_weights
 from gattn.nn.common.features import (
@@ -22,12 +21,12 @@ from gattn.nn.common.features import (
     tile_heads,
 )
 from gattn.nn.common.scores import FusedScore, gatv2_score
-from gattn.nn.conv.base import Nodes, PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv, Nodes
 from gattn.ops.at_once import Layer
 from gattn.ops.attention.gatv2 import GATV2
 
 
-class GATv2Conv(pyg.GATv2Conv, PyGConv):
+class GATv2Conv(pyg.GATv2Conv, AttentionConv):
     r"""Graph attention with the score of a one-layer perceptron.
 
     .. math::
@@ -80,11 +79,6 @@ class GATv2Conv(pyg.GATv2Conv, PyGConv):
         >>> GATv2Conv(16, 8, heads=4)(torch.randn(3, 16), edge_index).shape
         torch.Size([3, 32])
     """
-
-    @like(pyg.GATv2Conv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        checked_arguments(pyg.GATv2Conv, args, options)
-        super().__init__(*args, **options)
 
     def forward(
         self,

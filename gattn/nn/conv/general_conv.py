@@ -11,20 +11,19 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_input_of, is_lazy, shape_of_rows
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import as_columns, node_pair, project, split_heads
 from gattn.nn.common.scores import EdgeScore, Score
-from gattn.nn.conv.base import PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.messages import Messages, opposite_products
 
 _TYPES = ("additive", "dot_product")
 
 
-class GeneralConv(pyg.GeneralConv, PyGConv):
+class GeneralConv(pyg.GeneralConv, AttentionConv):
     r"""General graph convolution with optional attention, from the design space of graph neural
     networks.
 
@@ -81,14 +80,12 @@ class GeneralConv(pyg.GeneralConv, PyGConv):
 
     scaler: Tensor
 
-    @like(pyg.GeneralConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        arguments = checked_arguments(pyg.GeneralConv, args, options)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
         kind = arguments["attention_type"]
         if arguments["attention"] and kind not in _TYPES:
             raise ValueError(f"attention_type must be one of {_TYPES}; got {kind!r}")
         check_at_least(-1, in_edge_channels=arguments["in_edge_channels"])
-        super().__init__(*args, **options)
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:

@@ -10,17 +10,16 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import Adj, EdgeType, NodeType, OptTensor
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import read_typed_terms
 from gattn.nn.common.features import head_scores
 from gattn.nn.common.scores import FusedScore, gat_score
-from gattn.nn.conv.base import Nodes, PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv, Nodes
 
 
-class HANConv(pyg.HANConv, PyGConv):
+class HANConv(pyg.HANConv, AttentionConv):
     r"""Layer of the heterogeneous graph attention network (HAN).
 
     .. math::
@@ -68,11 +67,9 @@ class HANConv(pyg.HANConv, PyGConv):
         torch.Size([3, 16])
     """
 
-    @like(pyg.HANConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        arguments = checked_arguments(pyg.HANConv, args, options)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
         check_heads_divide(arguments["heads"], out_channels=arguments["out_channels"])
-        super().__init__(*args, **options)
 
     def forward(
         self,

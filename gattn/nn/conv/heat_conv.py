@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import Adj, OptTensor
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_input_of, shape_of_rows
@@ -18,11 +15,11 @@ from gattn.nn.common.edge_inputs import edge_rows, read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import as_columns, as_heads
 from gattn.nn.common.scores import WithEdgeValues, attend_with_score, gat_score
-from gattn.nn.conv.base import PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import checked_types, map_by_type
 
 
-class HEATConv(pyg.HEATConv, PyGConv):
+class HEATConv(pyg.HEATConv, AttentionConv):
     r"""Heterogeneous edge-enhanced graph attention.
 
     .. math::
@@ -76,11 +73,6 @@ class HEATConv(pyg.HEATConv, PyGConv):
         >>> conv(torch.randn(3, 8), edge_index, kinds, edge_kinds, torch.randn(3, 2)).shape
         torch.Size([3, 16])
     """
-
-    @like(pyg.HEATConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        checked_arguments(pyg.HEATConv, args, options)
-        super().__init__(*args, **options)
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:

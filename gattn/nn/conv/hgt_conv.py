@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_geometric.nn.dense import HeteroLinear
 from torch_geometric.typing import Adj, EdgeType, NodeType, OptTensor
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide
 from gattn.nn.common.edge_inputs import read_edges
@@ -20,14 +19,14 @@ from gattn.nn.common.edge_terms import EdgeTerms, join_terms, read_typed_terms
 from gattn.nn.common.features import is_untouched
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.scores import attend_unrecorded, dot_product_score
-from gattn.nn.conv.base import PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import join_graphs
 
 _Projected = dict[NodeType, tuple[Tensor, ...]]
 """Type of the keys, queries and values, [n, h, c], as dictionaries by node type."""
 
 
-class HGTConv(pyg.HGTConv, PyGConv):
+class HGTConv(pyg.HGTConv, AttentionConv):
     r"""Layer of the heterogeneous graph transformer (HGT).
 
     .. math::
@@ -76,11 +75,9 @@ class HGTConv(pyg.HGTConv, PyGConv):
         {'author': torch.Size([2, 16]), 'paper': torch.Size([3, 16])}
     """
 
-    @like(pyg.HGTConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        arguments = checked_arguments(pyg.HGTConv, args, options)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
         check_heads_divide(arguments["heads"], out_channels=arguments["out_channels"])
-        super().__init__(*args, **options)
 
     def forward(
         self,

@@ -11,7 +11,6 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.typing import OptTensor
 
-from gattn.compat.pyg import like
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph, as_graph
 from gattn.graph.cache import cached
@@ -20,13 +19,13 @@ from gattn.nn.common.checks import check_tensor
 from gattn.nn.common.edge_inputs import edge_sum
 from gattn.nn.common.features import add_bias, head_scores, project, split_heads
 from gattn.nn.common.recording import is_recording, record
-from gattn.nn.conv.base import PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv
 from gattn.ops.edges import sum_sources, to_edges
 
 MODES = ("node", "edge")
 
 
-class HypergraphConv(pyg.HypergraphConv, PyGConv):
+class HypergraphConv(pyg.HypergraphConv, AttentionConv):
     r"""Convolution on a hypergraph, in which a hyperedge connects any number of nodes.
 
     .. math::
@@ -75,15 +74,13 @@ class HypergraphConv(pyg.HypergraphConv, PyGConv):
         torch.Size([4, 32])
     """
 
-    @like(pyg.HypergraphConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        arguments = checked_arguments(pyg.HypergraphConv, args, options)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
         mode = arguments["attention_mode"]
         if mode not in MODES:
             raise ValueError(f"attention_mode must be one of {MODES}; got {mode!r}")
-        if (flow := options.pop("flow", "source_to_target")) != "source_to_target":
+        if (flow := arguments["kwargs"].pop("flow", "source_to_target")) != "source_to_target":
             raise ValueError(f"flow must be 'source_to_target'; got {flow!r}")
-        super().__init__(*args, **options)
 
     def forward(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,6 @@ from torch.nn import Module
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
-from gattn.compat.pyg import like
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph
 from gattn.kernels.precision import acc_dtype, infinite_as_nan
@@ -23,14 +22,14 @@ from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import is_plain, project
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.scores import attend_with_score, gat_score
-from gattn.nn.conv.base import PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.row_wise import why_not_row_wise
 from gattn.ops.custom_score.chunked import edgewise
 
 Network = Callable[[Tensor], Tensor]
 
 
-class PointTransformerConv(pyg.PointTransformerConv, PyGConv):
+class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
     r"""Point transformer layer: attention between points, with a weight for each edge and channel.
 
     .. math::
@@ -76,11 +75,6 @@ class PointTransformerConv(pyg.PointTransformerConv, PyGConv):
     """
 
     pos_nn: Network
-
-    @like(pyg.PointTransformerConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        checked_arguments(pyg.PointTransformerConv, args, options)
-        super().__init__(*args, **options)
 
     @property
     def _edge_maps(self) -> tuple[str, ...]:

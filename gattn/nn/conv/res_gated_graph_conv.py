@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Module, ModuleList, Parameter, Sigmoid
+from torch.nn import Module, ModuleList
 from torch_geometric.nn.dense.linear import Linear
-from torch_geometric.nn.inits import zeros
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
 from gattn.functional import aggregate
@@ -34,7 +34,7 @@ from gattn.nn.conv.row_wise import is_elementwise
 from gattn.ops.custom_score.chunked import edgewise
 
 
-class ResGatedGraphConv(AttentionConv):
+class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
     r"""Residual gated graph convolution, with a gate for each edge and channel.
 
     .. math::
@@ -48,7 +48,7 @@ class ResGatedGraphConv(AttentionConv):
 
     Args:
         in_channels: number of node features, d, or a pair (source, destination); -1 takes the
-            number from the first input.
+            number from the first input, without edge_dim only.
         out_channels: number of output features, c.
         act: activation function of the gate, applied to [e, c]. With an elementwise function or
             module of torch, such as ``torch.tanh``, the layer runs fused; with any other, edge by
@@ -81,40 +81,14 @@ class ResGatedGraphConv(AttentionConv):
         torch.Size([3, 8])
     """
 
-    def __init__(
-        self,
-        in_channels: int | tuple[int, int],
-        out_channels: int,
-        act: Callable[[Tensor], Tensor] = Sigmoid(),  # noqa: B008 - as PyG's, and stateless
-        edge_dim: int | None = None,
-        root_weight: bool = True,
-        bias: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            kwargs, in_channels=in_channels, out_channels=out_channels, edge_dim=edge_dim
-        )
-        check_at_least(0, edge_dim=edge_dim)
-        self.act = act
-        self.root_weight = root_weight
-        source, destination = channel_pair(in_channels)
-        source_width, destination_width = (
-            width if width == -1 else width + (edge_dim or 0) for width in (source, destination)
-        )
-        self.lin_key = Linear(destination_width, out_channels)
-        self.lin_query = Linear(source_width, out_channels)
-        self.lin_value = Linear(source_width, out_channels)
-        self.lin_skip = Linear(destination, out_channels, bias=False) if root_weight else None
-        self.bias = Parameter(torch.empty(out_channels)) if bias else None
-        self.reset_parameters()
+    act: Callable[[Tensor], Tensor]
 
-    def reset_parameters(self) -> None:
-        """Reset all learnable parameters."""
-        super().reset_parameters()
-        for linear in (self.lin_key, self.lin_query, self.lin_value, self.lin_skip):
-            if linear is not None:
-                linear.reset_parameters()
-        zeros(self.bias)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        check_at_least(0, edge_dim=arguments["edge_dim"])
+        if arguments["edge_dim"] is not None:
+            source, destination = channel_pair(arguments["in_channels"])
+            check_at_least(0, **{"in_channels with edge_dim": min(source, destination)})
 
     def _slow_setting(self) -> str:
         if is_elementwise(self.act):
@@ -155,16 +129,14 @@ class ResGatedGraphConv(AttentionConv):
         return add_bias(out, self.bias, residual)
 
     def _initialise_lazy_maps(self, x_src: Tensor, x_dst: Tensor) -> None:
-        """Create the weights of lazy linear layers, with the widths of the node and edge
-        features.
-        """
+        """Create the weights of lazy linear layers, with the widths of the node features."""
         for linear, x in (
             (self.lin_key, x_dst),
             (self.lin_query, x_src),
             (self.lin_value, x_src),
         ):
             if is_lazy(linear):
-                linear(x.new_empty(0, x.shape[-1] + (self.edge_dim or 0)))
+                linear(x[:0])
 
     def _sum(
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms

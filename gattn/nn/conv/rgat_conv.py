@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Parameter, ReLU
-from torch_geometric.nn.inits import glorot, ones, zeros
 from torch_geometric.typing import Adj, OptTensor, Size
 
 from gattn.functional import aggregate, edge_dot, edge_softmax
@@ -21,7 +21,6 @@ from gattn.nn.common.features import (
     add_bias,
     as_columns,
     features_and_weight,
-    glorot_linear,
 )
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
@@ -30,9 +29,10 @@ from gattn.nn.conv.typed import TypedGraph, checked_types, project_pairs, typed_
 MECHANISMS = ("within-relation", "across-relation")
 MODES = ("additive-self-attention", "multiplicative-self-attention")
 MODS = ("additive", "scaled", "f-additive", "f-scaled")
+_COUNTS = ("in_channels", "edge_dim", "num_relations")
 
 
-class RGATConv(AttentionConv):
+class RGATConv(pyg.RGATConv, AttentionConv):
     r"""Relational graph attention layer, for edges of several relations (types).
 
     .. math::
@@ -93,91 +93,36 @@ class RGATConv(AttentionConv):
 
     _alpha: OptTensor
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        num_relations: int,
-        num_bases: int | None = None,
-        num_blocks: int | None = None,
-        mod: str | None = None,
-        attention_mechanism: str = "across-relation",
-        attention_mode: str = "additive-self-attention",
-        heads: int = 1,
-        dim: int = 1,
-        concat: bool = True,
-        negative_slope: float = 0.2,
-        dropout: float = 0.0,
-        edge_dim: int | None = None,
-        bias: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        check_at_least(0, in_channels=in_channels, edge_dim=edge_dim)
-        super().__init__(
-            kwargs, in_channels=in_channels, out_channels=out_channels, heads=heads, concat=concat,
-            negative_slope=negative_slope, dropout=dropout, edge_dim=edge_dim,
-        )  # fmt: skip
-        check_at_least(1, dim=dim, num_bases=num_bases, num_blocks=num_blocks)
-        check_at_least(0, num_relations=num_relations)
-        _check_options(attention_mechanism, attention_mode, dim, dropout, mod)
-        width = heads * out_channels
-        if num_bases is not None and num_blocks is not None:
-            raise ValueError("num_bases and num_blocks must not both be set; got both")
-        if num_blocks is not None and (in_channels % num_blocks or width % num_blocks):
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        check_at_least(0, **{name: arguments[name] for name in _COUNTS})
+        check_at_least(1, **{name: arguments[name] for name in ("dim", "num_bases", "num_blocks")})
+        settings = SimpleNamespace(**arguments)
+        for name, choices in (("attention_mechanism", MECHANISMS), ("attention_mode", MODES)):
+            if arguments[name] not in choices:
+                raise ValueError(f"{name} must be one of {choices}; got {arguments[name]!r}")
+        if settings.attention_mode == "additive-self-attention" and settings.dim > 1:
             raise ValueError(
-                f"num_blocks must divide in_channels ({in_channels}) and heads * out_channels "
-                f"({width}); got {num_blocks}"
+                f"dim must be 1 in the mode {settings.attention_mode!r}; got {settings.dim}"
             )
-        self.mod = mod
-        self.activation = ReLU()
-        self.attention_mode = attention_mode
-        self.attention_mechanism = attention_mechanism
-        self.dim = dim
-        self.num_relations = num_relations
-        self.num_bases = num_bases
-        self.num_blocks = num_blocks
-
-        self.q = Parameter(torch.empty(width, heads * dim))
-        self.k = Parameter(torch.empty(width, heads * dim))
-        total = dim * (width if concat else out_channels)
-        self.bias = Parameter(torch.empty(total)) if bias else None
-        self.lin_edge = self.e = None
-        if edge_dim is not None:
-            self.lin_edge = glorot_linear(edge_dim, width)
-            self.e = Parameter(torch.empty(width, heads * dim))
-        if num_bases is not None:
-            self.att = Parameter(torch.empty(num_relations, num_bases))
-            self.basis = Parameter(torch.empty(num_bases, in_channels, width))
-        elif num_blocks is not None:
-            block = in_channels // num_blocks, width // num_blocks
-            self.weight = Parameter(torch.empty(num_relations, num_blocks, *block))
-        else:
-            self.weight = Parameter(torch.empty(num_relations, in_channels, width))
-        self.w = Parameter(torch.ones(out_channels))
-        self.l1 = Parameter(torch.empty(1, out_channels))
-        self.b1 = Parameter(torch.empty(1, out_channels))
-        self.l2 = Parameter(torch.empty(out_channels, out_channels))
-        self.b2 = Parameter(torch.empty(1, out_channels))
-        self._alpha = None
-        self.reset_parameters()
+        if settings.mod is not None and settings.mod not in MODS:
+            raise ValueError(f"mod must be None or one of {MODS}; got {settings.mod!r}")
+        if settings.dropout > 0 and settings.mod is not None:
+            raise ValueError(f"dropout must be 0 if mod is set; got {settings.dropout}")
+        if settings.num_bases is not None and settings.num_blocks is not None:
+            raise ValueError("num_bases and num_blocks must not both be set; got both")
+        width, blocks = settings.heads * settings.out_channels, settings.num_blocks
+        if blocks is not None and (settings.in_channels % blocks or width % blocks):
+            raise ValueError(
+                f"num_blocks must divide in_channels ({settings.in_channels}) and heads * "
+                f"out_channels ({width}); got {blocks}"
+            )
 
     def reset_parameters(self) -> None:
         """Reset all learnable parameters."""
         super().reset_parameters()
-        if self.num_bases is not None:
-            glorot(self.basis)
-            glorot(self.att)
-        else:
-            glorot(self.weight)
-        glorot(self.q)
-        glorot(self.k)
-        zeros(self.bias)
-        ones(self.l1)
-        zeros(self.b1)
-        torch.nn.init.constant_(self.l2, 1 / max(self.out_channels, 1))
-        zeros(self.b2)
-        glorot(self.lin_edge)
-        glorot(self.e)
+        # PyG's layer leaves this parameter uninitialised.
+        torch.nn.init.constant_(self.l2, 1 / self.out_channels)
 
     def forward(
         self,
@@ -376,16 +321,3 @@ class RGATConv(AttentionConv):
             degree = degree.view(-1, *(1,) * (out.dim() - 1))
             return out * (self._scale(degree) if self.mod == "scaled" else degree)
         return out
-
-
-def _check_options(mechanism: str, mode: str, dim: int, dropout: float, mod: str | None) -> None:
-    if mechanism not in MECHANISMS:
-        raise ValueError(f"attention_mechanism must be one of {MECHANISMS}; got {mechanism!r}")
-    if mode not in MODES:
-        raise ValueError(f"attention_mode must be one of {MODES}; got {mode!r}")
-    if mode == "additive-self-attention" and dim > 1:
-        raise ValueError(f"dim must be 1 in the mode {mode!r}; got {dim}")
-    if mod is not None and mod not in MODS:
-        raise ValueError(f"mod must be None or one of {MODS}; got {mod!r}")
-    if dropout > 0 and mod is not None:
-        raise ValueError(f"dropout must be 0 if mod is set; got {dropout}")

@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_geometric.typing import Adj, OptTensor
 from torch_geometric.utils import dropout_edge
 
-from gattn.compat.pyg import like
 from gattn.functional import edge_dot
 from gattn.graph import Graph, as_graph
 from gattn.nn.common.edge_inputs import edge_sum, read_edges
@@ -27,11 +26,11 @@ from gattn.nn.common.features import (
     tile_heads,
 )
 from gattn.nn.common.scores import EdgeScore, attend_with_score
-from gattn.nn.conv.base import PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.negatives import sample_non_edges, sample_within_graphs
 
 
-class SuperGATConv(pyg.SuperGATConv, PyGConv):
+class SuperGATConv(pyg.SuperGATConv, AttentionConv):
     r"""Graph attention whose scores are also trained to predict the edges (self-supervision).
 
     .. math::
@@ -92,9 +91,8 @@ class SuperGATConv(pyg.SuperGATConv, PyGConv):
     att_y: OptTensor
     """Labels of the logits in ``att_x``: 1 for edges, 0 for negative pairs."""
 
-    @like(pyg.SuperGATConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        arguments = checked_arguments(pyg.SuperGATConv, args, options)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
         kind = arguments["attention_type"]
         if kind not in ("MX", "SD"):
             raise ValueError(f"attention_type must be 'MX' or 'SD'; got {kind!r}")
@@ -104,7 +102,6 @@ class SuperGATConv(pyg.SuperGATConv, PyGConv):
                 "neg_sample_ratio must be above 0 and edge_sample_ratio in (0, 1]; got "
                 f"{ratios[0]} and {ratios[1]}"
             )
-        super().__init__(*args, **options)
 
     def __getstate__(self) -> dict[str, Any]:
         # The stored logits belong to the autograd graph of the last forward pass, which cannot be

@@ -11,7 +11,6 @@ import torch_geometric.nn as pyg
 from torch import Tensor
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
 from gattn.nn.common.edge_inputs import input_edges_with_weights, read_edges
 from gattn.nn.common.features import (
@@ -23,12 +22,12 @@ from gattn.nn.common.features import (
     split_heads,
 )
 from gattn.nn.common.scores import FusedScore, dot_product_score
-from gattn.nn.conv.base import Nodes, PyGConv, checked_arguments
+from gattn.nn.conv.base import AttentionConv, Nodes
 from gattn.ops.at_once import Layer
 from gattn.ops.attention.dot_product import DOT_PRODUCT
 
 
-class TransformerConv(pyg.TransformerConv, PyGConv):
+class TransformerConv(pyg.TransformerConv, AttentionConv):
     r"""Graph attention with a scaled dot-product score.
 
     .. math::
@@ -81,11 +80,6 @@ class TransformerConv(pyg.TransformerConv, PyGConv):
     """
 
     _alpha: OptTensor
-
-    @like(pyg.TransformerConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        checked_arguments(pyg.TransformerConv, args, options)
-        super().__init__(*args, **options)
 
     def forward(
         self,
