@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 import gattn
@@ -11,11 +10,8 @@ from benchmarks.sides.families import FAMILIES
 
 
 def graph_of(topology: Topology) -> gattn.Graph:
-    """Return the graph; if it is a batch, it contains the node offsets of the small graphs."""
-    if topology.batch is None:
-        return gattn.Graph(topology.edge_index, topology.num_nodes)
-    ptr = torch.nn.functional.pad(torch.bincount(topology.batch).cumsum(0), (1, 0))
-    return gattn.graphs.from_batch(topology.edge_index, ptr)
+    """Return the graph."""
+    return gattn.Graph(topology.edge_index, topology.num_nodes)
 
 
 def operator(family: str, graph: gattn.Graph, backend: str | None = None) -> Function:

@@ -217,7 +217,7 @@ class Graph:
     @outside_transforms
     def transpose(self) -> Graph:
         """Return the graph with every edge reversed. Tensors with one row per edge remain valid."""
-        transposed = self.layout.transpose()._replace(graph_ptr=self.layout.graph_ptr)
+        transposed = self.layout.transpose()
         return Graph.from_layout(stats.inherit_stats(self.layout, transposed, transposed=True))
 
     def incidence(self) -> Graph:
@@ -250,7 +250,7 @@ class Graph:
             # Maximum degrees are computed before the copy, because the CPU can read them quickly
             # here.
             stats.max_degree(layout, transposed)
-        moved = [*map(function, layout[:6]), layout.stats, function(layout.graph_ptr)]
+        moved = [*map(function, layout[:6]), layout.stats]
         kept_edges = None if self.kept_edges is None else function(self.kept_edges)
         return Graph.from_layout(Layout(*moved), kept_edges)
 
@@ -348,7 +348,6 @@ class Graph:
         nodes = torch.arange(min(self.num_src - first, self.num_dst), device=self.device)
         source, destination = torch.cat([source, nodes + first]), torch.cat([destination, nodes])
         layout = sort(source, destination, *self.size)
-        layout = layout._replace(graph_ptr=self.layout.graph_ptr)
         layout = stats.inherit_stats(self.layout, layout, extra_edges=1)
         return Graph.from_layout(layout, kept_edges)
 

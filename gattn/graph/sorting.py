@@ -95,7 +95,8 @@ def _build_traced(source: Tensor, destination: Tensor, num_src: int, num_dst: in
             f"compiled code must get fewer than {reference.INT32_END} nodes and edges; got "
             f"{source.numel()} edges, size ({num_src}, {num_dst}): create a Graph outside it"
         )
-    return [*layout[:6], *_no_stats(source)]
+    # An operator must not return its inputs, so the empty statistics are a new tensor.
+    return [*layout[:6], source.new_empty(0, dtype=torch.int64)]
 
 
 @_build_traced.register_fake
@@ -103,7 +104,7 @@ def _(source: Tensor, destination: Tensor, num_src: int, num_dst: int) -> list[T
     edges = source.shape[0]
     sizes = num_dst + 1, edges, edges, num_src + 1, edges, edges
     indices = (source.new_empty(size, dtype=torch.int32) for size in sizes)
-    return [*indices, *_no_stats(source)]
+    return [*indices, source.new_empty(0, dtype=torch.int64)]
 
 
 def other_edges(loops: Tensor) -> Tensor:
@@ -126,13 +127,6 @@ def _other_edges_traced(loops: Tensor) -> Tensor:
 @_other_edges_traced.register_fake
 def _(loops: Tensor) -> Tensor:
     return loops.new_empty(torch_internals.dynamic_size(), dtype=torch.int64)
-
-
-def _no_stats(source: Tensor) -> tuple[Tensor, Tensor]:
-    """Return empty statistics of a layout as new tensors, because an operator must not return
-    its inputs.
-    """
-    return source.new_empty(0, dtype=torch.int64), source.new_empty(0, dtype=torch.int32)
 
 
 def check_range(index: Tensor, size: int, role: str) -> None:

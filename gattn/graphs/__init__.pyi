@@ -1,5 +1,5 @@
 from gattn.graphs.blocks import band, bipartite, causal, complete
-from gattn.graphs.combine import disjoint_union, from_batch, virtual_node
+from gattn.graphs.combine import disjoint_union, virtual_node
 from gattn.graphs.convert import edge_features, from_networkx, to_networkx
 from gattn.graphs.lattice import grid, grid_offsets, window_offsets
 from gattn.graphs.padding import pack, unpack
@@ -16,7 +16,6 @@ __all__ = [
     "disjoint_union",
     "edge_features",
     "expander",
-    "from_batch",
     "from_networkx",
     "grid",
     "grid_offsets",

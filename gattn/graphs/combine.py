@@ -1,17 +1,14 @@
-"""Functions that combine graphs: disjoint unions, batches and virtual nodes."""
+"""Functions that combine graphs: disjoint unions and virtual nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from gattn.graph import Graph, check_graph
-from gattn.graph.cache import outside_transforms
 from gattn.graphs.pooling import check_index
-from gattn.layout import stats
 
 
 def disjoint_union(graphs: Iterable[Graph]) -> Graph:
@@ -50,57 +47,7 @@ def disjoint_union(graphs: Iterable[Graph]) -> Graph:
         pairs.append(graph.edge_index + _column(num_src[-1], num_dst[-1], graph))
         num_src.append(num_src[-1] + graph.num_src)
         num_dst.append(num_dst[-1] + graph.num_dst)
-    batch = Graph(torch.cat(pairs, dim=1), (num_src[-1], num_dst[-1]))
-    return _with_graph_ptr(batch, num_src) if num_src == num_dst else batch
-
-
-def from_batch(edges: Any, ptr: Tensor) -> Graph:
-    r"""Create one graph from the edges and node offsets of a batch of small graphs.
-
-    .. math:: \{j \to i\}, \qquad \text{ptr}_b \le i, j < \text{ptr}_{b+1} \text{ for some } b
-
-    If every graph is small (at most 64 nodes) and sparse (fewer than 8 edges per node), such as a
-    molecule, CUDA kernels then process whole graphs at once, which is faster. Results equal the
-    results of ``Graph(edges, n)``.
-
-    Args:
-        edges: a (2, e) integer tensor, or another argument of :class:`gattn.Graph`.
-        ptr: [g + 1] int32 or int64, node offsets from 0 to n, such as PyG's ``Batch.ptr``: graph b
-            has the nodes ptr[b] to ptr[b + 1] - 1, and may be empty.
-
-    Returns:
-        The square graph of n nodes, with the edges in the caller's order.
-
-    Raises:
-        TypeError: ptr is not an integer tensor.
-        ValueError: ptr does not ascend from 0, or an edge joins two graphs.
-
-    Reference:
-        Fey, Lenssen, "Fast graph representation learning with PyTorch Geometric" (2019).
-
-    Example:
-        >>> import torch
-        >>> from gattn import graphs
-        >>> graphs.from_batch(torch.tensor([[0, 1, 3], [1, 0, 2]]), torch.tensor([0, 2, 4]))
-        Graph(num_src=4, num_dst=4, num_edges=3, device='cpu')
-    """
-    if not isinstance(ptr, Tensor) or ptr.dtype not in (torch.int32, torch.int64):
-        actual = ptr.dtype if isinstance(ptr, Tensor) else type(ptr).__name__
-        raise TypeError(f"ptr must be an int32 or int64 tensor; got {actual}")
-    bounds = ptr.tolist() if ptr.dim() == 1 else []
-    if not bounds or bounds[0] != 0 or bounds != sorted(bounds):
-        raise ValueError(f"ptr must have shape (g + 1,) and ascend from 0; got {ptr}")
-    graph = Graph(edges, bounds[-1])
-    ptr = ptr.to(graph.device)
-    source, destination = torch.searchsorted(ptr, graph.edge_index, right=True) - 1
-    crossing = (source != destination).nonzero()
-    if crossing.numel():
-        edge = int(crossing[0])
-        raise ValueError(
-            f"edges must not connect two graphs; got edge {edge} from graph "
-            f"{int(source[edge])} to graph {int(destination[edge])}"
-        )
-    return _with_graph_ptr(graph, bounds)
+    return Graph(torch.cat(pairs, dim=1), (num_src[-1], num_dst[-1]))
 
 
 def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1) -> Graph:
@@ -149,13 +96,6 @@ def virtual_node(graph: Graph, index: Tensor | None = None, num_graphs: int = 1)
     virtual = nodes + index.long()
     pairs = [graph.edge_index, torch.stack([node, virtual]), torch.stack([virtual, node])]
     return Graph(torch.cat(pairs, dim=1), nodes + num_graphs)
-
-
-@outside_transforms
-def _with_graph_ptr(graph: Graph, bounds: list[int]) -> Graph:
-    """Return the graph; its layout contains the node offsets of the batch."""
-    layout = graph.layout
-    return Graph.from_layout(layout._replace(graph_ptr=stats.graph_ptr(layout, bounds)))
 
 
 def _column(first: int, second: int, graph: Graph) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Sequence
 
@@ -11,7 +12,6 @@ from torch import Tensor
 from gattn.graph import Graph
 from gattn.graph.edge_input import check_count
 from gattn.graphs.blocks import Device, as_device, check_sizes
-from gattn.graphs.combine import from_batch
 
 
 def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device = None) -> Graph:
@@ -61,10 +61,10 @@ def expander(sizes: Sequence[int], degree: int, *, seed: int = 0, device: Device
     if seed >= 2**63:
         raise ValueError(f"seed must be < 2**63; got {seed}")
     edges_by_size = {size: _edges(size, degree, seed) for size in set(sizes)}
-    ptr = torch.tensor([0, *sizes], device="cpu").cumsum(0)
-    pairs = [edges_by_size[size] + start for size, start in zip(sizes, ptr.tolist())]
+    starts = itertools.accumulate(sizes, initial=0)
+    pairs = [edges_by_size[size] + start for size, start in zip(sizes, starts)]
     edges = torch.cat([torch.empty(2, 0, dtype=torch.int64, device="cpu"), *pairs], dim=1)
-    return from_batch(edges.to(as_device(device)), ptr)
+    return Graph(edges.to(as_device(device)), sum(sizes))
 
 
 def _edges(nodes: int, degree: int, seed: int) -> Tensor:

@@ -40,10 +40,6 @@ class Layout(NamedTuple):
     """Statistics as an int64 tensor on the CPU (see :mod:`gattn.layout.stats`); empty if there
     are none.
     """
-    graph_ptr: Tensor
-    """Node offsets in a batch of small graphs, [g + 1]: graph b has the nodes graph_ptr[b] to
-    graph_ptr[b + 1] - 1, as destinations and as sources. Empty for any other graph.
-    """
 
     def destinations(self) -> Tensor:
         """Return the destination of the edge at every CSR position: [e] int64."""
@@ -70,9 +66,9 @@ class Layout(NamedTuple):
 def without_stats(
     rowptr: Tensor, col: Tensor, perm: Tensor, colptr: Tensor, row: Tensor, csr2csc: Tensor
 ) -> Layout:
-    """Return the layout without its statistics and without the node offsets of a batch."""
-    empty = rowptr.new_empty(0, dtype=torch.int64), rowptr.new_empty(0)
-    return Layout(rowptr, col, perm, colptr, row, csr2csc, *empty)
+    """Return the layout without its statistics."""
+    empty = rowptr.new_empty(0, dtype=torch.int64)
+    return Layout(rowptr, col, perm, colptr, row, csr2csc, empty)
 
 
 def num_rows(offsets: Tensor) -> int:

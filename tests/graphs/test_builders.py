@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 import gattn
 from gattn import graphs
-from gattn.layout import stats
 from gattn.nn import token_offsets
 from gattn.structure import path_lengths
 from tests.graphs.checks import SIZES, assert_consistent, members, pairs
@@ -108,39 +107,6 @@ def test_disjoint_union():
         graphs.disjoint_union([])
 
 
-def test_from_batch():
-    edges = torch.tensor([[1, 0, 4, 3, 3], [0, 1, 3, 4, 3]])
-    graph = graphs.from_batch(edges, torch.tensor([0, 2, 2, 5]))
-    assert torch.equal(graph.edge_index, edges)
-    assert graph.size == (5, 5)
-    assert graphs.from_batch(edges[:, :0], torch.tensor([0])).size == (0, 0)
-    assert graphs.from_batch(edges.int(), torch.tensor([0, 5], dtype=torch.int32)).num_edges == 5
-
-
-def test_batch_of_small_graphs_stores_graph_boundaries():
-    edges = torch.tensor([[1, 0, 4, 3, 3], [0, 1, 3, 4, 3]])
-    ptr = torch.tensor([0, 2, 5])
-    batch = graphs.from_batch(edges, ptr)
-    side_by_side = graphs.disjoint_union(
-        [gattn.Graph(edges[:, :2], 2), gattn.Graph(edges[:, 2:] - 2, 3)]
-    )
-    for graph in (batch, batch.with_self_loops(), batch.transpose(), side_by_side):
-        assert torch.equal(graph.layout.graph_ptr, ptr.int())
-        assert stats.band_density(graph.layout) is None
-    ptr_copy = ptr.int()
-    batch = graphs.from_batch(edges, ptr_copy)
-    ptr_copy.zero_()
-    assert torch.equal(batch.layout.graph_ptr, ptr.int())
-    assert batch.to("meta").layout.graph_ptr.shape == ptr.shape
-    incidence = batch.incidence()
-    chain = torch.arange(65)
-    large = graphs.from_batch(torch.stack([chain[1:], chain[:-1]]), torch.tensor([0, 65]))
-    dense = graphs.disjoint_union([graphs.complete([9]), graphs.complete([9])])
-    bipartite = graphs.disjoint_union([graphs.bipartite([2], [3]), graphs.bipartite([3], [2])])
-    for graph in (large, dense, bipartite, incidence, incidence.transpose()):
-        assert graph.layout.graph_ptr.numel() == 0
-
-
 def test_virtual_node():
     graph = gattn.Graph(torch.tensor([[1, 0], [0, 1]]), 3)
     index = torch.tensor([0, 0, 2])
@@ -197,7 +163,6 @@ def test_million_tokens_are_laid_out_without_sorting():
 
 
 NO_WIDTH, POINTS, INDEX = torch.zeros(3, 0), torch.zeros(3, 2), torch.tensor([0, 0, 1])
-CHAIN = torch.tensor([[0, 1, 2], [1, 2, 3]])
 
 
 @pytest.mark.parametrize(
@@ -229,15 +194,6 @@ CHAIN = torch.tensor([[0, 1, 2], [1, 2, 3]])
         (lambda: graphs.pooling_graph(INDEX, 1, 2.5), TypeError, "num_graphs must be an int"),
         (lambda: graphs.disjoint_union([INDEX]), TypeError, "each of graphs must be a gattn.Graph"),
         (lambda: graphs.disjoint_union(graphs.causal([2])), TypeError, "must be a list of gattn"),
-        (lambda: graphs.from_batch(CHAIN, [0, 4]), TypeError, "ptr must be an int32 or int64"),
-        (lambda: graphs.from_batch(CHAIN, torch.tensor([0, 3, 2])), ValueError, "ascend from 0"),
-        (lambda: graphs.from_batch(CHAIN, torch.tensor(4)), ValueError, r"shape \(g \+ 1,\)"),
-        (lambda: graphs.from_batch(CHAIN, torch.tensor([0, 1])), ValueError, r"be in \[0, 1\)"),
-        (
-            lambda: graphs.from_batch(CHAIN, torch.tensor([0, 2, 4])),
-            ValueError,
-            "got edge 1 from graph 0 to graph 1",
-        ),
         (lambda: graphs.virtual_node(INDEX), TypeError, "graph must be a gattn.Graph; got Tensor"),
         (lambda: graphs.to_networkx(INDEX), TypeError, "graph must be a gattn.Graph; got Tensor"),
         (lambda: path_lengths(INDEX, INDEX, 1), TypeError, "over must be a gattn.Graph"),

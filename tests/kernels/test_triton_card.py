@@ -83,8 +83,7 @@ import sys, torch, gattn
 from tests.families import OPERATORS
 device = sys.argv[1]
 edges = torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]], device=device)
-batch = gattn.graphs.from_batch(edges, torch.tensor([0, 3], device=device))
-for g in (gattn.Graph(edges, 3), batch, gattn.graphs.complete([3], device=device)):
+for g in (gattn.Graph(edges, 3), gattn.graphs.complete([3], device=device)):
     outs = []
     for operator in OPERATORS.values():
         inputs = operator.inputs(g, 3, 7, dtype=torch.float32, d=5)

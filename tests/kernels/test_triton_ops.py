@@ -4,8 +4,6 @@ Without a CUDA device these run in Triton's interpreter: see test_triton_interpr
 need a card are in test_triton_card.py.
 """
 
-import itertools
-
 import pytest
 import torch
 
@@ -15,7 +13,6 @@ from gattn.kernels import philox
 from gattn.layout import stats
 from tests.families import ATTENTION, FAMILIES, OPERATORS, TERMS
 from tests.kernels.triton_cases import (
-    CASES,
     DEVICE,
     GRAPHS,
     check,
@@ -42,56 +39,6 @@ def test_awkward_graphs(case, name):
 @each_case
 def test_single_precision_and_odd_shapes(case, heads, channels):
     check(case.operator, graph("plain"), heads, channels, torch.float32, **case.options)
-
-
-def molecules() -> Graph:
-    """Create three small graphs and an empty one, with repeated edges."""
-    generator = torch.Generator().manual_seed(4)
-    sizes = [5, 0, 1, 9]
-    edges, start = [], 0
-    for size in sizes:
-        edges.append(start + torch.randint(max(size, 1), (2, 3 * size), generator=generator))
-        start += size
-    ptr = torch.tensor([0, *itertools.accumulate(sizes)], device=DEVICE)
-    return gattn.graphs.from_batch(torch.cat(edges, 1).to(DEVICE), ptr)
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(x, id=name) for name, x in CASES.items() if x.operator.family]
-)
-def test_whole_graphs_take_one_kernel_each_way(case, monkeypatch):
-    g, launched, original = molecules(), [], launch.launch
-    operator = case.operator
-
-    def record(kernel, *args, **kwargs):
-        launched.append(getattr(kernel, "fn", kernel).__name__)
-        original(kernel, *args, **kwargs)
-
-    monkeypatch.setattr(launch, "launch", record)
-    with tiles.override(split=4):
-        tensors = operator.inputs(g, 4, 5, **case.dims)
-        run(operator, g, tensors, case.options, torch.float32, "triton")
-    apart = [name for name in FAMILIES[operator.family].gradients_apart if name in operator.shapes]
-    assert len(launched) == 2 + len(apart)
-    check(operator, g, 4, 5, dims=case.dims, **case.options)
-
-
-RUNS = {
-    "complete": lambda: gattn.graphs.complete([9, 0, 70], device=DEVICE),
-    "causal": lambda: gattn.graphs.causal([64, 9], device=DEVICE),
-    "band": lambda: gattn.graphs.band([50, 90], 16, device=DEVICE),
-}
-
-
-@pytest.mark.parametrize("variant", ["dot_product", "dot_product, wide"])
-@pytest.mark.parametrize("name", RUNS)
-def test_block_graphs_use_banded_kernels(name, variant, monkeypatch):
-    g, case = RUNS[name](), CASES[variant]
-    calls = []
-    monkeypatch.setattr(launch, "launch", lambda *args, **kwargs: calls.append(args[0]))
-    dims = {"b": 1 if name == "band" else 2}
-    check(case.operator, g, 2, 5, torch.float32, dims=dims, **case.options)
-    assert not calls  # the kernels of general graphs were not launched
 
 
 @pytest.mark.parametrize("name", [f"{family}, edges" for family in FAMILIES])

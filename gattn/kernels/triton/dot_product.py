@@ -3,8 +3,6 @@
 These are the forward and backward kernels of TransformerConv, AGNNConv, HGTConv, GPSConv,
 GraphAttention, self-attention over sets, causal and band attention. They compute sum_j w_ij
 softmax_j(scale (q_i . k_j + u_i . a_ij) + bias_ij) v_j, and the same sum of the edge features a_ij.
-If the sources of every destination are
-consecutive, and edges have neither features nor weights, `banded` runs instead.
 
 The edge term is factored: u = W^T q, [n, h, d], is computed before the pass over the edges, and W E
 after it, where E_i = sum_j alpha_ij a_ij is [n, h, d]. The kernels then read d numbers for each
@@ -27,9 +25,6 @@ F = h c and G = h d:
     backward, by source (`edge.weighted_sum_kernel`)
               per edge          2 F s + 2 h w + 8     q_i, dO_i; alpha, scale ds; row, csr2csc
               per row           2 F s + 4             dk_j, dv_j
-
-In a batch of small graphs (`graph_ptr`), a program of `dot_product_backward_query_kernel` processes
-a whole graph: it also runs the pass by source, and writes dk and dv.
 """
 
 from __future__ import annotations
@@ -40,8 +35,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gattn.kernels.precision import acc_dtype
-from gattn.kernels.triton import banded
-from gattn.kernels.triton.edge import sum_rows, weighted_sum
+from gattn.kernels.triton.edge import weighted_sum
 from gattn.kernels.triton.launch import (
     LaunchPlan,
     Sums,
@@ -69,16 +63,12 @@ from gattn.kernels.triton.primitives import (
     softmax_merge,
     weigh_edge,
 )
-from gattn.kernels.triton.tiles import graph_ptr_of, pad
+from gattn.kernels.triton.tiles import pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
-    item_rows,
     longest_run,
     program_rows,
-    scatter_pairs,
-    work_items,
-    writing_lanes,
 )
 
 
@@ -103,12 +93,6 @@ def dot_product_forward(
     not need them, and out_acc is also empty if it equals out.
     """
     attn_bias = per_head(attn_bias, query.shape[1])
-    has_edges = edge_attr is not None or edge_weight is not None
-    if not has_edges and banded.serves(layout, query, value, attn_bias, seed):
-        outputs = banded.forward(
-            query, key, value, attn_bias, layout, seed, scale, dropout, needs_backward
-        )
-        return *outputs, outputs[1].new_empty(0, query.shape[1], 0)
     _, col, perm, *_ = layout
     (n, heads, channels), value_channels = query.shape, value.shape[2]
     features = 0 if edge_attr is None else edge_attr.shape[1]
@@ -121,8 +105,8 @@ def dot_product_forward(
         edge_query = _to_features(query, edge_proj)
         edge_out = torch.empty_like(edge_query)
 
-    width, allow_splits = max(channels, value_channels), graph_ptr_of(layout) is None
-    plan = LaunchPlan(layout, heads, width, query.dtype, unroll=4, allow_splits=allow_splits)
+    width = max(channels, value_channels)
+    plan = LaunchPlan(layout, heads, width, query.dtype, unroll=4)
     sums = Sums(row_max, row_sum, out_acc, edge_out)
     splits = plan.workspaces(sums)
     drop = dropout_args(seed, dropout)
@@ -169,15 +153,7 @@ def dot_product_backward(
     input_bias, attn_bias = attn_bias, per_head(attn_bias, query.shape[1])
     grad_attn_bias = head_gradients(attn_bias, wants_attn_bias, row_sum)
     grad_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)
-    has_edges = edge_attr is not None or edge_weight is not None
-    if not has_edges and banded.serves(layout, query, value, attn_bias, seed):
-        grads = banded.backward(
-            grad_out, query, key, value, attn_bias, out_acc, row_max, row_sum, grad_attn_bias,
-            layout, seed, scale, dropout,
-        )  # fmt: skip
-        grads = *grads, sum_heads(grad_attn_bias, input_bias), None, None, None
-        return tuple(query.new_empty(0) if g is None else g for g in grads)
-    _, col, perm, colptr, row, csr2csc, *_ = layout
+    _, col, perm, *_ = layout
     (_, heads, channels), value_channels = query.shape, value.shape[2]
     features = 0 if edge_attr is None else edge_attr.shape[1]
     grad_out, query, key, value, attn_bias, edge_attr, edge_weight = contiguous(
@@ -190,18 +166,14 @@ def dot_product_backward(
     grad_query = empty_sum(query, edge_proj is not None, *query.shape)
     edge_terms = row_max.new_empty(col.numel(), heads, 2)
 
-    width, graph_ptr = max(channels, value_channels), graph_ptr_of(layout)
-    plan = LaunchPlan(layout, heads, width, query.dtype, unroll=2, graph_ptr=graph_ptr)
+    width = max(channels, value_channels)
+    plan = LaunchPlan(layout, heads, width, query.dtype, unroll=2)
     sums = Sums(a=grad_query, b=grad_edge_query)
     splits = plan.workspaces(sums)
-    grad_key = grad_value = None
-    if graph_ptr is not None:
-        grad_key, grad_value = key.new_empty(key.shape), value.new_empty(value.shape)
     plan.run(
         dot_product_backward_query_kernel,
-        graph_ptr, col, perm, colptr, row, csr2csc, grad_key, grad_value,
-        grad_out, grad_edge_out, query, key, value, attn_bias, edge_query, edge_attr, edge_weight,
-        out_acc, edge_out, row_max, row_sum,
+        col, perm, grad_out, grad_edge_out, query, key, value, attn_bias, edge_query, edge_attr,
+        edge_weight, out_acc, edge_out, row_max, row_sum,
         grad_query, grad_edge_query, splits.a, splits.b, grad_attn_bias, grad_weight,
         edge_terms,
         scale=scale, **dropout_args(seed, dropout),
@@ -218,11 +190,10 @@ def dot_product_backward(
             perm, grad_edge_out, edge_query, edge_terms, grad_edge_attr,
             FEATURES=features, D=pad(features),
         )  # fmt: skip
-    if graph_ptr is None:
-        grad_key, grad_value = weighted_sum(
-            layout, edge_terms[..., 1], query, edge_terms[..., 0], grad_out,
-            transposed=True, csr_order=True,
-        )  # fmt: skip
+    grad_key, grad_value = weighted_sum(
+        layout, edge_terms[..., 1], query, edge_terms[..., 0], grad_out,
+        transposed=True, csr_order=True,
+    )  # fmt: skip
     if edge_proj is not None:
         grad_query = (grad_query + _from_features(grad_edge_query, edge_proj)).to(query.dtype)
         grad_edge_proj = _outer(query, grad_edge_query) + _outer(grad_out, edge_out)
@@ -344,9 +315,8 @@ def dot_product_forward_kernel(
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def dot_product_backward_query_kernel(
-    offsets, graph_ptr, col, perm, colptr, row_index, csr2csc, grad_key, grad_value,
-    grad_out, grad_edge_out, query, key, value, attn_bias, edge_query, edge_attr, edge_weight,
-    out_acc, edge_out, row_max, row_sum,
+    offsets, col, perm, grad_out, grad_edge_out, query, key, value, attn_bias, edge_query,
+    edge_attr, edge_weight, out_acc, edge_out, row_max, row_sum,
     grad_query, grad_edge_query, split_grad_query, split_grad_edge_query, grad_attn_bias,
     grad_edge_weight, edge_terms,
     num_rows, num_splits,
@@ -359,9 +329,7 @@ def dot_product_backward_query_kernel(
     """Compute the gradients of the queries, and two numbers per edge that other kernels read.
 
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and the gradient of the
-    dot product, scale ds_ij. They are stored as [e, h, 2] in CSR order. With graph_ptr, the program
-    then computes dk_j
-    and dv_j for its graph.
+    dot product, scale ds_ij. They are stored as [e, h, 2] in CSR order.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -370,103 +338,80 @@ def dot_product_backward_query_kernel(
 
     width: tl.constexpr = HEADS * VALUE_CHANNELS
     width_e: tl.constexpr = HEADS * FEATURES
-    begin, end, stride = work_items(graph_ptr, ROWS)
-    item = begin
-    while item < end:
-        row, first, last, split, is_whole, is_split = item_rows(
-            item, end, graph_ptr, offsets, num_rows, num_splits, ROWS, SPLIT
-        )
-        live = last > first
-        q = gather(query, row, live, offset, mask, HEADS * CHANNELS, ACC) * scale
-        g = gather(grad_out, row, live, value_offset, value_mask, width, ACC)
-        delta = tl.sum(g * gather(out_acc, row, live, value_offset, value_mask, width, ACC), 2)
-        m_row = safe_max(gather(row_max, row, live, head, head_mask, HEADS, ACC))
-        inv_sum = reciprocal(gather(row_sum, row, live, head, head_mask, HEADS, ACC))
-        acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
-        if edge_attr is not None:
-            feature = tl.arange(0, D)
-            edge_offset, edge_mask = head_channel_offsets(head, head_mask, FEATURES, D)
-            uq = gather(edge_query, row, live, edge_offset, edge_mask, width_e, ACC) * scale
-            edge_acc = tl.zeros([SLOTS, ROWS, H, D], ACC)
-            ge = gather(grad_edge_out, row, live, edge_offset, edge_mask, width_e, ACC)
-            e = gather(edge_out, row, live, edge_offset, edge_mask, width_e, ACC)
-            delta += tl.sum(ge * e, 2)
-        step, max_degree = 0, longest_run(first, last)
-        while step < max_degree:
-            keys, values, attrs, biases = (), (), (), ()
-            alphas, grad_dots = (), ()
-            for u in tl.static_range(UNROLL):
-                position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
-                j = tl.load(col + position, mask=valid, other=0)
-                keys += (gather(key, j, valid, offset, mask, HEADS * CHANNELS, ACC),)
-                values += (gather(value, j, valid, value_offset, value_mask, width, ACC),)
-                if (edge_attr is not None) or (attn_bias is not None):
-                    edge = tl.load(perm + position, mask=valid, other=0)
-                if edge_attr is not None:
-                    a = gather(edge_attr, edge, valid, feature, feature < FEATURES, FEATURES, ACC)
-                    attrs += (tl.expand_dims(a, 2),)
-                if attn_bias is not None:
-                    biases += (gather(attn_bias, edge, valid, head, head_mask, HEADS, ACC),)
-            for u in tl.static_range(UNROLL):
-                position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
-                score = tl.sum(q[None] * keys[u], 3)
-                grad_alpha = tl.sum(g[None] * values[u], 3)
-                if edge_attr is not None:
-                    score += tl.sum(uq[None] * attrs[u], 3)
-                    grad_alpha += tl.sum(ge[None] * attrs[u], 3)
-                if attn_bias is not None:
-                    score += biases[u]
-                alpha = exp(score - m_row[None]) * inv_sum[None]
-                alpha = tl.where(expand_last(valid), alpha, 0.0)
-                alpha_drop = alpha
-                if seed is not None:
-                    factor = dropout_factor(seed, position, head, threshold, keep_scale, HEADS)
-                    alpha_drop *= factor
-                    grad_alpha *= factor
-                if (grad_attn_bias is not None) or (edge_weight is not None):
-                    edge = tl.load(perm + position, mask=valid, other=0)
-                if edge_weight is not None:
-                    alpha_drop, grad_alpha = weigh_edge(
-                        edge_weight, grad_edge_weight, edge, valid, head, head_mask,
-                        alpha, alpha_drop, grad_alpha, HEADS, ACC,
-                    )  # fmt: skip
-                grad_score = alpha * (grad_alpha - delta[None])
-                if grad_attn_bias is not None:
-                    scatter(grad_attn_bias, edge, valid, head, head_mask, grad_score, HEADS)
-                grad_dot = grad_score * scale
-                acc += expand_last(grad_dot) * keys[u]
-                if edge_attr is not None:
-                    edge_acc += expand_last(grad_dot) * attrs[u]
-                alphas += (alpha_drop,)
-                grad_dots += (grad_dot,)
-            scatter_pairs(
-                edge_terms, alphas, grad_dots, first, last, step, head, head_mask, HEADS, SLOTS,
-                writing_lanes(CHANNELS, key.dtype.element_ty.primitive_bitwidth),
-            )  # fmt: skip
-            step += SLOTS * UNROLL
+    row, first, last, split, is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
+    )
+    live = last > first
+    q = gather(query, row, live, offset, mask, HEADS * CHANNELS, ACC) * scale
+    g = gather(grad_out, row, live, value_offset, value_mask, width, ACC)
+    delta = tl.sum(g * gather(out_acc, row, live, value_offset, value_mask, width, ACC), 2)
+    m_row = safe_max(gather(row_max, row, live, head, head_mask, HEADS, ACC))
+    inv_sum = reciprocal(gather(row_sum, row, live, head, head_mask, HEADS, ACC))
+    acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
+    if edge_attr is not None:
+        feature = tl.arange(0, D)
+        edge_offset, edge_mask = head_channel_offsets(head, head_mask, FEATURES, D)
+        uq = gather(edge_query, row, live, edge_offset, edge_mask, width_e, ACC) * scale
+        edge_acc = tl.zeros([SLOTS, ROWS, H, D], ACC)
+        ge = gather(grad_edge_out, row, live, edge_offset, edge_mask, width_e, ACC)
+        e = gather(edge_out, row, live, edge_offset, edge_mask, width_e, ACC)
+        delta += tl.sum(ge * e, 2)
+    step, max_degree = 0, longest_run(first, last)
+    while step < max_degree:
+        keys, values, attrs, biases = (), (), (), ()
+        for u in tl.static_range(UNROLL):
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            j = tl.load(col + position, mask=valid, other=0)
+            keys += (gather(key, j, valid, offset, mask, HEADS * CHANNELS, ACC),)
+            values += (gather(value, j, valid, value_offset, value_mask, width, ACC),)
+            if (edge_attr is not None) or (attn_bias is not None):
+                edge = tl.load(perm + position, mask=valid, other=0)
+            if edge_attr is not None:
+                a = gather(edge_attr, edge, valid, feature, feature < FEATURES, FEATURES, ACC)
+                attrs += (tl.expand_dims(a, 2),)
+            if attn_bias is not None:
+                biases += (gather(attn_bias, edge, valid, head, head_mask, HEADS, ACC),)
+        for u in tl.static_range(UNROLL):
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            score = tl.sum(q[None] * keys[u], 3)
+            grad_alpha = tl.sum(g[None] * values[u], 3)
+            if edge_attr is not None:
+                score += tl.sum(uq[None] * attrs[u], 3)
+                grad_alpha += tl.sum(ge[None] * attrs[u], 3)
+            if attn_bias is not None:
+                score += biases[u]
+            alpha = exp(score - m_row[None]) * inv_sum[None]
+            alpha = tl.where(expand_last(valid), alpha, 0.0)
+            alpha_drop = alpha
+            if seed is not None:
+                factor = dropout_factor(seed, position, head, threshold, keep_scale, HEADS)
+                alpha_drop *= factor
+                grad_alpha *= factor
+            if (grad_attn_bias is not None) or (edge_weight is not None):
+                edge = tl.load(perm + position, mask=valid, other=0)
+            if edge_weight is not None:
+                alpha_drop, grad_alpha = weigh_edge(
+                    edge_weight, grad_edge_weight, edge, valid, head, head_mask,
+                    alpha, alpha_drop, grad_alpha, HEADS, ACC,
+                )  # fmt: skip
+            grad_score = alpha * (grad_alpha - delta[None])
+            if grad_attn_bias is not None:
+                scatter(grad_attn_bias, edge, valid, head, head_mask, grad_score, HEADS)
+            grad_dot = grad_score * scale
+            acc += expand_last(grad_dot) * keys[u]
+            if edge_attr is not None:
+                edge_acc += expand_last(grad_dot) * attrs[u]
+            scatter(edge_terms, position, valid, head * 2, head_mask, alpha_drop, HEADS * 2)
+            scatter(edge_terms, position, valid, head * 2 + 1, head_mask, grad_dot, HEADS * 2)
+        step += SLOTS * UNROLL
 
-        grad_q = tl.sum(acc, 0)
-        scatter(grad_query, row, is_whole, offset, mask, grad_q, HEADS * CHANNELS)
-        scatter(split_grad_query, split, is_split, offset, mask, grad_q, HEADS * CHANNELS)
-        if edge_attr is not None:
-            grad_u = tl.sum(edge_acc, 0)
-            scatter(grad_edge_query, row, is_whole, edge_offset, edge_mask, grad_u, width_e)
-            scatter(split_grad_edge_query, split, is_split, edge_offset, edge_mask, grad_u, width_e)
-        item += stride
-    if graph_ptr is not None:
-        tl.debug_barrier()
-        item = begin
-        while item < end:
-            row, first, last, split, is_whole, is_split = item_rows(
-                item, end, graph_ptr, colptr, num_rows, num_splits, ROWS, SPLIT
-            )
-            sum_rows(
-                row, first, last, split, is_whole, is_split,
-                row_index, csr2csc, None, edge_terms + 1, query, edge_terms, grad_out,
-                grad_key, grad_value, None, None,
-                2, HEADS, HEADS, CHANNELS, VALUE_CHANNELS, ACC, SLOTS, ROWS, H, C, V, UNROLL,
-            )  # fmt: skip
-            item += stride
+    grad_q = tl.sum(acc, 0)
+    scatter(grad_query, row, is_whole, offset, mask, grad_q, HEADS * CHANNELS)
+    scatter(split_grad_query, split, is_split, offset, mask, grad_q, HEADS * CHANNELS)
+    if edge_attr is not None:
+        grad_u = tl.sum(edge_acc, 0)
+        scatter(grad_edge_query, row, is_whole, edge_offset, edge_mask, grad_u, width_e)
+        scatter(split_grad_edge_query, split, is_split, edge_offset, edge_mask, grad_u, width_e)
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])

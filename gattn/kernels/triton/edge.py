@@ -309,24 +309,6 @@ def weighted_sum_kernel(
     row, first, last, split, is_whole, is_split = program_rows(
         tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
     )
-    sum_rows(
-        row, first, last, split, is_whole, is_split,
-        index, order, reorder, weight, table, other_weight, other_table,
-        out, other_out, split_out, split_other_out,
-        WEIGHTS, HEADS, TABLE_HEADS, CHANNELS, OTHER_CHANNELS, ACC, SLOTS, ROWS, H, C, D, UNROLL,
-    )  # fmt: skip
-
-
-@triton.jit
-def sum_rows(
-    row, first, last, split, is_whole, is_split,
-    index, order, reorder, weight, table, other_weight, other_table,
-    out, other_out, split_out, split_other_out,
-    WEIGHTS: tl.constexpr, HEADS: tl.constexpr, TABLE_HEADS: tl.constexpr, CHANNELS: tl.constexpr,
-    OTHER_CHANNELS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
-    H: tl.constexpr, C: tl.constexpr, D: tl.constexpr, UNROLL: tl.constexpr,
-):  # fmt: skip
-    """Compute the sums of `weighted_sum_kernel` for the rows [R] of one work item."""
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     table_offset = head_channel_offsets(head % TABLE_HEADS, head_mask, CHANNELS, C)[0]
@@ -356,14 +338,12 @@ def sum_rows(
         step += SLOTS * UNROLL
     row_sum = tl.sum(acc, 0)
     scatter(out, row, is_whole, offset, mask, row_sum, HEADS * CHANNELS)
-    if split_out is not None:
-        scatter(split_out, split, is_split, offset, mask, row_sum, HEADS * CHANNELS)
+    scatter(split_out, split, is_split, offset, mask, row_sum, HEADS * CHANNELS)
     if other_table is not None:
         other_sum = tl.sum(other_acc, 0)
         width: tl.constexpr = HEADS * OTHER_CHANNELS
         scatter(other_out, row, is_whole, other_offset, other_mask, other_sum, width)
-        if split_other_out is not None:
-            scatter(split_other_out, split, is_split, other_offset, other_mask, other_sum, width)
+        scatter(split_other_out, split, is_split, other_offset, other_mask, other_sum, width)
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])

@@ -19,9 +19,7 @@ The backward is one pass over the edges, in the order of sources. It needs no pa
 the gradients of a softmax sum to zero over a row: da_i = (1 - negative_slope) <dO_i, O+_i - p+_i
 O_i>, where O+ and p+ are the output and the sum of the softmax weights of the edges whose z = a_i +
 b_j + c_ij is positive. docs/kernels.md derives this. The forward computes the difference before O_i
-is rounded to 16 bits, since the difference of rounded numbers would be inaccurate. In a batch of
-small graphs (`graph_ptr`), a program of `gat_backward_key_kernel` processes a whole graph: it also
-computes da and the terms of each row.
+is rounded to 16 bits, since the difference of rounded numbers would be inaccurate.
 """
 
 from __future__ import annotations
@@ -61,14 +59,12 @@ from gattn.kernels.triton.primitives import (
     softmax_merge,
     weigh_edge,
 )
-from gattn.kernels.triton.tiles import graph_ptr_of, has_full_vectors, pad
+from gattn.kernels.triton.tiles import has_full_vectors, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
-    item_rows,
     longest_run,
     program_rows,
-    work_items,
 )
 
 
@@ -98,8 +94,7 @@ def gat_forward(
     out_acc = empty_sum(value, needs_backward, n, heads, channels)
     out_pos_centered = row_max.new_empty(n if save_positive_part else 0, heads, channels)
 
-    allow_splits = graph_ptr_of(layout) is None
-    plan = LaunchPlan(layout, heads, channels, value.dtype, unroll=4, allow_splits=allow_splits)
+    plan = LaunchPlan(layout, heads, channels, value.dtype, unroll=4)
     sums = Sums(row_max, row_sum, out_acc, out_pos_centered if save_positive_part else None)
     splits = plan.workspaces(sums)
     if save_positive_part:
@@ -154,29 +149,26 @@ def gat_backward(
     grad_value = empty_sum(value, is_grouped, m, heads, channels)
     row_terms = row_max.new_empty(n, heads, 4)
 
-    graph_ptr = graph_ptr_of(layout)
     plan = LaunchPlan(
-        layout, heads, channels, value.dtype, unroll=4, transposed=True, graph_ptr=graph_ptr,
+        layout, heads, channels, value.dtype, unroll=4, transposed=True,
         # If a lane loads one channel at a time, processing more rows at once would need too many
         # registers.
         more_rows=has_full_vectors(channels, value.element_size()),
     )  # fmt: skip
     centered = out_pos_centered if out_pos_centered.shape[0] else None
-    row_inputs = grad_out, out_acc, centered, query_score, row_max, row_sum, grad_query, row_terms
-    if graph_ptr is None:
-        launch(
-            gat_backward_query_kernel, (-(-n // 4), -(-heads // plan.tile.heads)), 4,
-            *row_inputs, n, negative_slope,
-            HEADS=heads, CHANNELS=channels, ACC=ACCUMULATOR[row_max.dtype], ROWS=4,
-            H=plan.tile.heads, C=pad(channels),
-        )  # fmt: skip
+    launch(
+        gat_backward_query_kernel, (-(-n // 4), -(-heads // plan.tile.heads)), 4,
+        grad_out, out_acc, centered, query_score, row_max, row_sum, grad_query, row_terms, n,
+        negative_slope,
+        HEADS=heads, CHANNELS=channels, ACC=ACCUMULATOR[row_max.dtype], ROWS=4,
+        H=plan.tile.heads, C=pad(channels),
+    )  # fmt: skip
     sums = Sums(a=grad_value, c=grad_key)
     splits = plan.workspaces(sums)
     plan.run(
         gat_backward_key_kernel,
-        graph_ptr, row, csr2csc, perm,
-        *row_inputs,
-        key_score, value, edge_score, *contiguous(per_head(attn_bias, heads), edge_weight),
+        row, csr2csc, perm, grad_out, row_terms, key_score, value, edge_score,
+        *contiguous(per_head(attn_bias, heads), edge_weight),
         grad_value, grad_key, grad_edge, grad_attn_bias, grad_weight,
         splits.a, splits.c,
         negative_slope=negative_slope, **dropout_args(seed, dropout),
@@ -293,28 +285,12 @@ def gat_backward_query_kernel(
 ):  # fmt: skip
     """Compute the gradients of the query scores, and the terms of each row for
     ``gat_backward_key_kernel``.
-    """
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    write_row_terms(
-        row, row < num_rows,
-        grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
-        negative_slope, HEADS, CHANNELS, ACC, H, C,
-    )  # fmt: skip
-
-
-@triton.jit
-def write_row_terms(
-    row, live,
-    grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
-    negative_slope, HEADS: tl.constexpr, CHANNELS: tl.constexpr, ACC: tl.constexpr, H: tl.constexpr,
-    C: tl.constexpr,
-):  # fmt: skip
-    """Write the gradient of the query score of one row, and the numbers of the row that its edges
-    need.
 
     Without out_pos_centered (O+ - p+ O), da_i is zero: the negative slope is 1, or the gradient is
     not needed.
     """
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    live = row < num_rows
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     g = gather(grad_out, row, live, offset, mask, HEADS * CHANNELS, ACC)
@@ -336,9 +312,8 @@ def write_row_terms(
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
 def gat_backward_key_kernel(
-    offsets, graph_ptr, row_index, csr2csc, perm,
-    grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query, row_terms,
-    key_score, value, edge_score, attn_bias, edge_weight,
+    offsets, row_index, csr2csc, perm, grad_out, row_terms, key_score, value, edge_score,
+    attn_bias, edge_weight,
     grad_value, grad_key, grad_edge, grad_attn_bias, grad_edge_weight,
     split_grad_value, split_grad_key,
     num_rows, num_splits,
@@ -349,88 +324,72 @@ def gat_backward_key_kernel(
 ):  # fmt: skip
     """Compute the gradients of values, key scores, edge scores, biases and edge weights.
 
-    Rows are sources with their outgoing edges. With graph_ptr, the program first runs the
-    computation of `gat_backward_query_kernel` for the nodes of its graph.
+    Rows are sources with their outgoing edges.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     value_offset = head_channel_offsets(head % VALUE_HEADS, head_mask, CHANNELS, C)[0]
-    begin, end, stride = work_items(graph_ptr, ROWS)
-    if graph_ptr is not None:
-        item = begin
-        while item < end:
-            i = item + tl.arange(0, ROWS)
-            write_row_terms(
-                i, i < end,
-                grad_out, out_acc, out_pos_centered, query_score, row_max, row_sum, grad_query,
-                row_terms, negative_slope, HEADS, CHANNELS, ACC, H, C,
-            )  # fmt: skip
-            item += stride
-        tl.debug_barrier()
     negative_slope, keep_scale = acc_scalar(negative_slope, ACC), acc_scalar(keep_scale, ACC)
-    item = begin
-    while item < end:
-        row, first, last, split, is_whole, is_split = item_rows(
-            item, end, graph_ptr, offsets, num_rows, num_splits, ROWS, SPLIT
-        )
-        live = last > first
-        b = gather(key_score, row, live, head, head_mask, HEADS, ACC)
-        v = gather(value, row, live, value_offset, mask, VALUE_HEADS * CHANNELS, ACC)
-        acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
-        acc_key = tl.zeros([SLOTS, ROWS, H], ACC)
-        step, max_degree = 0, longest_run(first, last)
-        while step < max_degree:
-            grads, zs, alphas, deltas = (), (), (), ()
-            for u in tl.static_range(UNROLL):
-                position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
-                i = tl.load(row_index + position, mask=valid, other=0)
-                grads += (gather(grad_out, i, valid, offset, mask, HEADS * CHANNELS, ACC),)
-                z = b[None] + gather(row_terms, i, valid, head * 4, head_mask, HEADS * 4, ACC)
-                if (edge_score is not None) or (attn_bias is not None):
-                    csr_position = tl.load(csr2csc + position, mask=valid, other=0)
-                    edge = tl.load(perm + csr_position, mask=valid, other=0)
-                if edge_score is not None:
-                    z += gather(edge_score, edge, valid, head, head_mask, HEADS, ACC)
-                score = leaky_relu(z, negative_slope)
-                if attn_bias is not None:
-                    score += gather(attn_bias, edge, valid, head, head_mask, HEADS, ACC)
-                m_row = gather(row_terms, i, valid, head * 4 + 1, head_mask, HEADS * 4, ACC)
-                inv_sum = gather(row_terms, i, valid, head * 4 + 2, head_mask, HEADS * 4, ACC)
-                alpha = exp(score - m_row) * inv_sum
-                zs += (z,)
-                alphas += (tl.where(expand_last(valid), alpha, 0.0),)
-                deltas += (gather(row_terms, i, valid, head * 4 + 3, head_mask, HEADS * 4, ACC),)
-            for u in tl.static_range(UNROLL):
-                position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
-                alpha = alphas[u]
-                alpha_drop = alpha
-                grad_alpha = tl.sum(grads[u] * v[None], 3)
-                if seed is not None:
-                    csr_position = tl.load(csr2csc + position, mask=valid, other=0)
-                    factor = dropout_factor(seed, csr_position, head, threshold, keep_scale, HEADS)
-                    alpha_drop *= factor
-                    grad_alpha *= factor
-                if (edge_score is not None) or (attn_bias is not None) or (edge_weight is not None):
-                    csr_position = tl.load(csr2csc + position, mask=valid, other=0)
-                    edge = tl.load(perm + csr_position, mask=valid, other=0)
-                if edge_weight is not None:
-                    alpha_drop, grad_alpha = weigh_edge(
-                        edge_weight, grad_edge_weight, edge, valid, head, head_mask,
-                        alpha, alpha_drop, grad_alpha, HEADS, ACC,
-                    )  # fmt: skip
-                acc += expand_last(alpha_drop) * grads[u]
-                grad_score = alpha * (grad_alpha - deltas[u])
-                if grad_attn_bias is not None:
-                    scatter(grad_attn_bias, edge, valid, head, head_mask, grad_score, HEADS)
-                grad_z = grad_score * tl.where(zs[u] > 0, 1.0, negative_slope)
-                acc_key += grad_z
-                if grad_edge is not None:
-                    scatter(grad_edge, edge, valid, head, head_mask, grad_z, HEADS)
-            step += SLOTS * UNROLL
+    row, first, last, split, is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
+    )
+    live = last > first
+    b = gather(key_score, row, live, head, head_mask, HEADS, ACC)
+    v = gather(value, row, live, value_offset, mask, VALUE_HEADS * CHANNELS, ACC)
+    acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
+    acc_key = tl.zeros([SLOTS, ROWS, H], ACC)
+    step, max_degree = 0, longest_run(first, last)
+    while step < max_degree:
+        grads, zs, alphas, deltas = (), (), (), ()
+        for u in tl.static_range(UNROLL):
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            i = tl.load(row_index + position, mask=valid, other=0)
+            grads += (gather(grad_out, i, valid, offset, mask, HEADS * CHANNELS, ACC),)
+            z = b[None] + gather(row_terms, i, valid, head * 4, head_mask, HEADS * 4, ACC)
+            if (edge_score is not None) or (attn_bias is not None):
+                csr_position = tl.load(csr2csc + position, mask=valid, other=0)
+                edge = tl.load(perm + csr_position, mask=valid, other=0)
+            if edge_score is not None:
+                z += gather(edge_score, edge, valid, head, head_mask, HEADS, ACC)
+            score = leaky_relu(z, negative_slope)
+            if attn_bias is not None:
+                score += gather(attn_bias, edge, valid, head, head_mask, HEADS, ACC)
+            m_row = gather(row_terms, i, valid, head * 4 + 1, head_mask, HEADS * 4, ACC)
+            inv_sum = gather(row_terms, i, valid, head * 4 + 2, head_mask, HEADS * 4, ACC)
+            alpha = exp(score - m_row) * inv_sum
+            zs += (z,)
+            alphas += (tl.where(expand_last(valid), alpha, 0.0),)
+            deltas += (gather(row_terms, i, valid, head * 4 + 3, head_mask, HEADS * 4, ACC),)
+        for u in tl.static_range(UNROLL):
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            alpha = alphas[u]
+            alpha_drop = alpha
+            grad_alpha = tl.sum(grads[u] * v[None], 3)
+            if seed is not None:
+                csr_position = tl.load(csr2csc + position, mask=valid, other=0)
+                factor = dropout_factor(seed, csr_position, head, threshold, keep_scale, HEADS)
+                alpha_drop *= factor
+                grad_alpha *= factor
+            if (edge_score is not None) or (attn_bias is not None) or (edge_weight is not None):
+                csr_position = tl.load(csr2csc + position, mask=valid, other=0)
+                edge = tl.load(perm + csr_position, mask=valid, other=0)
+            if edge_weight is not None:
+                alpha_drop, grad_alpha = weigh_edge(
+                    edge_weight, grad_edge_weight, edge, valid, head, head_mask,
+                    alpha, alpha_drop, grad_alpha, HEADS, ACC,
+                )  # fmt: skip
+            acc += expand_last(alpha_drop) * grads[u]
+            grad_score = alpha * (grad_alpha - deltas[u])
+            if grad_attn_bias is not None:
+                scatter(grad_attn_bias, edge, valid, head, head_mask, grad_score, HEADS)
+            grad_z = grad_score * tl.where(zs[u] > 0, 1.0, negative_slope)
+            acc_key += grad_z
+            if grad_edge is not None:
+                scatter(grad_edge, edge, valid, head, head_mask, grad_z, HEADS)
+        step += SLOTS * UNROLL
 
-        grad_v, grad_b = tl.sum(acc, 0), tl.sum(acc_key, 0)
-        scatter(grad_value, row, is_whole, offset, mask, grad_v, HEADS * CHANNELS)
-        scatter(grad_key, row, is_whole, head, head_mask, grad_b, HEADS)
-        scatter(split_grad_value, split, is_split, offset, mask, grad_v, HEADS * CHANNELS)
-        scatter(split_grad_key, split, is_split, head, head_mask, grad_b, HEADS)
-        item += stride
+    grad_v, grad_b = tl.sum(acc, 0), tl.sum(acc_key, 0)
+    scatter(grad_value, row, is_whole, offset, mask, grad_v, HEADS * CHANNELS)
+    scatter(grad_key, row, is_whole, head, head_mask, grad_b, HEADS)
+    scatter(split_grad_value, split, is_split, offset, mask, grad_v, HEADS * CHANNELS)
+    scatter(split_grad_key, split, is_split, head, head_mask, grad_b, HEADS)

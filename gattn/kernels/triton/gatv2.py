@@ -47,7 +47,7 @@ from gattn.kernels.triton.primitives import (
     softmax_merge,
     tanh,
 )
-from gattn.kernels.triton.tiles import graph_ptr_of, pad
+from gattn.kernels.triton.tiles import pad
 from gattn.kernels.triton.work import edge_positions, head_block, longest_run, program_rows
 
 FEATURE_SLOTS = 4
@@ -81,8 +81,7 @@ def gatv2_forward(
     row_max = query.new_empty(n, heads, dtype=acc_dtype(query.dtype))
     row_sum = row_max.new_empty(n, heads)
     out_acc = empty_sum(query, needs_backward, n, heads, value_channels)
-    allow_splits = graph_ptr_of(layout) is None
-    plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=4, allow_splits=allow_splits)
+    plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=4)
     sums = Sums(row_max, row_sum, out_acc)
     splits = plan.workspaces(sums)
     drop = dropout_args(seed, dropout)
@@ -129,8 +128,6 @@ def gatv2_plan(
     edge_attr: Tensor | None,
     unroll: int,
     transposed: bool = False,
-    graph_ptr: Tensor | None = None,
-    allow_splits: bool = True,
 ) -> LaunchPlan:
     """Return the tile of a kernel that passes over the edges, and the assignment of rows to
     programs.
@@ -143,7 +140,7 @@ def gatv2_plan(
         min_slots, unroll = FEATURE_SLOTS // (1 + (query.dtype == torch.float64)), 1
     return LaunchPlan(
         layout, heads, max(channels, value_channels), query.dtype, unroll,
-        transposed=transposed, min_slots=min_slots, graph_ptr=graph_ptr, allow_splits=allow_splits,
+        transposed=transposed, min_slots=min_slots,
         # With 16-bit inputs, processing more rows at once would need too many registers.
         more_rows=query.dtype.itemsize > 2,
     )  # fmt: skip

@@ -27,9 +27,7 @@ F = h c. Values that differ from the keys add F s per edge; W and w stay in the 
               for da_ij         the same and d s      a separate pass
 
 The pass by source computes act'(z_ij), so it must gather q_i. It reads alpha and ds, which the pass
-by destination wrote, instead of computing the score and <dO_i, v_j> again. In a batch of small
-graphs (`graph_ptr`), a program of `gatv2_backward_query_kernel` processes a whole graph: it also
-runs the pass by source, and writes dk and dv.
+by destination wrote, instead of computing the score and <dO_i, v_j> again.
 """
 
 from __future__ import annotations
@@ -68,16 +66,12 @@ from gattn.kernels.triton.primitives import (
     scatter,
     weigh_edge,
 )
-from gattn.kernels.triton.tiles import graph_ptr_of, has_full_vectors, pad
+from gattn.kernels.triton.tiles import has_full_vectors, pad
 from gattn.kernels.triton.work import (
     edge_positions,
     head_block,
-    item_rows,
     longest_run,
     program_rows,
-    scatter_pairs,
-    work_items,
-    writing_lanes,
 )
 
 WEIGHT_PROGRAMS = 16384
@@ -117,7 +111,7 @@ def gatv2_backward(
     If value is None, the keys are also the values: the gradient of value is empty, and the gradient
     of key includes it.
     """
-    _, col, perm, colptr, row, csr2csc, *_ = layout
+    _, col, perm, _, row, csr2csc, *_ = layout
     (_, heads, channels), e = query.shape, col.numel()
     value_channels = channels if value is None else value.shape[2]
     edge_proj_t = features_first(edge_proj)
@@ -133,16 +127,14 @@ def gatv2_backward(
     grad_edge_weight = head_gradients(edge_weight, wants_edge_weight, row_sum)
     constants = gatv2_constants(channels, value_channels, edge_attr, activation)
 
-    graph_ptr = graph_ptr_of(layout)
-    plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=2, graph_ptr=graph_ptr)
+    plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=2)
     sums = Sums(a=grad_query)
     splits = plan.workspaces(sums)
-    programs = min(plan.programs, WEIGHT_PROGRAMS) if graph_ptr is None else plan.programs
+    programs = min(plan.programs, WEIGHT_PROGRAMS)
     partial_grad_weight = row_max.new_empty(programs, heads, channels)
     plan.run(
         gatv2_backward_query_kernel,
-        graph_ptr, col, perm, colptr, row, csr2csc, grad_key, grad_value,
-        grad_out, query, key, value, weight, edge_attr, edge_proj_t,
+        col, perm, grad_out, query, key, value, weight, edge_attr, edge_proj_t,
         *contiguous(per_head(attn_bias, heads), edge_weight), out_acc, row_max, row_sum,
         grad_query, splits.a, partial_grad_weight, grad_attn_bias, grad_edge_weight,
         edge_terms, destination,
@@ -153,17 +145,16 @@ def gatv2_backward(
     plan.merge(splits, sums)
     grad_weight = partial_grad_weight.sum(0).to(weight.dtype)
 
-    if graph_ptr is None:
-        plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=2, transposed=True)
-        sums = Sums(a=grad_key, b=grad_value)
-        splits = plan.workspaces(sums)
-        plan.run(
-            gatv2_backward_key_kernel,
-            row, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
-            edge_terms, grad_key, grad_value, splits.a, splits.b,
-            negative_slope=negative_slope, **constants,
-        )  # fmt: skip
-        plan.merge(splits, sums)
+    plan = gatv2_plan(layout, query, value_channels, edge_attr, unroll=2, transposed=True)
+    sums = Sums(a=grad_key, b=grad_value)
+    splits = plan.workspaces(sums)
+    plan.run(
+        gatv2_backward_key_kernel,
+        row, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
+        edge_terms, grad_key, grad_value, splits.a, splits.b,
+        negative_slope=negative_slope, **constants,
+    )  # fmt: skip
+    plan.merge(splits, sums)
     term_grads = sum_heads(grad_attn_bias, attn_bias), sum_heads(grad_edge_weight, edge_weight)
     grads = [grad_query, grad_key, grad_value, grad_weight, None, None, *term_grads]
     if edge_attr is not None:
@@ -226,9 +217,8 @@ def _edge_gradients(
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits", "num_programs"])
 def gatv2_backward_query_kernel(
-    offsets, graph_ptr, col, perm, colptr, row_index, csr2csc, grad_key, grad_value,
-    grad_out, query, key, value, weight, edge_attr, edge_proj_t, attn_bias, edge_weight,
-    out_acc, row_max, row_sum,
+    offsets, col, perm, grad_out, query, key, value, weight, edge_attr, edge_proj_t, attn_bias,
+    edge_weight, out_acc, row_max, row_sum,
     grad_query, split_grad_query, partial_grad_weight, grad_attn_bias, grad_edge_weight,
     edge_terms, destination,
     num_programs, num_rows, num_splits,
@@ -242,8 +232,7 @@ def gatv2_backward_query_kernel(
 
     Rows are destinations. The terms are alpha_ij after dropout times w_ij, and ds_ij, which the
     other passes read. They are stored as [e, h, 2] in CSR order. A program processes every
-    num_programs(0)-th work item, so that there are only few partial sums of dw. With graph_ptr, the
-    program then computes dk_j and dv_j.
+    num_programs(0)-th group of rows, so that there are only few partial sums of dw.
     """
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
@@ -252,13 +241,10 @@ def gatv2_backward_query_kernel(
     negative_slope, keep_scale = acc_scalar(negative_slope, ACC), acc_scalar(keep_scale, ACC)
     w = tl.load(weight + offset, mask=mask, other=0.0).to(ACC)
     acc_weight = tl.zeros([SLOTS, ROWS, H, C], ACC)
-    begin, end, stride = work_items(graph_ptr, ROWS)
-    if graph_ptr is None:
-        end, stride = num_programs, tl.num_programs(0)
-    item = begin
-    while item < end:
-        row, first, last, split, is_whole, is_split = item_rows(
-            item, end, graph_ptr, offsets, num_rows, num_splits, ROWS, SPLIT
+    item = tl.program_id(0)
+    while item < num_programs:
+        row, first, last, split, is_whole, is_split = program_rows(
+            item, offsets, num_rows, num_splits, ROWS, SPLIT
         )
         live = last > first
         q = gather(query, row, live, offset, mask, HEADS * CHANNELS, ACC)
@@ -269,7 +255,7 @@ def gatv2_backward_query_kernel(
         acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
         step, max_degree = 0, longest_run(first, last)
         while step < max_degree:
-            keys, values, alphas, grad_scores = (), (), (), ()
+            keys, values = (), ()
             for u in tl.static_range(UNROLL):
                 position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
                 j = tl.load(col + position, mask=valid, other=0)
@@ -312,34 +298,15 @@ def gatv2_backward_query_kernel(
                     scatter(grad_attn_bias, edge, valid, head, head_mask, grad_score, HEADS)
                 acc += expand_last(grad_score) * w * act_grad
                 acc_weight += expand_last(grad_score) * y
-                alphas += (alpha_drop,)
-                grad_scores += (grad_score,)
-            scatter_pairs(
-                edge_terms, alphas, grad_scores, first, last, step, head, head_mask, HEADS, SLOTS,
-                writing_lanes(CHANNELS, key.dtype.element_ty.primitive_bitwidth),
-            )  # fmt: skip
+                scatter(edge_terms, position, valid, head * 2, head_mask, alpha_drop, HEADS * 2)
+                scatter(edge_terms, position, valid, head * 2 + 1, head_mask, grad_score, HEADS * 2)
             step += SLOTS * UNROLL
         grad_q = tl.sum(acc, 0)
         scatter(grad_query, row, is_whole, offset, mask, grad_q, HEADS * CHANNELS)
         scatter(split_grad_query, split, is_split, offset, mask, grad_q, HEADS * CHANNELS)
-        item += stride
+        item += tl.num_programs(0)
     partial = partial_grad_weight + tl.program_id(0).to(tl.int64) * (HEADS * CHANNELS) + offset
     tl.store(partial, tl.sum(tl.sum(acc_weight, 0), 0), mask=mask)
-    if graph_ptr is not None:
-        tl.debug_barrier()
-        item = begin
-        while item < end:
-            row, first, last, split, is_whole, is_split = item_rows(
-                item, end, graph_ptr, colptr, num_rows, num_splits, ROWS, SPLIT
-            )
-            write_key_grads(
-                row, first, last, split, is_whole, is_split,
-                row_index, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
-                edge_terms, grad_key, grad_value, None, None, negative_slope,
-                HEADS, CHANNELS, VALUE_CHANNELS, FEATURES, ACTIVATION, ACC, SLOTS,
-                ROWS, H, C, V, UNROLL,
-            )  # fmt: skip
-            item += stride
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])
@@ -352,38 +319,18 @@ def gatv2_backward_key_kernel(
     ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr,
     UNROLL: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of keys and values. Rows are sources with their outgoing edges."""
-    row, first, last, split, is_whole, is_split = program_rows(
-        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
-    )
-    write_key_grads(
-        row, first, last, split, is_whole, is_split,
-        row_index, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
-        edge_terms, grad_key, grad_value, split_grad_key, split_grad_value,
-        acc_scalar(negative_slope, ACC),
-        HEADS, CHANNELS, VALUE_CHANNELS, FEATURES, ACTIVATION, ACC, SLOTS,
-        ROWS, H, C, V, UNROLL,
-    )  # fmt: skip
-
-
-@triton.jit
-def write_key_grads(
-    row, first, last, split, is_whole, is_split,
-    row_index, csr2csc, perm, grad_out, query, key, weight, edge_attr, edge_proj_t,
-    edge_terms, grad_key, grad_value, split_grad_key, split_grad_value,
-    negative_slope,
-    HEADS: tl.constexpr, CHANNELS: tl.constexpr, VALUE_CHANNELS: tl.constexpr,
-    FEATURES: tl.constexpr, ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
-    ROWS: tl.constexpr, H: tl.constexpr, C: tl.constexpr, V: tl.constexpr, UNROLL: tl.constexpr,
-):  # fmt: skip
-    """Write the gradients of keys and values for the R sources of one work item.
+    """Compute the gradients of keys and values. Rows are sources with their outgoing edges.
 
     If grad_value is None, the values are the keys, and dv_j is added to dk_j.
     """
+    row, first, last, split, is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
+    )
     head, head_mask = head_block(HEADS, H)
     offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
     value_offset, value_mask = head_channel_offsets(head, head_mask, VALUE_CHANNELS, V)
     width: tl.constexpr = HEADS * VALUE_CHANNELS
+    negative_slope = acc_scalar(negative_slope, ACC)
     w = tl.load(weight + offset, mask=mask, other=0.0).to(ACC)
     k = gather(key, row, last > first, offset, mask, HEADS * CHANNELS, ACC)
     acc = tl.zeros([SLOTS, ROWS, H, C], ACC)
@@ -418,13 +365,11 @@ def write_key_grads(
         step += SLOTS * UNROLL
     grad_k = tl.sum(acc, 0)
     scatter(grad_key, row, is_whole, offset, mask, grad_k, HEADS * CHANNELS)
-    if split_grad_key is not None:
-        scatter(split_grad_key, split, is_split, offset, mask, grad_k, HEADS * CHANNELS)
+    scatter(split_grad_key, split, is_split, offset, mask, grad_k, HEADS * CHANNELS)
     if grad_value is not None:
         grad_v = tl.sum(acc_value, 0)
         scatter(grad_value, row, is_whole, value_offset, value_mask, grad_v, width)
-        if split_grad_value is not None:
-            scatter(split_grad_value, split, is_split, value_offset, value_mask, grad_v, width)
+        scatter(split_grad_value, split, is_split, value_offset, value_mask, grad_v, width)
 
 
 @triton.jit

@@ -68,8 +68,6 @@ class LaunchPlan:
         transposed: whether rows are sources with their outgoing edges.
         min_slots: minimum number of edges of one row in a tile.
         all_heads: whether a program processes all heads.
-        graph_ptr: [g + 1] node offsets of small graphs; with it, a program processes one graph.
-        allow_splits: whether long rows are divided into splits.
         more_rows: see `tiles.choose`.
     """
 
@@ -83,18 +81,12 @@ class LaunchPlan:
         transposed: bool = False,
         min_slots: int = 1,
         all_heads: bool = False,
-        graph_ptr: Tensor | None = None,
-        allow_splits: bool = True,
         more_rows: bool = True,
     ) -> None:
         self.offsets, num_edges = layout[3 if transposed else 0], layout[1].numel()
         self.num_rows = self.offsets.numel() - 1
         degree = num_edges / max(self.num_rows, 1)
         tile = tiles.choose(heads, width, dtype, degree, unroll, min_slots, all_heads, more_rows)
-        if graph_ptr is not None:
-            tile = tiles.whole_graphs(tile, width, dtype)
-        elif not allow_splits:
-            tile = tiles.without_splits(tile)
         self.heads, self.acc_dtype, self.tile = heads, acc_dtype(dtype), tile
         self.num_splits = num_edges // tile.split
         self.has_splits = False
@@ -103,8 +95,6 @@ class LaunchPlan:
             max_degree = max_degree_of(layout, transposed)
             self.has_splits = (math.inf if max_degree is None else max_degree) >= 2 * tile.split
         self.programs = -(-self.num_splits // tile.rows) + -(-self.num_rows // tile.rows)
-        if graph_ptr is not None:
-            self.programs = graph_ptr.numel() - 1
         self.head_blocks = 1 if all_heads else -(-heads // tile.heads)
 
     def workspace(self, *shape: int) -> Tensor:
@@ -132,7 +122,7 @@ class LaunchPlan:
         """Launch a kernel with one program for each group of rows and block of heads.
 
         With ``only_splits``, the grid covers only the splits. With ``programs``, the grid has this
-        number of programs, each of which processes several work items.
+        number of programs, each of which processes several groups of rows.
         """
         tile = self.tile
         if programs is None:

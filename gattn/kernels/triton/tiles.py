@@ -22,14 +22,10 @@ SPLIT = 256
 """Number of edges in a split. The edges of a row with at least this number of edges are divided
 into splits, which different programs process.
 """
-NO_SPLIT = 2**30
-"""Split size that is larger than every degree, so that no row is divided."""
 LANES = 32
 """Number of lanes (threads) in a warp."""
 LOAD_BYTES = 16
 """Number of bytes that a lane loads with one instruction."""
-GRAPH_WARPS = 8
-"""Number of warps in a program that processes a whole graph."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,45 +121,9 @@ def _rule(
     return Tile(block, max(slots, min_slots), rows, unroll, warps)
 
 
-@functools.cache
-def without_splits(tile: Tile) -> Tile:
-    """Return the tile with a split size that is larger than every degree, so that no row is
-    divided.
-    """
-    return dataclasses.replace(tile, split=NO_SPLIT)
-
-
-@functools.cache
-def whole_graphs(tile: Tile, width: int, dtype: torch.dtype) -> Tile:
-    """Return the tile for a program that processes one graph; several of its rows are processed at
-    once.
-
-    The rows of a tile give each lane one load of 16 bytes, so that no two warps share a row. If the
-    channels are not a whole number of 16-byte loads, each lane gets two channels.
-    """
-    size = dtype.itemsize
-    lane_bytes = LOAD_BYTES if has_full_vectors(width, size) else 2 * size
-    rows = GRAPH_WARPS * LANES * lane_bytes // (tile.heads * pad(width) * size)
-    rows = min(32, max(1, rows))
-    unroll = 2 if size == 4 else 1
-    return dataclasses.replace(
-        tile, slots=1, rows=rows, unroll=unroll, warps=GRAPH_WARPS, split=NO_SPLIT
-    )
-
-
 def pad(length: int) -> int:
     """Round a length up to a power of two. Triton requires this for the axes of a tile."""
     return 1 << (max(length, 1) - 1).bit_length()
-
-
-# Triton kernels read the statistics of a layout, such as its maximum degree, only by the following
-# functions.
-
-
-def graph_ptr_of(layout: list[Tensor]) -> Tensor | None:
-    """Return the node offsets of the small graphs in a batch, [g + 1]; None if there are none."""
-    graph_ptr = Layout(*layout).graph_ptr
-    return graph_ptr if graph_ptr.numel() else None
 
 
 def max_degree_of(layout: list[Tensor], transposed: bool) -> int | None:
@@ -171,15 +131,3 @@ def max_degree_of(layout: list[Tensor], transposed: bool) -> int | None:
     is unknown.
     """
     return stats.max_degree(Layout(*layout), transposed)
-
-
-def band_density_of(layout: list[Tensor]) -> float | None:
-    """Return the density of a band graph: the fraction of the pairs in the rectangles of `banded`
-    that are edges.
-
-    It is None if a destination has sources that are not consecutive. It is also None for graphs
-    with a low mean degree, because the first measurement of a graph waits for the device.
-    """
-    if layout[1].numel() < stats.MIN_MEAN_DEGREE * (layout[0].numel() - 1):
-        return None
-    return stats.band_density(Layout(*layout))
