@@ -16,14 +16,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar
 
 from torch.nn import Module
 from torch_geometric.nn import MessagePassing
 
 _Layer = TypeVar("_Layer", bound=Module)
-_Arguments = ParamSpec("_Arguments")
 
 EDGE_HOOKS = tuple(
     f"_{method}_forward_{when}"
@@ -145,11 +145,49 @@ def edge_hooks(layer: Module) -> str:
     return ""
 
 
-def like(
-    theirs: Callable[_Arguments, None],
-) -> Callable[[Callable[..., None]], Callable[_Arguments, None]]:
-    """Give a constructor the signature of PyG's constructor, also for type checkers."""
-    return cast(Any, functools.wraps(theirs))
+class Twin:
+    """Base class of modules with the constructor of PyG's module, which is another base class.
+
+    The constructor first checks its arguments by the methods ``_check_arguments`` of the class and
+    its base classes, and then calls PyG's constructor and :meth:`_complete`.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        theirs = [base for base in cls.__bases__ if base.__module__.startswith("torch_geometric.")]
+        if theirs and cls.__module__.startswith("gattn.") and "__init__" not in vars(cls):
+            cls.__init__ = _checked_constructor(theirs[0])
+
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        """Check arguments that PyG does not check; they may be changed.
+
+        Args:
+            arguments: all arguments by name; the entry "kwargs" is a dictionary.
+        """
+
+    def _complete(self, arguments: dict[str, Any]) -> None:
+        """Replace parts of PyG's module after its constructor, given the caller's arguments."""
+
+
+def _checked_constructor(theirs: type) -> Callable[..., None]:
+    """Return the constructor of PyG's module with the checks of :class:`Twin`."""
+    construct, signature = theirs.__init__, inspect.signature(theirs)
+
+    @functools.wraps(construct)
+    def checked(self: Any, *args: Any, **options: Any) -> None:
+        bound = signature.bind(*args, **options)
+        bound.apply_defaults()
+        arguments: dict[str, Any] = bound.arguments
+        passed = dict(arguments)
+        for kind in reversed(type(self).__mro__):
+            if "_check_arguments" in vars(kind):
+                kind._check_arguments(arguments)
+        options = arguments.pop("kwargs", {})
+        construct(self, **arguments, **options)
+        self._complete(passed)
+
+    return checked
 
 
 def retyped(theirs: Module, kind: type[_Layer]) -> _Layer:

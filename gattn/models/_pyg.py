@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
 from typing import Any, cast
 
 import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Module
 
 from gattn.compat import pyg as pyg_internals
 from gattn.compat.torch import has_hooks
 from gattn.graph import Graph, as_graph
-from gattn.nn.common.checks import check_at_least
+from gattn.nn.common.checks import check_at_least, check_probability
 from gattn.ops.edges import sum_sources
 
 
-def check_widths(model: type[Module], args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
-    """Check the arguments in_channels and edge_dim of a model, which PyG does not check."""
-    arguments = inspect.signature(model).bind(*args, **options).arguments
-    check_at_least(0, **{k: arguments[k] for k in ("in_channels", "edge_dim") if k in arguments})
+class PyGModel(pyg_internals.Twin):
+    """Base class of models with PyG's constructor, which does not check the widths."""
+
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        widths = {k: arguments[k] for k in ("in_channels", "edge_dim") if k in arguments}
+        check_at_least(0, **widths)
+        for name, value in arguments.items():
+            if name.endswith("dropout"):
+                check_probability(name, value)
 
 
 def convolve(conv: pyg.GCNConv, x: Tensor, graph: Graph) -> Tensor:

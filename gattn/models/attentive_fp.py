@@ -12,16 +12,16 @@ from torch.nn import Module, ModuleList
 from torch_geometric.nn.models import attentive_fp as pyg
 from torch_geometric.typing import Adj
 
-from gattn.compat.pyg import like, retyped
+from gattn.compat.pyg import retyped
 from gattn.functional import aggregate
 from gattn.graph import Graph
-from gattn.models._pyg import check_widths
+from gattn.models._pyg import PyGModel
 from gattn.nn import GATConv, GATEConv
-from gattn.nn.common.checks import check_input, check_probability
+from gattn.nn.common.checks import check_input
 from gattn.nn.common.segments import segment_graph
 
 
-class AttentiveFP(pyg.AttentiveFP):
+class AttentiveFP(pyg.AttentiveFP, PyGModel):
     r"""AttentiveFP model, which computes one vector per molecule from its atoms and bonds.
 
     .. math::
@@ -63,11 +63,7 @@ class AttentiveFP(pyg.AttentiveFP):
         torch.Size([2, 1])
     """
 
-    @like(pyg.AttentiveFP.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        check_widths(pyg.AttentiveFP, args, options)
-        super().__init__(*args, **options)
-        check_probability("dropout", self.dropout)
+    def _complete(self, arguments: dict[str, Any]) -> None:
         self.gate_conv = retyped(self.gate_conv, GATEConv)
         self.atom_convs = ModuleList(retyped(conv, GATConv) for conv in self.atom_convs)
         self.mol_conv = retyped(self.mol_conv, GATConv)

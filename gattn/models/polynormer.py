@@ -13,15 +13,15 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.nn.models import polynormer as pyg
 from torch_geometric.typing import Adj
 
-from gattn.compat.pyg import like, retyped
+from gattn.compat.pyg import retyped
 from gattn.graph import Graph
-from gattn.models._pyg import check_widths, convolve
+from gattn.models._pyg import PyGModel, convolve
 from gattn.nn import GATConv, PolynormerAttention
 from gattn.nn.attention.block import graph_among
-from gattn.nn.common.checks import check_input_of, check_probability
+from gattn.nn.common.checks import check_input_of
 
 
-class Polynormer(pyg.Polynormer):
+class Polynormer(pyg.Polynormer, PyGModel):
     r"""Polynormer model, which returns the log-probabilities of the classes for every node.
 
     .. math::
@@ -73,12 +73,7 @@ class Polynormer(pyg.Polynormer):
         torch.Size([3, 7])
     """
 
-    @like(pyg.Polynormer.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        check_widths(pyg.Polynormer, args, options)
-        super().__init__(*args, **options)
-        check_probability("in_dropout", self.in_drop)
-        check_probability("dropout", self.dropout)
+    def _complete(self, arguments: dict[str, Any]) -> None:
         for layer, conv in enumerate(self.local_convs):
             if isinstance(conv, pyg.GATConv):
                 self.local_convs[layer] = retyped(conv, GATConv)

@@ -11,15 +11,14 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.nn.models import sgformer as pyg
 from torch_geometric.typing import Adj
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
-from gattn.models._pyg import check_widths, convolve
+from gattn.models._pyg import PyGModel, convolve
 from gattn.nn import SGFormerAttention
 from gattn.nn.attention.block import graph_among
-from gattn.nn.common.checks import check_input_of, check_probability
+from gattn.nn.common.checks import check_input_of
 
 
-class SGFormer(pyg.SGFormer):
+class SGFormer(pyg.SGFormer, PyGModel):
     r"""SGFormer model, which returns the log-probabilities of the classes for every node.
 
     .. math::
@@ -66,17 +65,12 @@ class SGFormer(pyg.SGFormer):
         torch.Size([3, 7])
     """
 
-    @like(pyg.SGFormer.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        check_widths(pyg.SGFormer, args, options)
-        super().__init__(*args, **options)
+    def _complete(self, arguments: dict[str, Any]) -> None:
         # PyG's modules have the attributes of gattn's, which compute with them in another way.
         for attention in self.trans_conv.attns:
             attention.__class__ = SGFormerAttention
         self.trans_conv.__class__ = SGModule
         self.graph_conv.__class__ = GraphModule
-        check_probability("trans_dropout", self.trans_conv.dropout)
-        check_probability("gnn_dropout", self.graph_conv.dropout)
 
     def forward(
         self,

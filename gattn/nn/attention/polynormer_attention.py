@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Linear
 from torch_geometric.nn import attention as pyg
 
+from gattn.compat.pyg import Twin
 from gattn.functional import linear_attention_weights
 from gattn.kernels.precision import acc_dtype
 from gattn.nn.attention.sets import read_sets
@@ -20,7 +23,7 @@ _EPSILON = 1e-6
 """Epsilon added to the denominator."""
 
 
-class PolynormerAttention(pyg.PolynormerAttention):
+class PolynormerAttention(pyg.PolynormerAttention, Twin):
     r"""Polynormer's linear attention among all nodes of a graph, multiplied by the node features.
 
     .. math::
@@ -64,20 +67,11 @@ class PolynormerAttention(pyg.PolynormerAttention):
         torch.Size([5, 16])
     """
 
-    def __init__(
-        self,
-        channels: int,
-        heads: int,
-        head_channels: int = 64,
-        beta: float = 0.9,
-        qkv_bias: bool = False,
-        qk_shared: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
-        check_at_least(1, heads=heads)
-        check_at_least(0, channels=channels, head_channels=head_channels)
-        check_probability("dropout", dropout)
-        super().__init__(channels, heads, head_channels, beta, qkv_bias, qk_shared, dropout)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        check_at_least(1, heads=arguments["heads"])
+        check_at_least(0, **{name: arguments[name] for name in ("channels", "head_channels")})
+        check_probability("dropout", arguments["dropout"])
 
     def forward(
         self,

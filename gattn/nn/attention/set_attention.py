@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.nn import Module, ModuleList
 from torch_geometric.nn.aggr import utils as pyg
 
-from gattn.compat.pyg import like, retyped
+from gattn.compat.pyg import Twin, retyped
 from gattn.functional import edge_softmax
 from gattn.graph import Graph
 from gattn.nn.attention.learned_query import learned_query_score, segment_attention
@@ -19,7 +18,22 @@ from gattn.nn.common.scores import attend_with_score, dot_product_score
 from gattn.nn.common.segments import from_points
 
 
-class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock):
+class SetModule(Twin):
+    """Base class of blocks, and of readouts that consist of blocks, with PyG's constructor."""
+
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        check_probability("dropout", arguments["dropout"])
+        check_heads_divide(arguments["heads"], channels=arguments["channels"])
+        counts = {n: v for n, v in arguments.items() if n == "k" or n.endswith("_points")}
+        check_at_least(1, **counts)
+        check_at_least(0, **{n: v for n, v in arguments.items() if n.endswith("_blocks")})
+
+    def _complete(self, arguments: dict[str, Any]) -> None:
+        use_blocks(cast(Module, self))
+
+
+class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock, SetModule):
     r"""Multihead attention block (MAB): attention along the edges of a graph, then a feed-forward
     layer.
 
@@ -57,11 +71,6 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock):
         >>> block(torch.randn(3, 8), torch.randn(5, 8), graphs.bipartite([2, 1], [1, 4])).shape
         torch.Size([3, 8])
     """
-
-    @like(pyg.MultiheadAttentionBlock.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        check_blocks(pyg.MultiheadAttentionBlock, args, options)
-        super().__init__(*args, **options)
 
     def reset_parameters(self) -> None:
         """Reset all learnable parameters."""
@@ -132,7 +141,7 @@ class MultiheadAttentionBlock(pyg.MultiheadAttentionBlock):
         return out if self.layer_norm2 is None else self.layer_norm2(out)
 
 
-class SetAttentionBlock(pyg.SetAttentionBlock):
+class SetAttentionBlock(pyg.SetAttentionBlock, SetModule):
     r"""Set attention block (SAB): self-attention along the edges of a graph.
 
     .. math:: \mathrm{SAB}(x) = \mathrm{MAB}(x, x)
@@ -163,12 +172,6 @@ class SetAttentionBlock(pyg.SetAttentionBlock):
 
     mab: MultiheadAttentionBlock
 
-    @like(pyg.SetAttentionBlock.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        check_blocks(pyg.SetAttentionBlock, args, options)
-        super().__init__(*args, **options)
-        use_blocks(self)
-
     def forward(self, x: Tensor, graph: Graph, bias: Tensor | None = None) -> Tensor:
         """Compute self-attention along the edges of the graph.
 
@@ -183,7 +186,7 @@ class SetAttentionBlock(pyg.SetAttentionBlock):
         return self.mab(x, x, graph, bias)
 
 
-class InducedSetAttentionBlock(pyg.InducedSetAttentionBlock):
+class InducedSetAttentionBlock(pyg.InducedSetAttentionBlock, SetModule):
     r"""Induced set attention block (ISAB): self-attention within sets. Its cost is linear in their
     sizes.
 
@@ -219,12 +222,6 @@ class InducedSetAttentionBlock(pyg.InducedSetAttentionBlock):
     mab1: MultiheadAttentionBlock
     mab2: MultiheadAttentionBlock
 
-    @like(pyg.InducedSetAttentionBlock.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        check_blocks(pyg.InducedSetAttentionBlock, args, options)
-        super().__init__(*args, **options)
-        use_blocks(self)
-
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
         """Compute the attention within each segment.
 
@@ -240,7 +237,7 @@ class InducedSetAttentionBlock(pyg.InducedSetAttentionBlock):
         return self.mab2(x, induced.flatten(0, 1), points)
 
 
-class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention):
+class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention, SetModule):
     r"""Pooling by multihead attention (PMA): learned seeds attend to the rows of each set.
 
     .. math:: \mathrm{PMA}(x) = \mathrm{MAB}(S, \mathrm{ReLU}(W x))
@@ -274,12 +271,6 @@ class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention):
 
     mab: MultiheadAttentionBlock
 
-    @like(pyg.PoolingByMultiheadAttention.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        check_blocks(pyg.PoolingByMultiheadAttention, args, options)
-        super().__init__(*args, **options)
-        use_blocks(self)
-
     def forward(self, x: Tensor, segments: Graph) -> Tensor:
         """Compute the pooled rows of each segment.
 
@@ -304,19 +295,6 @@ class PoolingByMultiheadAttention(pyg.PoolingByMultiheadAttention):
             segment.
         """
         return self.mab.pool_weights(self.seed[0], self.lin(x).relu(), segments)
-
-
-def check_blocks(theirs: type[Module], args: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """Check the arguments of PyG's constructor of a block, or of a readout that consists of
-    blocks.
-    """
-    bound = inspect.signature(theirs).bind(*args, **options)
-    bound.apply_defaults()
-    settings = bound.arguments
-    check_probability("dropout", settings["dropout"])
-    check_heads_divide(settings["heads"], channels=settings["channels"])
-    check_at_least(1, **{n: v for n, v in settings.items() if n == "k" or n.endswith("_points")})
-    check_at_least(0, **{n: v for n, v in settings.items() if n.endswith("_blocks")})
 
 
 def use_blocks(module: Module) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch_geometric.nn import attention as pyg
 
+from gattn.compat.pyg import Twin
 from gattn.functional import edge_dot
 from gattn.kernels.precision import acc_dtype
 from gattn.nn.attention.sets import Sets, read_sets
@@ -19,7 +22,7 @@ _EPSILON = 1e-6
 """Value that replaces zeros in queries and keys, so that no vector has norm 0 (as in PyG)."""
 
 
-class SGFormerAttention(pyg.SGFormerAttention):
+class SGFormerAttention(pyg.SGFormerAttention, Twin):
     r"""SGFormer's linear attention: every node attends to all nodes of its graph, by cosine
     similarity.
 
@@ -61,16 +64,10 @@ class SGFormerAttention(pyg.SGFormerAttention):
         torch.Size([5, 8])
     """
 
-    def __init__(
-        self,
-        channels: int,
-        heads: int = 1,
-        head_channels: int = 64,
-        qkv_bias: bool = False,
-    ) -> None:
-        check_heads_divide(heads, channels=channels)
-        check_at_least(0, head_channels=head_channels)
-        super().__init__(channels, heads, head_channels, qkv_bias)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        check_heads_divide(arguments["heads"], channels=arguments["channels"])
+        check_at_least(0, head_channels=arguments["head_channels"])
 
     def forward(
         self,

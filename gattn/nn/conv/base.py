@@ -4,15 +4,12 @@ computation.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
-from torch.nn import Module
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import MessagePassing, SumAggregation
 from torch_geometric.nn.dense.linear import Linear
@@ -66,7 +63,7 @@ class Nodes(NamedTuple):
     """Values of the destination nodes. They are only used if messages are computed edge by edge."""
 
 
-class AttentionConv(TermsEdgeByEdge):
+class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
     """Base class of layers with two implementations: a fused operator, and PyG's message passing.
 
     The fused operator runs unless another part of the program must read or change single edges:
@@ -77,8 +74,7 @@ class AttentionConv(TermsEdgeByEdge):
     A subclass defines its attention twice: ``_score`` for the fused path, and ``_edge_by_edge``
     with the methods of ``MessagePassing`` for the edge-by-edge path.
 
-    The first base class of a layer is PyG's layer, whose constructor creates the parameters. The
-    arguments that PyG does not check are checked before (:func:`_checked_constructor`).
+    The first base class of a layer is PyG's layer, whose constructor creates the parameters.
 
     Args:
         **options: arguments of ``torch_geometric.nn.MessagePassing``, and :attr:`checkpoint`.
@@ -128,14 +124,17 @@ class AttentionConv(TermsEdgeByEdge):
             # A layer of PyG among the base classes may have methods that PyG generated for it.
             cls.propagate, cls.edge_updater = MessagePassing.propagate, MessagePassing.edge_updater
             pyg_internals.register_equations(cls)
-            cls.__init__ = _checked_constructor(cls.__bases__[0], cls._check_arguments)
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
-        """Check the arguments of the constructor, by name, that only this layer has.
-
-        The entry "kwargs" is a dictionary with the arguments of ``MessagePassing``.
-        """
+        """Check the widths, the heads and the dropout."""
+        check_settings(**arguments)
+        in_channels: Any = arguments.get("in_channels")
+        if hasattr(in_channels, "__index__"):
+            # PyG's layers treat any number that is not an int, such as one of NumPy, as a pair.
+            arguments["in_channels"] = int(in_channels)
+        if in_channels is not None and not isinstance(in_channels, dict):
+            channel_pair(in_channels)
 
     def __setstate__(self, data: dict[str, Any]) -> None:
         super().__setstate__(data)
@@ -392,32 +391,3 @@ class AttentionConv(TermsEdgeByEdge):
     def __repr__(self) -> str:
         plain = super().__repr__()
         return plain if "heads" not in vars(self) else f"{plain[:-1]}, heads={self.heads})"
-
-
-def _checked_constructor(
-    theirs: type[Module], check_arguments: Callable[[dict[str, Any]], None]
-) -> Callable[..., None]:
-    """Return the constructor of PyG's layer, with checks of its arguments.
-
-    It checks the widths, the heads and the dropout, and calls ``check_arguments`` with all
-    arguments by name.
-    """
-    construct, signature = theirs.__init__, inspect.signature(theirs)
-
-    @functools.wraps(construct)
-    def checked(self: Module, *args: Any, **options: Any) -> None:
-        bound = signature.bind(*args, **options)
-        bound.apply_defaults()
-        arguments: dict[str, Any] = bound.arguments
-        check_settings(**arguments)
-        in_channels: Any = arguments.get("in_channels")
-        if hasattr(in_channels, "__index__"):
-            # PyG's layers treat any number that is not an int, such as one of NumPy, as a pair.
-            arguments["in_channels"] = int(in_channels)
-        if in_channels is not None and not isinstance(in_channels, dict):
-            channel_pair(in_channels)
-        check_arguments(arguments)
-        options = arguments.pop("kwargs", {})
-        construct(self, **arguments, **options)
-
-    return checked

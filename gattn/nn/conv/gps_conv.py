@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ from torch_geometric.nn.attention import PerformerAttention
 from torch_geometric.typing import Adj
 from torch_geometric.utils import to_dense_batch
 
-from gattn.compat.pyg import like
+from gattn.compat.pyg import Twin
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide, check_probability, check_width
 from gattn.nn.common.features import is_untouched
@@ -37,7 +36,7 @@ device.
 """
 
 
-class GPSConv(pyg.GPSConv):
+class GPSConv(pyg.GPSConv, Twin):
     r"""General, powerful, scalable (GPS) graph transformer layer.
 
     .. math::
@@ -92,15 +91,11 @@ class GPSConv(pyg.GPSConv):
         torch.Size([5, 16])
     """
 
-    @like(pyg.GPSConv.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        bound = inspect.signature(pyg.GPSConv).bind(*args, **options)
-        bound.apply_defaults()
-        settings = bound.arguments
-        channels, heads, kind = (settings[name] for name in ("channels", "heads", "attn_type"))
-        attn_kwargs = settings["attn_kwargs"] or {}
-        check_probability("dropout", settings["dropout"])
-        check_heads_divide(heads, channels=channels)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        kind, attn_kwargs = arguments["attn_type"], arguments["attn_kwargs"] or {}
+        check_probability("dropout", arguments["dropout"])
+        check_heads_divide(arguments["heads"], channels=arguments["channels"])
         if kind not in ("multihead", "performer", "exphormer"):
             raise ValueError(
                 f"attn_type must be 'multihead', 'performer' or 'exphormer'; got {kind!r}"
@@ -109,11 +104,13 @@ class GPSConv(pyg.GPSConv):
         if kind == "multihead" and unknown:
             raise ValueError(f"attn_kwargs must be among {ATTENTION_OPTIONS}; got {unknown}")
         if kind == "exphormer":
-            settings.update(attn_type="multihead", attn_kwargs=None)
-        super().__init__(*bound.args, **bound.kwargs)
-        if kind == "exphormer":
-            self.attn_type = kind
-            self.attn = ExphormerConv(channels, channels, heads, **attn_kwargs)
+            arguments |= {"attn_type": "multihead", "attn_kwargs": None}
+
+    def _complete(self, arguments: dict[str, Any]) -> None:
+        if arguments["attn_type"] == "exphormer":
+            channels, attn_kwargs = arguments["channels"], arguments["attn_kwargs"] or {}
+            self.attn_type = "exphormer"
+            self.attn = ExphormerConv(channels, channels, arguments["heads"], **attn_kwargs)
 
     def forward(
         self,

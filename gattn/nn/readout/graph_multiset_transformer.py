@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from gattn.compat.pyg import like
 from gattn.graph import Graph
-from gattn.nn.attention.set_attention import PoolingByMultiheadAttention, check_blocks, use_blocks
+from gattn.nn.attention.set_attention import PoolingByMultiheadAttention, SetModule
 from gattn.nn.common.checks import check_input
 from gattn.nn.common.segments import among_points, points_to_segments, zero_empty
 from gattn.nn.readout.base import SegmentReadout
 
 
-class GraphMultisetTransformer(SegmentReadout, pyg.GraphMultisetTransformer):
+class GraphMultisetTransformer(SegmentReadout, pyg.GraphMultisetTransformer, SetModule):
     r"""Readout of the Graph Multiset Transformer: pooling to k vectors, attention between them, and
     pooling to one vector.
 
@@ -61,12 +58,6 @@ class GraphMultisetTransformer(SegmentReadout, pyg.GraphMultisetTransformer):
 
     pma1: PoolingByMultiheadAttention
     pma2: PoolingByMultiheadAttention
-
-    @like(pyg.GraphMultisetTransformer.__init__)
-    def __init__(self, *args: Any, **options: Any) -> None:
-        check_blocks(pyg.GraphMultisetTransformer, args, options)
-        super().__init__(*args, **options)
-        use_blocks(self)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         check_input("x", x, self.channels, self.pma1.lin)

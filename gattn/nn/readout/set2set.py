@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import aggr as pyg
 
+from gattn.compat.pyg import Twin
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_features
 from gattn.nn.common.scores import attend_with_score, dot_product_score
 from gattn.nn.readout.base import SegmentReadout
 
 
-class Set2Set(SegmentReadout, pyg.Set2Set):
+class Set2Set(SegmentReadout, pyg.Set2Set, Twin):
     r"""Readout by repeated attention to the nodes of each graph. Its query is updated by an LSTM.
 
     .. math::
@@ -54,16 +55,16 @@ class Set2Set(SegmentReadout, pyg.Set2Set):
         torch.Size([3, 16])
     """
 
-    def __init__(self, in_channels: int, processing_steps: int, **kwargs: Any) -> None:
-        check_at_least(1, in_channels=in_channels)
-        check_at_least(0, processing_steps=processing_steps)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        check_at_least(1, in_channels=arguments["in_channels"])
+        check_at_least(0, processing_steps=arguments["processing_steps"])
         for option in ("batch_first", "bidirectional", "proj_size"):
-            if kwargs.get(option):
+            if value := arguments["kwargs"].get(option):
                 raise ValueError(
-                    f"{option} must be left out, as the LSTM reads one query of {in_channels} "
-                    f"features for each graph; got {option}={kwargs[option]}"
+                    f"{option} must be left out, as the LSTM reads one query of "
+                    f"{arguments['in_channels']} features for each graph; got {option}={value}"
                 )
-        super().__init__(in_channels, processing_steps, **kwargs)
 
     def _reduce(self, x: Tensor, segments: Graph, width: int | None) -> Tensor:
         return self._steps(x, segments, want_weights=False)[0]

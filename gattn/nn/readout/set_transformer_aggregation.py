@@ -10,15 +10,14 @@ from gattn.graph import Graph
 from gattn.nn.attention.set_attention import (
     InducedSetAttentionBlock,
     PoolingByMultiheadAttention,
-    check_blocks,
-    use_blocks,
+    SetModule,
 )
 from gattn.nn.common.checks import check_input
 from gattn.nn.common.segments import among_points, within, zero_empty
 from gattn.nn.readout.base import SegmentReadout
 
 
-class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation):
+class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation, SetModule):
     r"""Readout by a Set Transformer that is applied to the nodes of each graph.
 
     .. math::
@@ -84,13 +83,14 @@ class SetTransformerAggregation(SegmentReadout, pyg.SetTransformerAggregation):
         *,
         num_induced_points: int | None = None,
     ) -> None:
-        args = (
-            channels, num_seed_points, num_encoder_blocks, num_decoder_blocks, heads, concat,
-            layer_norm, dropout,
-        )  # fmt: skip
-        check_blocks(pyg.SetTransformerAggregation, args, {})
-        super().__init__(*args)
-        use_blocks(self)
+        arguments = {
+            "channels": channels, "num_seed_points": num_seed_points,
+            "num_encoder_blocks": num_encoder_blocks, "num_decoder_blocks": num_decoder_blocks,
+            "heads": heads, "concat": concat, "layer_norm": layer_norm, "dropout": dropout,
+        }  # fmt: skip
+        self._check_arguments(arguments)
+        super().__init__(**arguments)
+        self._complete(arguments)
         self.num_induced_points = num_induced_points
         if num_induced_points is not None:
             shared = channels, num_induced_points, heads, layer_norm, dropout

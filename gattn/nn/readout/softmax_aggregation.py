@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch_geometric.nn import aggr as pyg
 
+from gattn.compat.pyg import Twin
 from gattn.functional import aggregate, edge_softmax
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_at_least, check_tensor
@@ -13,7 +16,7 @@ from gattn.nn.common.recording import is_recording, record
 from gattn.nn.readout.base import SegmentReadout
 
 
-class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation):
+class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation, Twin):
     r"""Readout that sums the rows of each set. The weights are a softmax over the set, computed for
     each feature.
 
@@ -51,11 +54,9 @@ class SoftmaxAggregation(SegmentReadout, pyg.SoftmaxAggregation):
         torch.Size([3, 8])
     """
 
-    def __init__(
-        self, t: float = 1.0, learn: bool = False, semi_grad: bool = False, channels: int = 1
-    ) -> None:
-        check_at_least(1, channels=channels)
-        super().__init__(t, learn, semi_grad, channels)
+    @staticmethod
+    def _check_arguments(arguments: dict[str, Any]) -> None:
+        check_at_least(1, channels=arguments["channels"])
 
     def reset_parameters(self) -> None:
         """Set t to its initial value."""
