@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -161,23 +162,11 @@ def _matrix(row: Tensor, col: Tensor, value: Tensor, size: int) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Return the product of two coalesced sparse matrices.
-
-    Each entry A_ij is multiplied with all entries of row j of B.
-    """
-    (row, middle), (first, col) = a.indices(), b.indices()
-    rowptr = torch.searchsorted(first, torch.arange(b.shape[0] + 1, device=first.device))
-    count = rowptr.diff()[middle]
-    if torch.compiler.is_exporting():
-        raise ValueError(
-            "torch.export cannot trace products of sparse matrices, whose sizes are read from "
-            "tensors: compute the walk probabilities beforehand, in a transform"
-        )
-    total = int(count.sum())
-    entry = torch.repeat_interleave(count, output_size=total)
-    shift = rowptr[middle] - (count.cumsum(0) - count)
-    other = torch.arange(total, device=count.device) + shift[entry]
-    return _matrix(row[entry], col[other], a.values()[entry] * b.values()[other], a.shape[0])
+    """Return the product of two sparse matrices, coalesced."""
+    with warnings.catch_warnings():
+        # torch multiplies in the CSR format, and warns that this format is in beta.
+        warnings.simplefilter("ignore", UserWarning)
+        return (a @ b).coalesce()
 
 
 def _diagonal(matrix: Tensor) -> Tensor:
