@@ -63,24 +63,11 @@ WHOLE = pyg.Polynormer, pyg.SGFormer, pyg_sgformer.GraphModule, pyg_sgformer.SGM
 pyg_internals.register_equations(*TWINS)
 
 
-UNSUPPORTED = frozenset(
-    {
-        "ASAPooling",
-        "CuGraphGATConv",
-        "DNAConv",
-        "DenseGATConv",
-        "FeaStConv",
-        "JumpingKnowledge",
-        "LPAttLayer",
-        "MemPooling",
-        "MultiheadAttention",
-        "MultiheadAttentionBlock",
-        "PatchTransformerAggregation",
-        "PerformerAttention",
-        "QFormer",
-        "ViS_MP",
-    }
-)
+UNSUPPORTED = frozenset((
+    "ASAPooling", "CuGraphGATConv", "DNAConv", "DenseGATConv", "FeaStConv", "JumpingKnowledge",
+    "LPAttLayer", "MemPooling", "MultiheadAttention", "MultiheadAttentionBlock",
+    "PatchTransformerAggregation", "PerformerAttention", "QFormer", "ViS_MP",
+))  # fmt: skip
 """Names of attention classes of torch and PyG that gattn cannot replace."""
 
 CONDITIONAL: dict[str, Callable[[Any], bool]] = {

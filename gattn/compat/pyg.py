@@ -33,14 +33,9 @@ EDGE_HOOKS = tuple(
 """Names of the attributes in which a ``MessagePassing`` layer stores the hooks of its methods."""
 
 CLASS_STATE = (
-    "inspector",
-    "fuse",
-    "node_dim",
-    "_user_args",
-    "_fused_user_args",
-    "_edge_user_args",
+    "inspector", "fuse", "node_dim", "_user_args", "_fused_user_args", "_edge_user_args",
     "_explain",
-)
+)  # fmt: skip
 """Names of the attributes that ``MessagePassing`` computes from the methods of a class, or that its
 attribute ``explain`` sets.
 """
@@ -49,14 +44,9 @@ BOUND = ("propagate", "edge_updater")
 """Names of the methods that ``MessagePassing`` generates for a subclass or for one instance."""
 
 EQUATIONS = (
-    "edge_update",
-    "message",
-    "message_and_aggregate",
-    "aggregate",
-    "update",
-    "get_attention",
+    "edge_update", "message", "message_and_aggregate", "aggregate", "update", "get_attention",
     *BOUND,
-)
+)  # fmt: skip
 """Names of the message-passing methods that a user may override to change the result of a layer."""
 
 _registered: dict[type, dict[str, Any]] = {}

@@ -151,19 +151,10 @@ def _launcher(kernel: str) -> cpu.Launcher:
 
 
 _FIELDS = (
-    *(
-        "nodes",
-        "layout",
-        "num_nodes",
-        "num_neighbors",
-        "replace",
-        "max_degree",
-        "seed",
-        "edge_offset",
-    ),
-    *("offsets", "first_destination", "num_sources", "batch_index", "edge_index", "sources"),
-    *("edges", "new_nodes", "num_new"),
-)
+    "nodes", "layout", "num_nodes", "num_neighbors", "replace", "max_degree", "seed", "edge_offset",
+    "offsets", "first_destination", "num_sources", "batch_index", "edge_index", "sources", "edges",
+    "new_nodes", "num_new",
+)  # fmt: skip
 
 
 def _cpu_hop(

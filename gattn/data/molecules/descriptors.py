@@ -28,35 +28,13 @@ if TYPE_CHECKING:
     from gattn.data.molecules.dataset import Molecules
 
 PROPERTIES = (
-    "exactmw",
-    "NumHeavyAtoms",
-    "NumHeteroatoms",
-    "lipinskiHBA",
-    "lipinskiHBD",
-    "NumHBD",
-    "NumAmideBonds",
-    "FractionCSP3",
-    "NumRings",
-    "NumAromaticRings",
-    "NumAliphaticRings",
-    "NumSaturatedRings",
-    "NumHeterocycles",
-    "NumAromaticHeterocycles",
-    "NumSaturatedHeterocycles",
-    "NumAliphaticHeterocycles",
-    "NumSpiroAtoms",
-    "NumBridgeheadAtoms",
-    "NumAtomStereoCenters",
-    "NumUnspecifiedAtomStereoCenters",
-    "labuteASA",
-    "tpsa",
-    "chi0v",
-    "chi1v",
-    "chi0n",
-    "chi1n",
-    "hallKierAlpha",
-    "kappa1",
-)
+    "exactmw", "NumHeavyAtoms", "NumHeteroatoms", "lipinskiHBA", "lipinskiHBD", "NumHBD",
+    "NumAmideBonds", "FractionCSP3", "NumRings", "NumAromaticRings", "NumAliphaticRings",
+    "NumSaturatedRings", "NumHeterocycles", "NumAromaticHeterocycles", "NumSaturatedHeterocycles",
+    "NumAliphaticHeterocycles", "NumSpiroAtoms", "NumBridgeheadAtoms", "NumAtomStereoCenters",
+    "NumUnspecifiedAtomStereoCenters", "labuteASA", "tpsa", "chi0v", "chi1v", "chi0n", "chi1n",
+    "hallKierAlpha", "kappa1",
+)  # fmt: skip
 """Names of the descriptors that are computed by RDKit's class ``Properties``."""
 
 DESCRIPTORS = (

@@ -9,24 +9,8 @@ from torch import Tensor
 from torch.nn.parameter import UninitializedParameter
 
 from gattn.graph.edge_input import check_not_traced
-from gattn.ops.registration.checks import check_probability, check_tensor
-
-__all__ = [
-    "check_at_least",
-    "check_features",
-    "check_heads_divide",
-    "check_input",
-    "check_input_of",
-    "check_probability",
-    "check_settings",
-    "check_tensor",
-    "check_width",
-    "is_autocast",
-    "is_lazy",
-    "readable_weight",
-    "refuse_scripts",
-    "shape_of_rows",
-]
+from gattn.ops.registration.checks import check_probability as check_probability
+from gattn.ops.registration.checks import check_tensor as check_tensor
 
 
 def check_settings(
