@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import Any
 
-import torch
+import torch.nn.functional as F
 from torch_geometric.data import Data
 from torch_geometric.io import read_planetoid_data
 
@@ -72,18 +72,7 @@ def load_citation(
             raise ImportError(
                 f'reading {folder} needs SciPy: pip install "gattn[scipy]" ({error})'
             ) from None
-        data.x = data.x.to_sparse_csr()
-    if normalize_features:
-        data.x = _with_rows_of_sum_one(data.x)
+        x = F.normalize(data.x, p=1) if normalize_features else data.x
+        data.x = x.to_sparse_csr()
     data.num_classes = int(data.y.max()) + 1
     return data
-
-
-def _with_rows_of_sum_one(x: torch.Tensor) -> torch.Tensor:
-    count = x.crow_indices().diff()
-    rows = torch.arange(x.shape[0]).repeat_interleave(count)
-    total = torch.zeros(x.shape[0], dtype=torch.float64).index_add(0, rows, x.values().double())
-    values = (x.values() / total[rows]).float()
-    return torch.sparse_csr_tensor(
-        x.crow_indices(), x.col_indices(), values, size=x.shape, check_invariants=False
-    )
