@@ -15,11 +15,11 @@ import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from torch_geometric.nn import Aggregation, SumAggregation
+from torch_geometric.nn import Aggregation, PositionalEncoding, SumAggregation
 from tqdm import trange
 
 from gattn import Graph, graphs
-from gattn.nn import LearnedQueryReadout, SinusoidalEncoding, TransformerBlock
+from gattn.nn import LearnedQueryReadout, TransformerBlock
 
 WIDTH, LAYERS, CLASSES, SYMBOLS = 32, 2, 10, 8
 BAND, NONE = (functools.partial(graphs.band, width=width) for width in (4, 0))
@@ -74,7 +74,7 @@ def digits(radius: int, epochs: int, seed: int, device: str) -> float:
 def sequences(kind: str, steps: int, seed: int, device: str) -> tuple[float, float]:
     """Return the accuracy of the marked symbol, and the best accuracy that the graph allows."""
     torch.manual_seed(seed)
-    model = Model(SYMBOLS + 1, SinusoidalEncoding(WIDTH), None).to(device)
+    model = Model(SYMBOLS + 1, PositionalEncoding(WIDTH), None).to(device)
     optimizer, batches = torch.optim.AdamW(model.parameters(), 1e-2), []
     for step in trange(steps + 20, desc=f"sequences, {kind}", leave=False):
         sizes = torch.randint(10, 60, (32,))

@@ -365,7 +365,6 @@ BY_NAME = {layer.name: layer for layer in LAYERS}
 NOT_OF_A_GRAPH = {
     "PathFeatureBias": "of pairs",
     "RelativeBias": "of pairs",
-    "SinusoidalEncoding": "of positions",
     "SparseDropout": "of a sparse matrix",
 }
 """Modules of gattn.nn that are not functions of the nodes of a graph."""

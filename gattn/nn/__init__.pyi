@@ -35,7 +35,6 @@ from gattn.nn.conv.res_gated_graph_conv import ResGatedGraphConv
 from gattn.nn.conv.rgat_conv import RGATConv
 from gattn.nn.conv.supergat_conv import SuperGATConv
 from gattn.nn.conv.transformer_conv import TransformerConv
-from gattn.nn.encoding.positional import SinusoidalEncoding
 from gattn.nn.encoding.relative_bias import (
     PathFeatureBias,
     RelativeBias,
@@ -82,7 +81,6 @@ __all__ = [
     "Set2Set",
     "SetAttentionBlock",
     "SetTransformerAggregation",
-    "SinusoidalEncoding",
     "SoftmaxAggregation",
     "SparseDropout",
     "SuperGATConv",

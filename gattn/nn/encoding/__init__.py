@@ -1,1 +1,1 @@
-"""Positional and structural encodings of nodes, and score biases from relative positions."""
+"""Score biases from relative positions."""

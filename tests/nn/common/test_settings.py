@@ -70,7 +70,6 @@ def test_heads_channels_and_dropout(name, setting, message):
         (lambda: nn.TransformerBlock(8, heads=0), "heads must be an int >= 1; got 0"),
         (lambda: nn.RelativeBias(-1), "num_kinds must be an int >= 0; got -1"),
         (lambda: nn.PathFeatureBias(0, 3), "max_length must be an int >= 1; got 0"),
-        (lambda: nn.SinusoidalEncoding(8, axes=0), "axes must be an int >= 1; got 0"),
     ],
 )
 def test_invalid_settings_of_each_layer_are_refused(make, message):
