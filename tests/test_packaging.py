@@ -79,7 +79,6 @@ def test_installed_version_is_that_of_the_package() -> None:
 ABSENT = [
     ("gattn.data.smiles_to_data('C')", "molecules"),
     ("gattn.data.load_molecules('esol', 'nowhere')", "molecules"),
-    ("gattn.graphs.to_networkx(gattn.graphs.causal([2]))", "networkx"),
     ("__import__('gattn.draw').draw.draw_network([[0], [1]])", "draw"),
     ("__import__('gattn.draw').draw.draw_matrix([[0], [0]], [1.0])", "draw"),
 ]

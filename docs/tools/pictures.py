@@ -66,7 +66,7 @@ def graph_itself() -> None:
     """Draw Zachary's karate club with the attention of a trained GATConv, ordered by faction."""
     club = networkx.karate_club_graph()
     label = torch.tensor([int(club.nodes[i]["club"] == "Officer") for i in club])
-    graph = graphs.from_networkx(club).with_self_loops()
+    graph = gattn.Graph(club).with_self_loops()
     x = torch.eye(34)
     first = GATConv(34, 8, heads=4, add_self_loops=False)
     last = GATConv(32, 2, add_self_loops=False)

@@ -33,8 +33,9 @@ class Graph:
             ``torch_sparse.SparseTensor`` of shape (n, m), read as PyG reads ``adj_t`` (rows are
             destinations, columns are sources); a SciPy sparse matrix of shape (m, n), read as
             networkx and PyG's ``from_scipy_sparse_matrix`` read it (the entry [j, i] is the edge
-            j -> i: rows are sources, columns are destinations); a networkx graph (see
-            :func:`gattn.graphs.from_networkx`); another ``Graph``. Values stored with the edges
+            j -> i: rows are sources, columns are destinations); a networkx graph, whose nodes are
+            numbered in iteration order, and whose undirected edges give two adjacent edges, one in
+            each direction (a self-loop gives one); another ``Graph``. Values stored with the edges
             are not part of a graph: :func:`gattn.graphs.edge_features` reads them.
         size: ``num_nodes``, or ``(num_src, num_dst)`` for a bipartite graph. None takes the size
             of a matrix, an ``EdgeIndex`` or a networkx graph; for pairs it takes one more than the

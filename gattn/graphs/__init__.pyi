@@ -1,6 +1,6 @@
 from gattn.graphs.blocks import band, bipartite, causal, complete
-from gattn.graphs.combine import disjoint_union, virtual_node
-from gattn.graphs.convert import edge_features, from_networkx, to_networkx
+from gattn.graphs.combine import disjoint_union
+from gattn.graphs.convert import edge_features
 from gattn.graphs.lattice import grid, grid_offsets, window_offsets
 from gattn.graphs.padding import pack, unpack
 from gattn.graphs.pooling import pooling_graph
@@ -16,7 +16,6 @@ __all__ = [
     "disjoint_union",
     "edge_features",
     "expander",
-    "from_networkx",
     "grid",
     "grid_offsets",
     "in_subgraph",
@@ -24,8 +23,6 @@ __all__ = [
     "pack",
     "pooling_graph",
     "radius",
-    "to_networkx",
     "unpack",
-    "virtual_node",
     "window_offsets",
 ]

@@ -1,4 +1,4 @@
-"""Conversion of networkx graphs to gattn's graphs and back, and reading of edge features."""
+"""Edge features of networkx graphs and SciPy matrices."""
 
 from __future__ import annotations
 
@@ -8,40 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.graph import Graph, check_graph
 from gattn.graph.edge_input import is_networkx, networkx_rows
-
-
-def from_networkx(graph: Any) -> Graph:
-    """Create a graph from the edges of a networkx graph.
-
-    Args:
-        graph: any networkx graph. Nodes are numbered in iteration order. Use :func:`edge_features`
-            for its edge attributes. An undirected edge gives two edges, one in each direction; a
-            self-loop gives one.
-
-    Returns:
-        The graph; edges in the order of ``graph.edges()``, with the two directions of an undirected
-        edge adjacent. If you pass the networkx graph itself to a layer, edge features have one row
-        for each of ``graph.edges()``; with this graph they have one for each direction.
-
-    Raises:
-        TypeError: graph is no networkx graph.
-
-    Reference:
-        Hagberg, Schult, Swart, "Exploring network structure, dynamics, and function using
-        NetworkX" (SciPy 2008).
-
-    Example:
-        >>> import networkx
-        >>> from gattn import graphs
-        >>> graphs.from_networkx(networkx.path_graph(3)).edge_index
-        tensor([[0, 1, 1, 2],
-                [1, 0, 2, 1]])
-    """
-    if not is_networkx(graph):
-        raise TypeError(f"graph must be a networkx graph; got {type(graph).__name__}")
-    return Graph(graph)
 
 
 def edge_features(
@@ -104,47 +71,3 @@ def _number(value: Any, name: str, ends: list[Any]) -> float:
     if not hasattr(value, "__float__"):
         raise TypeError(f"{name!r} must be a number; got {value!r} at edge {ends}")
     return float(value)
-
-
-def to_networkx(graph: Graph) -> Any:
-    """Convert a graph to a networkx graph, including parallel edges and self-loops.
-
-    Args:
-        graph: any graph.
-
-    Returns:
-        A ``networkx.MultiDiGraph``. The key of an edge is its position in the caller's order, which
-        is the row of its per-edge values. Nodes are 0 to n - 1. In a bipartite graph 0 to m - 1 are
-        the sources and m to m + n - 1 the destinations, with networkx's attribute ``bipartite``
-        0 and 1.
-
-    Raises:
-        TypeError: graph is no :class:`gattn.Graph`.
-        ImportError: networkx is not installed.
-
-    Reference:
-        Hagberg, Schult, Swart, "Exploring network structure, dynamics, and function using
-        NetworkX" (SciPy 2008).
-
-    Example:
-        >>> from gattn import graphs
-        >>> graphs.to_networkx(graphs.causal([2])).edges(keys=True)
-        OutMultiEdgeView([(0, 0, 0), (0, 1, 1), (1, 1, 2)])
-    """
-    check_graph("graph", graph)
-    try:
-        import networkx
-    except ImportError:
-        raise ImportError('to_networkx needs networkx: pip install "gattn[networkx]"') from None
-    result = networkx.MultiDiGraph()
-    first = 0
-    if graph.num_src == graph.num_dst:
-        result.add_nodes_from(range(graph.num_src))
-    else:
-        first = graph.num_src
-        result.add_nodes_from(range(first), bipartite=0)
-        result.add_nodes_from(range(first, first + graph.num_dst), bipartite=1)
-    source, destination = graph.edge_index.tolist()
-    for position, (j, i) in enumerate(zip(source, destination)):
-        result.add_edge(j, first + i, key=position)
-    return result

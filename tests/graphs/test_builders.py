@@ -1,6 +1,5 @@
 """Compare graph builders with their definitions, written as loops."""
 
-import networkx
 import pytest
 import torch
 from hypothesis import given, settings
@@ -107,22 +106,6 @@ def test_disjoint_union():
         graphs.disjoint_union([])
 
 
-def test_virtual_node():
-    graph = gattn.Graph(torch.tensor([[1, 0], [0, 1]]), 3)
-    index = torch.tensor([0, 0, 2])
-    expected = [(1, 0), (0, 1), (0, 3), (1, 3), (2, 5), (3, 0), (3, 1), (5, 2)]
-    result = graphs.virtual_node(graph, index, 3)
-    assert pairs(result) == expected
-    assert result.size == (6, 6)
-    assert networkx.diameter(graphs.to_networkx(graphs.virtual_node(graphs.band([9], 1)))) == 2
-    with pytest.raises(ValueError, match="equal numbers of sources and destinations"):
-        graphs.virtual_node(graphs.bipartite([1], [2]))
-    with pytest.raises(ValueError, match=r"shape \(3,\); got \(2,\)"):
-        graphs.virtual_node(graph, index[:2], 3)
-    with pytest.raises(ValueError, match="index must be >= 0 and < 2"):
-        graphs.virtual_node(graph, index, 2)
-
-
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_union(data):
@@ -194,8 +177,6 @@ NO_WIDTH, POINTS, INDEX = torch.zeros(3, 0), torch.zeros(3, 2), torch.tensor([0,
         (lambda: graphs.pooling_graph(INDEX, 1, 2.5), TypeError, "num_graphs must be an int"),
         (lambda: graphs.disjoint_union([INDEX]), TypeError, "each of graphs must be a gattn.Graph"),
         (lambda: graphs.disjoint_union(graphs.causal([2])), TypeError, "must be a list of gattn"),
-        (lambda: graphs.virtual_node(INDEX), TypeError, "graph must be a gattn.Graph; got Tensor"),
-        (lambda: graphs.to_networkx(INDEX), TypeError, "graph must be a gattn.Graph; got Tensor"),
         (lambda: path_lengths(INDEX, INDEX, 1), TypeError, "over must be a gattn.Graph"),
         (lambda: path_lengths(INDEX, graphs.causal([2]), 0.5), TypeError, "max_length must be"),
         (lambda: token_offsets(graphs.causal([2]), -1), ValueError, "max_offset must be >= 0"),

@@ -12,7 +12,7 @@ from gattn.structure import path_features, path_lengths
 @pytest.mark.parametrize("max_length", [0, 1, 3, 20])
 def test_networkx_agrees(directed, max_length):
     plain = networkx.gnm_random_graph(14, 15, seed=3, directed=directed)
-    graph = graphs.from_networkx(plain)
+    graph = Graph(plain)
     over = graphs.complete([14])
     expected = torch.full((14, 14), max_length + 1)
     for source, lengths in networkx.all_pairs_shortest_path_length(plain, cutoff=max_length):
@@ -26,7 +26,7 @@ def test_networkx_agrees(directed, max_length):
 @pytest.mark.parametrize("max_length", [1, 3, 20])
 def test_features_are_the_mean_over_all_shortest_paths(directed, max_length):
     plain = networkx.gnm_random_graph(12, 30, seed=1, directed=directed)
-    graph = graphs.from_networkx(plain)
+    graph = Graph(plain)
     attr = torch.randn(graph.num_edges, 2, dtype=torch.float64, requires_grad=True)
     place = {pair: at for at, pair in enumerate(map(tuple, graph.edge_index.t().tolist()))}
     over = graphs.complete([12])
