@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.utils import to_undirected
 
 from gattn.data.molecules.dataset import Molecules, smiles_of
 from gattn.data.molecules.plain import plain
@@ -159,6 +160,4 @@ def tanimoto_neighbours(fingerprints: Tensor, k: int) -> Tensor:
     similarity = tanimoto(fingerprints, fingerprints).fill_diagonal_(-1)
     nearest = similarity.argsort(dim=1, descending=True, stable=True)[:, : min(k, max(n - 1, 0))]
     one = torch.arange(n).repeat_interleave(nearest.shape[1])
-    other = nearest.flatten()
-    key = torch.cat([one * n + other, other * n + one]).unique()
-    return torch.stack([key % max(n, 1), key // max(n, 1)])
+    return to_undirected(torch.stack([nearest.flatten(), one]), num_nodes=n).flip(0)
