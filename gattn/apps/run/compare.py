@@ -102,6 +102,10 @@ def _read(run: Path) -> Any:
         raise RunError(f"{run} contains no run")
     tables = []
     for folder in folders:
+        if not (folder / "predictions.csv").exists():
+            raise RunError(
+                f"{folder} has no predictions.csv: compare reads runs of molecules and of nodes"
+            )
         check_files(folder, "predictions.csv")
         if read_json(folder / CARD).get("level"):
             raise RunError(

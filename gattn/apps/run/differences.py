@@ -32,5 +32,6 @@ def differences_plot(first: str, rows: Sequence[tuple[str, float, float, float]]
         axes[0].set_yticks(places, list(map(line, names)))
         axes[0].set_ylim(-0.5, len(names) - 0.5)
         axes[0].set_xlabel(f"error minus the error of {line(first)}")
+        axes[0].locator_params(axis="x", nbins=6)
 
-    return render(draw)
+    return render(draw, height=min(1.2 + 0.4 * len(rows), 4.2))

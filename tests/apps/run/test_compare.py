@@ -84,3 +84,6 @@ def test_runs_that_cannot_be_compared_are_errors(tmp_path):
     (other / "predictions.csv").write_text("changed")
     with pytest.raises(RunError, match="was changed"):
         compare_runs([first, other])
+    (other / "predictions.csv").unlink()
+    with pytest.raises(RunError, match="reads runs of molecules and of nodes"):
+        compare_runs([first, other])
