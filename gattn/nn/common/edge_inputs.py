@@ -20,7 +20,7 @@ from gattn.graph.edge_input import check_not_traced, is_networkx, networkx_rows
 from gattn.nn.common.checks import check_tensor
 from gattn.nn.common.features import as_columns
 from gattn.ops.custom_score.chunks import is_small
-from gattn.ops.edges import sum_incoming, to_edges
+from gattn.ops.edges import sources_to_edges, sum_incoming, to_edges
 from gattn.ops.projection import stack
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -382,5 +382,4 @@ def _sparse_weights(adj_t: Any, graph: Graph, alpha: Tensor, self_loops: bool) -
 def edge_sum(query_score: Tensor, key_score: Tensor, graph: Graph) -> Tensor:
     """Return the sum a_i + b_j for every edge j -> i, [e, h], given a [n, h] and b [m, h]."""
     graph, (key_score,) = graph.fetch_source_rows(key_score)
-    transposed = cached(graph, "transposed", graph.transpose)
-    return to_edges(query_score, graph) + to_edges(key_score, transposed)
+    return to_edges(query_score, graph) + sources_to_edges(key_score, graph)

@@ -181,9 +181,12 @@ class RGATConv(pyg.RGATConv, AttentionConv):
         typed = typed_graph(graph, edge_type, self.num_relations)
         weight = self._weight()
         value = project_pairs(x, weight, typed.sources)
-        # The small matrices W_r q are formed first, so that the query needs no projection W_r x_i.
-        vectors = torch.einsum("tbdc,bck->tbdk", weight, self.q.unflatten(0, (weight.shape[1], -1)))
-        query = project_pairs(x, vectors.flatten(1, 2).unsqueeze(1), typed.destinations)
+        if typed.destinations is typed.sources:
+            query = value @ self.q
+        else:
+            # The small matrices W_r q need less time than the projections W_r x_i of other pairs.
+            vectors = weight @ self.q.unflatten(0, (weight.shape[1], -1))
+            query = project_pairs(x, vectors.flatten(1, 2).unsqueeze(1), typed.destinations)
         score = terms.biased(self._score(query, value @ self.k, edge_attr, typed.between_pairs))
         within = self.attention_mechanism == "within-relation"
         alpha = edge_softmax(score, typed.between_pairs if within else typed.from_pairs)

@@ -19,6 +19,10 @@ MIN_SPARSITY = 2
 """All pairs of nodes and edge types are projected unless they are more than this number of times
 as many as the pairs that occur in the edges.
 """
+FEW_PAIRS = 4
+"""With fewer pairs than this number for each type, sources and destinations have the same pairs,
+because a product by the matrix of a type then takes less time than reading the matrix.
+"""
 MAX_PADDED = 64
 """The pairs of a type are padded to a power of two up to this number, so that types with similar
 numbers of pairs are projected by one batched product. A type with more pairs has its own product.
@@ -43,7 +47,8 @@ class TypedGraph(NamedTuple):
 
     The pairs are those that occur in the edges. If most pairs occur, all pairs are used instead,
     numbered i * types + t, because one large matrix product then projects the nodes faster than one
-    product for each type. In this case ``sources`` or ``destinations`` is None.
+    product for each type. In this case ``sources`` or ``destinations`` is None. Sources and
+    destinations are nodes of one graph.
     """
 
     sources: Pairs | None
@@ -64,10 +69,15 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
     def build() -> TypedGraph:
         type_index = checked_types("edge_type", edge_type, graph.num_edges, types)
         source, destination = graph.edge_index
-        sources, source_pair, m = _number_pairs(source, type_index, graph.num_src, types)
-        destinations, destination_pair, n = _number_pairs(
-            destination, type_index, graph.num_dst, types
-        )
+        ends, kinds = torch.cat([source, destination]), type_index.repeat(2)
+        sources, places, m = _number_pairs(ends, kinds, graph.num_src, types)
+        destinations, n = sources, m
+        source_pair, destination_pair = places.chunk(2)
+        if sources is not None and m > FEW_PAIRS * types:
+            sources, source_pair, m = _number_pairs(source, type_index, graph.num_src, types)
+            destinations, destination_pair, n = _number_pairs(
+                destination, type_index, graph.num_dst, types
+            )
         return TypedGraph(
             sources,
             destinations,

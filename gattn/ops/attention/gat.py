@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gattn.graph import Graph
 from gattn.kernels.precision import to_acc
-from gattn.ops.edges import edge_softmax
+from gattn.ops.edges import edge_softmax, sources_to_edges, to_edges
 from gattn.ops.registration import checks
 from gattn.ops.registration.family import Family
 from gattn.ops.registration.operator import wants_grad
@@ -186,9 +186,9 @@ def gat_attention_weights(
     attn_bias = checks.as_bias(attn_bias, query_score)
     _check(query_score, key_score, edge_score, attn_bias, None, graph, negative_slope)
     graph, (key_score,) = graph.fetch_source_rows(key_score)
-    source, destination = graph.edge_index
     query, key, edge, attn_bias = to_acc(query_score, key_score, edge_score, attn_bias)
-    score = _score(query[destination], key[source], edge, negative_slope)
+    query, key = to_edges(query, graph), sources_to_edges(key, graph)
+    score = _score(query, key, edge, negative_slope)
     score = score if attn_bias is None else score + attn_bias
     return edge_softmax(score, graph, backend=backend).to(query_score.dtype)
 

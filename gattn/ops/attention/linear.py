@@ -13,7 +13,7 @@ from torch import Tensor
 from gattn.compat import torch as torch_internals
 from gattn.graph import Graph
 from gattn.kernels.precision import acc_dtype
-from gattn.ops.edges import aggregate, edge_dot
+from gattn.ops.edges import aggregate, edge_dot, to_edges
 from gattn.ops.registration import checks
 
 FEATURE_MAPS = ("elu", "relu", "identity")
@@ -157,7 +157,7 @@ def linear_attention_weights(
         -1
     )
     total = total.masked_fill(total == 0, 1.0)
-    return (score / total[graph.edge_index[1]]).to(dtype)
+    return (score / to_edges(total, graph)).to(dtype)
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: Graph) -> None:

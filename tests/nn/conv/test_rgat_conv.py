@@ -60,6 +60,17 @@ def test_many_relations_project_only_the_pairs_that_occur(beside_pyg, monkeypatc
     assert pairs.between_pairs.num_dst < 2 * edges
 
 
+@pytest.mark.parametrize("options", [{}, {"num_blocks": 2}, {"num_bases": 3}], ids=str)
+def test_few_pairs_of_a_relation_are_projected_once(beside_pyg, options):
+    nodes, edges, relations = 50, 60, 90
+    pair = beside_pyg.pair("RGATConv", 6, 4, relations, theirs=_theirs, heads=2, **options)
+    x, edge_index = beside_pyg.draw(nodes, 6), torch.randint(nodes, (2, edges))
+    beside_pyg.check(*pair, x, edge_index, torch.arange(edges) % (relations - 1))
+    pairs = typed.typed_graph(Graph(edge_index, nodes), torch.arange(edges), relations)
+    assert pairs.sources is pairs.destinations
+    assert pairs.sources is not None
+
+
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("layout", ["coo", "csr"])
 def test_numbers_in_an_adjacency_are_relations(beside_pyg, layout):
