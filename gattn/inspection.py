@@ -187,6 +187,9 @@ def _summarize(name: str, kind: str, events: list[PathEvent], slow_path_reason: 
     if slow_path_reason and not is_custom:
         unique = [event._replace(path="edge by edge") for event in unique]
         unique.append(PathEvent("", "torch", "edge by edge", slow_path_reason))
+    if any(event.reason and event.operator for event in unique) or slow_path_reason:
+        # The size of the graph is the reason only if there is no other.
+        unique = [event for event in unique if event.operator or event.backend]
     slowest = max(unique, key=lambda event: _rank(event.path))
 
     def join(field: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import benchmarks.report as report_command
+from benchmarks import shapes
 from benchmarks.__main__ import main
 from benchmarks.core import record, tables, verify
 from benchmarks.core.case import Contender, Topology
@@ -51,6 +52,13 @@ def test_case_with_wrong_results_is_not_timed_or_recorded(
     assert main([name, *options]) == 1
     assert not output.exists()
     assert "check failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", shapes.LAYERS)
+def test_layers_of_both_libraries_agree_on_a_shape(name: str) -> None:
+    ratios = shapes.compare(name, shapes.SHAPES["tiny"], 0)
+    assert list(ratios) == ["forward", "training"]
+    assert min(ratio["low"] for ratio in ratios.values()) > 0
 
 
 def test_error_includes_every_gradient_and_nan(topology: Topology) -> None:

@@ -8,6 +8,7 @@ import torch_geometric.nn as pyg
 
 import gattn
 from gattn import explain_path, graphs, nn
+from gattn.nn.common.edge_terms import FEW_EDGES, NARROW, NARROW_ROWS, SMALL_GRAPH
 from gattn.ops.custom_score import edge_function
 from gattn.ops.custom_score.chunks import CHUNK, MAX_CHUNKS_AT_ONCE, MIN_COMPILED_CHUNKS
 from tests.layers import LAYERS, every
@@ -62,7 +63,8 @@ def test_names_a_path_for_every_layer(layer):
     for record in report.records:
         assert record.operator
         assert record.path in ("fused", "reference", "custom score, all edges at once")
-        assert (record.path == "fused") == (record.reason == "")
+        small = ("", SMALL_GRAPH, f"{SMALL_GRAPH}; {NARROW_ROWS}")
+        assert (record.path == "fused") == (record.reason in small)
 
 
 def test_reference_says_what_forces_it(monkeypatch):
@@ -96,6 +98,27 @@ def test_own_score_by_number_of_edges(count, path, reason, monkeypatch):
     assert (record.module, record.path) == ("attention", f"custom score, {path}")
     assert reason in record.reason
     assert "a built-in score runs on the kernels" in record.reason
+
+
+@pytest.mark.parametrize("count", [FEW_EDGES - 1, FEW_EDGES])
+def test_a_graph_of_few_edges_is_a_reason(count):
+    record = only(
+        explain_path(nn.GATConv(8, 4, add_self_loops=False), torch.randn(9, 8), edges(count, 9))
+    )
+    assert (record.path, record.operator) == ("fused", "node_scores, gat_attention")
+    assert record.reason == (SMALL_GRAPH if count < FEW_EDGES else "")
+
+
+@pytest.mark.parametrize("width", [NARROW - 1, NARROW])
+def test_narrow_rows_are_a_reason(width):
+    x, metadata = torch.randn(NODES, 8), (["v"], [("v", "to", "v")])
+    graph = {("v", "to", "v"): edges(FEW_EDGES)}
+    record = only(explain_path(nn.HANConv(8, width, metadata), {"v": x}, graph))
+    assert record.reason == (NARROW_ROWS if width < NARROW else "")
+    kinds = torch.zeros(FEW_EDGES, dtype=torch.int64)
+    layer, features = nn.HEATConv(8, width, 1, 1, 2, 2, 2), torch.randn(FEW_EDGES, 2)
+    inputs = x, edges(FEW_EDGES), kinds[:NODES], kinds, features
+    assert only(explain_path(layer, *inputs)).reason == (NARROW_ROWS if width < NARROW else "")
 
 
 def test_own_score_that_torch_cannot_compile(monkeypatch):

@@ -21,7 +21,21 @@ from gattn.graph import Graph
 from gattn.nn.common.checks import is_autocast
 from gattn.nn.common.edge_inputs import edge_rows, with_loop_features
 from gattn.nn.common.features import as_columns, tile_heads
+from gattn.ops.registration import path_trace
 from gattn.ops.registration.checks import as_bias
+
+FEW_EDGES, NARROW = 500, 8
+"""Number of edges below which a layer may take more time than PyG's layer, and number of channels
+below which HANConv and HEATConv do, as ``python -m benchmarks.shapes`` shows.
+"""
+SMALL_GRAPH = (
+    f"with fewer than {FEW_EDGES} edges, the calls take more time than the arithmetic, as in PyG: "
+    "join several graphs to a batch"
+)
+NARROW_ROWS = (
+    f"with fewer than {NARROW} channels, PyG's layer may take less time: use more channels, or "
+    "keep PyG's layer"
+)
 
 
 class EdgeTerms(NamedTuple):
@@ -79,6 +93,12 @@ class EdgeTerms(NamedTuple):
 NO_TERMS = EdgeTerms()
 
 
+def report_narrow(width: int) -> None:
+    """Report rows of few numbers to :func:`gattn.explain_path`."""
+    if path_trace.listeners and width < NARROW:
+        path_trace.report("", "", "fused", NARROW_ROWS)
+
+
 def read_terms(
     edge_index: Any,
     graph: Graph,
@@ -108,6 +128,8 @@ def read_terms(
             than the layer's.
         ValueError: for a wrong shape or device.
     """
+    if path_trace.listeners and graph.num_edges < FEW_EDGES:
+        path_trace.report("", "", "fused", SMALL_GRAPH)
     if edge_weight is None and attn_bias is None:
         return NO_TERMS
     if attn_bias is not None:

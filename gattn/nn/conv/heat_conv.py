@@ -12,7 +12,7 @@ from gattn.graph import Graph
 from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_input_of, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_rows, read_edges
-from gattn.nn.common.edge_terms import EdgeTerms
+from gattn.nn.common.edge_terms import EdgeTerms, report_narrow
 from gattn.nn.common.features import as_columns, as_heads
 from gattn.nn.common.scores import WithEdgeValues, attend_with_score, gat_score
 from gattn.nn.conv.base import AttentionConv
@@ -133,6 +133,7 @@ class HEATConv(pyg.HEATConv, AttentionConv):
                 return self.propagate(
                     graph.edge_index, x=x, edge_type_emb=kinds, edge_attr=edge_attr
                 )
+        report_narrow(self.heads * self.out_channels)
         features = F.leaky_relu(self.edge_attr_emb(edge_attr), self.negative_slope)
         edge_features = torch.cat([kinds, features], dim=1)
         widths = [x.shape[1], x.shape[1], edge_features.shape[1]]
