@@ -115,7 +115,8 @@ def explain(
         target: index of the predictor's output.
         complement: whether to explain 1 minus the output, the probability of the first of two
             classes.
-        seed: seed of the random atoms. Explanations do not depend on the other molecules.
+        seed: seed of the random atoms. Explanations do not depend on the other molecules, except
+            for rounding errors.
 
     Returns:
         One explanation for each molecule.
