@@ -17,8 +17,10 @@ def check_model_files(folder: Path) -> None:
     """Check that a folder contains the files of a trained model.
 
     Raises:
-        RunError: a file is missing, or the folder is a file.
+        RunError: the folder or a file is missing, or the folder is a file.
     """
+    if not folder.exists():
+        raise RunError(f"{folder} does not exist; expected the folder of a trained model")
     if folder.is_file():
         raise RunError(
             f"{folder} is a file, not the folder of a trained model, which comes before the tables"

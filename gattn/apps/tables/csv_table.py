@@ -248,18 +248,7 @@ def open_table(
     names = smiles_names(widest.columns, smiles)
     if all(widest.columns.count(column) == 1 for column in (*names, *required)):
         return replace(widest, smiles=names)
-    hint = _later_header(tables, smiles, required)
-    raise ValueError(missing_column(widest, [*names, *required]) + hint)
-
-
-def _later_header(tables: Sequence[Table], smiles: Sequence[str], required: Sequence[str]) -> str:
-    """Return a hint if a line below the first contains the names of all required columns."""
-    for table in tables:
-        for line, cells in itertools.islice(_records(table, strict=False), 1, 20):
-            names = [cell.strip() for cell in cells]
-            if {*smiles_names(names, smiles), *required} <= {*names}:
-                return f"; line {line} seems to be the header: remove the lines above it"
-    return ""
+    raise ValueError(missing_column(widest, [*names, *required]))
 
 
 def smiles_names(header: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -348,7 +337,19 @@ def missing_column(table: Table, required: Sequence[str]) -> str:
     message = f"{table.path} has {fault}; its columns are {names}"
     if type(table) is Table:
         message += f" (separated by {SEPARATORS[table.separator]})"
+        hint = hint or _later_header(table, required)
     return message + hint
+
+
+def _later_header(table: Table, required: Sequence[str]) -> str:
+    """Return a hint if a line below the first contains the names of all required columns."""
+    for separator in SEPARATORS:
+        records = _records(replace(table, separator=separator), strict=False)
+        for line, cells in itertools.islice(records, 1, 20):
+            names = [cell.strip() for cell in cells]
+            if all(smiles_names(names, [name])[0] in names for name in required):
+                return f"; line {line} seems to be the header: remove the lines above it"
+    return ""
 
 
 @contextmanager

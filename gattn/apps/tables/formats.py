@@ -136,7 +136,7 @@ def open_molecules(
         with readable(path):
             marked = marked_encoding(path, compressed=path.suffix.lower() == ".gz")
         table: Table = SmilesTable(
-            path, ("smiles", NAME), "\t", marked, on_bad_bytes, smiles=("smiles",)
+            path, ("smiles", NAME), ",", marked, on_bad_bytes, smiles=("smiles",)
         )
     elif suffix in PARQUET:
         with open_parquet(path) as file:

@@ -238,7 +238,7 @@ def test_the_attention_of_an_explained_node_sums_to_one(folder, gattn, tmp_path)
 
 
 MISSING_GRAPH = "there is no file none.csv, and it is not the name of a data set"
-MISSING_RUN = "norun does not contain a trained model: it has no model.json"
+MISSING_RUN = "norun does not exist; expected the folder of a trained model"
 
 
 @pytest.mark.parametrize(

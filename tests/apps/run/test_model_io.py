@@ -81,8 +81,10 @@ def test_a_folder_of_several_runs_is_an_error_that_names_one_of_them(folder, tmp
 
 
 def test_a_folder_without_a_model_is_an_error(tmp_path) -> None:
-    with pytest.raises(RunError, match=r"does not contain a trained model: it has no model\.json"):
+    with pytest.raises(RunError, match="nowhere does not exist; expected the folder of a trained"):
         read_model(tmp_path / "nowhere")
+    with pytest.raises(RunError, match=r"does not contain a trained model: it has no model\.json"):
+        read_model(tmp_path)
     with pytest.raises(ValueError, match="format must not be in the card"):
         write_model(tmp_path, {}, {"format": 2})
     with pytest.raises(ValueError, match="the value cannot be written as JSON"):

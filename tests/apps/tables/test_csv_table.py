@@ -159,7 +159,7 @@ def test_lines_above_the_header_are_named(tmp_path):
         ):
             open_table(path, ["y"], smiles=["smiles"])
     with pytest.raises(ValueError, match=r"by comma\)$"):
-        open_table(path, ["x"], smiles=["smiles"])
+        open_table(path, ["x"])
 
 
 def test_empty_cells_beyond_the_header_are_ignored_and_filled_ones_are_counted(tmp_path):

@@ -81,6 +81,19 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path, name, content):
         open_molecules(path, ["smiles"], []).count()
 
 
+@pytest.mark.parametrize(("name", "separator"), [("out.csv", ","), ("out.tsv", "\t")])
+def test_the_ending_of_the_output_for_a_smiles_file_names_its_separator(tmp_path, name, separator):
+    (tmp_path / "in.smi").write_text("CCO\tethanol\n")
+    table = open_molecules(tmp_path / "in.smi", ["smiles"])
+    with table.writer(tmp_path / name, ["y"]) as writer:
+        writer.writerow(["CCO", "ethanol", 1])
+    lines = (tmp_path / name).read_text().splitlines()
+    assert [line.split(separator) for line in lines] == [
+        ["smiles", "name", "y"],
+        ["CCO", "ethanol", "1"],
+    ]
+
+
 def test_a_smiles_file_has_one_molecule_in_a_row(tmp_path):
     (tmp_path / "x.smi").write_text("C a\n")
     with pytest.raises(ValueError, match="has one SMILES in a line, and this model reads 2 in a"):
