@@ -57,7 +57,8 @@ class Gate:
       page of the server is allowed;
     - it does not present the token (401), as ``Authorization: Bearer TOKEN``, or as the cookie that
       ``/?token=TOKEN`` sets;
-    - its body is larger than the limit (413), or the body and the answer take too long (408);
+    - its body is compressed (415) or larger than the limit (413), or the body and the answer take
+      too long (408);
     - the server stops before the answer is ready (503).
 
     The middleware also adds the security headers to every answer.
@@ -167,7 +168,12 @@ class Gate:
         )
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """Read the body of a request; raise an error if the body is larger than the limit."""
+        """Read the body of a request; raise an error if the body is compressed, or larger than the
+        limit.
+        """
+        coding = headers.get("content-encoding", "identity")
+        if coding.lower() != "identity":
+            raise RequestError(415, f"the body must not be compressed; got {coding[:100]!r}")
         most = self.settings.max_bytes
         too_large = RequestError(
             413, f"the body must have at most {self.settings.max_megabytes:g} MB"

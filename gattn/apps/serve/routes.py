@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from codecs import BOM_UTF8
 from collections.abc import Mapping, Sequence
+from email.message import Message
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -148,7 +150,9 @@ def add_api(app: FastAPI, server: Server) -> None:
 
         The options in the query are those of a CSV file; a JSON body has its own.
         """
-        media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        header = Message()
+        header["content-type"] = request.headers.get("content-type", "")
+        media = header["content-type"].partition(";")[0].strip().lower()
         if media == "application/json":
             if query.model_fields_set:
                 raise RequestError(
@@ -163,8 +167,11 @@ def add_api(app: FastAPI, server: Server) -> None:
                 f"got {media[:100]!r}",
             )  # fmt: skip
         run = server.run(ServedMolecules, query.model)
+        charset = header.get_content_charset("utf-8")
+        # A byte order mark names the encoding, too, so that of UTF-8 is left to the reader.
+        encoding = query.encoding or (None if charset == "utf-8" else charset)
         table = await asyncio.to_thread(
-            read_csv_body, await request.body(), run, query.smiles, query.encoding,
+            read_csv_body, await request.body(), run, query.smiles, encoding,
             server.settings.max_rows,
         )  # fmt: skip
         coverage = coverage_of(run.card, query.coverage)
@@ -263,7 +270,7 @@ def parsed_body(kind: type[Body], body: bytes) -> Body:
         RequestError: it is not JSON (400), or a field is missing or wrong (422).
     """
     try:
-        return kind.model_validate_json(body)
+        return kind.model_validate_json(body.removeprefix(BOM_UTF8))
     except ValidationError as error:
         raise invalid_request(error.errors(include_url=False)) from error
 

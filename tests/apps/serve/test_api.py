@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import gzip
 import io
 import json
 import multiprocessing
@@ -237,6 +238,29 @@ def test_a_hostile_table_is_refused(client, name):
     answer = client.post("/predict", content=HOSTILE_CSV[name], headers=headers)
     _is_refused(answer)
     assert "/tmp" not in answer.text
+
+
+def test_the_charset_of_the_content_type_is_the_encoding_of_a_table(client):
+    table = "smiles,name\nC,M\u00e9thane\n"
+    for charset in ("latin-1", "utf-16", "UTF-8", "utf-8-sig"):
+        answer = client.post(
+            "/predict?model=numbers", content=table.encode(charset),
+            headers={"content-type": f"text/csv; charset={charset}"},
+        )  # fmt: skip
+        assert answer.status_code == 200, answer.text
+        assert answer.text.splitlines()[1].startswith("C,M\u00e9thane,")
+    headers = {"content-type": "text/csv; charset=klingon"}
+    _is_refused(client.post("/predict?model=numbers", content=b"smiles\nC\n", headers=headers))
+
+
+def test_a_mark_before_json_is_read_and_a_compressed_body_is_refused(client):
+    body, headers = b'{"smiles": ["C"], "model": "numbers"}', {"content-type": "application/json"}
+    marked = client.post("/predict", content=b"\xef\xbb\xbf" + body, headers=headers)
+    assert marked.json() == client.post("/predict", content=body, headers=headers).json()
+    headers["content-encoding"] = "gzip"
+    answer = client.post("/predict", content=gzip.compress(body), headers=headers)
+    assert answer.status_code == 415
+    assert answer.json()["error"] == "the body must not be compressed; got 'gzip'"
 
 
 def _is_refused(answer):
