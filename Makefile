@@ -141,8 +141,13 @@ tagged:
 	@grep -q '^## \[$(TAG:v%=%)\] - ' CHANGELOG.md || \
 	  { echo "CHANGELOG.md has no section of $(TAG:v%=%)"; exit 1; }
 
-$(VENV)/gattn.stamp: $(VENV)/nodes.stamp
-	$(DEPENDENCIES) ".[molecules]"
+# The environment with all packages of gattn, with those of the tests, and with the tools of `make
+# lint` and `make docs`, without which the tests of the site are skipped.
+$(VENV)/gattn.stamp: BESIDE = $(VENV)/molecules.stamp
+$(VENV)/test.stamp: BESIDE = $(VENV)/test-packages.stamp
+$(VENV)/dev.stamp: BESIDE = $(VENV)/dev-packages.stamp
+$(VENV)/gattn.stamp $(VENV)/test.stamp $(VENV)/dev.stamp: $(VENV)/nodes.stamp
+	$(MAKE) --no-print-directory $(BESIDE)
 	touch $@
 
 # The kernels are compiled while pip unpacks PyTorch and then the other packages. With --no-compile,
@@ -176,12 +181,15 @@ $(VENV)/packages.stamp: $(VENV)/torch.stamp $(VENV)/build.stamp
 	$(DEPENDENCIES) ".[nodes]"
 	touch $@
 
-$(VENV)/test.stamp: $(VENV)/gattn.stamp
+$(VENV)/molecules.stamp: $(VENV)/packages.stamp
+	$(DEPENDENCIES) ".[molecules]"
+	touch $@
+
+$(VENV)/test-packages.stamp: $(VENV)/molecules.stamp
 	$(INSTALL) --group test
 	touch $@
 
-# The tools of `make lint` and `make docs`. Without them, the tests of the site are skipped.
-$(VENV)/dev.stamp: $(VENV)/test.stamp
+$(VENV)/dev-packages.stamp: $(VENV)/test-packages.stamp
 	$(INSTALL) --group lint --group docs
 	touch $@
 
