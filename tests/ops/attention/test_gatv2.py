@@ -3,38 +3,6 @@
 import pytest
 import torch
 
-from gattn.functional import gatv2_attention
-
-each_variant = pytest.mark.parametrize(
-    "variant", ["gatv2", "gatv2, wide", "gatv2, edges", "gatv2, tanh"]
-)
-
-
-@pytest.mark.parametrize("features", [1, 2, 7, 8, 16, 32, 33])
-@pytest.mark.parametrize("activation", ["leaky_relu", "tanh"])
-def test_edge_features_of_every_width(
-    features, activation, operators, compare, random_graph, hub_graph
-):
-    operator = operators["gatv2, edges"]
-    for dtype in (torch.float64, torch.float32):
-        dims = {"d": features}
-        for graph in (random_graph, hub_graph):
-            compare(operator, graph, 3, 8, dtype=dtype, dims=dims, activation=activation)
-
-
-@each_variant
-@pytest.mark.parametrize("slope", [0.0, 1.0, -0.5, 2.0])
-def test_negative_slopes_match_reference(variant, slope, operators, compare, random_graph):
-    compare(operators[variant], random_graph, 3, 8, negative_slope=slope)
-
-
-@pytest.mark.parametrize("frozen", ["query", "weight", "edge_attr", "attn_bias", "edge_weight"])
-def test_inputs_that_need_no_gradient(frozen, operators, compare, random_graph):
-    operator = operators["gatv2, edges"]
-    assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])
-    others = operator.shapes.keys() - {frozen}
-    assert set(compare(operator, random_graph, 3, 4, frozen=others)) == {"out", frozen}
-
 
 def test_value_that_is_key_and_value_that_equals_it(operators, random_graph):
     """If one tensor is both key and value, the output has the same bits as for two equal tensors,
@@ -48,19 +16,6 @@ def test_value_that_is_key_and_value_that_equals_it(operators, random_graph):
     assert value is not None
     assert torch.equal(shared["out"], apart["out"])
     torch.testing.assert_close(shared["key"], apart["key"] + apart["value"])
-
-
-def test_one_tensor_for_query_key_and_value(random_graph):
-    results = []
-    for backend in ("cpu", "reference"):
-        x = torch.randn(25, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        x.requires_grad_()
-        w = torch.linspace(-1, 1, 8, dtype=torch.float64).view(2, 4)
-        out = gatv2_attention(x, x, x, w, random_graph, activation="tanh", backend=backend)
-        (first,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
-        (second,) = torch.autograd.grad(first.square().sum(), x)
-        results.append((out.detach(), first.detach(), second))
-    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-2, 1e-4, 1e-12])
