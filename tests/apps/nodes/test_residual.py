@@ -80,7 +80,7 @@ def test_a_label_that_is_an_input_is_no_target(monkeypatch, share):
 def test_a_network_without_columns_learns_from_the_labels_of_neighbours(monkeypatch):
     monkeypatch.setattr(residual, "LABELS_OF_CLASS", 20)
     edges, nodes = class_network(nodes=200, homophily=0.95)
-    options = {"label": "label", "width": 16, "heads": 2, "refit": False}
+    options = {"label": "label", "epochs": 40, "width": 16, "heads": 2, "refit": False}
     model = NodeClassifier(**options).fit((edges, nodes[["id", "label"]]))
     part = model.split_.val
     right = model.predictor_.validation_parts["gat"].argmax(1) == model.y_[part]
