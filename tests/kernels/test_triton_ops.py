@@ -98,18 +98,18 @@ def note_degree(graph, degree):
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "edge_softmax"])
-@pytest.mark.parametrize("max_degree", [5, 8, 10**6])
-def test_bound_of_largest_degree_does_not_change_result(name, max_degree):
+def test_bound_of_largest_degree_does_not_change_result(name):
     """An upper bound of the largest degree that is too high does not change a bit of the result,
     with and without splits of rows.
     """
     g, operator = graph("plain"), OPERATORS[name]
     assert g.in_degree().max() <= 5
     assert g.out_degree().max() <= 5
-    note_degree(g, max_degree)
-    plan = launch.LaunchPlan(g.layout, 2, 4, torch.float32, unroll=1)
-    assert plan.num_splits == 4
-    assert plan.has_splits == (max_degree >= 8)
+    for max_degree in (5, 10**6, 8):
+        note_degree(g, max_degree)
+        plan = launch.LaunchPlan(g.layout, 2, 4, torch.float32, unroll=1)
+        assert plan.num_splits == 4
+        assert plan.has_splits == (max_degree >= 8)
     check(operator, g, 2, 4)
     with tiles.override(split=16):
         check(operator, g, 2, 4)

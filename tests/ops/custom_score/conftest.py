@@ -15,7 +15,8 @@ from tests.ops.custom_score.scores import HEADS, NODES, WIDTH
 def compiler(request, monkeypatch):
     """Trace and differentiate scores without generating C++ code, which takes seconds per score.
 
-    The slow tests generate it.
+    The slow tests generate it: a model with a custom score, 16-bit sums, chunks of several lengths,
+    and inputs with any strides.
     """
     if request.node.get_closest_marker("slow") is None:
         monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))

@@ -178,8 +178,9 @@ def test_unused_inputs_and_parameters_have_no_gradient(size, hub, tensors, monke
     assert [grad is None for grad in grads] == [True, False, True]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(torch.bfloat16, marks=pytest.mark.slow), torch.float16], ids=str
+)
 def test_16_bit_sums_accumulate_in_fp32(dtype, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 4)
     # If 4 is added repeatedly, a bfloat16 sum stops growing at 1024 and a float16 sum at 4096.

@@ -56,7 +56,7 @@ def test_in_place_score_does_not_change_the_edge_features(hub, tensors):
     assert (features == 1).all()
 
 
-@pytest.mark.parametrize("size", [pytest.param(7, marks=pytest.mark.slow), 10_000])
+@pytest.mark.parametrize("size", [7, 10_000])
 def test_captured_variables_have_their_value_at_the_call(size, hub, tensors, monkeypatch) -> None:
     """A loop over temperatures changes the captured variable before backward runs."""
     monkeypatch.setattr(chunks, "CHUNK", size)
@@ -159,7 +159,7 @@ class Tied(Module):
         return self.again(value)
 
 
-@pytest.mark.parametrize("chunk", [pytest.param(10, marks=pytest.mark.slow), 1000])
+@pytest.mark.parametrize("chunk", [10, 1000])
 def test_shared_parameters_have_gradients_and_are_not_replaced(chunk, hub, tensors, monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", chunk)
     score = Tied().double()

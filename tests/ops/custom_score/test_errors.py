@@ -73,7 +73,6 @@ def test_captured_parameters_are_an_error_only_with_gradients(hub, tensors):
         attention(score, *ends)
 
 
-@pytest.mark.slow
 def test_buffer_changed_before_backward_is_an_error(hub, tensors, in_chunks) -> None:
     class Annealed(Perceptron):
         def __init__(self) -> None:
