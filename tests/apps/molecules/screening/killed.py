@@ -19,7 +19,7 @@ from gattn.apps.molecules.screening.screen import screen
 from gattn.apps.molecules.screening.settings import ScreenSettings
 
 SETTINGS = ScreenSettings(top=40, where="prediction > 1", rows_per_shard=50)
-KILLS = 20
+KILLS = 8
 FAILED = 7
 """Exit code of a child process whose disk was full."""
 
