@@ -7,10 +7,10 @@ import multiprocessing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gattn.apps.fitting.losses import (
     cross_entropy,
@@ -28,7 +28,7 @@ from gattn.apps.runtime.threads import share_threads
 
 if TYPE_CHECKING:
     from gattn.apps.fitting.loop import History
-    from gattn.apps.fitting.types import Batches, Loss
+    from gattn.apps.fitting.types import Loss
     from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.data.molecules.arrays import MoleculeArrays
 
@@ -71,7 +71,12 @@ class MoleculeBatches:
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
         weights: [k] weights of the rows; None if all are equal.
+
+    Attributes:
+        recorded_outputs: maximum number of validation molecules whose outputs are recorded.
     """
+
+    recorded_outputs = RECORDED_OUTPUTS
 
     def __init__(
         self,
@@ -119,7 +124,7 @@ class MoleculeBatches:
         inputs = self.inputs
         return inputs.molecules.arrays, inputs.descriptors, inputs.extra_descriptors.float()
 
-    def make_network(self, settings: MoleculeSettings, seed: int) -> MoleculeNetwork:
+    def make_network(self, settings: MoleculeSettings, seed: int) -> Any:
         """Return a new network whose sizes fit the targets, the molecules in a row and the
         descriptor columns.
         """
@@ -167,7 +172,7 @@ def fit_members(
     folder: Path | None = None,
     progress: bool = False,
     threads: int = 0,
-) -> tuple[list[MoleculeNetwork], list[History]]:
+) -> tuple[list[Any], list[History]]:
     """Train the networks of an ensemble, each with a different seed.
 
     Several networks are trained in parallel, with one process for each processor and one thread in
@@ -219,29 +224,6 @@ def fit_members(
     return networks, histories
 
 
-def fit_member(
-    network: nn.Module, loss: Loss, train: Batches, val: Batches, settings: MoleculeSettings,
-    member: int, *, folder: Path | None, progress: bool, recorded_outputs: int = 0,
-    starts: Mapping[str, float] | None = None,
-) -> History:  # fmt: skip
-    """Train one network of an ensemble in place, and return its history. The other arguments are
-    those of :func:`gattn.apps.fitting.loop.fit_network` and its settings.
-    """
-    from gattn.apps.fitting.loop import LoopSettings, fit_network
-
-    shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
-    shared["seed"] = settings.seed + member
-    loop = LoopSettings(
-        **shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE,
-        recorded_outputs=recorded_outputs,
-    )  # fmt: skip
-    where = None if folder is None else folder / f"member-{member}"
-    title = f"network {member + 1} of {settings.ensemble}"
-    return fit_network(
-        network, loss, train, val, loop, folder=where, progress=progress, title=title, starts=starts
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class _MemberTraining:
     """Trainer that fits the networks of an ensemble one by one; see :func:`fit_members`."""
@@ -255,8 +237,10 @@ class _MemberTraining:
     threads: int
     foundation: Foundation | None
 
-    def fit(self, member: int, *, progress: bool) -> tuple[MoleculeNetwork, History]:
+    def fit(self, member: int, *, progress: bool) -> tuple[Any, History]:
         """Train one network of the ensemble and return it with its training history."""
+        from gattn.apps.fitting.loop import LoopSettings, fit_network
+
         settings, train = self.settings, self.train
         network = train.make_network(settings, settings.seed + member)
         starts: Mapping[str, float] = {}
@@ -264,9 +248,16 @@ class _MemberTraining:
             self.foundation.load_into(network)
             starts = FINE_TUNING_STARTS
         network.threads = share_threads(self.threads)
-        history = fit_member(
-            network, _loss(self.task, settings, self.classes), train, self.val, settings, member,
-            folder=self.folder, progress=progress, starts=starts, recorded_outputs=RECORDED_OUTPUTS,
+        shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
+        shared["seed"] = settings.seed + member
+        loop = LoopSettings(
+            **shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE,
+            recorded_outputs=train.recorded_outputs,
+        )  # fmt: skip
+        history = fit_network(
+            network, _loss(self.task, settings, self.classes), train, self.val, loop,
+            folder=None if self.folder is None else self.folder / f"member-{member}",
+            progress=progress, title=f"network {member + 1} of {settings.ensemble}", starts=starts,
         )  # fmt: skip
         return network.eval(), history
 
@@ -347,7 +338,7 @@ def cross_fit_members(
 
 
 def predict_members(
-    networks: Sequence[MoleculeNetwork],
+    networks: Sequence[Any],
     inputs: MoleculeInputs,
     outputs: int,
     *,

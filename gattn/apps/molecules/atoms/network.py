@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 
-from gattn.apps.fitting.losses import cross_entropy, multiclass_cross_entropy, regression_loss
-from gattn.apps.fitting.types import History, Loss
 from gattn.apps.molecules.layers import MoleculeBatch
-from gattn.apps.molecules.members import MoleculeBatches, batch_elements, fit_member
+from gattn.apps.molecules.members import MoleculeBatches
 from gattn.apps.molecules.network import AtomLayers, feature_sizes
 from gattn.apps.molecules.rows import LabelledMolecules
-from gattn.apps.molecules.settings import MoleculeSettings, Task
-from gattn.apps.runtime.threads import limited_threads
+from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.data.molecules.arrays import ranges
 from gattn.ops.registration import path_trace
 
@@ -75,69 +69,29 @@ class AtomNetwork(AtomLayers):
         return self.head(self.dropout(rows))
 
 
-def new_network(settings: MoleculeSettings, level: str, outputs: int, member: int) -> AtomNetwork:
-    """Create a network. Its weights are drawn from a seed, and torch's global generator is not
-    used.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed + member)
-        return AtomNetwork(settings, level, outputs)
-
-
-def fit_networks(
-    train: LabelledMolecules, val: LabelledMolecules, level: str, task: Task,
-    settings: MoleculeSettings, *, classes: Sequence[int] = (), folder: Path | None = None,
-    progress: bool = False, threads: int = 0,
-) -> tuple[list[AtomNetwork], list[History]]:  # fmt: skip
-    """Train the networks of an ensemble one after another.
+class AtomBatches(MoleculeBatches):
+    """Data set of molecules and the labels of their atoms or bonds for the training loop.
 
     Args:
-        train: the training part, with the labels [r, o] on the scale of the outputs.
-        val: the validation part, on which the epoch is chosen.
+        part: molecules, with the labels [r, o] on the scale of the outputs.
         level: ``"atom"`` or ``"bond"``.
-        task: the task.
-        settings: settings of the networks and their training.
-        classes: number of classes of each target if the task is multiclass.
-        folder: folder for checkpoints, or None.
-        progress: whether to show the progress.
-        threads: number of threads, 0 for one per processor.
-
-    Returns:
-        The networks in evaluation mode, and their histories.
+        weights: [o] weights of the targets.
     """
-    loss: Loss = cross_entropy
-    if task != "classification":
-        loss = multiclass_cross_entropy(classes) if classes else regression_loss(settings.error)
-    counts = train.y.isfinite().sum(0).double()
-    # Every target has the same weight, however many labels it has.
-    weights = (counts.mean() / counts.clamp(min=1)).float()
-    batches, val_batches = (_AtomBatches(part, weights) for part in (train, val))
-    networks, histories = [], []
-    with limited_threads(batch_elements(settings.batch_size, settings), threads):
-        for member in range(settings.ensemble):
-            network = new_network(settings, level, train.y.shape[1], member)
-            histories.append(
-                fit_member(
-                    network, loss, batches, val_batches, settings, member, folder=folder,
-                    progress=progress,
-                )
-            )  # fmt: skip
-            networks.append(network.eval())
-    return networks, histories
 
+    recorded_outputs = 0
 
-class _AtomBatches:
-    """Data set for the training loop: molecules, and the labels of their atoms or bonds."""
-
-    def __init__(self, part: LabelledMolecules, weights: Tensor) -> None:
+    def __init__(self, part: LabelledMolecules, level: str, weights: Tensor) -> None:
+        super().__init__(part.inputs, part.y)
         assert part.ptr is not None
-        self._graphs = MoleculeBatches(part.inputs, torch.zeros(len(part), 1))
-        self._y, self._ptr, self._weights = part.y.float(), part.ptr, weights
-
-    def __len__(self) -> int:
-        return len(self._graphs)
+        self._ptr, self._level, self._of_targets = part.ptr, level, weights
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor, Tensor]:
         """Return a batch, and the labels and the weights of its N atoms or bonds, [N, o] each."""
-        y = self._y[ranges(self._ptr, positions)[0]]
-        return self._graphs.batch(positions)[0], y, self._weights.expand_as(y)
+        y = self.y[ranges(self._ptr, positions)[0]]
+        return self._graphs(positions), y, self._of_targets.expand_as(y)
+
+    def make_network(self, settings: MoleculeSettings, seed: int) -> AtomNetwork:
+        """Return a new network for the atoms or bonds."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return AtomNetwork(settings, self._level, self.outputs)

@@ -18,11 +18,15 @@ from gattn.apps.molecules.atoms.environments import (
     GroupedScores,
     environment_codes,
 )
-from gattn.apps.molecules.atoms.network import fit_networks, new_network
+from gattn.apps.molecules.atoms.network import AtomBatches, AtomNetwork
 from gattn.apps.molecules.classes import class_softmax
-from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
+from gattn.apps.molecules.members import (
+    PREDICTION_BATCH,
+    batch_elements,
+    fit_members,
+    predict_members,
+)
 from gattn.apps.molecules.model_inputs import MoleculeInputs
-from gattn.apps.molecules.network import batch_inputs
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.stacking import fit_spread, predicted_std
@@ -105,9 +109,7 @@ class AtomPredictor:
         parts = ("networks.", "environments.", "scores.")
         self._tensors = {n: t for n, t in tensors.items() if not n.startswith(parts)}
         outputs = len(tensors["mean"])
-        self.networks = [
-            new_network(settings, level, outputs, member) for member in range(settings.ensemble)
-        ]
+        self.networks = [AtomNetwork(settings, level, outputs) for _ in range(settings.ensemble)]
         for member, network in enumerate(self.networks):
             network.load_state_dict(remove_prefix(f"networks.{member}.", tensors))
             network.eval()
@@ -154,10 +156,15 @@ class AtomPredictor:
         codes = environment_codes(train.inputs.molecules.arrays, level)
         environments = EnvironmentMeans.fit(codes, train.y)
         parts = [replace(part, y=(part.y - mean) / scale) for part in (train, val)]
-        networks, history = fit_networks(
-            parts[0], parts[1], level, task, settings, classes=classes, folder=folder,
-            progress=progress, threads=threads,
-        )  # fmt: skip
+        counts = train.y.isfinite().sum(0).double()
+        # Every target has the same weight, however many labels it has.
+        weights = (counts.mean() / counts.clamp(min=1)).float()
+        batches = [AtomBatches(part, level, weights) for part in parts]
+        with limited_threads(batch_elements(settings.batch_size, settings), threads):
+            networks, history = fit_members(
+                batches[0], batches[1], task, settings, classes=classes, folder=folder,
+                progress=progress, threads=threads,
+            )  # fmt: skip
         tensors = {"mean": mean, "scale": scale}
         tensors |= add_prefix("environments.", environments.state())
         for member, network in enumerate(networks):
@@ -173,11 +180,14 @@ class AtomPredictor:
 
     def _predict_parts(self, inputs: MoleculeInputs) -> _Parts:
         """Return the predictions of the components."""
-        graphs = inputs.molecules.arrays
-        members = self._predict_networks(inputs)
+        graphs, unit = inputs.molecules.arrays, self._tensors["scale"].square()
+        elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
+        with limited_threads(elements, self.threads):
+            raw = predict_members(self.networks, inputs, len(unit), threads=self.threads)
+        members = self._in_units(raw)
         means, labels, radius = self.environments.predict(environment_codes(graphs, self.level))
         stacked = torch.stack([members.mean(0), means])
-        squares, unit = (stacked[0] - stacked[1]).square(), self._tensors["scale"].square()
+        squares = (stacked[0] - stacked[1]).square()
         sources = [unit.expand_as(squares), squares, unit / (1 + labels)]
         if len(members) > 1:
             deviations = members - members.mean(0)
@@ -224,30 +234,10 @@ class AtomPredictor:
 
     @classmethod
     def from_state(cls, tensors: dict[str, Tensor], facts: dict[str, Any]) -> AtomPredictor:
-        """Restore a model from the result of :meth:`state`.
-
-        Raises:
-            ValueError: the arguments are not the state of such a model.
-        """
-        try:
-            settings = from_table(MoleculeSettings, facts["settings"])
-            task = cast(Task, facts["task"])
-            return cls(tensors, facts["level"], task, settings, facts["classes"])
-        except (KeyError, TypeError, RuntimeError) as error:
-            raise ValueError(
-                f"these tensors and values are not the state of a model: {error}"
-            ) from error
-
-    def _predict_networks(self, inputs: MoleculeInputs) -> Tensor:
-        """Return the predictions of K networks, [K, n, o] float64."""
-        pieces = [torch.zeros(len(self.networks), 0, len(self._tensors["mean"])).double()]
-        elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
-        with torch.inference_mode(), limited_threads(elements, self.threads):
-            for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
-                batch = batch_inputs(inputs[positions])
-                raw = torch.stack([network(batch) for network in self.networks]).double()
-                pieces.append(self._in_units(raw))
-        return torch.cat(pieces, 1)
+        """Restore a model from the result of :meth:`state`."""
+        settings = from_table(MoleculeSettings, facts["settings"])
+        task = cast(Task, facts["task"])
+        return cls(tensors, facts["level"], task, settings, facts["classes"])
 
     def _in_units(self, raw: Tensor) -> Tensor:
         """Convert outputs [K, n, o] to the targets' units, or to probabilities."""
