@@ -440,7 +440,7 @@ class MoleculeEstimator(SmilesEstimator):
         name = str(self.targets_[target])
         if self.task != "regression":
             return name
-        transform = self.predictor_.transform.names[target]
+        transform = self.predictor_.transform.name
         return name if transform == "none" else f"{transform}({name})"
 
     def _extra_state(self) -> dict[str, Any]:

@@ -16,10 +16,7 @@ from torch import Tensor
 from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.apps.molecules.base import MoleculeEstimator, Rows
 from gattn.apps.molecules.label_kinds import ClassLabels, NumberLabels
-from gattn.apps.molecules.target_transform import (
-    Prediction,
-    TransformedIntervals,
-)
+from gattn.apps.molecules.target_transform import Prediction
 
 
 class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
@@ -114,11 +111,22 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
     def intervals(self, predicted: Prediction, coverage: float) -> tuple[Tensor, Tensor]:
         """Return the lower and the upper ends of the prediction intervals, [k, t] each.
 
+        With a target transform, the interval is z ± q s on the transformed scale; its ends are then
+        converted by the inverse transform. The guarantee of the coverage is the same, because the
+        transform is an increasing function.
+
         Args:
             predicted: a prediction of k molecules by :attr:`predictor_`.
             coverage: the requested probability, in (0, 1).
         """
-        return self.calibrator_.interval(predicted.mean, predicted.std, coverage=coverage)
+        low, high = self.calibrator_.interval(*self._transformed(predicted), coverage=coverage)
+        inverse = self.predictor_.transform.inverse
+        return inverse(low), inverse(high)
+
+    def _transformed(self, predicted: Prediction) -> tuple[Tensor, Tensor]:
+        """Return the means and the standard deviations on the transformed scale, [k, t] each."""
+        transform, mean = self.predictor_.transform, predicted.mean.double()
+        return transform(mean), predicted.std.double() * transform.slope(mean)
 
     @property
     def calibration_rows(self) -> list[int]:
@@ -126,11 +134,11 @@ class MoleculeRegressor(RegressorMixin, NumberLabels, MoleculeEstimator):
         return [len(scores) for scores in self.calibrator_.scores]
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        self.calibrator_ = TransformedIntervals.from_state(state["calibration"])
+        self.calibrator_ = IntervalCalibrator.from_state(state["calibration"])
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        transform = self.predictor_.transform
-        self.calibrator_ = TransformedIntervals.of(transform, y, prediction.mean, prediction.std)
+        mean, std = self._transformed(prediction)
+        self.calibrator_ = IntervalCalibrator.fit(self.predictor_.transform(y), mean, std)
 
     def _labels_state(self) -> dict[str, Any]:
         return {"calibration": self.calibrator_.state()}

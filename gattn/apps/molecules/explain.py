@@ -136,8 +136,7 @@ def explain(
         # Predict each distinct mask once, so that equal masks get bitwise equal predictions.
         distinct = [mask.unique(dim=0, return_inverse=True) for mask in masks]
         predicted = predict_masked(predictor, inputs, [mask for mask, _ in distinct], target, atoms)
-    names = predictor.transform.names
-    transform = "none" if predictor.transform.is_identity else names[target]
+    transform = predictor.transform
     first = [
         (sign * one.mean[places[:1]] + complement, one.std[places[:1]])
         for one, (_, places) in zip(predicted, distinct)
@@ -147,7 +146,7 @@ def explain(
     return [
         Explanation(
             smiles=smiles, symbols=one.symbols, atoms=one.places, method=method, target=target,
-            prediction=prediction, std=std, transform=transform, value=float(mean),
+            prediction=prediction, std=std, transform=transform.name, value=float(mean),
             explained="prediction", baseline=weighed.baseline,
             error=float(error if is_number else (mean * (1 - mean)).clamp(min=0).sqrt()),
             weights=weighed.weights, parts=weighed.parts, spread=_spread(weighed),
@@ -233,13 +232,12 @@ def _complement(attribution: Attribution) -> Attribution:
     return Attribution(-attribution.weights, parts, -attribution.members, 1 - attribution.baseline)
 
 
-def _in_units(mean: Tensor, std: Tensor, transform: str) -> tuple[float, float]:
+def _in_units(mean: Tensor, std: Tensor, transform: TargetTransform) -> tuple[float, float]:
     """Convert a prediction [1] and its standard deviation [1] to the target's unit, as
     :func:`gattn.apps.molecules.target_transform.in_target_units` does.
     """
-    scale = TargetTransform((transform,))
-    value = scale.restored(mean)
-    return float(value), float(std / scale.slope(value))
+    value = transform.restored(mean)
+    return float(value), float(std / transform.slope(value))
 
 
 def _top(weights: Tensor, atoms: MoleculeAtoms) -> Tensor:

@@ -63,8 +63,6 @@ OFFSET = "offset"
 """Key of the saved numbers that are added to the probabilities of classes."""
 TOTALS = "totals"
 """Key of the saved number of Morgan environments of each molecule, in the order of the bits."""
-TRANSFORM = "transform"
-"""Key of the saved tensor with the codes of the target transforms."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,15 +139,19 @@ def fit_model(
     targets = train.y.shape[1]
     if not train.y.isfinite().any(0).all():
         raise ValueError("y must have a label for every target; a target has no label")
-    transform = TargetTransform(("none",) * targets)
     if task == "regression":
-        transform, train, val = _with_transform(train, val, settings.target_transform)
+        transform = TargetTransform(settings.target_transform)
+        train, val = (
+            replace(
+                part, y=transform(part.y),
+                bounds=None if part.bounds is None else transform(part.bounds),
+            )
+            for part in (train, val)
+        )  # fmt: skip
     mean, scale = _scaling(train.y, task)
     tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train.inputs)}
     tensors[TOTALS] = _totals(train.inputs)
     nearest = NearestMolecules(tensors["bits"])
-    if not transform.is_identity:
-        tensors[TRANSFORM] = transform.codes
     if (molecules := molecules_in_row(train.inputs)) > 1:
         tensors[MOLECULES] = torch.tensor(molecules)
     extra = train.inputs.extra_descriptors.shape[1]
@@ -317,21 +319,6 @@ def _joint_groups(train: FitPart, val: FitPart) -> tuple[Tensor, Tensor]:
     count = len(train.inputs)
     every = number_groups([*train.groups, *val.groups], count + len(val.inputs))
     return every[:count], every[count:]
-
-
-def _with_transform(
-    train: FitPart, val: FitPart, setting: str
-) -> tuple[TargetTransform, FitPart, FitPart]:
-    """Apply the transform of the targets to the labels and bounds."""
-    transform = TargetTransform((setting,) * train.y.shape[1])
-    train, val = (
-        replace(
-            part, y=transform(part.y),
-            bounds=None if part.bounds is None else transform.limits(part.bounds),
-        )
-        for part in (train, val)
-    )  # fmt: skip
-    return transform, train, val
 
 
 def _check(part: FitPart, name: str) -> None:

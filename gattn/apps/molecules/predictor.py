@@ -22,7 +22,6 @@ from gattn.apps.molecules.fitting import (
     PIECE,
     RESIDUALS,
     TOTALS,
-    TRANSFORM,
     FitPart,
     fit_model,
 )
@@ -70,7 +69,7 @@ class MoleculePredictor:
             :meth:`from_state`.
         threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
         extra: number of descriptor columns of the user.
-        transform: the transform of each target; see ``target_transform`` of the settings.
+        transform: the transform of the targets; see ``target_transform`` of the settings.
         molecules: number of molecules in a row.
     """
 
@@ -88,11 +87,11 @@ class MoleculePredictor:
         self.validation = empty_prediction(self.targets)
         self._tensors = {name: tensors[name] for name in _TENSORS}
         optional = (
-            *SCALE, TRANSFORM, MOLECULES, OFFSET, TOTALS, LEAST, RESIDUALS, CORRELATION,
+            *SCALE, MOLECULES, OFFSET, TOTALS, LEAST, RESIDUALS, CORRELATION,
         )  # fmt: skip
         self._tensors |= {name: tensors[name] for name in optional if name in tensors}
-        codes = tensors.get(TRANSFORM, torch.zeros(self.targets, dtype=torch.int64))
-        self.transform = TargetTransform.from_codes(codes)
+        is_number = self.task == "regression"
+        self.transform = TargetTransform(self.settings.target_transform if is_number else "none")
         self.extra, self.molecules = _input_sizes(tensors)
         self._nearest = NearestMolecules(tensors["bits"])
         self._measured: MeasuredTargets | None = None

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.conformal import IntervalCalibrator
-
-NAMES = ("none", "log10", "logit")
-"""Names of the target transforms, in the order of their codes in a model file."""
 FARTHEST = {"log10": 300.0, "logit": 20.0}
 """Transformed values are clipped to plus or minus this number. The inverse transform is then
 finite and never exactly at an end of the domain.
@@ -22,9 +17,9 @@ finite and never exactly at an end of the domain.
 SCORES = {"log10": "a number above 0", "logit": "a number above 0 and below 1"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class TargetTransform:
-    r"""Transform z = g(y) of each of t targets, with its inverse.
+    r"""Transform z = g(y) of the targets of a model, with its inverse.
 
     ``"log10"``: z = log10(y) for y > 0. ``"logit"``: z = ln(y / (1 - y)) for 0 < y < 1. ``"none"``:
     z = y. All transforms are increasing functions, so an interval is transformed by transforming
@@ -35,94 +30,49 @@ class TargetTransform:
     exactly.
 
     Attributes:
-        names: the name of the transform of each target.
+        name: the name of the transform.
 
     Example:
-        >>> transform = TargetTransform(("log10", "logit"))
-        >>> z = transform(torch.tensor([[100.0, 0.5]], dtype=torch.float64))
+        >>> transform = TargetTransform("log10")
+        >>> z = transform(torch.tensor([100.0, 0.1], dtype=torch.float64))
         >>> z.tolist(), transform.inverse(z).tolist()
-        ([[2.0, 0.0]], [[100.0, 0.5]])
+        ([2.0, -1.0], [100.0, 0.1])
     """
 
-    names: tuple[str, ...]
-
-    @classmethod
-    def from_codes(cls, codes: Tensor) -> TargetTransform:
-        """Restore the transforms from :attr:`codes`."""
-        return cls(tuple(NAMES[code] for code in codes.tolist()))
-
-    @property
-    def codes(self) -> Tensor:
-        """Codes of the transforms, [t] int64, as stored in a model file."""
-        return torch.tensor([NAMES.index(name) for name in self.names], dtype=torch.int64)
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether no target is transformed."""
-        return all(name == "none" for name in self.names)
+    name: str
 
     def __call__(self, y: Tensor) -> Tensor:
-        """Transform labels [..., t]; NaN stays NaN."""
-        return self._each(y, {"log10": _log10, "logit": _logit})
-
-    def limits(self, bounds: Tensor) -> Tensor:
-        """Transform the lower and upper ends of labels, [n, t, 2]. An end outside the domain
+        """Transform labels, or the ends of labels; NaN stays NaN. A value outside the domain
         becomes infinite.
         """
-        return torch.stack([self(ends) for ends in bounds.unbind(-1)], -1)
+        if self.name == "log10":
+            positive = y.clamp(min=torch.finfo(y.dtype).tiny)
+            return torch.where(y <= 0, -torch.inf, positive.log10())
+        if self.name == "logit":
+            inside = torch.where(y >= 1, torch.inf, torch.logit(y))
+            return torch.where(y <= 0, -torch.inf, inside)
+        return y
 
     def inverse(self, z: Tensor) -> Tensor:
-        """Convert transformed values [..., t] to the targets' units. Infinity becomes an end of
-        the domain.
+        """Convert transformed values to the targets' units. Infinity becomes an end of the
+        domain.
         """
-        return self._each(z, {"log10": _power, "logit": torch.sigmoid})
-
-    def clipped(self, z: Tensor) -> Tensor:
-        """Clip transformed predictions [..., t], so that their inverse is finite."""
-        limits = {name: (lambda v, far=far: v.clamp(-far, far)) for name, far in FARTHEST.items()}
-        return self._each(z, limits)
+        if self.name == "none":
+            return z
+        return 10.0**z if self.name == "log10" else torch.sigmoid(z)
 
     def restored(self, z: Tensor) -> Tensor:
         """Convert predictions to the targets' units, clipped to the values that have a finite
         result.
         """
-        return self.inverse(self.clipped(z))
+        far = FARTHEST.get(self.name)
+        return self.inverse(z if far is None else z.clamp(-far, far))
 
     def slope(self, y: Tensor) -> Tensor:
-        """Return the derivative g'(y) of the transform at predictions [..., t] in the target's
-        unit.
-        """
-        slopes = {
-            "none": torch.ones_like,
-            "log10": lambda v: 1 / (v * math.log(10)),
-            "logit": lambda v: 1 / (v * (1 - v)),
-        }
-        return self._each(y, slopes)
-
-    def _each(self, values: Tensor, functions: Mapping[str, Callable[[Tensor], Tensor]]) -> Tensor:
-        """Apply the function of each target's transform to this target's values, along the last
-        dimension.
-        """
-        if self.is_identity:
-            return values if "none" not in functions else functions["none"](values)
-        columns = [
-            functions[name](column) if name in functions else column
-            for name, column in zip(self.names, values.unbind(-1), strict=True)
-        ]
-        return torch.stack(columns, -1)
-
-
-def _log10(y: Tensor) -> Tensor:
-    return torch.where(y <= 0, -torch.inf, y.clamp(min=torch.finfo(y.dtype).tiny).log10())
-
-
-def _logit(y: Tensor) -> Tensor:
-    inside = torch.logit(y)
-    return torch.where(y <= 0, -torch.inf, torch.where(y >= 1, torch.inf, inside))
-
-
-def _power(z: Tensor) -> Tensor:
-    return 10.0**z
+        """Return the derivative g'(y) of the transform at predictions in the target's unit."""
+        if self.name == "none":
+            return torch.ones_like(y)
+        return 1 / (y * math.log(10)) if self.name == "log10" else 1 / (y * (1 - y))
 
 
 def check_domain(
@@ -159,65 +109,6 @@ def check_domain(
             f"target_transform {name} needs {SCORES[name]} as every label of {target}; "
             f"{len(rows):,} {verb} not, the first {value} {where(row)}{hint}"
         )
-
-
-class TransformedIntervals(IntervalCalibrator):
-    """Calibrator of prediction intervals that is fitted on the transformed scale. Its predictions
-    and intervals are in the targets' units.
-
-    It has the interface of :class:`gattn.apps.fitting.conformal.IntervalCalibrator`. Means and
-    standard deviations are converted to the transformed scale, where the interval is z ± q s; its
-    ends are then converted by the inverse transform. The guarantee of the coverage is the same,
-    because the transform is an increasing function.
-
-    Attributes:
-        scores: for each of t targets the scores of its measured calibration rows, ascending.
-        transform: the transforms of the targets.
-    """
-
-    transform: TargetTransform
-
-    def __init__(self, scores: tuple[tuple[float, ...], ...], transform: TargetTransform) -> None:
-        super().__init__(scores)
-        object.__setattr__(self, "transform", transform)
-
-    @classmethod
-    def of(
-        cls, transform: TargetTransform, y: Tensor, mean: Tensor, std: Tensor
-    ) -> TransformedIntervals:
-        """Fit the calibrator to labels and predictions in the targets' units, all [n, t]."""
-        inner = IntervalCalibrator.fit(transform(y), transform(mean), std * transform.slope(mean))
-        return cls(inner.scores, transform)
-
-    def state(self) -> dict[str, Any]:
-        """Return the conformal scores and the names of the transforms as JSON values."""
-        return {"scores": self.scores, "transform": list(self.transform.names)}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> TransformedIntervals:
-        """Restore a calibrator from the result of :meth:`state`."""
-        scores = IntervalCalibrator.from_state(state).scores
-        return cls(scores, TargetTransform(tuple(state["transform"])))
-
-    def interval(
-        self, mean: Tensor, std: Tensor, *, coverage: float = 0.9
-    ) -> tuple[Tensor, Tensor]:
-        """Return the lower and the upper end of each prediction interval, in the targets' units.
-
-        Args:
-            mean: [k, t] predictions.
-            std: [k, t] standard deviations of the predictions' errors.
-            coverage: the requested probability, in (0, 1).
-
-        Returns:
-            The lower and the upper ends, both [k, t] float64; an infinite end becomes an end of the
-            domain.
-        """
-        mean, std = mean.double(), std.double()
-        low, high = super().interval(
-            self.transform(mean), std * self.transform.slope(mean), coverage=coverage
-        )
-        return self.transform.inverse(low), self.transform.inverse(high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,15 +170,14 @@ def in_target_units(predicted: Prediction, transform: TargetTransform) -> Predic
 
     Args:
         predicted: the predictions on the scale on which the model is trained.
-        transform: the transform of each target.
+        transform: the transform of the targets.
 
     Returns:
-        The same predictions if no target is transformed. Otherwise, the means are medians, and the
-        standard deviations are multiplied by the derivative of the inverse transform.
+        The same predictions if the targets are not transformed. Otherwise, the means are medians,
+        and the standard deviations are multiplied by the derivative of the inverse transform.
     """
-    if transform.is_identity:
+    if transform.name == "none":
         return predicted
-
     inverse = transform.restored
     mean = inverse(predicted.mean)
     return replace(

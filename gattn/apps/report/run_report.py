@@ -65,8 +65,7 @@ class RunFacts:
         interval_notes: sentences on the intervals or the sets of classes.
         decided: sentences about decisions of the reader of the data.
         words: words for several targets and for the event of a probability.
-        logarithmic: for each target whether its values are plotted on logarithmic axes; empty for
-            none.
+        logarithmic: whether the values of the targets are plotted on logarithmic axes.
     """
 
     title: str
@@ -89,7 +88,7 @@ class RunFacts:
     interval_notes: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
     words: Words = TARGETS
-    logarithmic: tuple[bool, ...] = ()
+    logarithmic: bool = False
 
 
 def run_report(
@@ -142,7 +141,7 @@ def part_figures(
     reliability: Reliability,
     *,
     words: Words = TARGETS,
-    logarithmic: Sequence[bool] = (),
+    logarithmic: bool = False,
 ) -> dict[str, Figure]:
     """Draw the plots of one part: predictions against labels, and calibration.
 
@@ -155,8 +154,7 @@ def part_figures(
         names: names of the t targets, with their units.
         reliability: calibration curve of the intervals or of the probabilities.
         words: words for several targets and for the event of a probability.
-        logarithmic: for each target whether predictions against values are plotted on logarithmic
-            axes; empty for none.
+        logarithmic: whether predictions against values are plotted on logarithmic axes.
 
     Returns:
         Figures by file name without its suffix: ``calibration``; for numbers ``parity``, or with
@@ -179,9 +177,8 @@ def part_figures(
     for i, target in enumerate(names[:SHOWN]):
         end = f"-{i + 1}" if len(names) > 1 else ""
         bars = None if std is None else std[:, i]
-        is_log = bool(logarithmic) and logarithmic[i]
         figures[f"parity{end}"] = Figure(
-            run_plots.parity(y[:, i], mean[:, i], bars, name=target, logarithmic=is_log),
+            run_plots.parity(y[:, i], mean[:, i], bars, name=target, logarithmic=logarithmic),
             f"Predicted against measured values of {target}",
         )
     figures["calibration"] = Figure(

@@ -145,11 +145,9 @@ def _transforms(estimator: Any) -> list[str]:
     ]
 
 
-def _logarithmic(estimator: Any) -> tuple[bool, ...]:
-    """Return for each target whether it is plotted on logarithmic axes."""
-    if estimator.task != "regression" or estimator.level_:
-        return ()
-    return tuple(name == "log10" for name in estimator.predictor_.transform.names)
+def _logarithmic(estimator: Any) -> bool:
+    """Return True if the targets are plotted on logarithmic axes."""
+    return not estimator.level_ and estimator.predictor_.transform.name == "log10"
 
 
 def _words(estimator: Any) -> Words:
