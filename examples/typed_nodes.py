@@ -21,7 +21,7 @@ import torch
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.baselines import propagate_labels
 from gattn.apps.nodes.models import attention_network
-from gattn.apps.nodes.typed.report import attention_shares
+from gattn.apps.nodes.typed.predictor import attention_shares
 
 WRITES, REVIEWS = ("authors", "writes", "papers"), ("authors", "reviews", "papers")
 TOPICS = ("algebra", "biology", "chemistry")

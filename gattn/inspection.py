@@ -28,7 +28,6 @@ NOT_CALLED = "not called"
 _PACKAGES = (
     "gattn.nn.",
     "gattn.models.",
-    "gattn.apps.molecules.layers",
     "gattn.apps.molecules.network",
 )
 """Prefixes of the names of modules that define attention layers."""

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from benchmarks.core import record
 from benchmarks.data.datasets import root
-from gattn.apps.molecules.attributions import METHODS, attribute
+from gattn.apps.molecules.explain import METHODS, attribute
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.masking import atoms_of

@@ -36,8 +36,8 @@ from typing import Any
 from gattn.apps.molecules.pretrained import FILES, folder_of
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.evaluate import evaluate_table
-from gattn.apps.molecules.runs.train import train_run
-from gattn.apps.molecules.runs.training_set import read_threshold
+from gattn.apps.molecules.runs.predict import read_threshold
+from gattn.apps.molecules.runs.stages import train_run
 from gattn.apps.molecules.settings import MoleculeSettings
 
 MODULE = "benchmarks.molecules.bbb"

@@ -32,8 +32,7 @@ import torch
 
 from benchmarks.core import record
 from gattn.apps.molecules import AtomRegressor, MoleculeRegressor
-from gattn.apps.molecules.atoms.labels import Places
-from gattn.apps.molecules.atoms.lists import read_lists
+from gattn.apps.molecules.atoms.labels import Places, read_lists
 from gattn.data import load_molecules, random_split
 
 RESULTS = record.RESULTS / "molecule-inputs.jsonl"

@@ -30,7 +30,7 @@ from benchmarks.molecules.featurise import peak_mib, processor_seconds, spoilt_t
 from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.predict import predict_table
-from gattn.apps.molecules.runs.train import train_run
+from gattn.apps.molecules.runs.stages import train_run
 from gattn.data import data_root, get_dataset
 
 MODULE = "benchmarks.molecules.predict"

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.inputs import featurise, in_pieces
-from gattn.apps.molecules.layers import MoleculeBatch
 from gattn.apps.molecules.model_inputs import MoleculeInputs
-from gattn.apps.molecules.network import batch_inputs
+from gattn.apps.molecules.network import MoleculeBatch, batch_inputs
 from gattn.data.molecules.descriptors import DESCRIPTORS
 
 if TYPE_CHECKING:

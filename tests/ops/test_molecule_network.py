@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.layers import MoleculeBatch
-from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs
+from gattn.apps.molecules.network import MoleculeBatch, MoleculeNetwork, batch_inputs
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.kernels import cpu
 

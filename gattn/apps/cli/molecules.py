@@ -99,7 +99,7 @@ def train(
             "on all of them without --folds and --replicates"
         )
         return
-    from gattn.apps.molecules.runs.train import train_run
+    from gattn.apps.molecules.runs.stages import train_run
 
     show_metrics(train_run(run, out, progress=True, log=say), "molecules")
     say(
@@ -290,7 +290,7 @@ def check(
     check_table_inputs(table, columns, targets=target or ())
     if test is not None:
         check_table_inputs(test, columns)
-    from gattn.apps.molecules.checks.run import check_table, summary
+    from gattn.apps.molecules.checks.findings import check_table, summary
 
     names = ("decimal", "thousands")
     numbers = {name: settings.pop(name) for name in names if name in settings}

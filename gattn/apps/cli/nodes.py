@@ -27,7 +27,7 @@ from gattn.apps.run.text import plural
 
 if TYPE_CHECKING:
     from gattn.apps.fitting.types import EpochRecord
-    from gattn.apps.nodes.runs.trials import Trial
+    from gattn.apps.nodes.runs.train import Trial
 
 app = CommandGroup("Predict a class or a number for each node of a network.")
 

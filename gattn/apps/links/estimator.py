@@ -15,8 +15,7 @@ from gattn.apps.fitting.checks import check_fraction
 from gattn.apps.fitting.settings import check_value, settings_of
 from gattn.apps.fitting.types import EpochRecord
 from gattn.apps.links.model import LinkModel, LinkProblem
-from gattn.apps.links.pairs import Links, read_links, restrict
-from gattn.apps.links.parts import link_times, random_parts, time_parts
+from gattn.apps.links.pairs import Links, link_times, random_parts, read_links, restrict, time_parts
 from gattn.apps.links.settings import LinkParameters, LinkSettings
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.edge_columns import EdgeColumns

@@ -15,14 +15,17 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
-from gattn.apps.links.metrics import link_metrics, noise
-from gattn.apps.links.network import LinkNetwork, fit_network, pair_scores
-from gattn.apps.links.pairs import Links, Ranking, make_ranking, restrict
-from gattn.apps.links.parts import make_folds
-from gattn.apps.links.perceptron import PairPerceptron, fit_perceptron
+from gattn.apps.links.metrics import fit_weights, link_metrics, noise
+from gattn.apps.links.network import (
+    LinkNetwork,
+    PairPerceptron,
+    fit_network,
+    fit_perceptron,
+    pair_scores,
+)
+from gattn.apps.links.pairs import Links, Ranking, make_folds, make_ranking, restrict
 from gattn.apps.links.proximity import FEATURES, HEURISTICS, Proximity, random_features
 from gattn.apps.links.settings import LinkSettings
-from gattn.apps.links.weights import fit_weights
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.fields import FieldInput, edge_terms, whole_graph

@@ -257,7 +257,7 @@ class MoleculeEstimator(SmilesEstimator):
         Args:
             smiles: n SMILES, or a table as in :meth:`fit`. The weights of atoms hold for the
                 descriptors of the row.
-            method: one of :data:`gattn.apps.molecules.attributions.METHODS`; by default the one
+            method: one of :data:`gattn.apps.molecules.explain.METHODS`; by default the one
                 that agrees best with exact attributions of logP and TPSA.
             target: index or name of the target.
             label: for a model of classes, the class whose probability is explained; by default the
@@ -272,8 +272,7 @@ class MoleculeEstimator(SmilesEstimator):
             NotFittedError: the estimator was not fitted.
         """
         self.check_fitted()
-        from gattn.apps.molecules.attributions import DEFAULT_METHOD
-        from gattn.apps.molecules.explain import explain_model
+        from gattn.apps.molecules.explain import DEFAULT_METHOD, explain_model
 
         index = self.place_of(target) if isinstance(target, str) else target
         texts, values = self._rows(smiles)

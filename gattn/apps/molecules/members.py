@@ -19,8 +19,7 @@ from gattn.apps.fitting.losses import (
 )
 from gattn.apps.fitting.settings import TrainingSettings
 from gattn.apps.molecules.foundation import FINE_TUNING_STARTS, Foundation, read_foundation_of
-from gattn.apps.molecules.layers import MoleculeBatch
-from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs, join_graphs
+from gattn.apps.molecules.network import MoleculeBatch, MoleculeNetwork, batch_inputs, join_graphs
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.stacking import varied
 from gattn.apps.runtime.processes import in_order, process_count, processor_count

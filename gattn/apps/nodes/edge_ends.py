@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from gattn.apps.nodes.attributed import GraphError, LeftOut, left_out_edge
-from gattn.apps.nodes.name_columns import as_names, column_title, counts_rows, may_count_rows
+from gattn.apps.nodes.node_names import as_names, column_title, counts_rows, may_count_rows
 
 SOURCES = (
     *("source", "src", "from", "citing", "sender", "head", "subject", "origin", "parent"),

@@ -17,13 +17,6 @@ from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, doubled_note
 from gattn.apps.nodes.columns import Column, learn_columns
-from gattn.apps.nodes.edge_arrays import (
-    first_of_equal,
-    is_symmetric,
-    message_ages,
-    narrow_block,
-    row_codes,
-)
 from gattn.apps.nodes.edge_columns import (
     ALL_COLUMNS,
     EdgeColumns,
@@ -40,7 +33,16 @@ from gattn.apps.nodes.edge_columns import (
     learn_types,
     learn_weights,
 )
-from gattn.apps.nodes.edge_table import EdgeInputs, EdgeStructure, EdgeTable
+from gattn.apps.nodes.edge_table import (
+    EdgeInputs,
+    EdgeStructure,
+    EdgeTable,
+    first_of_equal,
+    is_symmetric,
+    message_ages,
+    narrow_block,
+    row_codes,
+)
 from gattn.apps.nodes.scratch import Scratch, pieces
 from gattn.apps.nodes.times import as_times, edge_times, prediction_times
 from gattn.apps.nodes.values import as_texts, is_empty

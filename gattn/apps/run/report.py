@@ -11,7 +11,7 @@ from gattn.apps.report.run_report import RunFacts
 from gattn.apps.run.measure import PARTS
 from gattn.apps.run.model_io import package_versions
 from gattn.apps.run.notes import interval_notes, metric_notes
-from gattn.apps.run.product import TrainedRun
+from gattn.apps.run.train import TrainedRun
 
 PROMISE = (
     "The coverage holds on average over rows from the distribution of the validation rows, not for "

@@ -4,14 +4,19 @@ the report.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from gattn.apps.report.report import write_report
+from gattn.apps.report.report import Figure, ReportContent, write_report
 from gattn.apps.report.run_report import write_plots
-from gattn.apps.run.model_io import write_model
-from gattn.apps.run.product import Parts, Product, Report, TrainedRun
+from gattn.apps.run.estimator import SerializableEstimator
+from gattn.apps.run.model_io import Json, write_model
 from gattn.apps.run.run_folder import (
     CHECKPOINTS,
+    AnyRunSettings,
     file_hash,
     finish_run,
     finished_metrics,
@@ -19,12 +24,99 @@ from gattn.apps.run.run_folder import (
     start_run,
 )
 from gattn.apps.runtime.processes import is_first_process
+from gattn.data import Split
 from gattn.files import write_rows
+
+Log: TypeAlias = Callable[[str], None]
+Report: TypeAlias = "tuple[ReportContent, Mapping[str, Figure]]"
+Rows: TypeAlias = Iterable[Sequence[object]]
+
+
+def no_log(line: str) -> None:
+    """Discard a line of output; this is the default of :class:`Product`'s argument ``log``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Training, validation and test parts of a run.
+
+    Attributes:
+        record: content of ``splits.json``, with the SHA-256 of the data under ``sha256``.
+        left_out: rows of ``left_out.csv``; the first row is the header.
+    """
+
+    record: dict[str, Json]
+    left_out: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRun:
+    """Trained model and its evaluation. Subclasses add the fields that their report needs.
+
+    Attributes:
+        estimator: the fitted model.
+        split: indices of the rows in the training, validation and test parts.
+        metrics: content of ``metrics.json``.
+    """
+
+    estimator: SerializableEstimator
+    split: Split
+    metrics: dict[str, Any]
+
 
 Data = TypeVar("Data")
 AnyParts = TypeVar("AnyParts", bound=Parts)
 Model = TypeVar("Model")
 Run = TypeVar("Run", bound=TrainedRun)
+
+
+class Product(ABC, Generic[Data, AnyParts, Model, Run]):
+    """Base class of the training runs; each subclass implements one type of data.
+
+    :func:`gattn.apps.run.train.train_run` calls the methods in the order of their definition.
+
+    Attributes:
+        settings: settings of the run.
+        out: folder of the run.
+        log: function that is called with each line of output for the user.
+        inputs: files that the run reads; empty for a built-in data set.
+    """
+
+    def __init__(self, settings: AnyRunSettings, out: str | Path, log: Log = no_log) -> None:
+        self.settings, self.out, self.log = settings, Path(out), log
+        self.inputs: Sequence[str] = ()
+
+    @abstractmethod
+    def load(self) -> Data:
+        """Read the data and the labels."""
+
+    @abstractmethod
+    def split(self, data: Data) -> AnyParts:
+        """Divide the data into training, validation and test parts."""
+
+    @abstractmethod
+    def fit(self, data: Data, parts: AnyParts) -> Model:
+        """Train a model. If the run's folder contains checkpoints, continue from them."""
+
+    @abstractmethod
+    def evaluate(self, data: Data, parts: AnyParts, model: Model) -> Run:
+        """Compute the metrics of the model and of the baselines."""
+
+    @abstractmethod
+    def report(self, run: Run) -> Report:
+        """Return the content of the report page, and a dictionary of its plots (the keys are
+        file names without suffix).
+        """
+
+    @abstractmethod
+    def card(self, run: Run) -> Mapping[str, Json]:
+        """Return the entries of ``model.json`` that describe the data."""
+
+    @abstractmethod
+    def tables(self, run: Run) -> Mapping[str, Rows]:
+        """Return additional CSV files as a dictionary from file names to rows; the first row is
+        the header.
+        """
 
 
 def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gattn.apps.molecules.attributions import METHODS
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.estimators import MoleculeRegressor
-from gattn.apps.molecules.explain import DEFAULT_METHOD, Explanation, explain_model
-from gattn.apps.molecules.explanations import colour_scale, label_of
+from gattn.apps.molecules.explain import DEFAULT_METHOD, METHODS, Explanation, explain_model
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.pretrained import is_distributed
 from gattn.apps.molecules.runs.columns import SIMILARITY, prediction_columns, target_columns
-from gattn.apps.molecules.runs.predict import InputRow, predict_rows
-from gattn.apps.molecules.runs.training_set import (
+from gattn.apps.molecules.runs.explain import colour_scale, label_of
+from gattn.apps.molecules.runs.predict import (
+    InputRow,
     TrainingSet,
+    predict_rows,
     read_threshold,
     read_training_set,
 )
@@ -226,7 +226,7 @@ def explain_molecule(
     Args:
         model: the model.
         input_row: the row.
-        method: a method of :data:`gattn.apps.molecules.attributions.METHODS`; "" for the default.
+        method: a method of :data:`gattn.apps.molecules.explain.METHODS`; "" for the default.
         target: index of the target.
         coverage: coverage of the interval or label set.
 

@@ -11,8 +11,8 @@ import uvicorn
 
 from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.run.model_io import check_files, read_model
-from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.run_folder import training_folder
+from gattn.apps.run.train import Log, no_log
 from gattn.apps.serve.app import Server
 from gattn.apps.serve.links import open_links
 from gattn.apps.serve.molecules import open_molecules

@@ -7,9 +7,9 @@ import pytest
 from rdkit import Chem
 
 from gattn.apps.cli.console import show_metrics
-from gattn.apps.molecules.atoms.lists import read_list
+from gattn.apps.molecules.atoms.labels import read_list
 from gattn.apps.molecules.runs.config import override
-from gattn.apps.molecules.runs.train import train_run
+from gattn.apps.molecules.runs.stages import train_run
 from tests.apps.cli.molecule_table import NETWORK, read_rows
 from tests.pictures import leave_blank
 

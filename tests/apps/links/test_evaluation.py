@@ -11,14 +11,13 @@ import torch
 from torch_geometric.data import Data
 
 from gattn.apps.links import LinkPredictor
-from gattn.apps.links.metrics import chance_metrics, link_metrics, noise
+from gattn.apps.links.metrics import chance_metrics, fit_weights, link_metrics, noise
+from gattn.apps.links.network import PairPerceptron
 from gattn.apps.links.pairs import draw_negatives, draw_pairs, make_ranking, read_links
-from gattn.apps.links.perceptron import PairPerceptron
 from gattn.apps.links.runs.config import LinkRunSettings
 from gattn.apps.links.runs.predict import predict_links
 from gattn.apps.links.runs.train import train_run
 from gattn.apps.links.settings import LinkSettings
-from gattn.apps.links.weights import fit_weights
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.reading import read_graph
 from gattn.apps.run.model_io import RunError

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gattn.apps.links import LinkPredictor
-from gattn.apps.links.explanation import explain_link
+from gattn.apps.links.runs.explain import explain_link
 from tests.apps.cli.commands import runner
 
 

@@ -6,17 +6,26 @@ import pandas as pd
 import pytest
 from scipy.sparse import random as random_matrix
 
-from gattn.apps.links.metrics import link_metrics, mrr_error, ranks
+from gattn.apps.links.metrics import (
+    fit_scale,
+    fit_weights,
+    link_metrics,
+    listwise_loss,
+    mrr_error,
+    ranks,
+)
 from gattn.apps.links.pairs import (
     draw_negatives,
+    link_times,
+    make_folds,
     make_ranking,
+    random_parts,
     read_links,
     restrict,
+    time_parts,
     unordered_keys,
 )
-from gattn.apps.links.parts import link_times, make_folds, random_parts, time_parts
 from gattn.apps.links.proximity import CHANCE, DAMPING, FEATURES, Proximity
-from gattn.apps.links.weights import fit_scale, fit_weights, listwise_loss
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.reading import read_graph
 

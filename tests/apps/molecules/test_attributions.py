@@ -7,7 +7,7 @@ from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
 from gattn.apps.molecules import masking
-from gattn.apps.molecules.attributions import METHODS, attribute
+from gattn.apps.molecules.explain import METHODS, attribute
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.masking import atoms_of, descriptor_shares, masked_inputs
@@ -131,9 +131,9 @@ def test_masked_molecules_lose_atoms_bonds_environments_and_shares():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_molecule_has_the_same_weights_in_any_batch(some, stacked, method, monkeypatch):
-    monkeypatch.setattr("gattn.apps.molecules.attributions.STEPS", 8)
+    monkeypatch.setattr("gattn.apps.molecules.explain.STEPS", 8)
     together = weights_of(stacked, some, method)
     monkeypatch.setattr(masking, "BUDGET", 16)
-    monkeypatch.setattr("gattn.apps.molecules.attributions.BUDGET", 16)
+    monkeypatch.setattr("gattn.apps.molecules.explain.BUDGET", 16)
     for apart, one in zip(weights_of(stacked, some, method), together, strict=True):
         torch.testing.assert_close(apart, one, atol=1e-5, rtol=1e-4)

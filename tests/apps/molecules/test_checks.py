@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from gattn.apps.molecules.checks.run import check_table, summary
+from gattn.apps.molecules.checks.findings import check_table, summary
 from gattn.data import load_molecules
 
 ROWS = 400

@@ -12,7 +12,7 @@ from gattn.apps.molecules.runs.config import override
 from gattn.apps.molecules.runs.repeats import fold_splits, train_repeats
 from gattn.apps.molecules.runs.source import read_source
 from gattn.apps.molecules.runs.splits import stratified_split
-from gattn.apps.molecules.runs.train import train_run
+from gattn.apps.molecules.runs.stages import train_run
 from gattn.apps.molecules.tables import FileLine
 from gattn.apps.report.style import number
 from gattn.apps.tables.dates import read_times

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from gattn.apps.molecules.layers import BondAttention, QueryReadout, with_atom_loops
+from gattn.apps.molecules.network import BondAttention, QueryReadout, with_atom_loops
 from gattn.data import BOND_FEATURES, batch_molecules, read_smiles
 from gattn.nn import GATConv, LearnedQueryReadout
 

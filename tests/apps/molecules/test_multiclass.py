@@ -16,7 +16,7 @@ from gattn.apps.molecules.runs.evaluate import evaluate_table
 from gattn.apps.molecules.runs.explain import explain_table
 from gattn.apps.molecules.runs.labels import read_labels
 from gattn.apps.molecules.runs.predict import predict_table
-from gattn.apps.molecules.runs.train import train_run
+from gattn.apps.molecules.runs.stages import train_run
 
 TINY: dict[str, Any] = {"epochs": 2, "width": 16, "heads": 2, "layers": 1, "trees": 10}
 ENDS = {"O": "alcohol", "N": "amine", "Cl": "chloride"}

@@ -10,9 +10,9 @@ from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.config import override
 from gattn.apps.molecules.runs.evaluate import evaluate_table
 from gattn.apps.molecules.runs.labels import Labels
-from gattn.apps.molecules.runs.overlaps import overlap_notes, overlaps
 from gattn.apps.molecules.runs.source import Source
-from gattn.apps.molecules.runs.train import train_run
+from gattn.apps.molecules.runs.splits import overlap_notes, overlaps
+from gattn.apps.molecules.runs.stages import train_run
 from gattn.data import Split, molecule_identities
 from tests.pictures import leave_blank
 

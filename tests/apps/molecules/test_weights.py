@@ -10,7 +10,7 @@ import pytest
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.runs.config import override
 from gattn.apps.molecules.runs.source import error_weights, read_source
-from gattn.apps.molecules.runs.train import train_run
+from gattn.apps.molecules.runs.stages import train_run
 
 TINY: dict[str, Any] = {
     "epochs": 40,

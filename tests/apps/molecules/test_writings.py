@@ -6,8 +6,7 @@ import torch
 from rdkit import Chem
 from rdkit.Chem import rdMolDescriptors
 
-from gattn.apps.molecules.attributions import METHODS
-from gattn.apps.molecules.explain import explain
+from gattn.apps.molecules.explain import METHODS, explain
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.predictor import MoleculePredictor

@@ -8,7 +8,7 @@ from gattn.apps.fitting.losses import squared_error
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.baselines import propagate_labels
 from gattn.apps.nodes.reading import read_graph
-from gattn.apps.nodes.runs.trials import (
+from gattn.apps.nodes.runs.train import (
     Trainer,
     plan_trials,
     run_trials,

@@ -11,9 +11,8 @@ from gattn.apps.fitting.calibration import probability_reliability
 from gattn.apps.links.metrics import negatives_text
 from gattn.apps.report.report import Section, Table
 from gattn.apps.report.run_report import Words, run_report
-from gattn.apps.report.style import METRICS
-from gattn.apps.run.product import Report
 from gattn.apps.run.report import report_facts
+from gattn.apps.run.train import Report
 
 if TYPE_CHECKING:
     from gattn.apps.links.runs.train import LinkRun

@@ -30,8 +30,8 @@ from gattn.apps.nodes.graph_settings import edge_feature_columns
 from gattn.apps.nodes.runs.splits import data_hash
 from gattn.apps.run import train as pipeline
 from gattn.apps.run.measure import PARTS
-from gattn.apps.run.product import Log, Parts, Product, Report, TrainedRun, no_log
 from gattn.apps.run.text import plural
+from gattn.apps.run.train import Log, Parts, Product, Report, TrainedRun, no_log
 from gattn.data import Split
 
 CHANCE = "random order"

@@ -14,8 +14,13 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import SettingsError, settings_of
 from gattn.apps.molecules.arrays import as_table, as_texts
-from gattn.apps.molecules.atoms.labels import Places, first_rows, labels_of_graphs, list_rows
-from gattn.apps.molecules.atoms.lists import read_lists
+from gattn.apps.molecules.atoms.labels import (
+    Places,
+    first_rows,
+    labels_of_graphs,
+    list_rows,
+    read_lists,
+)
 from gattn.apps.molecules.atoms.predictor import AtomPrediction, AtomPredictor
 from gattn.apps.molecules.inputs import Piece
 from gattn.apps.molecules.label_kinds import ClassLabels, NumberLabels

@@ -19,13 +19,13 @@ from gattn.apps.molecules.runs.measure import (
     target_coverage_note,
     undefined,
 )
-from gattn.apps.molecules.runs.overlaps import training_overlap
 from gattn.apps.molecules.runs.report import evaluation_figures
 from gattn.apps.molecules.runs.source import Source, read_source
+from gattn.apps.molecules.runs.splits import training_overlap
 from gattn.apps.report.run_report import write_plots
 from gattn.apps.run.model_io import coverage_of, write_json
-from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.text import count_of, plural
+from gattn.apps.run.train import Log, no_log
 from gattn.apps.tables.numbers import NumberFormat
 from gattn.files import new_folder, write_rows
 

@@ -2,21 +2,171 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
-from gattn.apps.molecules.attributions import METHODS
-from gattn.apps.molecules.explain import explain_model
-from gattn.apps.molecules.explanations import PICTURES, write_explanations
+from gattn.apps.molecules.explain import METHODS, explain_model
 from gattn.apps.molecules.loading import open_run
 from gattn.apps.molecules.model_inputs import DescribedInputs, MoleculeInputs
 from gattn.apps.molecules.row_format import name_after, name_column
 from gattn.apps.molecules.runs.predict import Counts, row_smiles
-from gattn.apps.run.product import Log, no_log
+from gattn.apps.run.text import with_precision
+from gattn.apps.run.train import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow
+from gattn.draw import DRAWN_ATOMS, draw_molecule, shared_scale
 from gattn.files import new_folder, write_rows
+
+if TYPE_CHECKING:
+    from gattn.apps.molecules.explain import Explanation
+
+PICTURES = 100
+"""Maximum number of molecules to draw; each molecule adds two files per method."""
+
+
+def write_explanations(
+    folder: Path, rows: Sequence[int],
+    explained: Mapping[str, Sequence[Explanation]], *,
+    titles: Sequence[str] | None = None, pictures: int = PICTURES,
+) -> list[int]:  # fmt: skip
+    """Write the weights of atoms to CSV tables, and draw them as pictures of molecules.
+
+    ``atoms.csv`` has one line for each atom: ``row``, ``atom`` (its number in the SMILES from 0,
+    with hydrogens that are written as atoms), ``symbol``, and for each method its weight and
+    ``<method>_spread``, empty for a single network. ``molecules.csv`` has one line for each
+    molecule and method: the prediction, and the drops that measure how faithful the weights are.
+    ``row<row>-<method>.svg`` and ``.png`` are the pictures, which have one scale
+    (:func:`colour_scale`).
+
+    ``prediction`` is the result of ``predict``, a number or a class. The weights, their spread and
+    the drops are those of the quantity in the column ``explained``, for example ``log10(IC50)`` or
+    ``P(toxic = yes)``; ``explained_value`` is its prediction, and ``baseline`` its prediction for a
+    molecule without atoms, to which the weights of integrated gradients are relative.
+
+    Args:
+        folder: created if it is missing; files of these names are replaced.
+        rows: k row numbers that identify the molecules.
+        explained: for each method the explanations of the same k molecules, in order.
+        titles: names of the k molecules, written above their pictures. By default, and for an
+            empty name, the picture shows the SMILES.
+        pictures: number of molecules to draw, from the first; the tables contain all.
+
+    Returns:
+        The rows of the molecules that are too large for a picture.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write_rows(folder / "atoms.csv", _atom_lines(rows, explained))
+    write_rows(folder / "molecules.csv", _molecule_lines(rows, explained))
+    not_drawn: set[int] = set()
+    scale = colour_scale([one for each in explained.values() for one in each])
+    for method, explanations in explained.items():
+        for place, (row, one) in enumerate(zip(rows[:pictures], explanations)):
+            if len(one.symbols) > DRAWN_ATOMS:
+                not_drawn.add(row)
+            else:
+                title = (titles[place] if titles else "") or one.smiles
+                stem = folder / f"row{row}-{method}"
+                _draw(stem, one, scale, f"row {row}: {title}")
+    return sorted(not_drawn)
+
+
+def describe(explanation: Explanation) -> list[str]:
+    """Return the caption of a picture: the prediction, and the faithfulness of the weights.
+
+    With a target transform, the second line names the scale of the weights.
+
+    Args:
+        explanation: the explanation.
+    """
+    faithfulness, prediction, name = (
+        explanation.faithfulness, explanation.prediction, explanation.explained
+    )  # fmt: skip
+    count = len(faithfulness.atoms)
+    atoms = f"{count} atoms of highest weight" if count > 1 else "atom of highest weight"
+    lines = [f"predicted {prediction}; {name} is {explanation.value:.3g} ± {explanation.std:.2g}"]
+    if not isinstance(prediction, str):
+        shown = with_precision(prediction, explanation.std, digits=3, error_digits=2)
+        lines = [f"predicted {shown} ± {explanation.std:.2g}"]
+        if explanation.transform != "none":
+            lines += [f"weights and drops are in {name}, which is {explanation.value:.3g}"]
+    lines += [
+        f"without the {atoms}: drop {faithfulness.top:+.2g}; random: {faithfulness.random:+.2g} "
+        f"± {faithfulness.random_std:.2g}"
+    ]
+    # A sign is before a number only: the hyphen of a class such as BBB- does not change.
+    return [re.sub(r"(?<!\S)-(?=\d)", "−", line) for line in lines]
+
+
+def label_of(explanation: Explanation) -> str:
+    """Return the legend for the atom weights of an explanation."""
+    return f"{explanation.method.replace('_', ' ')}: contribution to {explanation.explained}"
+
+
+def colour_scale(explanations: Sequence[Explanation]) -> float:
+    """Return the weight of the strongest colour for several explanations.
+
+    It is at least the median error of the explained values. Therefore the pictures of a model that
+    predicts no better than the mean are nearly empty.
+    """
+    if not explanations:
+        return 1.0
+    error = statistics.median(one.error for one in explanations)
+    return max(shared_scale([one.weights for one in explanations]), shared_scale([[error]]))
+
+
+def _draw(stem: Path, explanation: Explanation, scale: float, title: str) -> None:
+    for format in ("svg", "png"):
+        path = stem.with_name(f"{stem.name}.{format}")
+        path.write_bytes(
+            draw_molecule(
+                explanation.smiles, explanation.weights, scale=scale,
+                title=title, lines=describe(explanation), label=label_of(explanation),
+                format=format,
+            )
+        )  # fmt: skip
+
+
+def _atom_lines(
+    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
+) -> Iterator[Sequence[object]]:
+    weights = [f"{method}{end}" for method in explained for end in ("", "_spread")]
+    yield ["row", "atom", "symbol", "explained", *weights]
+    for row, *of_row in zip(rows, *explained.values()):
+        first = of_row[0]
+        for atom, symbol in enumerate(first.symbols):
+            numbers = (float(v[atom]) for one in of_row for v in (one.weights, one.spread))
+            yield [row, first.atoms[atom], symbol, first.explained, *map(_number, numbers)]
+
+
+def _molecule_lines(
+    rows: Sequence[int], explained: Mapping[str, Sequence[Explanation]]
+) -> Iterator[Sequence[object]]:
+    yield [
+        *("row", "smiles", "method", "prediction", "std", "explained", "explained_value"),
+        *("baseline", "top_atoms", "top_drop", "random_drop", "random_drop_std"),
+    ]
+    for row, *of_row in zip(rows, *explained.values()):
+        for one in of_row:
+            faithfulness, predicted = one.faithfulness, one.prediction
+            drops = (faithfulness.top, faithfulness.random, faithfulness.random_std)
+            atoms = " ".join(str(one.atoms[place]) for place in faithfulness.atoms)
+            if not isinstance(predicted, str):
+                predicted = with_precision(predicted, one.std, digits=9, error_digits=4)
+            scale = one.explained, _number(one.value), _number(one.baseline)
+            numbers = predicted, _number(one.std), *scale, atoms, *map(_number, drops)
+            yield [row, one.smiles, one.method, *numbers]
+
+
+def _number(value: float) -> str:
+    """Format a number with nine digits; return an empty string for NaN."""
+    return "" if value != value else f"{value:.9g}"
 
 
 def explain_table(
@@ -39,9 +189,9 @@ def explain_table(
     Args:
         run: the folder of a trained model.
         path: the file.
-        out: a new folder. :func:`gattn.apps.molecules.explanations.write_explanations` describes
+        out: a new folder. :func:`gattn.apps.molecules.runs.explain.write_explanations` describes
             the files; ``errors.csv`` has the rows that could not be read.
-        methods: names from :data:`gattn.apps.molecules.attributions.METHODS`; by default all.
+        methods: names from :data:`gattn.apps.molecules.explain.METHODS`; by default all.
         target: the name of the target; optional for a model of one target.
         label: for a model of classes, the class whose probability is explained; by default the
             predicted class of each molecule.

@@ -2,20 +2,223 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
+from gattn.apps.fitting.settings import SettingsError, read_toml
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.loading import open_run
+from gattn.apps.molecules.pretrained import is_distributed, resolve
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns
-from gattn.apps.molecules.runs.training_set import read_measured
-from gattn.apps.run.product import Log, no_log
+from gattn.apps.molecules.runs.config import RunSettings
+from gattn.apps.molecules.runs.stages import read_run_source
+from gattn.apps.molecules.target_transform import Prediction
+from gattn.apps.run.model_io import RunError, check_files, read_card, read_json
+from gattn.apps.run.run_folder import training_folder
+from gattn.apps.run.train import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow
-from gattn.files import check_table_ending, new_file
+from gattn.files import check_table_ending, new_file, reason
+
+INSIDE = 0.95
+"""Fraction of the test molecules that are inside the applicability domain, by definition of the
+domain.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """Molecules of the training and validation parts, in the order of the model's fingerprints.
+
+    Attributes:
+        smiles: n SMILES.
+        values: [n, t] measured labels as the table has them; missing labels are NaN or None.
+        index: [m] int64, the molecule of each column of the fingerprints; -1 for padding.
+        has_numbers: whether the labels are numbers, not classes.
+    """
+
+    smiles: list[str]
+    values: np.ndarray
+    index: np.ndarray
+    has_numbers: bool
+
+    def value(self, molecule: int, target: int) -> float | str | None:
+        """Return the measured label of a molecule; None if it was not measured."""
+        label: Any = self.values[molecule, target]
+        if label is None or label != label:
+            return None
+        # Labels are stored as float32, in which six digits are exact. The other digits differ from
+        # the table.
+        return float(f"{label:.6g}") if self.has_numbers else str(label)
+
+
+def read_training_set(folder: Path, model: MoleculeEstimator) -> TrainingSet:
+    """Read the training molecules of a run from its table, which must not have changed.
+
+    Args:
+        folder: the folder of the run.
+        model: its model.
+
+    Raises:
+        ValueError: the folder holds no settings or parts of a run, the table is missing, has
+            changed or cannot be read, or the model was trained on other molecules.
+    """
+    try:
+        check_files(folder, "config.toml", "splits.json")
+        settings = read_toml(RunSettings, folder / "config.toml")
+        splits = read_json(folder / "splits.json", "train", "val", "sha256", remedy="train again")
+        source = read_run_source(settings)
+        source = source.without({*source.targets} - {*read_card(folder)["targets"]})
+    except OSError as error:
+        raise ValueError(reason(error)) from error
+    except (RunError, SettingsError) as error:
+        raise ValueError(str(error)) from error
+    if source.sha256 != splits["sha256"]:
+        raise ValueError(f"{source.name} has changed since the model was trained")
+    parts: list[list[int]] = [splits["train"], splits["val"]]  # pyright: ignore[reportAssignmentType]
+    rows = [row for part in parts for row in part]
+    index: list[int] = []
+    for part in parts:
+        begin = len([i for i in index if i >= 0])
+        index += [*range(begin, begin + len(part)), *[-1] * (-len(part) % 8)]
+    if len(index) != 8 * model.predictor_.fingerprint_bytes:
+        raise ValueError(f"the model was trained on other molecules than those of {source.name}")
+    values = np.asarray(source.labels.y)[rows]
+    smiles = [source.smiles[row].strip() for row in rows]
+    return TrainingSet(
+        smiles, values, np.array(index, np.int64), source.labels.task == "regression"
+    )
+
+
+def read_threshold(folder: Path) -> float:
+    """Return the similarity to training molecules that 95 % of the test molecules reach. A molecule
+    that reaches it is inside the applicability domain, for which errors were measured. The
+    threshold of a model that is distributed with gattn is read from its figures.
+
+    Args:
+        folder: the folder of the run.
+
+    Raises:
+        ValueError: the folder has no predictions of a test part.
+    """
+    if is_distributed(folder):
+        figures = read_json(folder / "figures.json", "test", remedy="install gattn again")
+        return float(figures["test"]["domain"])
+    path = folder / "predictions.csv"
+    try:
+        check_files(folder, path.name)
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.DictReader(file)
+            similarities = [float(row["similarity"]) for row in rows if row["part"] == "test"]
+    except OSError as error:
+        raise ValueError(reason(error)) from error
+    except KeyError as error:
+        raise ValueError(f"{path} has no column {error}") from error
+    if not similarities:
+        raise ValueError(f"{path} has no molecule of the test part")
+    return float(np.quantile(similarities, 1 - INSIDE, method="lower"))
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredMolecules:
+    """Measured molecules of a run, and the applicability domain of the run's model.
+
+    A prediction is inside the domain if the molecule is at least as similar to a measured molecule
+    as 95 % of the molecules of the test part are. The errors of the model were measured on such
+    molecules. Outside the domain, errors may be larger than the prediction intervals indicate.
+
+    Attributes:
+        model: the model of the run.
+        training: the molecules of the training and validation parts.
+        threshold: the lowest similarity inside the domain.
+        count: number of neighbours of each prediction.
+    """
+
+    model: MoleculeEstimator
+    training: TrainingSet
+    threshold: float
+    count: int
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the output columns: the SMILES, similarity and values of each neighbour, then
+        ``in_domain``.
+        """
+        targets = list(map(str, self.model.targets_))
+        values = ["measured"] if len(targets) == 1 else [f"{target}_measured" for target in targets]
+        names = ["smiles", "similarity", *values]
+        numbered = [f"neighbor{i}_{name}" for i in range(1, self.count + 1) for name in names]
+        return [*numbered, "in_domain"]
+
+    def cells(self, predicted: Prediction) -> list[list[str]]:
+        """Return the output cells of k predictions with neighbours, in the order of
+        :attr:`columns`.
+        """
+        index, similarity = predicted.nearest_index, predicted.nearest_similarity
+        assert index is not None
+        assert similarity is not None
+        width, rows = 2 + len(self.model.targets_), []
+        nearest = predicted.max_train_similarity.tolist()
+        for columns, values, best in zip(index.tolist(), similarity.tolist(), nearest):
+            cells: list[str] = []
+            for column, value in zip(columns, values):
+                # A molecule without a common bit is no neighbour.
+                cells += self._neighbor(column, value) if value > 0 else [""] * width
+            cells += [""] * (width * self.count - len(cells))
+            is_inside = best >= self.threshold
+            rows.append([*cells, str(is_inside).lower()])
+        return rows
+
+    def _neighbor(self, column: int, similarity: float) -> list[str]:
+        """Return the cells of the measured molecule in a column of the fingerprints."""
+        molecule = int(self.training.index[column])
+        values = (self.training.value(molecule, i) for i in range(len(self.model.targets_)))
+        texts = ("" if value is None else _text(value) for value in values)
+        return [self.training.smiles[molecule], f"{similarity:.6g}", *texts]
+
+
+def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> MeasuredMolecules:
+    """Read the measured molecules of a run from its table.
+
+    Args:
+        folder: the folder of the run.
+        model: its model.
+        count: number of neighbours of each prediction, at least 1.
+
+    Raises:
+        ValueError: ``count`` is below 1, the model does not read single molecules, the folder is
+            not a run, or its table is missing or has changed since the training.
+    """
+    if count < 1:
+        raise ValueError(f"neighbors must be at least 1; got {count}")
+    if model.level_:
+        raise ValueError("neighbors are not available for a model of atoms or bonds")
+    if model.row_format.joined:
+        raise ValueError(
+            "neighbors needs a model of single molecules; this model reads "
+            f"{model.row_format.rows_noun}"
+        )
+    folder = resolve(Path(folder)).absolute()
+    if is_distributed(folder):
+        raise ValueError(f"{folder.name} is distributed without its training molecules")
+    try:
+        with training_folder(folder):
+            training = read_training_set(folder, model)
+        threshold = read_threshold(folder)
+    except ValueError as error:
+        raise ValueError(f"the measured molecules of {folder} cannot be read: {error}") from error
+    return MeasuredMolecules(model, training, threshold, count)
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"
+
 
 ERROR = "error"
 TEXTS = ("set", ERROR)
@@ -67,7 +270,7 @@ def predict_table(
         neighbors: number of nearest measured molecules to write beside each prediction, with their
             similarities and measured values, and whether the prediction is inside the
             applicability domain
-            (:class:`gattn.apps.molecules.runs.training_set.MeasuredMolecules`).
+            (:class:`gattn.apps.molecules.runs.predict.MeasuredMolecules`).
             They are read from the table of the training, which must not have changed.
         on_progress: called with the number of rows in each piece that was written.
         log: called with each line that the user should read.

@@ -21,8 +21,7 @@ from gattn.apps.molecules.runs.splits import (
     splits_record,
     validation_groups,
 )
-from gattn.apps.molecules.runs.stages import MoleculeData, MoleculeProduct
-from gattn.apps.molecules.runs.train import train_run
+from gattn.apps.molecules.runs.stages import MoleculeData, MoleculeProduct, train_run
 from gattn.apps.report.report import (
     Cell,
     Link,
@@ -34,8 +33,8 @@ from gattn.apps.report.report import (
 from gattn.apps.report.style import METRICS, number
 from gattn.apps.run.model_io import RunError, check_files, write_json
 from gattn.apps.run.notes import baseline_note
-from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.split_rule import read_rule
+from gattn.apps.run.train import Log, no_log
 from gattn.apps.runtime.processes import in_order, processor_count
 from gattn.data.splits import Split, number_groups
 from gattn.files import write_rows
@@ -59,7 +58,7 @@ def train_repeats(
     which also change a random split. With both, each replicate has other folds.
 
     Every run has a folder of its own in ``out``, which
-    :func:`gattn.apps.molecules.runs.train.train_run` describes: ``fold-1``, ``replicate-1`` or
+    :func:`gattn.apps.molecules.runs.stages.train_run` describes: ``fold-1``, ``replicate-1`` or
     ``replicate-1-fold-1``. Several runs are trained at the same time, one in each processor. If the
     command is interrupted, finished runs are not repeated. ``out`` also contains ``report.html``
     with the means, their standard errors and the metrics of each run, ``summary.csv``,

@@ -32,9 +32,8 @@ from gattn.apps.report.run_report import (
     part_figures,
     run_report,
 )
-from gattn.apps.report.style import number
-from gattn.apps.run.product import Report
 from gattn.apps.run.report import PROMISE, report_facts
+from gattn.apps.run.train import Report
 from gattn.draw import draw_molecule
 
 if TYPE_CHECKING:

@@ -30,23 +30,54 @@ from gattn.apps.molecules.runs.measure import (
     target_coverage_note,
     undefined,
 )
-from gattn.apps.molecules.runs.overlaps import overlap_notes, overlaps
 from gattn.apps.molecules.runs.source import Source, built_in, read_source
 from gattn.apps.molecules.runs.splits import (
     check_parts,
     choose_parts,
     constant_targets,
+    overlap_notes,
+    overlaps,
     splits_record,
     validation_groups,
 )
 from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.apps.molecules.target_transform import check_domain
+from gattn.apps.run import train as pipeline
 from gattn.apps.run.measure import PARTS
-from gattn.apps.run.product import Log, Parts, Product, Report, TrainedRun, no_log
 from gattn.apps.run.run_folder import CHECKPOINTS
 from gattn.apps.run.text import plural
+from gattn.apps.run.train import Log, Parts, Product, Report, TrainedRun, no_log
 from gattn.apps.tables.formats import open_molecules
 from gattn.data import Split
+
+
+def train_run(
+    settings: RunSettings, out: str | Path, *, progress: bool = False, log: Log = no_log
+) -> dict[str, Any]:
+    """Train a model and write all results to a folder; this is the command ``gattn molecules
+    train``.
+
+    The folder contains ``config.toml``, ``splits.json``, ``weights.safetensors`` and ``model.json``
+    (which :meth:`gattn.apps.molecules.MoleculeRegressor.load` reads), ``metrics.json``,
+    ``predictions.csv`` of the validation and test parts, ``left_out.csv``, ``plots`` and
+    ``report.html``. If it contains an unfinished run with the same settings, training continues
+    from the last checkpoint; if it contains the finished run, nothing is done.
+
+    Args:
+        settings: settings of the run.
+        out: folder of the run, created if it is missing.
+        progress: show a bar with the time left.
+        log: called with each line that the user should read.
+
+    Returns:
+        The content of ``metrics.json``.
+
+    Raises:
+        RunError: the folder contains another run, or other files.
+        ValueError: a model cannot be trained with these settings or on these data.
+        OSError: a file cannot be read or written; the last checkpoint is not deleted.
+    """
+    return pipeline.train_run(MoleculeProduct(settings, out, log, progress=progress))
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,8 +35,8 @@ from gattn.apps.molecules.screening.plan import (
 from gattn.apps.molecules.screening.query import RowQuery
 from gattn.apps.molecules.screening.settings import ScreenSettings
 from gattn.apps.run.model_io import coverage_of, package_versions
-from gattn.apps.run.product import Log, no_log
 from gattn.apps.run.run_folder import file_hash
+from gattn.apps.run.train import Log, no_log
 from gattn.apps.runtime.threads import one_thread
 from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.apps.tables.formats import open_molecules

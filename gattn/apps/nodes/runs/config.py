@@ -18,7 +18,7 @@ from gattn.apps.fitting.settings import (
     updated,
 )
 from gattn.apps.nodes.graph_settings import GraphSettings
-from gattn.apps.nodes.sampled.budget import parse_memory
+from gattn.apps.nodes.sampled.reading import parse_memory
 from gattn.apps.nodes.settings import PRESETS, TYPED_MODELS, NodeSettings
 from gattn.apps.nodes.typed.relations import parse_relations, parse_types, typed_files
 from gattn.apps.run.split_rule import SplitRule, read_rule

@@ -15,7 +15,7 @@ from gattn.apps.nodes.estimators import NodeClassifier
 from gattn.apps.nodes.explanation import Influence, NodeExplanation, explain_node
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.runs.predict import load_estimator, read_graph
-from gattn.apps.run.product import Log, no_log
+from gattn.apps.run.train import Log, no_log
 from gattn.draw import draw_network
 from gattn.files import new_folder, write_rows
 

@@ -18,7 +18,7 @@ from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.models import attention_network
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.run.model_io import coverage_of, read_card, read_model
-from gattn.apps.run.product import Log, no_log
+from gattn.apps.run.train import Log, no_log
 from gattn.files import check_table_ending, new_file, write_rows
 
 CELLS = 1 << 15

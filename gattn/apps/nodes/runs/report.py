@@ -15,14 +15,14 @@ from gattn.apps.fitting.calibration import (
     probability_reliability,
 )
 from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
-from gattn.apps.nodes.runs.trials import best_trial
-from gattn.apps.nodes.typed.report import node_titles
+from gattn.apps.nodes.runs.train import best_trial
+from gattn.apps.nodes.typed.predictor import node_titles
 from gattn.apps.report.report import Figure, Section, Table
 from gattn.apps.report.run_report import CLASSES, RunFacts, run_report
 from gattn.apps.report.style import METRICS, number
-from gattn.apps.run.product import Report
 from gattn.apps.run.report import report_facts
 from gattn.apps.run.text import plural
+from gattn.apps.run.train import Report
 from gattn.draw import draw_network
 
 if TYPE_CHECKING:

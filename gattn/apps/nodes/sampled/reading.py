@@ -2,17 +2,140 @@
 
 from __future__ import annotations
 
+import os
+import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import stored_values
-from gattn.apps.nodes.sampled.budget import SizeChoice, choose_size
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.tables.formats import column_names, open_parquet
 
 if TYPE_CHECKING:
     from gattn.apps.nodes.runs.config import NodeRunSettings
+
+UNITS = {
+    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+}  # fmt: skip
+SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
+FIXED, PER_NODE, PER_VALUE, PER_EDGE = 8.2e8, 5000, 90, 650
+"""Bytes of memory for training on a whole graph: for the program, for each node, for each value in
+the tables, and for each edge of the data. The numbers were fitted to the peaks that
+``python -m benchmarks.huge`` measured, so that no estimate is below its peak, and none is more than
+30 % above it.
+"""
+
+
+@dataclass(frozen=True)
+class SizeChoice:
+    """Choice between training on the whole graph and training on samples of neighbourhoods.
+
+    Attributes:
+        sampled: True to sample neighbourhoods.
+        estimate: estimated memory for training on the whole graph, in bytes.
+        budget: memory budget in bytes.
+        source: origin of the budget, as text for messages.
+    """
+
+    sampled: bool
+    estimate: int
+    budget: int
+    source: str
+
+    @property
+    def text(self) -> str:
+        """Sentence about the choice and its reason."""
+        way = "Neighbours are sampled in training: the whole graph"
+        way = way if self.sampled else "The whole graph is trained: it"
+        sign = "above" if self.sampled else "within"
+        return (
+            f"{way} needs about {_gib(self.estimate)} of memory, {sign} the "
+            f"budget of {_gib(self.budget)} ({self.source})."
+        )
+
+    def record(self, memory: str) -> dict[str, Any]:
+        """Return the entry ``size`` of ``metrics.json``.
+
+        Args:
+            memory: value of the option ``--memory``. The budget is stored only if it is set: the
+                free memory differs from run to run.
+        """
+        record = {
+            "training": "sampled" if self.sampled else "whole graph",
+            "estimated_bytes": self.estimate,
+        }
+        return {**record, "budget_bytes": self.budget} if memory else record
+
+
+def parse_memory(text: str) -> int:
+    """Return the number of bytes that a text such as ``12GiB`` or ``500 MB`` denotes.
+
+    Raises:
+        SettingsError: the text is not a positive number with a unit.
+
+    >>> parse_memory("1.5 GiB"), parse_memory("500MB")
+    (1610612736, 500000000)
+    """
+    match = SIZE.fullmatch(text.strip())
+    unit = "" if match is None else match[2].lower()
+    if match is None or unit not in UNITS or not float(match[1]):
+        raise SettingsError(
+            f"memory must be a positive number with a unit, such as 12GiB or 500MB; got {text!r}"
+        )
+    return int(float(match[1]) * UNITS[unit])
+
+
+def free_memory() -> int:
+    """Return the memory in bytes that this process may still allocate.
+
+    On Linux it is the available memory, or less if a control group limits the process. On other
+    systems it is the physical memory.
+    """
+    path = Path("/proc/meminfo")
+    if not path.exists():
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    lines = dict(line.split(":", 1) for line in path.read_text("ascii").splitlines())
+    free = int(lines["MemAvailable"].split()[0]) * 1024
+    group = Path("/sys/fs/cgroup")
+    limit, used = group / "memory.max", group / "memory.current"
+    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
+        free = min(free, int(text) - int(used.read_text()))
+    return max(free, 0)
+
+
+def graph_bytes(nodes: int, values: int, edges: int) -> int:
+    """Estimate the memory in bytes for training on a whole graph.
+
+    Args:
+        nodes: number of nodes.
+        values: number of values in the tables of nodes and of edges, or of nonzero features; the
+            two columns of edges with node names are not counted.
+        edges: number of edges of the data, or of entries of a table of edges.
+    """
+    return int(FIXED + PER_NODE * nodes + PER_VALUE * values + PER_EDGE * edges)
+
+
+def choose_size(memory: str, nodes: int, values: int, edges: int) -> SizeChoice:
+    """Choose how to train on a graph; see :func:`graph_bytes` for its sizes.
+
+    Args:
+        memory: value of the option ``--memory``; empty for half of the free memory.
+        nodes: number of nodes.
+        values: number of values in the tables.
+        edges: number of edges of the data.
+    """
+    budget = parse_memory(memory) if memory else free_memory() // 2
+    source = f"--memory {memory}" if memory else "half of the free memory; change it with --memory"
+    estimate = graph_bytes(nodes, values, edges)
+    return SizeChoice(estimate > budget, estimate, budget, source)
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.3g} GiB"
 
 
 def read_for_training(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph
-from gattn.apps.nodes.edge_arrays import narrow_block
+from gattn.apps.nodes.edge_table import narrow_block
 from gattn.apps.nodes.stack.blocks import as_matrix
 from gattn.apps.nodes.stack.propagation import Neighbours, edge_means, row_means
 from gattn.apps.nodes.typed.network import Messages, TypedInputs, TypedNetwork, projection

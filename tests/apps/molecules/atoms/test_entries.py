@@ -3,7 +3,7 @@
 import pytest
 from rdkit import Chem
 
-from gattn.apps.molecules.atoms.entries import find_entries, place_values
+from gattn.apps.molecules.atoms.labels import find_entries, place_values
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.row_format import RowFormat
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from gattn.apps.molecules.atoms.lists import read_list, read_lists
+from gattn.apps.molecules.atoms.labels import read_list, read_lists
 
 
 def test_lists_are_read():
