@@ -22,7 +22,6 @@ from gattn.apps.molecules.descriptor_columns import check_columns, split_descrip
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.foundation import read_foundation_of
 from gattn.apps.molecules.inputs import ParsedSmiles, Piece
-from gattn.apps.molecules.model_inputs import DescribedInputs, MoleculeInputs
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.reference import percentiles_of, reference_inputs
 from gattn.apps.molecules.rows import (
@@ -277,7 +276,7 @@ class MoleculeEstimator(SmilesEstimator):
         index = self.place_of(target) if isinstance(target, str) else target
         texts, values = self._rows(smiles)
         parsed = self.featurise(texts)
-        inputs = _described(parsed.inputs, values, parsed.row_index)
+        inputs = parsed.inputs.described(torch.from_numpy(values)[parsed.row_index])
         warn_of(bad_rows(texts, parsed))
         method = DEFAULT_METHOD if method is None else method
         explanations = iter(explain_model(self, inputs, method, target=index, label=label))
@@ -313,7 +312,7 @@ class MoleculeEstimator(SmilesEstimator):
         ends = None if bounds is None else torch.from_numpy(bounds)[parsed.row_index]
         mask = labels.isfinite() if ends is None else ~ends.isnan().any(2)
         index = mask.any(1).nonzero().flatten()
-        inputs = _described(parsed.inputs, values, parsed.row_index)
+        inputs = parsed.inputs.described(torch.from_numpy(values)[parsed.row_index])
         factors = None if weights is None else weights[parsed.row_index]
         readable = LabelledMolecules(
             inputs, labels, parsed.row_index, parsed.canonical, bad, ends, factors
@@ -470,7 +469,8 @@ def _rows(table: Rows, molecules: int = 1) -> tuple[list[str], np.ndarray, list[
     The SMILES of several molecules of a row are joined to one text.
     """
     smiles, values, names = split_descriptors(table, molecules)
-    return as_texts(smiles), values, names
+    texts = as_texts(smiles)
+    return texts, values if names else np.empty((len(texts), 0)), names
 
 
 def _check_measured(bounds: np.ndarray, targets: Sequence[str]) -> None:
@@ -508,15 +508,6 @@ def _weights(weights: Any, texts: Sequence[str]) -> Tensor | None:
             f"sample_weight must be finite and above 0; row {bad[0]} is {float(values[bad[0]]):g}"
         )
     return values
-
-
-def _described(inputs: MoleculeInputs, values: np.ndarray, rows: Tensor) -> MoleculeInputs:
-    """Add descriptors to molecules. ``values`` [n, f] has a row for every SMILES, and ``rows``
-    selects the rows of the valid ones.
-    """
-    if not values.shape[1]:
-        return inputs
-    return DescribedInputs(inputs, torch.from_numpy(values)[rows])
 
 
 def _joined(

@@ -13,7 +13,6 @@ from torch import Tensor
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.molecules.arrays import as_numbers
 from gattn.apps.molecules.kernel_function import FARTHEST
-from gattn.apps.molecules.model_inputs import DescribedInputs
 from gattn.apps.molecules.row_format import join_smiles
 from gattn.apps.molecules.tables import JoinedTables
 from gattn.apps.tables.csv_table import LARGEST, Table, TableRow
@@ -186,4 +185,4 @@ def with_standard_columns(inputs: MoleculeInputs, tensors: dict[str, Tensor]) ->
     """
     mean, scale = (tensors[name] for name in SCALE)
     columns = ((inputs.extra_descriptors - mean) / scale).clamp(-FARTHEST, FARTHEST)
-    return DescribedInputs(inputs, columns.nan_to_num(0.0))
+    return inputs.described(columns.nan_to_num(0.0))

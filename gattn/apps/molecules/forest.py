@@ -4,8 +4,7 @@ tensors.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,62 +31,31 @@ tree.
 """
 
 
-@dataclass(frozen=True, eq=False)
-class TreeProblem:
-    """Molecules and outputs on which the trees of a forest are trained; no output is missing.
+def _grow(
+    x: np.ndarray, y: np.ndarray, groups: np.ndarray, is_train: np.ndarray,
+    weights: np.ndarray | None, count: int, generator: np.random.Generator,
+    check: Callable[[], None],
+) -> tuple[dict[str, np.ndarray], np.ndarray]:  # fmt: skip
+    """Train the trees of one forest.
 
-    Attributes:
-        rows: [k] indices of the molecules.
-        y: [k, o] float64 outputs.
+    Args:
+        x: [k, d] float32 features of the molecules.
+        y: [k, o] float64 outputs; no output is missing.
         groups: [k] int64, the group of each molecule.
         is_train: [k] bool, whether a molecule is in the training part. The first half of the trees
             is trained on this part only.
         weights: [k] factors of the squared errors; None if all are 1.
-    """
-
-    rows: np.ndarray
-    y: np.ndarray
-    groups: np.ndarray
-    is_train: np.ndarray
-    weights: np.ndarray | None
-
-
-def grow_forests(
-    x: np.ndarray,
-    problems: Sequence[TreeProblem],
-    count: int,
-    generator: np.random.Generator,
-    *,
-    check: Callable[[], None],
-) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
-    """Train one forest for each problem.
-
-    Args:
-        x: [n, d] float32 features of all molecules.
-        problems: molecules and outputs of each forest.
-        count: number T of trees of each forest.
+        count: number T of trees.
         generator: generator of the samples and of the seeds of the trees.
         check: called before each tree; an error that it raises ends the training.
 
     Returns:
-        For each forest the arrays of its nodes, with the names of the tensors of
-        :class:`gattn.apps.molecules.forest.Forest`, and a mask [k, T] of the molecules of those
-        groups on which each tree was trained.
+        The arrays of the nodes, by the names of :class:`TreeNodes`, with the mean labels ``value``
+        [m, o] float32 of each node, and a mask [k, T] of the molecules of those groups on which
+        each tree was trained.
     """
-    return [_grow(x[problem.rows], problem, count, generator, check) for problem in problems]
-
-
-def _grow(
-    x: np.ndarray,
-    problem: TreeProblem,
-    count: int,
-    generator: np.random.Generator,
-    check: Callable[[], None],
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Train the trees of one forest on the features [k, d] of its molecules."""
     from sklearn.tree import ExtraTreeRegressor
 
-    groups, weights = problem.groups, problem.weights
     parts: list[dict[str, np.ndarray]] = []
     inside = np.zeros((len(x), count), dtype=bool)
     first = 0
@@ -95,8 +63,8 @@ def _grow(
         check()
         few = number < count - count // 2
         rows = np.arange(len(x))
-        if few and problem.is_train.any():
-            rows = np.flatnonzero(problem.is_train)
+        if few and is_train.any():
+            rows = np.flatnonzero(is_train)
         kinds = generator.permutation(np.unique(groups[rows]))
         chosen = rows[np.isin(groups[rows], kinds[: max(round(INSIDE * len(kinds)), 1)])]
         chosen = np.sort(generator.permutation(chosen)[:ROWS])
@@ -106,7 +74,7 @@ def _grow(
         tree: Any = ExtraTreeRegressor(
             max_features=FEATURES, random_state=int(generator.integers(2**31 - 1))
         )
-        tree.fit(x[chosen], problem.y[chosen], None if weights is None else weights[chosen])
+        tree.fit(x[chosen], y[chosen], None if weights is None else weights[chosen])
         nodes = tree.tree_
         parts.append(
             {
@@ -215,16 +183,11 @@ class Forest:
         self._tensors = tensors
         self.targets = len(tensors["mean"])
 
-    @functools.cached_property
-    def _blocks(self) -> list[_Trees]:
+    def _leaf_values(self, block: int, x: Tensor) -> Tensor:
+        """Return the values [k, T, o] of the leaves of k molecules in the trees of a block."""
         tensors = self._tensors
-        parts = range(int(tensors["block"].max()) + 1)
-        return [
-            _Trees(
-                **{name: tensors[f"{block}.{name}"] for name in _Trees.__dataclass_fields__}
-            )
-            for block in parts
-        ]  # fmt: skip
+        nodes = TreeNodes(*(tensors[f"{block}.{name}"] for name in TreeNodes._fields))
+        return tensors[f"{block}.value"][tree_leaves(nodes, x)].double()
 
     @classmethod
     def fit(
@@ -267,30 +230,29 @@ class Forest:
         count = max(min(trees, trees * TOTAL // patterns.shape[1]), 2)
         outs = [torch.full((2, total, y.shape[1]), torch.nan).double() for _ in range(2)]
         names = groups.numpy()
-        blocks: list[TreeProblem] = []
-        places: list[tuple[Tensor, Tensor]] = []
+        forest = cls(tensors)
+        half = torch.arange(count) < count - count // 2
         for number in range(patterns.shape[1]):
             labelled = np.flatnonzero(patterns[order, number])
             of_block = (block == number).nonzero()[:, 0]
-            rows = order[labelled]
-            blocks.append(
-                TreeProblem(
-                    labelled, scaled[rows][:, of_block.numpy()], names[rows], rows < first,
-                    None if weights is None else weights.numpy()[rows],
-                )
+            rows, some_x = order[labelled], x[labelled]
+            nodes, inside = _grow(
+                some_x, scaled[rows][:, of_block.numpy()], names[rows], rows < first,
+                None if weights is None else weights.numpy()[rows], count, generator, check,
             )  # fmt: skip
-            places.append((torch.from_numpy(rows)[:, None], of_block))
-        forests = grow_forests(x, blocks, count, generator, check=check)
-        for number, (nodes, inside) in enumerate(forests):
-            grown = _Trees(**{name: torch.from_numpy(value) for name, value in nodes.items()})
-            tensors |= {f"{number}.{name}": value for name, value in vars(grown).items()}
-            half = torch.arange(count) < count - count // 2
+            tensors |= {f"{number}.{name}": torch.from_numpy(each) for name, each in nodes.items()}
+            place = slice(None), torch.from_numpy(rows)[:, None], of_block
+            features = torch.from_numpy(some_x).split(PIECE)
+            left = ~torch.from_numpy(inside)
             for out, allowed in zip(outs, (half, torch.ones_like(half))):
-                left = ~torch.from_numpy(inside) & allowed
-                out[(slice(None), *places[number])] = _out_of_bag(
-                    grown, x[blocks[number].rows], left, int(allowed.sum())
+                pieces = zip(features, (left & allowed).split(PIECE))
+                out[place] = torch.cat(
+                    [
+                        _out_of_bag(forest._leaf_values(number, piece), mask, int(allowed.sum()))
+                        for piece, mask in pieces
+                    ],
+                    1,
                 )
-        forest = cls(tensors)
         return forest, [OutOfBag(out[0] * scale + mean, out[1] * scale.square()) for out in outs]
 
     def predict(self, inputs: MoleculeInputs) -> Tensor:
@@ -300,9 +262,9 @@ class Forest:
         begin = 0
         for some in in_pieces(inputs, PIECE):
             x = torch.from_numpy(_features(some, columns))
-            for number, trees in enumerate(self._blocks):
-                rows = slice(begin, begin + len(some))
-                result[rows, block == number] = trees.value[trees.leaves(x)].double().mean(1)
+            rows = slice(begin, begin + len(some))
+            for number in range(int(block.max()) + 1):
+                result[rows, block == number] = self._leaf_values(number, x).mean(1)
             begin += len(some)
         return result * self._tensors["scale"] + self._tensors["mean"]
 
@@ -311,49 +273,16 @@ class Forest:
         return dict(self._tensors)
 
 
-@dataclass(frozen=True, eq=False)
-class _Trees:
-    """Nodes of T trees in a single list. The left child of a node is the next node in the list.
-
-    Attributes:
-        feature: [m] int32 feature that an inner node compares; -1 for a leaf.
-        threshold: [m] float32; a molecule with at most this value continues on the left.
-        right: [m] int32, the right child.
-        value: [m, o] float32, the mean of the training labels of a node, standardised.
-        roots: [T] int64.
+def _out_of_bag(values: Tensor, left: Tensor, count: int) -> Tensor:
+    """Return the mean of the leaf values [k, T, o] over the trees that ``left`` [k, T] marks, and
+    the difference between its expected squared error and that of the mean over ``count`` trees:
+    [2, k, o] float64.
     """
-
-    feature: Tensor
-    threshold: Tensor
-    right: Tensor
-    value: Tensor
-    roots: Tensor
-
-    def leaves(self, x: Tensor) -> Tensor:
-        """Return the leaf of each of k molecules in each tree, [k, T] int64, given features [k,
-        d].
-        """
-        return tree_leaves(self._nodes, x)
-
-    @property
-    def _nodes(self) -> TreeNodes:
-        return TreeNodes(self.feature, self.threshold, self.right, self.roots)
-
-
-def _out_of_bag(trees: _Trees, x: np.ndarray, left: Tensor, count: int) -> Tensor:
-    """Return the mean over the trees that ``left`` [k, T] marks, and the difference between its
-    expected squared error and that of the mean over ``count`` trees: [2, k, o] float64.
-    """
-    means, excesses = [], []
-    for piece, mask in zip(torch.from_numpy(x).split(PIECE), left.split(PIECE)):
-        values = trees.value[trees.leaves(piece)].double()
-        used, number = mask[:, :, None].double(), mask.sum(1)[:, None].double()
-        mean = (values * used).sum(1) / number
-        squares = ((values - mean[:, None]).square() * used).sum(1)
-        variance = squares / (number - 1).clamp(min=1)
-        excesses.append(variance * (1 / number - 1 / count))
-        means.append(mean)
-    return torch.stack([torch.cat(means), torch.cat(excesses)])
+    used, number = left[:, :, None].double(), left.sum(1)[:, None].double()
+    mean = (values * used).sum(1) / number
+    squares = ((values - mean[:, None]).square() * used).sum(1)
+    variance = squares / (number - 1).clamp(min=1)
+    return torch.stack([mean, variance * (1 / number - 1 / count)])
 
 
 def _features(inputs: MoleculeInputs, columns: Tensor) -> np.ndarray:

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from gattn.apps.molecules.joined import join_rows
 from gattn.apps.molecules.model_inputs import (
-    DescribedInputs,
     ExpandedInputs,
     MoleculeInputs,
     PackedView,
@@ -244,7 +243,7 @@ def _make(
     inputs = piece.inputs
     if columns:
         values = torch.tensor([list(numbers) for _, numbers in rows], dtype=torch.float64)
-        inputs = DescribedInputs(inputs, values.reshape(len(rows), columns)[piece.row_index])
+        inputs = inputs.described(values.reshape(len(rows), columns)[piece.row_index])
     return ParsedSmiles(piece.row_index, piece.errors), make(inputs)
 
 

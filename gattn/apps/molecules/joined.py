@@ -15,7 +15,7 @@ from torch import Tensor
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.row_format import BETWEEN, RowFormat
 from gattn.data.molecules.arrays import MoleculeArrays, boundaries
-from gattn.data.molecules.dataset import Molecules, Positions, indices_of
+from gattn.data.molecules.dataset import Molecules
 from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.smiles import parse_any_size
 
@@ -62,9 +62,7 @@ class ReactionInputs(MoleculeInputs):
     def __len__(self) -> int:
         return len(self.index)
 
-    def __getitem__(self, positions: Positions) -> ReactionInputs:
-        """Return the selected reactions; ``positions`` is a slice, a list, a tensor or a mask."""
-        index = torch.atleast_1d(indices_of(positions, len(self)))
+    def _take(self, index: Tensor) -> ReactionInputs:
         images = [self.images[i] for i in index.tolist()]
         return ReactionInputs(self.base, self.index[index], images)
 
@@ -287,9 +285,7 @@ class JoinedInputs(MoleculeInputs):
     def __len__(self) -> int:
         return len(self.index)
 
-    def __getitem__(self, positions: Positions) -> JoinedInputs:
-        """Return the selected rows; ``positions`` is a slice, a list, a tensor or a mask."""
-        index = torch.atleast_1d(indices_of(positions, len(self)))
+    def _take(self, index: Tensor) -> JoinedInputs:
         return JoinedInputs(self.base, self.index[index], self.sizes[index])
 
     @property

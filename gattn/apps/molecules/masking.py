@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules.model_inputs import DescribedInputs, ExpandedInputs, MoleculeInputs
+from gattn.apps.molecules.model_inputs import ExpandedInputs, MoleculeInputs
 from gattn.data import DESCRIPTORS
 from gattn.data.molecules.building import MoleculeBuilder
 from gattn.data.molecules.counts import COUNTS, atom_codes, morgan_counter
@@ -193,9 +193,7 @@ def masked_inputs(
         (described - torch.cat([torch.zeros(0, width).double(), *lost])).float(),
         torch.cat([torch.zeros(0, COUNTS, dtype=torch.uint8), *pairs]),
     )
-    if not copies.extra_descriptors.shape[1]:
-        return masked_copies
-    return DescribedInputs(masked_copies, copies.extra_descriptors)
+    return masked_copies.described(copies.extra_descriptors)
 
 
 def predict_masked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -31,6 +32,7 @@ class MoleculeInputs:
     molecules: Molecules
     counts: Tensor
     descriptors: Tensor
+    _columns: Tensor | None = None
 
     @property
     def pairs(self) -> Tensor:
@@ -44,7 +46,14 @@ class MoleculeInputs:
         """Descriptor columns of the user, not scaled: [k, f] float64, with NaN for missing
         values.
         """
-        return torch.empty(len(self), 0, dtype=torch.float64)
+        none = torch.empty(len(self), 0, dtype=torch.float64)
+        return none if self._columns is None else self._columns
+
+    def described(self: Self, columns: Tensor) -> Self:
+        """Return the inputs with descriptor columns of the user, [k, f] float64."""
+        inputs = copy.copy(self)
+        object.__setattr__(inputs, "_columns", columns)
+        return inputs
 
     @property
     def molecule_sizes(self) -> Tensor | None:
@@ -57,6 +66,13 @@ class MoleculeInputs:
         raise NotImplementedError
 
     def __getitem__(self: Self, positions: Positions) -> Self:
+        """Return the selected molecules; ``positions`` is a slice, a list, a tensor or a mask."""
+        index = torch.atleast_1d(indices_of(positions, len(self)))
+        taken = self._take(index)
+        return taken if self._columns is None else taken.described(self._columns[index])
+
+    def _take(self: Self, index: Tensor) -> Self:
+        """Return the molecules with these indices, without descriptor columns."""
         raise NotImplementedError
 
 
@@ -80,66 +96,11 @@ class ExpandedInputs(MoleculeInputs):
     def __len__(self) -> int:
         return len(self.molecules)
 
-    def __getitem__(self, positions: Positions) -> ExpandedInputs:
-        """Return copies of the selected molecules; ``positions`` is a slice, a list, a tensor or
-        a mask.
-        """
-        index = torch.atleast_1d(indices_of(positions, len(self)))
+    def _take(self, index: Tensor) -> ExpandedInputs:
         pairs = None if self.pair_counts is None else self.pair_counts[index]
         return ExpandedInputs(
             self.molecules[index], self.counts[index], self.descriptors[index], pairs
         )
-
-
-@dataclass(frozen=True, eq=False)
-class DescribedInputs(MoleculeInputs):
-    """Model inputs of k molecules, to which descriptor columns of the user were added.
-
-    Attributes:
-        base: the inputs that are computed from the SMILES.
-        columns: [k, f] float64, NaN where a value is missing.
-    """
-
-    base: MoleculeInputs
-    columns: Tensor
-
-    @property
-    def molecules(self) -> Molecules:
-        """Graphs of the k molecules."""
-        return self.base.molecules
-
-    @property
-    def counts(self) -> Tensor:
-        """Counts of Morgan environments: [k, 2048] uint8."""
-        return self.base.counts
-
-    @property
-    def pairs(self) -> Tensor:
-        """Counts of atom pairs: [k, 2048] uint8."""
-        return self.base.pairs
-
-    @property
-    def descriptors(self) -> Tensor:
-        """Descriptors that are computed from the SMILES: [k, len(DESCRIPTORS)] float32."""
-        return self.base.descriptors
-
-    @property
-    def extra_descriptors(self) -> Tensor:
-        """Descriptor columns of the user, [k, f] float64."""
-        return self.columns
-
-    @property
-    def molecule_sizes(self) -> Tensor | None:
-        """Number of atoms of each molecule in a row; None if every row has one graph."""
-        return self.base.molecule_sizes
-
-    def __len__(self) -> int:
-        return len(self.base)
-
-    def __getitem__(self, positions: Positions) -> DescribedInputs:
-        """Return the selected molecules; ``positions`` is a slice, a list, a tensor or a mask."""
-        index = torch.atleast_1d(indices_of(positions, len(self)))
-        return DescribedInputs(self.base[index], self.columns[index])
 
 
 def join_pieces(pieces: Sequence[PackedInputs]) -> PackedInputs:
@@ -197,12 +158,8 @@ class PackedView(MoleculeInputs):
     def __len__(self) -> int:
         return len(self.index)
 
-    def __getitem__(self, positions: Positions) -> PackedView:
-        """Return a view of the selected molecules; ``positions`` is a slice, a list, a tensor or
-        a mask.
-        """
-        index = np.atleast_1d(indices_of(positions, len(self)).numpy())
-        return replace(self, index=self.index[index])
+    def _take(self, index: Tensor) -> PackedView:
+        return replace(self, index=self.index[index.numpy()])
 
     @property
     def molecules(self) -> Molecules:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules.forest import Forest, OutOfBag
-from gattn.apps.molecules.model_inputs import DescribedInputs, MoleculeInputs
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from tests.apps.molecules.test_predictor import chains_and_targets
 
 
@@ -68,7 +68,7 @@ def test_the_first_trees_do_not_depend_on_labels_of_the_validation_part() -> Non
 def test_missing_labels_weights_and_columns_are_used() -> None:
     inputs, y = chains_and_targets()
     extra = torch.randn(len(y), 1, generator=torch.Generator().manual_seed(0)).double()
-    described = DescribedInputs(inputs, extra)
+    described = inputs.described(extra)
     y = torch.cat([y, extra], 1)
     y[::3, 1] = torch.nan
     weights = torch.linspace(0.1, 2, len(y))

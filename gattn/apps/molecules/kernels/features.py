@@ -5,7 +5,6 @@ The C++ kernels and the PyTorch references in this file give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -113,10 +112,7 @@ def tree_leaves(nodes: TreeNodes, x: Tensor) -> Tensor:
     if not x.shape[1]:
         return nodes.roots.repeat(len(x), 1)
     if not cpu.serves(x.device):
-        place = nodes.roots.repeat(len(x), 1).flatten()
-        for active, node in tree_steps(nodes, x):
-            place[active] = node
-        return place.view(len(x), trees)
+        return _leaves_reference(nodes, x).view(len(x), trees)
     if x.dtype != torch.float32:
         raise ValueError(f"x must be float32; got {x.dtype}")
     out = torch.empty(len(x), trees, dtype=torch.int64)
@@ -124,25 +120,20 @@ def tree_leaves(nodes: TreeNodes, x: Tensor) -> Tensor:
     return out
 
 
-def tree_steps(nodes: TreeNodes, x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield, for each step from the roots towards the leaves, the pairs of a row of ``x`` [k, d]
-    and a tree that have not reached a leaf, and the next node of each pair. A pair has the number
-    row * T + tree.
+def _leaves_reference(nodes: TreeNodes, x: Tensor) -> Tensor:
+    """Compute the leaves of all pairs of a row of ``x`` [k, d] and a tree, [k * T], step by step
+    from the roots. A pair has the number row * T + tree.
     """
-    trees, width = len(nodes.roots), x.shape[1]
-    flat = x.flatten()
-    active = torch.arange(len(x) * trees)
-    node = nodes.roots.repeat(len(x), 1).flatten()
-    while True:
-        feature = nodes.feature[node]
-        inner = feature >= 0
-        if not inner.all():
-            active, node, feature = active[inner], node[inner], feature[inner]
-        if not len(active):
-            return
-        seen = flat[active // trees * width + feature]
+    trees, width, flat = len(nodes.roots), x.shape[1], x.flatten()
+    place = nodes.roots.repeat(len(x), 1).flatten()
+    active = (nodes.feature[place] >= 0).nonzero()[:, 0]
+    while len(active):
+        node = place[active]
+        seen = flat[active // trees * width + nodes.feature[node]]
         node = torch.where(seen <= nodes.threshold[node], node + 1, nodes.right[node].long())
-        yield active, node
+        place[active] = node
+        active = active[nodes.feature[node] >= 0]
+    return place
 
 
 _COUNT_TANIMOTO = "counts by_column totals out num_queries num_columns num_rows"

@@ -12,7 +12,7 @@ import torch
 
 from gattn.apps.molecules.explain import METHODS, explain_model
 from gattn.apps.molecules.loading import open_run
-from gattn.apps.molecules.model_inputs import DescribedInputs, MoleculeInputs
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.row_format import name_after, name_column
 from gattn.apps.molecules.runs.predict import Counts, row_smiles
 from gattn.apps.run.text import with_precision
@@ -227,7 +227,7 @@ def explain_table(
     inputs: MoleculeInputs = parsed.inputs
     if descriptors.names:
         values = torch.tensor([descriptors.values(row) for row in rows], dtype=torch.float64)
-        inputs = DescribedInputs(inputs, values[parsed.row_index])
+        inputs = inputs.described(values[parsed.row_index])
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explained = {
         method: explain_model(estimator, inputs, method, target=target_index, label=label)
