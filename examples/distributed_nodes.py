@@ -17,7 +17,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gattn.apps.fitting.checkpoint import load_checkpoint, save_checkpoint
+from gattn.apps.fitting.loop import load_checkpoint, save_checkpoint
 from gattn.distributed import DistributedGraph, Partition, Processes, init_processes, sum_gradients
 from gattn.nn import GATConv
 

@@ -150,7 +150,7 @@ def receive(processes):
 
 def resume(processes, path, steps):
     """Continue training from the checkpoint if there is one, and write a new checkpoint."""
-    from gattn.apps.fitting.checkpoint import load_checkpoint, save_checkpoint
+    from gattn.apps.fitting.loop import load_checkpoint, save_checkpoint
 
     losses = []
     task = Task("TransformerConv", partition=scattered(NODES, processes.size))

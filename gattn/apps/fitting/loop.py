@@ -9,10 +9,13 @@ import contextlib
 import copy
 import dataclasses
 import hashlib
+import io
 import math
 import os
+import pickle
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +23,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.serialization import get_unsafe_globals_in_checkpoint
+from tqdm.auto import tqdm
 
-from gattn.apps.fitting.checkpoint import load_checkpoint, save_checkpoint
 from gattn.apps.fitting.losses import check_finite
 from gattn.apps.fitting.optimizer import AdamW, OneCycle
-from gattn.apps.fitting.progress import progress_bar
 from gattn.apps.fitting.types import (
     Batches,
     EpochRecord,
@@ -34,6 +37,96 @@ from gattn.apps.fitting.types import (
     Loss,
     TrainingError,
 )
+from gattn.apps.runtime.processes import is_first_process
+from gattn.files import replace_files
+
+
+def progress_bar(
+    items: Iterable[Any] | None, title: str, unit: str, *, progress: bool, **options: Any
+) -> tqdm:
+    """Create a progress bar; only the first process shows it.
+
+    Args:
+        items: the items to iterate over; None for a bar that the caller advances by ``update``.
+        title: the text before the bar.
+        unit: the name of an item.
+        progress: whether to show the bar.
+        options: further options of tqdm, for example ``total`` and ``initial``.
+
+    Returns:
+        A tqdm bar. It redraws every 0.1 seconds on a terminal, and every 10 seconds in a file.
+    """
+    hidden = not (progress and is_first_process())
+    interval = 0.1 if sys.stderr.isatty() else 10.0
+    return tqdm(items, title, unit=unit, disable=hidden, mininterval=interval, **options)
+
+
+DIGEST = hashlib.sha256().digest_size
+
+
+def save_checkpoint(
+    path: str | os.PathLike[str], checkpoint: dict[str, Any], *, check: bool = True
+) -> None:
+    """Write a checkpoint in torch's format, after its SHA-256; an existing file is replaced.
+
+    Args:
+        path: the file.
+        checkpoint: dicts, lists and tuples of tensors, numbers, strings and None.
+        check: whether to search for objects of other classes, which takes as long as writing. It
+            can be False for a checkpoint with the same classes as an earlier one that was checked.
+
+    Raises:
+        TypeError: the checkpoint contains an object of another class; nothing is written.
+        OSError: the file cannot be written; an existing file is unchanged.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> path = Path(mkdtemp()) / "checkpoint.pt"
+        >>> save_checkpoint(path, {"epoch": 3, "weight": torch.ones(2)})
+        >>> load_checkpoint(path)
+        {'epoch': 3, 'weight': tensor([1., 1.])}
+    """
+    buffer = io.BytesIO()
+    torch.save(checkpoint, buffer)
+    buffer.seek(0)
+    if check and (unsafe := get_unsafe_globals_in_checkpoint(buffer)):
+        raise TypeError(f"a checkpoint cannot contain {', '.join(sorted(unsafe))}")
+    archive = buffer.getvalue()
+    replace_files({Path(path): hashlib.sha256(archive).digest() + archive})
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Load a checkpoint to the CPU.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The dict that :func:`save_checkpoint` wrote.
+
+    Raises:
+        TrainingError: the file is truncated or changed, or is not a checkpoint.
+        FileNotFoundError: the file does not exist.
+    """
+    content = Path(path).read_bytes()
+    digest, archive = content[:DIGEST], content[DIGEST:]
+    if hashlib.sha256(archive).digest() != digest:
+        raise TrainingError(_damaged(path, "its checksum is wrong"))
+    try:
+        checkpoint = torch.load(io.BytesIO(archive), map_location="cpu", weights_only=True)
+    except (RuntimeError, ValueError, LookupError, pickle.UnpicklingError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise TrainingError(_damaged(path, reason)) from None
+    if not isinstance(checkpoint, dict):
+        raise TrainingError(
+            _damaged(path, f"it contains a {type(checkpoint).__name__}, not a dict")
+        )
+    return checkpoint
+
+
+def _damaged(path: str | os.PathLike[str], reason: str) -> str:
+    return f"the checkpoint {path} is damaged ({reason}): remove it to start the training again"
+
 
 CHECKPOINT = "checkpoint.pt"
 CHECKPOINT_INTERVAL = 1.0

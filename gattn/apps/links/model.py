@@ -449,7 +449,7 @@ class LinkModel:
 
         Raises:
             KeyError: an entry of the state is missing.
-            ValueError: a tensor is missing or has another shape.
+            RuntimeError: a tensor is missing or has another shape.
         """
         settings = from_table(LinkSettings, state["settings"])
         encoder = FeatureEncoder.from_state(state["encoder"])
@@ -457,12 +457,9 @@ class LinkModel:
         model = cls(
             settings, encoder, reduction, directed=state["directed"], bipartite=state["bipartite"]
         )
-        try:
-            model.network.load_state_dict(remove_prefix("network.", tensors))
-            if settings.model == "stacked":
-                model.perceptron = PairPerceptron.from_state(remove_prefix("pairs.", tensors))
-        except RuntimeError as error:
-            raise ValueError(str(error)) from None
+        model.network.load_state_dict(remove_prefix("network.", tensors))
+        if settings.model == "stacked":
+            model.perceptron = PairPerceptron.from_state(remove_prefix("pairs.", tensors))
         model.weights = {metric: dict(state["weights"][metric]) for metric in METRICS}
         model.calibration = {metric: tuple(state["calibration"][metric]) for metric in METRICS}
         model.noise = tuple(state["noise"])

@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -21,9 +21,10 @@ from gattn.apps.molecules.arrays import as_table, as_texts, column_names, find_b
 from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.apps.molecules.fitting import FitPart
 from gattn.apps.molecules.foundation import read_foundation_of
-from gattn.apps.molecules.inputs import ParsedSmiles, Piece
+from gattn.apps.molecules.inputs import ParsedSmiles, Piece, featurise
+from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.predictor import MoleculePredictor
-from gattn.apps.molecules.reference import percentiles_of, reference_inputs
+from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import (
     LabelledMolecules,
     bad_rows,
@@ -35,9 +36,31 @@ from gattn.apps.molecules.settings import MoleculeParameters
 from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.apps.molecules.target_transform import Prediction
 from gattn.data import MoleculeError
+from gattn.data.molecules.smiles import MAX_ATOMS
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.explain import Explanation
+
+REFERENCE = Path(__file__).with_name("reference.smi")
+PERCENTS = np.arange(101) / 100
+
+
+@cache
+def reference_inputs(row_format: RowFormat) -> MoleculeInputs:
+    """Return the inputs of the reference molecules, of which the largest has 83 atoms."""
+    smiles = REFERENCE.read_text("utf-8").split()
+    return featurise(smiles, max_atoms=MAX_ATOMS, workers=1, row_format=row_format).inputs
+
+
+def percentiles_of(values: Tensor) -> Tensor:
+    """Return the smallest values [t, 101] that 0, 1, ..., 100 % of the values [m, t] do not exceed.
+
+    >>> percentiles_of(torch.arange(200.0)[:, None])[0, [0, 1, 50, 100]].tolist()
+    [0.0, 1.0, 99.0, 199.0]
+    """
+    quantiles = np.quantile(values.numpy(), PERCENTS, axis=0, method="inverted_cdf")
+    return torch.from_numpy(quantiles).T.contiguous()
+
 
 Self = TypeVar("Self", bound="MoleculeEstimator")
 Item = TypeVar("Item")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.apps.molecules.base import MoleculeEstimator, Rows
-from gattn.apps.molecules.label_kinds import ClassLabels, NumberLabels
+from gattn.apps.molecules.smiles_estimator import ClassLabels, NumberLabels
 from gattn.apps.molecules.target_transform import Prediction
 
 

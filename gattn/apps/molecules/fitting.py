@@ -26,7 +26,6 @@ from gattn.apps.molecules.gaussian_process import (
     known_labels,
 )
 from gattn.apps.molecules.inputs import in_pieces
-from gattn.apps.molecules.measured import residual_correlation
 from gattn.apps.molecules.members import (
     MoleculeBatches,
     batch_elements,
@@ -34,7 +33,7 @@ from gattn.apps.molecules.members import (
     fit_members,
     molecules_in_row,
 )
-from gattn.apps.molecules.nearest import NearestMolecules, pack_bits
+from gattn.apps.molecules.nearest import NearestMolecules, pack_bits, residual_correlation
 from gattn.apps.molecules.network import MoleculeNetwork
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.stacking import Evidence, left_out_of_kernel

@@ -26,9 +26,8 @@ from gattn.apps.molecules.fitting import (
     fit_model,
 )
 from gattn.apps.molecules.inputs import distinct_inputs, in_pieces
-from gattn.apps.molecules.measured import MeasuredTargets
 from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
-from gattn.apps.molecules.nearest import NearestMolecules
+from gattn.apps.molecules.nearest import MeasuredTargets, NearestMolecules
 from gattn.apps.molecules.network import batch_inputs
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.stacking import combine, extrapolated_std, predicted_std
@@ -161,7 +160,7 @@ class MoleculePredictor:
 
         Equal molecules are predicted once, so that their predictions are equal. If some targets of
         a molecule were measured in the training part, they correct its other targets; see
-        :class:`gattn.apps.molecules.measured.MeasuredTargets`.
+        :class:`gattn.apps.molecules.nearest.MeasuredTargets`.
 
         With a target transform, the means are medians, and the standard deviations are multiplied
         by the derivative of the inverse transform.
@@ -316,22 +315,18 @@ class MoleculePredictor:
             A model with the same predictions; its history is empty.
 
         Raises:
-            ValueError: a tensor or a fact is missing, or has another shape.
+            KeyError: a tensor or a value is missing.
+            RuntimeError: a tensor has another shape.
         """
-        try:
-            settings = from_table(MoleculeSettings, cast("dict[str, object]", facts["settings"]))
-            classes = cast("Sequence[int]", facts.get("classes", ()))
-            targets = cast(int, facts["targets"])
-            extra, molecules = _input_sizes(tensors)
-            components = Components(
-                tensors, cast(Task, facts["task"]), settings, targets, classes,
-                extra=extra, molecules=molecules,
-            )  # fmt: skip
-            return cls(components, tensors)
-        except (KeyError, TypeError, RuntimeError) as error:
-            raise ValueError(
-                f"these tensors and values are not the state of a model: {error}"
-            ) from error
+        settings = from_table(MoleculeSettings, cast("dict[str, object]", facts["settings"]))
+        classes = cast("Sequence[int]", facts.get("classes", ()))
+        targets = cast(int, facts["targets"])
+        extra, molecules = _input_sizes(tensors)
+        components = Components(
+            tensors, cast(Task, facts["task"]), settings, targets, classes,
+            extra=extra, molecules=molecules,
+        )  # fmt: skip
+        return cls(components, tensors)
 
     @property
     def weights(self) -> dict[str, float]:

@@ -14,8 +14,7 @@ from gattn.apps.nodes.lists import matrix_edges, matrix_note, read_list
 from gattn.apps.nodes.notation import with_numbers
 from gattn.apps.nodes.reading import from_data, from_networkx
 from gattn.apps.nodes.sources import CITATION, check_graph_file
-from gattn.apps.nodes.table_file import TABLES, read_table
-from gattn.apps.nodes.tables import graph_of_ends
+from gattn.apps.nodes.tables import TABLES, graph_of_ends, read_table
 from gattn.apps.nodes.typed.tables import converted, read_typed_files
 from gattn.apps.tables.numbers import NumberFormat
 from gattn.data import load_citation

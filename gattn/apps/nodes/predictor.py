@@ -236,15 +236,12 @@ class NodePredictor:
 
         Raises:
             KeyError: an entry of the state is missing.
-            ValueError: a tensor is missing or has another shape.
+            RuntimeError: a tensor is missing or has another shape.
         """
         encoder = FeatureEncoder.from_state(state["encoder"])
         settings = from_table(NodeSettings, state["settings"])
         predictor = cls(settings, state["task"], encoder, state["outputs"])
-        try:
-            predictor.network.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise ValueError(str(error)) from None
+        predictor.network.load_state_dict(tensors)
         predictor.mean, predictor.std = state["mean"], state["std"]
         return predictor
 

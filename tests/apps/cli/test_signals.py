@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gattn.apps.cli import main
-from gattn.apps.fitting.checkpoint import load_checkpoint
+from gattn.apps.fitting.loop import load_checkpoint
 from tests.apps.cli.commands import run_command
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from gattn.apps.fitting.checkpoint import load_checkpoint, save_checkpoint
+from gattn.apps.fitting.loop import load_checkpoint, save_checkpoint
 from gattn.apps.fitting.types import TrainingError
 
 

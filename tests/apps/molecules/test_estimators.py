@@ -15,7 +15,7 @@ from sklearn.utils import estimator_checks
 
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.arrays import as_numbers, as_table, as_texts
-from gattn.apps.molecules.reference import REFERENCE
+from gattn.apps.molecules.base import REFERENCE
 from gattn.apps.molecules.row_format import join_smiles
 from gattn.apps.molecules.rows import UnreadableMolecules
 from gattn.apps.run.model_io import RunError, read_model

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from gattn.apps.molecules.descriptor_columns import FileLine
 from gattn.apps.molecules.runs.config import override
 from gattn.apps.molecules.runs.repeats import fold_splits, train_repeats
 from gattn.apps.molecules.runs.source import read_source
 from gattn.apps.molecules.runs.splits import stratified_split
 from gattn.apps.molecules.runs.stages import train_run
-from gattn.apps.molecules.tables import FileLine
 from gattn.apps.report.style import number
 from gattn.apps.tables.dates import read_times
 from gattn.data import load_molecules

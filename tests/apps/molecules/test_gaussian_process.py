@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules import MoleculeRegressor, kernel_function
+from gattn.apps.molecules import MoleculeRegressor, gaussian_process
 from gattn.apps.molecules.gaussian_process import GaussianProcess
 from gattn.apps.molecules.kernels.features import CountTable
 from tests.apps.molecules.test_predictor import chains_and_targets
@@ -62,21 +62,21 @@ def test_the_gradient_of_the_posterior_is_that_of_autograd(count: int) -> None:
     """
     inputs, y = random_molecules(30)
     z = (inputs.descriptors.double() - inputs.descriptors.double().mean(0)) / 2
-    z = torch.cat([z, torch.randn(30, kernel_function.SURFACES, dtype=torch.float64)], 1)
+    z = torch.cat([z, torch.randn(30, gaussian_process.SURFACES, dtype=torch.float64)], 1)
     kinds = [inputs.counts, inputs.pairs][:count]
-    parts = kernel_function.compare(kinds, z, kinds, z)
-    start = kernel_function.start_of(count, 2)
+    parts = gaussian_process.compare(kinds, z, kinds, z)
+    start = gaussian_process.start_of(count, 2)
     assert len(start) == count + 7
     theta = (start + torch.linspace(-0.5, 0.7, count + 7).double()).requires_grad_()
     target = y[:, 0] - y[:, 0].mean()
-    kernel = kernel_function.kernel_matrix(parts, theta)
-    kernel = kernel + (theta[0].exp() + kernel_function.JITTER) * torch.eye(30).double()
+    kernel = gaussian_process.kernel_matrix(parts, theta)
+    kernel = kernel + (theta[0].exp() + gaussian_process.JITTER) * torch.eye(30).double()
     fit = target @ torch.linalg.solve(kernel, target) + torch.logdet(kernel)
-    prior = ((theta - start) / kernel_function.SPREAD).square().sum()
+    prior = ((theta - start) / gaussian_process.SPREAD).square().sum()
     expected = 0.5 * (fit + prior) / 30
     (slope,) = torch.autograd.grad(expected, theta)
     with torch.no_grad():
-        value, gradient = kernel_function.negative_log_posterior(parts, target, theta, start)
+        value, gradient = gaussian_process.negative_log_posterior(parts, target, theta, start)
     torch.testing.assert_close(value, expected.detach(), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(gradient, slope, rtol=1e-8, atol=1e-10)
 
@@ -155,10 +155,10 @@ def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
     kernel = torch.ones(3, 3).double() - 0.05 * torch.eye(3)
     with pytest.raises(torch.linalg.LinAlgError):
         torch.linalg.cholesky(kernel + 1e-2 * torch.eye(3))
-    lower = kernel_function.cholesky(kernel, quiet)
+    lower = gaussian_process.cholesky(kernel, quiet)
     torch.testing.assert_close(lower @ lower.t(), kernel + 0.1 * torch.eye(3))
     with pytest.raises(ValueError, match=r"cannot factor its kernel of 3 molecules, even with"):
-        kernel_function.cholesky(kernel - torch.eye(3), quiet)
+        gaussian_process.cholesky(kernel - torch.eye(3), quiet)
 
 
 @pytest.mark.parametrize("seed", [5, 12])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from gattn.apps.nodes import NodeClassifier
-from gattn.apps.nodes.explanation import explain_node
+from gattn.apps.nodes.runs.explain import explain_node
 
 NETWORK = {"epochs": 8, "width": 8, "heads": 2}
 

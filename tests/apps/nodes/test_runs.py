@@ -6,8 +6,8 @@ import torch
 from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full_batch
 from gattn.apps.fitting.losses import squared_error
 from gattn.apps.nodes import NodeClassifier
-from gattn.apps.nodes.baselines import propagate_labels
 from gattn.apps.nodes.reading import read_graph
+from gattn.apps.nodes.runs.measure import propagate_labels
 from gattn.apps.nodes.runs.train import (
     Trainer,
     plan_trials,

@@ -8,9 +8,9 @@ import pytest
 
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.attributed import GraphError
-from gattn.apps.nodes.explanation import explain_node
 from gattn.apps.nodes.files import GraphReading
 from gattn.apps.nodes.runs.config import NodeRunSettings
+from gattn.apps.nodes.runs.explain import explain_node
 from gattn.apps.nodes.runs.predict import predict_graph
 from gattn.apps.nodes.runs.train import train_run
 from gattn.apps.nodes.settings import NodeSettings

@@ -15,8 +15,8 @@ from gattn.apps.links.model import LinkModel
 from gattn.apps.links.pairs import Links, restrict, unordered_keys
 from gattn.apps.links.runs.predict import read_run
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.explanation import place_of
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
+from gattn.apps.nodes.runs.explain import place_of
 from gattn.apps.run.text import plural
 from gattn.apps.run.train import Log, no_log
 from gattn.draw import draw_network

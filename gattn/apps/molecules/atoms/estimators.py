@@ -23,10 +23,9 @@ from gattn.apps.molecules.atoms.labels import (
 )
 from gattn.apps.molecules.atoms.predictor import AtomPrediction, AtomPredictor
 from gattn.apps.molecules.inputs import Piece
-from gattn.apps.molecules.label_kinds import ClassLabels, NumberLabels
 from gattn.apps.molecules.rows import LabelledMolecules, bad_rows, warn_of
 from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
-from gattn.apps.molecules.smiles_estimator import SmilesEstimator
+from gattn.apps.molecules.smiles_estimator import ClassLabels, NumberLabels, SmilesEstimator
 from gattn.data import BadRow, MoleculeError
 from gattn.data.molecules.arrays import MoleculeArrays
 

@@ -14,7 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from gattn.apps.molecules.atoms.labels import Places, read_lists
-from gattn.apps.molecules.descriptor_columns import DescriptorColumns, SmilesRows
+from gattn.apps.molecules.descriptor_columns import (
+    DescriptorColumns,
+    JoinedTables,
+    SmilesRows,
+    open_tables,
+)
 from gattn.apps.molecules.relations import relation_columns, with_relation
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.labels import (
@@ -26,7 +31,6 @@ from gattn.apps.molecules.runs.labels import (
     unit_notes,
 )
 from gattn.apps.molecules.settings import Task
-from gattn.apps.molecules.tables import JoinedTables, open_tables
 from gattn.apps.run.run_folder import file_hash
 from gattn.apps.run.text import plural
 from gattn.apps.tables.csv_table import SEPARATORS, Table, TableRow, as_number

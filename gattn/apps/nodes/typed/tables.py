@@ -18,8 +18,7 @@ from gattn.apps.nodes.edge_ends import EndColumns, NamedEnds, check_header, name
 from gattn.apps.nodes.edge_table import EdgeTable
 from gattn.apps.nodes.node_names import named_nodes
 from gattn.apps.nodes.notation import with_numbers
-from gattn.apps.nodes.table_file import read_table
-from gattn.apps.nodes.tables import edge_table
+from gattn.apps.nodes.tables import edge_table, read_table
 from gattn.apps.nodes.typed.network import Messages, TypedNetwork, projected_edges, projection
 from gattn.apps.nodes.typed.relations import Relation, parse_relations, parse_types
 from gattn.apps.tables.numbers import NumberFormat
