@@ -15,7 +15,6 @@ from torch import Tensor
 
 from gattn.apps.molecules.joined import join_rows
 from gattn.apps.molecules.model_inputs import (
-    ExpandedInputs,
     MoleculeInputs,
     PackedView,
     join_pieces,
@@ -140,6 +139,7 @@ def featurise(
     max_atoms: int = MAX_ATOMS,
     workers: int = 1,
     row_format: RowFormat = ONE_MOLECULE,
+    canonical: bool = True,
 ) -> FeaturizedSmiles:
     """Compute the inputs of a model from SMILES; invalid SMILES are listed with the reason.
 
@@ -149,6 +149,7 @@ def featurise(
         workers: number of processes that share the work; the result is the same. Short lists are
             parsed by one process, because starting other processes takes longer.
         row_format: content of a text: one molecule, several, or a reaction.
+        canonical: whether to compute the texts that are equal for equal molecules.
 
     Returns:
         The valid molecules, packed (:class:`gattn.apps.molecules.model_inputs.PackedView`), and the
@@ -165,12 +166,15 @@ def featurise(
     """
     if row_format.joined:
         check_is_list(smiles)
-        read = partial(featurise, max_atoms=max_atoms, workers=workers, row_format=row_format.part)
+        read = partial(
+            featurise, max_atoms=max_atoms, workers=workers, row_format=row_format.part,
+            canonical=canonical,
+        )  # fmt: skip
         return FeaturizedSmiles(*join_rows(smiles, row_format, read))
     if not isinstance(smiles, str):
         smiles = row_format.prepare(smiles)
     packed = partial(
-        read_packed, max_atoms=max_atoms, canonical=True, add_h=row_format.add_h,
+        read_packed, max_atoms=max_atoms, canonical=canonical, add_h=row_format.add_h,
         standardize=row_format.standardize,
     )  # fmt: skip
     pieces = _process_in_chunks(packed, smiles, lambda text: text, PIECE, max_atoms, workers)
@@ -239,28 +243,13 @@ def _make(
     rows: list[tuple[str, Sequence[float]]], *, make: Callable[[MoleculeInputs], T],
     max_atoms: int, columns: int, row_format: RowFormat,
 ) -> tuple[ParsedSmiles, T]:  # fmt: skip
-    piece = _read_piece([text for text, _ in rows], max_atoms, row_format)
+    texts = [text for text, _ in rows]
+    piece = featurise(texts, max_atoms=max_atoms, row_format=row_format, canonical=False)
     inputs = piece.inputs
     if columns:
         values = torch.tensor([list(numbers) for _, numbers in rows], dtype=torch.float64)
         inputs = inputs.described(values.reshape(len(rows), columns)[piece.row_index])
     return ParsedSmiles(piece.row_index, piece.errors), make(inputs)
-
-
-def _read_piece(smiles: list[str], max_atoms: int, row_format: RowFormat) -> FeaturizedSmiles:
-    """Compute the inputs of some rows in this process, without canonical SMILES."""
-    if row_format.joined:
-        read = partial(_read_piece, max_atoms=max_atoms, row_format=row_format.part)
-        return FeaturizedSmiles(*join_rows(smiles, row_format, read))
-    texts = row_format.prepare(smiles)
-    packed = read_packed(
-        texts, max_atoms=max_atoms, canonical=False, add_h=row_format.add_h,
-        standardize=row_format.standardize,
-    )  # fmt: skip
-    arrays = map(torch.from_numpy, (packed.counts.unpack(), packed.descriptors))
-    inputs = ExpandedInputs(packed.molecules.unpack(), *arrays)
-    rows = torch.tensor(packed.molecules.rows, dtype=torch.int64)
-    return FeaturizedSmiles(rows, packed.errors, inputs, packed.canonical)
 
 
 def _process_in_chunks(
