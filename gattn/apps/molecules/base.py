@@ -17,6 +17,7 @@ from sklearn.utils import Tags
 from torch import Tensor
 
 from gattn.apps.fitting.settings import settings_of
+from gattn.apps.molecules import rows
 from gattn.apps.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.apps.molecules.fitting import FitPart
@@ -25,13 +26,6 @@ from gattn.apps.molecules.inputs import ParsedSmiles, Piece, featurise
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.row_format import RowFormat
-from gattn.apps.molecules.rows import (
-    LabelledMolecules,
-    bad_rows,
-    scatter_rows,
-    warn_of,
-    warn_of_overlap,
-)
 from gattn.apps.molecules.settings import MoleculeParameters
 from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.apps.molecules.target_transform import Prediction
@@ -133,7 +127,7 @@ class MoleculeEstimator(SmilesEstimator):
             train, val = labelled, self.labelled(*validation)
             if train.weights is not None:
                 val = replace(val, weights=train.weights.mean().expand(len(val)))
-            warn_of_overlap(train, val)
+            rows.warn_of_overlap(train, val)
         return self.fit_labelled(train, val, folder=folder, progress=progress)
 
     def read(
@@ -144,7 +138,7 @@ class MoleculeEstimator(SmilesEstimator):
         targets: Sequence[str] | None = None,
         bounds: np.ndarray | None = None,
         weights: Any = None,
-    ) -> LabelledMolecules:
+    ) -> rows.LabelledMolecules:
         """Parse molecules, and store the names and classes of their labels for
         :meth:`fit_labelled`.
 
@@ -169,8 +163,8 @@ class MoleculeEstimator(SmilesEstimator):
 
     def fit_labelled(
         self: Self,
-        train: LabelledMolecules,
-        val: LabelledMolecules,
+        train: rows.LabelledMolecules,
+        val: rows.LabelledMolecules,
         *,
         groups: Sequence[str] | None = None,
         train_groups: Sequence[str] | None = None,
@@ -195,7 +189,7 @@ class MoleculeEstimator(SmilesEstimator):
         self._calibrate(val.y, self.predictor_.validation)
         return self
 
-    def _fit_part(self, part: LabelledMolecules, groups: Sequence[str] | None) -> FitPart:
+    def _fit_part(self, part: rows.LabelledMolecules, groups: Sequence[str] | None) -> FitPart:
         groups = part.canonical if groups is None else groups
         return FitPart(part.inputs, self.outputs_of(part.y), part.bounds, part.weights, groups)
 
@@ -300,12 +294,12 @@ class MoleculeEstimator(SmilesEstimator):
         texts, values = self._rows(smiles)
         parsed = self.featurise(texts)
         inputs = parsed.inputs.described(torch.from_numpy(values)[parsed.row_index])
-        warn_of(bad_rows(texts, parsed))
+        rows.warn_of(rows.bad_rows(texts, parsed))
         method = DEFAULT_METHOD if method is None else method
         explanations = iter(explain_model(self, inputs, method, target=index, label=label))
         return [None if error else next(explanations) for error in parsed.errors]
 
-    def labelled(self, smiles: Rows, y: Any) -> LabelledMolecules:
+    def labelled(self, smiles: Rows, y: Any) -> rows.LabelledMolecules:
         """Return the valid molecules that have a label, with labels encoded as by :meth:`read`."""
         texts, values = self._rows(smiles)
         table, bounds = self._split_bounds(as_table(y, len(texts)))
@@ -325,10 +319,10 @@ class MoleculeEstimator(SmilesEstimator):
         table: np.ndarray,
         bounds: np.ndarray | None,
         weights: Tensor | None = None,
-    ) -> LabelledMolecules:
+    ) -> rows.LabelledMolecules:
         labels = torch.from_numpy(self._encode(table))
         parsed = self.featurise(texts)
-        bad = tuple(bad_rows(texts, parsed))
+        bad = tuple(rows.bad_rows(texts, parsed))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")
         labels = labels[parsed.row_index]
@@ -337,7 +331,7 @@ class MoleculeEstimator(SmilesEstimator):
         index = mask.any(1).nonzero().flatten()
         inputs = parsed.inputs.described(torch.from_numpy(values)[parsed.row_index])
         factors = None if weights is None else weights[parsed.row_index]
-        readable = LabelledMolecules(
+        readable = rows.LabelledMolecules(
             inputs, labels, parsed.row_index, parsed.canonical, bad, ends, factors
         )
         return readable if len(index) == len(labels) else readable[index]
@@ -541,8 +535,8 @@ def _joined(
     """
     columns, bad, start = [], [], 0
     for parsed, tensors in pieces:
-        columns.append([scatter_rows(tensor, parsed) for tensor in tensors])
-        bad += bad_rows(texts, parsed, start)
+        columns.append([rows.scatter_rows(tensor, parsed) for tensor in tensors])
+        bad += rows.bad_rows(texts, parsed, start)
         start += len(parsed.errors)
-    warn_of(bad)
+    rows.warn_of(bad)
     return [torch.cat(column) for column in zip(*columns)]

@@ -9,21 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from gattn.apps.molecules import stacking
 from gattn.apps.molecules.classes import class_softmax, normalised
 from gattn.apps.molecules.forest import Forest
 from gattn.apps.molecules.gaussian_process import GaussianProcess
 from gattn.apps.molecules.members import make_network, predict_members
 from gattn.apps.molecules.network import MoleculeNetwork
 from gattn.apps.molecules.settings import MoleculeSettings, Task
-from gattn.apps.molecules.stacking import (
-    Evidence,
-    combine,
-    fit_shrinkage,
-    fit_spread,
-    network_prior,
-    part_weights,
-    predicted_std,
-)
 from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import add_prefix, remove_prefix
 
@@ -233,7 +225,7 @@ class Calibration:
 def calibrate(
     components: Components, val: MoleculeInputs, y_val: Tensor, outputs: Tensor, *,
     similarities: Tensor, kernel_index: Tensor, group: Tensor, folds: Tensor,
-    by_part: tuple[Tensor | None, Tensor | None], evidence: Evidence | None,
+    by_part: tuple[Tensor | None, Tensor | None], evidence: stacking.Evidence | None,
     forest_val: Tensor | None,
 ) -> Calibration:  # fmt: skip
     """Fit the weights of the components, and the coefficients of the error variance.
@@ -278,7 +270,7 @@ def calibrate(
     left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + count)
     if components.kernel is not None:
         left_out = _leave_out(components, val, kernel_index, group, folds)
-    prior = 0.0 if evidence is None else network_prior(similarities, len(evidence.y))
+    prior = 0.0 if evidence is None else stacking.network_prior(similarities, len(evidence.y))
 
     def fit(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Fit the weights of the components, and the coefficients of the error variance or the
@@ -288,31 +280,35 @@ def calibrate(
         sources = components.error_inputs(means, members, pair[1])
         weights = y_val.new_ones(1, y_val.shape[1]).double()
         if evidence is not None:
-            weights = part_weights(
+            weights = stacking.part_weights(
                 evidence, members.mean(0), y_val, rows, components.scale, prior, factors,
                 components.probabilities, by_target=components.task != "multiclass",
             )  # fmt: skip
         by_row = None if row_weights is None else row_weights[rows]
         if not regression:
-            factor, offset = fit_shrinkage(
-                combine(means[:, rows], weights), y_val[rows], components.classes, by_row
+            factor, offset = stacking.fit_shrinkage(
+                stacking.combine(means[:, rows], weights), y_val[rows], components.classes, by_row
             )
             return factor * weights, torch.ones(0), offset
-        errors = y_val[rows] - combine(means[:, rows], weights)
-        return weights, fit_spread(sources[:, rows], errors, by_row), y_val.new_zeros(1).double()
+        errors = y_val[rows] - stacking.combine(means[:, rows], weights)
+        return (
+            weights,
+            stacking.fit_spread(sources[:, rows], errors, by_row),
+            y_val.new_zeros(1).double(),
+        )
 
     chosen = fit(left_out[0], torch.ones(len(y_val), dtype=torch.bool))
     means = components.means(members, left_out[0][0], forest_all)
     sources = components.error_inputs(means, members, left_out[0][1])
-    mean, std = combine(means, chosen[0]) + chosen[2], disagreement(means, members)
+    mean, std = stacking.combine(means, chosen[0]) + chosen[2], disagreement(means, members)
     for fold, pair in zip(range(count), left_out[1:], strict=True):
         inside = folds == fold
         weights, coefficients, offset = fit(pair, ~inside) if not inside.all() else chosen
-        mean[inside] = combine(means[:, inside], weights) + offset
+        mean[inside] = stacking.combine(means[:, inside], weights) + offset
         if regression:
             measured = y_val[~inside].isfinite().any(0)
             coefficients = coefficients.where(measured, chosen[1])
-            std[inside] = predicted_std(sources[:, inside], coefficients)
+            std[inside] = stacking.predicted_std(sources[:, inside], coefficients)
     named = dict(zip(components.names, means))
     validation = Prediction(mean, std, named, members, similarities)
     return Calibration(*chosen, validation)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.scaling import moments
+from gattn.apps.molecules import members
 from gattn.apps.molecules.components import Components, calibrate
 from gattn.apps.molecules.descriptor_columns import column_tensors, with_standard_columns
 from gattn.apps.molecules.forest import Forest, forest_obstacle
@@ -26,13 +27,6 @@ from gattn.apps.molecules.gaussian_process import (
     known_labels,
 )
 from gattn.apps.molecules.inputs import in_pieces
-from gattn.apps.molecules.members import (
-    MoleculeBatches,
-    batch_elements,
-    cross_fit_members,
-    fit_members,
-    molecules_in_row,
-)
 from gattn.apps.molecules.nearest import NearestMolecules, pack_bits, residual_correlation
 from gattn.apps.molecules.network import MoleculeNetwork
 from gattn.apps.molecules.settings import MoleculeSettings, Task
@@ -151,7 +145,7 @@ def fit_model(
     tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train.inputs)}
     tensors[TOTALS] = _totals(train.inputs)
     nearest = NearestMolecules(tensors["bits"])
-    if (molecules := molecules_in_row(train.inputs)) > 1:
+    if (molecules := members.molecules_in_row(train.inputs)) > 1:
         tensors[MOLECULES] = torch.tensor(molecules)
     extra = train.inputs.extra_descriptors.shape[1]
     if extra:
@@ -168,7 +162,7 @@ def fit_model(
         )
     is_bounded = task == "regression" and settings.bounded
     batches, val_batches = (
-        MoleculeBatches(
+        members.MoleculeBatches(
             part.inputs, (part.y - mean) / scale,
             None if part.bounds is None else (part.bounds - mean[:, None]) / scale[:, None],
             bounded=is_bounded, weights=part.weights,
@@ -192,12 +186,12 @@ def fit_model(
     others: _Others | None = None
     if settings.model != "gp":
         with ExitStack() as stack:
-            elements = batch_elements(settings.batch_size, settings)
+            elements = members.batch_elements(settings.batch_size, settings)
             used = stack.enter_context(limited_threads(elements, threads))
             background: Background[_Others] | None = None
             if settings.model == "stacked" and used < available_threads():
                 background = stack.enter_context(Background(fit_others))
-            networks, history = fit_members(
+            networks, history = members.fit_members(
                 batches, val_batches, task, settings, classes=classes, folder=folder,
                 progress=progress, threads=threads,
             )  # fmt: skip
@@ -229,7 +223,7 @@ def fit_model(
         tensors | state, task, settings, targets, classes, extra=extra, molecules=molecules
     )
     with limited_threads(kernel_size, threads):
-        raw = cross_fit_members(
+        raw = members.cross_fit_members(
             networks, history, val_batches, folds, task, settings, classes,
             threads=threads,
         )  # fmt: skip

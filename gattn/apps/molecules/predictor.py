@@ -12,19 +12,9 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.settings import from_table, to_table
+from gattn.apps.molecules import fitting
 from gattn.apps.molecules.components import Components, disagreement
 from gattn.apps.molecules.descriptor_columns import SCALE, with_standard_columns
-from gattn.apps.molecules.fitting import (
-    CORRELATION,
-    LEAST,
-    MOLECULES,
-    OFFSET,
-    PIECE,
-    RESIDUALS,
-    TOTALS,
-    FitPart,
-    fit_model,
-)
 from gattn.apps.molecules.inputs import distinct_inputs, in_pieces
 from gattn.apps.molecules.members import PREDICTION_BATCH, batch_elements
 from gattn.apps.molecules.nearest import MeasuredTargets, NearestMolecules
@@ -86,7 +76,8 @@ class MoleculePredictor:
         self.validation = empty_prediction(self.targets)
         self._tensors = {name: tensors[name] for name in _TENSORS}
         optional = (
-            *SCALE, MOLECULES, OFFSET, TOTALS, LEAST, RESIDUALS, CORRELATION,
+            *SCALE, fitting.MOLECULES, fitting.OFFSET, fitting.TOTALS, fitting.LEAST,
+            fitting.RESIDUALS, fitting.CORRELATION,
         )  # fmt: skip
         self._tensors |= {name: tensors[name] for name in optional if name in tensors}
         is_number = self.task == "regression"
@@ -94,15 +85,15 @@ class MoleculePredictor:
         self.extra, self.molecules = _input_sizes(tensors)
         self._nearest = NearestMolecules(tensors["bits"])
         self._measured: MeasuredTargets | None = None
-        if self.kernel is not None and RESIDUALS in tensors:
-            arrays = (self.kernel.counts, tensors[RESIDUALS], tensors[CORRELATION])
+        if self.kernel is not None and fitting.RESIDUALS in tensors:
+            arrays = (self.kernel.counts, tensors[fitting.RESIDUALS], tensors[fitting.CORRELATION])
             self._measured = MeasuredTargets(*(each.numpy() for each in arrays))
 
     @classmethod
     def fit(
         cls,
-        train: FitPart,
-        val: FitPart,
+        train: fitting.FitPart,
+        val: fitting.FitPart,
         task: Task,
         settings: MoleculeSettings,
         *,
@@ -145,7 +136,7 @@ class MoleculePredictor:
         Raises:
             ValueError: shapes that do not match, or a target without a training label.
         """
-        fitted = fit_model(
+        fitted = fitting.fit_model(
             train, val, task, settings, classes=classes, folder=folder, progress=progress,
             threads=threads,
         )  # fmt: skip
@@ -201,11 +192,11 @@ class MoleculePredictor:
             mean, similarities = combine(means, self._tensors["weights"]), self._similarity(inputs)
             if self.task == "regression":
                 sources = self._components.error_inputs(means, members, predicted.variance)
-                least = self._tensors.get(LEAST, torch.tensor(0.0))
+                least = self._tensors.get(fitting.LEAST, torch.tensor(0.0))
                 std = predicted_std(sources, self._tensors["spread"])
                 std = extrapolated_std(std, similarities, least, self._components.scale)
             else:
-                mean = mean + self._tensors.get(OFFSET, 0.0)
+                mean = mean + self._tensors.get(fitting.OFFSET, 0.0)
                 std = disagreement(means, members)
             return Prediction(mean, std, predicted.means, members, similarities)
 
@@ -227,7 +218,7 @@ class MoleculePredictor:
 
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
         """Return the similarity of each molecule to the most similar training molecule: [k]."""
-        pieces = in_pieces(inputs, PIECE)
+        pieces = in_pieces(inputs, fitting.PIECE)
         return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
     def nearest(self, inputs: MoleculeInputs, count: int) -> tuple[Tensor, Tensor]:
@@ -249,7 +240,7 @@ class MoleculePredictor:
         columns, values = [], []
         for some in in_pieces(inputs, BLOCK):
             similarities = self._nearest.similarities(some.counts)
-            totals = self._tensors.get(TOTALS, torch.zeros(similarities.shape[1]))
+            totals = self._tensors.get(fitting.TOTALS, torch.zeros(similarities.shape[1]))
             apart = (totals - some.counts.sum(1, keepdim=True)).abs()
             order = apart.argsort(dim=1, stable=True)
             best = similarities.gather(1, order).argsort(dim=1, descending=True, stable=True)
@@ -355,7 +346,9 @@ def _corrected(
     predicted: Prediction, inputs: MoleculeInputs, measured: MeasuredTargets
 ) -> Prediction:
     """Correct predictions by the measured targets of the molecules."""
-    pieces = [measured.corrections(some.counts.numpy()) for some in in_pieces(inputs, PIECE)]
+    pieces = [
+        measured.corrections(some.counts.numpy()) for some in in_pieces(inputs, fitting.PIECE)
+    ]
     shift, factor = (torch.from_numpy(np.concatenate(each)) for each in zip(*pieces))
     mean, std = predicted.mean + predicted.std * shift, predicted.std * factor
     return replace(predicted, mean=mean, std=std)
@@ -363,4 +356,4 @@ def _corrected(
 
 def _input_sizes(tensors: dict[str, Tensor]) -> tuple[int, int]:
     """Return the number of the user's descriptor columns, and of molecules in a row."""
-    return len(tensors.get(SCALE[0], ())), int(tensors.get(MOLECULES, 1))
+    return len(tensors.get(SCALE[0], ())), int(tensors.get(fitting.MOLECULES, 1))

@@ -17,6 +17,7 @@ from torch import Tensor
 from gattn.apps.fitting.checks import check_fraction
 from gattn.apps.fitting.settings import check_value, settings_of
 from gattn.apps.fitting.types import EpochRecord
+from gattn.apps.nodes import splits
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.apps.nodes.edge_columns import EdgeColumns
 from gattn.apps.nodes.features import EncodedGraph, encode_graph
@@ -30,14 +31,6 @@ from gattn.apps.nodes.models import (
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.reading import GraphLike, read_graph
 from gattn.apps.nodes.settings import NodeParameters, NodeSettings, NodeTask
-from gattn.apps.nodes.splits import (
-    MASKS,
-    has_drawn_validation,
-    mask_columns,
-    masked_split,
-    random_node_split,
-    split_column_notes,
-)
 from gattn.apps.nodes.times import node_times, time_cutoffs, time_split
 from gattn.apps.run.estimator import SerializableEstimator
 from gattn.data import Split
@@ -136,7 +129,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
             split: the parts of the nodes. If only the edges have times and the split is by time,
                 it defines the time at which a node is predicted; otherwise it is not used.
         """
-        left = [name for name in (label, self.label, *leave, *MASKS) if name is not None]
+        left = [name for name in (label, self.label, *leave, *splits.MASKS) if name is not None]
         if label is None:
             doubtful = [name for name in usual_labels(graph) if name not in (self.features or ())]
             left += doubtful
@@ -147,7 +140,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
                 )
             )
         if self.features is None and graph.x is None:
-            notes = split_column_notes(graph)
+            notes = splits.split_column_notes(graph)
             notes = {name: note for name, note in notes.items() if name not in left}
             left += notes
             graph = graph.with_notes(*notes.values())
@@ -201,7 +194,7 @@ class NodeEstimator(SerializableEstimator, Parameters):
         for name, part in (("training", train), ("validation", val)):
             if not len(part):
                 raise GraphError(f"the {name} part has no node with a label")
-        drawn = has_drawn_validation(split)
+        drawn = splits.has_drawn_validation(split)
         problem = NodeProblem(encoded.graph, encoded.x, y, self.outputs, train, val, drawn)
         predictor = fit_predictor(
             problem, encoded.encoder, self.task, self.settings(), on_epoch, self.checked_threads()
@@ -318,11 +311,11 @@ class NodeEstimator(SerializableEstimator, Parameters):
             check_fraction("validation_fraction", fraction)
             times = node_times(graph, self.time)
             return time_split(y, times, (1 - fraction, fraction, 0.0), self.time)
-        if mask_columns(graph):
-            return masked_split(graph, y, self.seed, fraction, by_class=by_class)
+        if splits.mask_columns(graph):
+            return splits.masked_split(graph, y, self.seed, fraction, by_class=by_class)
         check_fraction("validation_fraction", fraction)
         fractions = (1 - fraction, fraction, 0.0)
-        return random_node_split(y, self.seed, fractions, by_class=by_class), []
+        return splits.random_node_split(y, self.seed, fractions, by_class=by_class), []
 
     def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[AttributedGraph, Tensor]:
         """Return a graph and labels on which the model can be scored. By default, these are the

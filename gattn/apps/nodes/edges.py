@@ -15,24 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gattn.apps.nodes import edge_columns
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, doubled_note
 from gattn.apps.nodes.columns import Column, learn_columns
-from gattn.apps.nodes.edge_columns import (
-    ALL_COLUMNS,
-    EdgeColumns,
-    all_zero,
-    check_different,
-    column_numbers,
-    edge_column,
-    edge_note,
-    edge_table_of,
-    edge_weights,
-    feature_names,
-    is_date_column,
-    learn_cuts,
-    learn_types,
-    learn_weights,
-)
 from gattn.apps.nodes.edge_table import (
     EdgeInputs,
     EdgeStructure,
@@ -158,7 +143,7 @@ class EdgeEncoder:
         Args:
             graph: another graph than that of the training.
         """
-        table = edge_table_of(graph).table
+        table = edge_columns.edge_table_of(graph).table
         notes = [
             column.unknown(table[column.name], "edges")
             for column in self.columns
@@ -168,7 +153,7 @@ class EdgeEncoder:
             types = (*self.types, *self.rare)
             column = Column(str(self.type), "category", gaps=self.has_untyped, categories=types)
             notes.append(column.unknown(table[self.type], "edges"))
-        return [edge_note(note) for note in notes if note]
+        return [edge_columns.edge_note(note) for note in notes if note]
 
     def state(self) -> dict[str, Any]:
         """Return the state of the encoder as a dictionary that can be stored in JSON."""
@@ -185,15 +170,17 @@ class EdgeEncoder:
 
     def _edges(self, graph: AttributedGraph) -> EdgeTable:
         """Check the edge columns of a graph; return its edges, without edges of weight 0."""
-        edges = edge_table_of(graph)
+        edges = edge_columns.edge_table_of(graph)
         times = [self.time] if self.time is not None and self.has_edge_times else []
         for name in (*self.names, *times):
-            edge_column(edges, name, ", which the model reads")
+            edge_columns.edge_column(edges, name, ", which the model reads")
         if self.weight is None:
             return edges
-        weights = edge_weights(edges.table[self.weight], lambda row: edges.where(graph.names, row))
+        weights = edge_columns.edge_weights(
+            edges.table[self.weight], lambda row: edges.where(graph.names, row)
+        )
         if not (weights > 0).any():
-            raise GraphError(all_zero(self.weight))
+            raise GraphError(edge_columns.all_zero(self.weight))
         return edges.select(weights > 0) if (weights == 0).any() else edges
 
     def _structure(self, graph: AttributedGraph) -> tuple[Tensor, Tensor, EdgeStructure]:
@@ -256,10 +243,10 @@ class EdgeEncoder:
                 values = _with_days(rows.table[column.name], column.name in self.dates, where)
                 blocks.append(column.features(values, where))
         except ValueError as error:
-            raise GraphError(edge_note(str(error))) from None
+            raise GraphError(edge_columns.edge_note(str(error))) from None
         weights, bias = None, None
         if self.weight is not None:
-            weights = edge_weights(rows.table[self.weight], where) / self.scale
+            weights = edge_columns.edge_weights(rows.table[self.weight], where) / self.scale
             bias = np.log(weights)
             blocks.append(sp.csr_matrix((bias / self.spread)[:, None]))
         groups: list[tuple[NDArray, int]] = []
@@ -271,7 +258,7 @@ class EdgeEncoder:
             groups.append((types.astype(np.int8), len(self.types)))
         place = {column.name: place for place, column in enumerate(self.columns)}
         for name, cuts in self.cuts:
-            numbers = column_numbers(blocks[place[name]])
+            numbers = edge_columns.column_numbers(blocks[place[name]])
             parts = np.searchsorted(cuts, numbers, side="right")
             parts = np.where(np.isnan(numbers), -1, parts).astype(np.int8)
             groups.append((parts, len(cuts) + 1))
@@ -319,7 +306,7 @@ class EdgeEncoder:
 
 
 def read_edge_columns(
-    graph: AttributedGraph, chosen: EdgeColumns
+    graph: AttributedGraph, chosen: edge_columns.EdgeColumns
 ) -> tuple[AttributedGraph, EdgeEncoder | None, list[str]]:
     """Fit an encoder to the edge columns of a graph.
 
@@ -335,16 +322,19 @@ def read_edge_columns(
         GraphError: a column that was named does not exist or cannot be read, or a weight is
             negative or missing.
     """
-    if graph.edge_table is None and chosen in (ALL_COLUMNS, EdgeColumns(features=())):
+    if graph.edge_table is None and chosen in (
+        edge_columns.ALL_COLUMNS,
+        edge_columns.EdgeColumns(features=()),
+    ):
         return graph, None, []
-    edges = edge_table_of(graph)
-    check_different(chosen)
+    edges = edge_columns.edge_table_of(graph)
+    edge_columns.check_different(chosen)
 
     def where(row: int) -> str:
         return edges.where(graph.names, row)
 
-    names, notes = feature_names(edges, chosen)
-    dates = tuple(name for name in names if is_date_column(edges.table[name]))
+    names, notes = edge_columns.feature_names(edges, chosen)
+    dates = tuple(name for name in names if edge_columns.is_date_column(edges.table[name]))
     table = edges.table.copy()
     for name in dates:
         table[name] = as_times(table[name], f"column {name!r} of the edges", where)
@@ -352,21 +342,21 @@ def read_edge_columns(
     try:
         columns, column_notes = learn_columns(table, names, where)
     except ValueError as error:
-        raise GraphError(edge_note(str(error))) from None
-    notes += map(edge_note, column_notes)
+        raise GraphError(edge_columns.edge_note(str(error))) from None
+    notes += map(edge_columns.edge_note, column_notes)
     scale, spread = 1.0, 1.0
     if chosen.weight is not None:
-        scale, spread, weight_notes = learn_weights(edges, chosen.weight, where)
+        scale, spread, weight_notes = edge_columns.learn_weights(edges, chosen.weight, where)
         notes += weight_notes
     types, rare = (), ()
     has_untyped = False
     if chosen.type is not None:
-        types, rare, type_notes = learn_types(edges, chosen.type)
+        types, rare, type_notes = edge_columns.learn_types(edges, chosen.type)
         has_untyped = bool(is_empty(edges.table[chosen.type]).any())
         notes += type_notes
     if not columns and (chosen.weight, chosen.type, chosen.time) == (None, None, None):
         return graph, None, [*notes, *merged_edges_note(graph, None)]
-    cuts = learn_cuts(columns, table, where)
+    cuts = edge_columns.learn_cuts(columns, table, where)
     encoder = EdgeEncoder(
         tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare,
         has_untyped, cuts, chosen.time,

@@ -15,15 +15,9 @@ from gattn.apps.fitting.losses import squared_error
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
+from gattn.apps.nodes import fields
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.features import FeatureEncoder
-from gattn.apps.nodes.fields import (
-    FieldInput,
-    edge_terms,
-    read_features,
-    receptive_field,
-    whole_graph,
-)
 from gattn.apps.nodes.network import attention_weights, make_network
 from gattn.apps.nodes.settings import NodeSettings, NodeTask
 from gattn.apps.runtime.threads import limited_threads
@@ -164,9 +158,9 @@ class NodePredictor:
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
         """Return the training input for given nodes: their receptive field, features and labels."""
         edges, n, layers = problem.graph.edge_index, len(problem.graph), self.settings.layers
-        field = receptive_field(edges, n, nodes, layers)
-        terms = edge_terms(problem.graph.edge_inputs, field)
-        inputs = FieldInput(read_features(problem.x, field.nodes), field, terms)
+        field = fields.receptive_field(edges, n, nodes, layers)
+        terms = fields.edge_terms(problem.graph.edge_inputs, field)
+        inputs = fields.FieldInput(fields.read_features(problem.x, field.nodes), field, terms)
         return FullBatch(inputs, y[nodes, None].float())
 
     @property
@@ -205,8 +199,10 @@ class NodePredictor:
 
     def _whole(self, graph: AttributedGraph) -> Any:
         """Return the input of the network for all nodes of a graph."""
-        field = whole_graph(graph.edge_index, len(graph), self.settings.layers)
-        return FieldInput(self._features(graph), field, edge_terms(graph.edge_inputs, field))
+        field = fields.whole_graph(graph.edge_index, len(graph), self.settings.layers)
+        return fields.FieldInput(
+            self._features(graph), field, fields.edge_terms(graph.edge_inputs, field)
+        )
 
     def _features(self, graph: AttributedGraph) -> Tensor:
         """Return the features of a graph. Those of the last graph are cached, because encoding

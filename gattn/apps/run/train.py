@@ -12,17 +12,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from gattn.apps.report.report import Figure, ReportContent, write_report
 from gattn.apps.report.run_report import write_plots
+from gattn.apps.run import run_folder
 from gattn.apps.run.estimator import SerializableEstimator
 from gattn.apps.run.model_io import Json, write_model
-from gattn.apps.run.run_folder import (
-    CHECKPOINTS,
-    AnyRunSettings,
-    file_hash,
-    finish_run,
-    finished_metrics,
-    lock_folder,
-    start_run,
-)
 from gattn.apps.runtime.processes import is_first_process
 from gattn.data import Split
 from gattn.files import write_rows
@@ -82,7 +74,9 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
         inputs: files that the run reads; empty for a built-in data set.
     """
 
-    def __init__(self, settings: AnyRunSettings, out: str | Path, log: Log = no_log) -> None:
+    def __init__(
+        self, settings: run_folder.AnyRunSettings, out: str | Path, log: Log = no_log
+    ) -> None:
         self.settings, self.out, self.log = settings, Path(out), log
         self.inputs: Sequence[str] = ()
 
@@ -136,20 +130,20 @@ def train_run(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
         ValueError: the settings or the data are not suitable for training.
         OSError: a file cannot be read or written.
     """
-    with lock_folder(product.out):
+    with run_folder.lock_folder(product.out):
         return _train(product)
 
 
 def _train(product: Product[Data, AnyParts, Model, Run]) -> dict[str, Any]:
     out = product.out
-    metrics = finished_metrics(out, product.settings, product.inputs)
+    metrics = run_folder.finished_metrics(out, product.settings, product.inputs)
     if metrics is not None:
         product.log(f"{out} already contains this run, and it is finished: nothing to do")
         return metrics
     data = product.load()
     parts = product.split(data)
     if is_first_process():
-        start_run(out, product.settings, parts.record, parts.left_out)
+        run_folder.start_run(out, product.settings, parts.record, parts.left_out)
     model = product.fit(data, parts)
     run = product.evaluate(data, parts, model)
     if is_first_process():
@@ -171,9 +165,9 @@ def _write_run(product: Product[Data, AnyParts, Model, Run], run: Run, report: R
     write_plots(out / "plots", figures)
     write_report(out, content)
     files = {
-        path.relative_to(out).as_posix(): file_hash(path)
+        path.relative_to(out).as_posix(): run_folder.file_hash(path)
         for path in sorted(out.rglob("*"))
-        if path.is_file() and CHECKPOINTS not in path.parts
+        if path.is_file() and run_folder.CHECKPOINTS not in path.parts
     }
     write_model(out, tensors, card, files)
-    finish_run(out, run.metrics)
+    run_folder.finish_run(out, run.metrics)

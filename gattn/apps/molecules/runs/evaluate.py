@@ -10,15 +10,8 @@ import torch
 
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
+from gattn.apps.molecules.runs import measure
 from gattn.apps.molecules.runs.columns import prediction_table
-from gattn.apps.molecules.runs.measure import (
-    count_labels,
-    measure_intervals,
-    measure_part,
-    measure_targets,
-    target_coverage_note,
-    undefined,
-)
 from gattn.apps.molecules.runs.report import evaluation_figures
 from gattn.apps.molecules.runs.source import Source, read_source
 from gattn.apps.molecules.runs.splits import training_overlap
@@ -112,17 +105,19 @@ def evaluate_table(
     # In this table the label columns may have other names than in the training table, so columns
     # are matched by position.
     counts = list(source.labels.counts.values())
-    intervals = measure_intervals(estimator, test.y, predicted, coverage, test.owners)
+    intervals = measure.measure_intervals(estimator, test.y, predicted, coverage, test.owners)
     metrics = {
         "task": estimator.task,
         "item": estimator.row_format.rows_noun,
-        "test": measure_part(estimator, test.y, predicted.mean),
-        "targets": measure_targets(estimator, test.y, predicted.mean),
+        "test": measure.measure_part(estimator, test.y, predicted.mean),
+        "targets": measure.measure_targets(estimator, test.y, predicted.mean),
         "labels": {
             target: (counts[i] if counts else {}) | parts
-            for i, (target, parts) in enumerate(count_labels(estimator, {"test": test.y}).items())
+            for i, (target, parts) in enumerate(
+                measure.count_labels(estimator, {"test": test.y}).items()
+            )
         },
-        "undefined": undefined(estimator, {"test": test.y}, intervals),
+        "undefined": measure.undefined(estimator, {"test": test.y}, intervals),
         "molecules": {
             "test": len(test),
             "trained_on": len(molecules) - len(test),
@@ -131,7 +126,7 @@ def evaluate_table(
         "overlaps": {"learned/test": repeats},
         **({"intervals": intervals} if intervals else {}),
     }
-    for note in target_coverage_note(intervals):
+    for note in measure.target_coverage_note(intervals):
         log(note)
     if out is not None:
         with new_folder(out) as folder:

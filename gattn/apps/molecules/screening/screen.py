@@ -19,20 +19,7 @@ from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_columns
 from gattn.apps.molecules.runs.predict import ERROR, InputRow, predict_rows
-from gattn.apps.molecules.screening.plan import (
-    SUMMARY,
-    TOP,
-    Shard,
-    ShardFiles,
-    find_inputs,
-    read_manifest,
-    read_table,
-    shards_of,
-    start_screening,
-    table_bytes,
-    write_durably,
-    write_json_durably,
-)
+from gattn.apps.molecules.screening import plan
 from gattn.apps.molecules.screening.query import RowQuery
 from gattn.apps.molecules.screening.settings import ScreenSettings
 from gattn.apps.run.model_io import coverage_of, package_versions
@@ -179,7 +166,7 @@ class _Piece(NamedTuple):
         is_last: whether these are the last rows of the shard.
     """
 
-    shard: Shard
+    shard: plan.Shard
     start: int
     rows: list[tuple[list[str], str]]
     is_last: bool
@@ -244,7 +231,7 @@ def screen(
     coverage = coverage_of(card, coverage)
     model.set_params(workers=1, threads=1)
     out, columns = Path(out), smiles_columns(card, smiles, model.molecules_per_row)
-    paths = find_inputs(inputs, out)
+    paths = plan.find_inputs(inputs, out)
     for path in paths:
         if path.stat().st_size == 0:
             log(f"{path} is empty, so it has no rows")
@@ -261,7 +248,7 @@ def screen(
     names = [renamed.get(name, name) for name in copied]
     header = [*PLACE, *texts, *names, *prediction_columns(model), ERROR]
     query = _query(settings, model, header)
-    before = read_manifest(out) or {"inputs": []}
+    before = plan.read_manifest(out) or {"inputs": []}
     counted = {(each["path"], each["sha256"]): each["rows"] for each in before["inputs"]}
     manifest = {
         "model": card["sha256"],
@@ -274,11 +261,11 @@ def screen(
         "versions": _versions(),
         "inputs": [_input(source, counted) for source in sources],
     }  # fmt: skip
-    start_screening(out, manifest)
+    plan.start_screening(out, manifest)
     index, jobs = settings.job
-    shards = shards_of(manifest)
+    shards = plan.shards_of(manifest)
     assigned = [shard for shard in shards if shard.number % jobs == index]
-    records = {shard.number: ShardFiles(out, shard).read_record() for shard in assigned}
+    records = {shard.number: plan.ShardFiles(out, shard).read_record() for shard in assigned}
     pending = [shard for shard in assigned if records[shard.number] is None]
     numbers = NumberFormat(**cast("dict[str, Any]", card.get("numbers", {})))
     tasks = _tasks(sources, pending, copied, model.descriptors_columns_, numbers)
@@ -309,7 +296,7 @@ def screen(
                     "input": path, "start": piece.shard.start, "stop": piece.shard.stop,
                     "rows": len(lines), "errors": errors, "written": len(chosen),
                 }  # fmt: skip
-                ShardFiles(out, piece.shard).write(table_bytes(header, chosen), record)
+                plan.ShardFiles(out, piece.shard).write(plan.table_bytes(header, chosen), record)
                 records[piece.shard.number] = record
                 lines, errors = [], 0
             on_progress(len(piece.rows))
@@ -374,7 +361,7 @@ def _versions() -> dict[str, str]:
 
 
 def _tasks(
-    sources: Sequence[Table], pending: Iterable[Shard], copied: Sequence[str],
+    sources: Sequence[Table], pending: Iterable[plan.Shard], copied: Sequence[str],
     descriptors: Sequence[str], style: NumberFormat,
 ) -> Iterator[tuple[_Piece, list[InputRow]]]:  # fmt: skip
     """Read the rows of the unfinished shards in blocks; the first block of a shard begins at its
@@ -455,17 +442,17 @@ def _ranked_column(model: MoleculeEstimator) -> str:
 
 
 def _finish(
-    shards: Sequence[Shard], out: Path, header: Sequence[str], ranking: RowQuery | None,
+    shards: Sequence[plan.Shard], out: Path, header: Sequence[str], ranking: RowQuery | None,
     records: dict[int, dict[str, Any] | None],
 ) -> Screened:  # fmt: skip
     """Return the numbers of rows and shards. If all shards are finished, also write the best
     rows and the summary.
     """
     others = [shard for shard in shards if shard.number not in records]
-    unfinished = sum(not ShardFiles(out, shard).record.exists() for shard in others)
+    unfinished = sum(not plan.ShardFiles(out, shard).record.exists() for shard in others)
     if not unfinished:
         for shard in others:
-            records[shard.number] = ShardFiles(out, shard).read_record()
+            records[shard.number] = plan.ShardFiles(out, shard).read_record()
         unfinished = sum(record is None for record in records.values())
     done = [record for record in records.values() if record is not None]
     rows, errors, written = (
@@ -476,10 +463,10 @@ def _finish(
         if ranking is not None:
             best: list[list[str]] = []
             for shard in shards:
-                _, lines = read_table(ShardFiles(out, shard).table.read_bytes())
+                _, lines = plan.read_table(plan.ShardFiles(out, shard).table.read_bytes())
                 lines = [*best, *lines]
                 best = [lines[i] for i in ranking.best(lines)]
-            write_durably(out / TOP, table_bytes(header, best))
+            plan.write_durably(out / plan.TOP, plan.table_bytes(header, best))
             summary["top"] = written = len(best)
-        write_json_durably(out / SUMMARY, summary)
+        plan.write_json_durably(out / plan.SUMMARY, summary)
     return Screened(rows, errors, written, unfinished)
