@@ -18,7 +18,7 @@ from gattn.apps.links.model import LinkModel, LinkProblem
 from gattn.apps.links.pairs import Links, link_times, random_parts, read_links, restrict, time_parts
 from gattn.apps.links.settings import LinkParameters, LinkSettings
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.edge_columns import EdgeColumns
+from gattn.apps.nodes.edges import EdgeColumns
 from gattn.apps.nodes.features import EncodedGraph, encode_graph
 from gattn.apps.nodes.reading import GraphLike, read_graph
 from gattn.apps.nodes.splits import MASKS, split_column_notes

@@ -19,7 +19,7 @@ from gattn.apps.fitting.settings import check_value, settings_of
 from gattn.apps.fitting.types import EpochRecord
 from gattn.apps.nodes import splits
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, at_row
-from gattn.apps.nodes.edge_columns import EdgeColumns
+from gattn.apps.nodes.edges import EdgeColumns
 from gattn.apps.nodes.features import EncodedGraph, encode_graph
 from gattn.apps.nodes.labels import Labels, read_labels, usual_labels
 from gattn.apps.nodes.models import (

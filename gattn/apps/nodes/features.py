@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.column_encoder import ColumnEncoder
-from gattn.apps.nodes.edge_columns import ALL_COLUMNS, EdgeColumns
-from gattn.apps.nodes.edges import EdgeEncoder, read_edge_columns
+from gattn.apps.nodes.columns import ColumnEncoder
+from gattn.apps.nodes.edges import ALL_COLUMNS, EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.apps.nodes.fields import csr_tensor
 from gattn.apps.nodes.typed.encoder import TypedEncoder, split_features
 from gattn.graph import Graph

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, attributed_graph
-from gattn.apps.nodes.edge_ends import NamedEnds, check_header
+from gattn.apps.nodes.edge_ends import NamedEnds, check_header, named_nodes
 from gattn.apps.nodes.edge_table import EdgeTable
-from gattn.apps.nodes.node_names import named_nodes
 from gattn.apps.nodes.values import flat_table
 from gattn.apps.tables.csv_table import open_table
 from gattn.apps.tables.formats import open_parquet

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, attribute_names
 from gattn.apps.nodes.values import NUMERIC, as_numbers, as_texts, is_missing
-from gattn.apps.tables.dates import read_days, read_times
+from gattn.apps.tables.numbers import read_days, read_times
 from gattn.data import Split
 
 

@@ -15,7 +15,7 @@ from gattn.apps.molecules.runs.source import read_source
 from gattn.apps.molecules.runs.splits import stratified_split
 from gattn.apps.molecules.runs.stages import train_run
 from gattn.apps.report.style import number
-from gattn.apps.tables.dates import read_times
+from gattn.apps.tables.numbers import read_times
 from gattn.data import load_molecules
 
 GP: dict[str, Any] = {"model": "gp", "workers": 1, "target": ("y",)}

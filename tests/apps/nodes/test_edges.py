@@ -11,8 +11,7 @@ from torch_geometric.data import Data
 
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.attributed import GraphError
-from gattn.apps.nodes.edge_columns import EdgeColumns
-from gattn.apps.nodes.edges import EdgeEncoder, read_edge_columns
+from gattn.apps.nodes.edges import EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.apps.nodes.fields import FieldInput, edge_terms, whole_graph
 from gattn.apps.nodes.files import GraphReading, read_graph_file
 from gattn.apps.nodes.network import make_network

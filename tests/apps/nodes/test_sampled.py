@@ -7,8 +7,7 @@ import torch
 
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.nodes import scratch
-from gattn.apps.nodes.edge_columns import EdgeColumns
-from gattn.apps.nodes.edges import read_edge_columns
+from gattn.apps.nodes.edges import EdgeColumns, read_edge_columns
 from gattn.apps.nodes.fields import FieldInput, edge_terms, whole_graph
 from gattn.apps.nodes.files import GraphReading, read_graph_file
 from gattn.apps.nodes.runs.config import override

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from gattn.apps.nodes.attributed import GraphError
-from gattn.apps.nodes.edge_columns import EdgeColumns
-from gattn.apps.nodes.edges import read_edge_columns
+from gattn.apps.nodes.edges import EdgeColumns, read_edge_columns
 from gattn.apps.nodes.reading import read_graph
 from gattn.apps.nodes.stack.propagation import Neighbours
 from gattn.apps.nodes.times import node_times, prediction_times, time_cutoffs, time_split

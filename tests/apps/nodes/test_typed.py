@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import HeteroData
 
 from gattn.apps.nodes.attributed import GraphError
-from gattn.apps.nodes.edge_columns import EdgeColumns
+from gattn.apps.nodes.edges import EdgeColumns
 from gattn.apps.nodes.features import encode_graph
 from gattn.apps.nodes.reading import read_graph
 from gattn.apps.nodes.stack.training_nodes import TrainingNodes

@@ -36,9 +36,8 @@ from gattn.apps.report.report import Section, Table
 from gattn.apps.report.run_report import Words, run_report
 from gattn.apps.run import train as pipeline
 from gattn.apps.run.measure import PARTS
-from gattn.apps.run.report import report_facts
 from gattn.apps.run.text import plural
-from gattn.apps.run.train import Log, Parts, Product, Report, TrainedRun, no_log
+from gattn.apps.run.train import Log, Parts, Product, Report, TrainedRun, no_log, report_facts
 from gattn.data import Split
 
 MODELS = {

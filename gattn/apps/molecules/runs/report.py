@@ -32,8 +32,7 @@ from gattn.apps.report.run_report import (
     part_figures,
     run_report,
 )
-from gattn.apps.run.report import PROMISE, report_facts
-from gattn.apps.run.train import Report
+from gattn.apps.run.train import PROMISE, Report, report_facts
 from gattn.draw import draw_molecule
 
 if TYPE_CHECKING:

@@ -34,9 +34,8 @@ from gattn.apps.molecules.settings import Task
 from gattn.apps.run.run_folder import file_hash
 from gattn.apps.run.text import plural
 from gattn.apps.tables.csv_table import SEPARATORS, Table, TableRow, as_number
-from gattn.apps.tables.dates import read_times
 from gattn.apps.tables.formats import open_molecules
-from gattn.apps.tables.numbers import NumberFormat, classify, is_missing
+from gattn.apps.tables.numbers import NumberFormat, classify, is_missing, read_times
 from gattn.data import BadRow, get_dataset, load_molecules
 
 ERROR_OF_EXACT_LABELS = 0.2

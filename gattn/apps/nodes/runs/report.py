@@ -19,10 +19,8 @@ from gattn.apps.nodes.runs.train import best_trial
 from gattn.apps.nodes.typed.predictor import node_titles
 from gattn.apps.report.report import Figure, Section, Table
 from gattn.apps.report.run_report import CLASSES, RunFacts, run_report
-from gattn.apps.report.style import METRICS, number
-from gattn.apps.run.report import report_facts
 from gattn.apps.run.text import plural
-from gattn.apps.run.train import Report
+from gattn.apps.run.train import Report, report_facts
 from gattn.draw import draw_network
 
 if TYPE_CHECKING:

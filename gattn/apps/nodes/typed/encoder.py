@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.column_encoder import ColumnEncoder
-from gattn.apps.nodes.edge_columns import EdgeColumns
+from gattn.apps.nodes.columns import ColumnEncoder
 from gattn.apps.nodes.edge_table import EdgeTable
-from gattn.apps.nodes.edges import EdgeEncoder, read_edge_columns
+from gattn.apps.nodes.edges import EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.apps.nodes.typed.network import Messages, TypedInputs, TypedNetwork
 from gattn.apps.nodes.typed.relations import Relation
 from gattn.apps.nodes.typed.tables import titled, with_projection

@@ -3,7 +3,7 @@
 import pytest
 
 from gattn.apps.fitting.settings import SettingsError
-from gattn.apps.molecules.screening.query import RowQuery
+from gattn.apps.molecules.screening.screen import RowQuery
 
 COLUMNS = ["prediction", "std", "upper", "set", "my column", "input", "class"]
 ROW = ["7.5", "0.5", "inf", "active", "3", "", "a\\b"]
