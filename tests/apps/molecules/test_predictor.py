@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.loop import History
-from gattn.apps.molecules.fitting import FitPart, assign_folds
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.members import (
     MoleculeBatches,
@@ -17,7 +16,7 @@ from gattn.apps.molecules.members import (
 )
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.network import batch_inputs
-from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.predictor import FitPart, MoleculePredictor, assign_folds
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.target_transform import Prediction
 

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.molecules import MoleculeRegressor
-from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.joined import mapped_atoms
+from gattn.apps.molecules.inputs import featurise, mapped_atoms
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.data import ATOM_FEATURES, BOND_FEATURES
 

@@ -317,8 +317,6 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
 
     def report(self, run: LinkRun) -> Report:
         """Return the report page, with sections on the components and the ranked links."""
-        from gattn.apps.links.runs.train import link_report
-
         return link_report(run)
 
     def card(self, run: LinkRun) -> Mapping[str, Any]:

@@ -256,7 +256,7 @@ class AtomRegressor(NumberLabels, AtomEstimator):
         """Return the lower and the upper ends of the prediction intervals of each target.
 
         The coverage holds for a random atom of a new molecule; see
-        :class:`gattn.apps.molecules.atoms.environments.GroupedScores`.
+        :class:`gattn.apps.molecules.atoms.predictor.GroupedScores`.
 
         Args:
             smiles: n SMILES.

@@ -7,8 +7,7 @@ from rdkit import Chem
 
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.molecules import AtomClassifier, AtomRegressor
-from gattn.apps.molecules.atoms.environments import GroupedScores
-from gattn.apps.molecules.atoms.predictor import AtomNetwork
+from gattn.apps.molecules.atoms.predictor import AtomNetwork, GroupedScores
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.data import MoleculeError, batch_molecules, smiles_to_data
 
