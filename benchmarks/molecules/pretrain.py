@@ -28,8 +28,7 @@ from benchmarks.molecules.pretraining_data import GROUPS, PretrainingBatches, mo
 from gattn.apps.fitting.loop import LoopSettings, fit_network
 from gattn.apps.fitting.losses import squared_error
 from gattn.apps.fitting.types import Loss
-from gattn.apps.molecules.foundation import write_foundation
-from gattn.apps.molecules.members import make_network
+from gattn.apps.molecules.members import make_network, write_foundation
 from gattn.apps.molecules.pretrained import FILES, encoder_folder
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.run.model_io import read_model

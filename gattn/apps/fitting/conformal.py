@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.checks import check_fraction
+from gattn.apps.fitting.settings import check_fraction
 
 Self = TypeVar("Self", bound="_Calibrator")
 

@@ -28,6 +28,13 @@ from msgspec import Meta
 
 from gattn.files import replace_files
 
+
+def check_fraction(name: str, value: float) -> None:
+    """Raise ValueError unless a value is above 0 and below 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"{name} must be above 0 and below 1; got {value}")
+
+
 NOUNS = {"IntType": "whole number", "FloatType": "number", "StrType": "string"}
 LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gattn.apps.fitting.checks import check_fraction
-from gattn.apps.fitting.settings import check_value, settings_of
+from gattn.apps.fitting.settings import check_fraction, check_value, settings_of
 from gattn.apps.fitting.types import EpochRecord
 from gattn.apps.links.model import LinkModel, LinkProblem
 from gattn.apps.links.pairs import Links, link_times, random_parts, read_links, restrict, time_parts

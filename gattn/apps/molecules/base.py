@@ -20,8 +20,8 @@ from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules import rows
 from gattn.apps.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
-from gattn.apps.molecules.foundation import read_foundation_of
 from gattn.apps.molecules.inputs import ParsedSmiles, Piece, featurise
+from gattn.apps.molecules.members import read_foundation_of
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.predictor import FitPart, MoleculePredictor
 from gattn.apps.molecules.row_format import RowFormat

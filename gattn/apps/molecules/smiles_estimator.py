@@ -14,8 +14,8 @@ from torch import Tensor
 from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.apps.molecules.classes import one_hot, split_classes
-from gattn.apps.molecules.foundation import check_predictor_features
 from gattn.apps.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
+from gattn.apps.molecules.members import check_predictor_features
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes

@@ -20,14 +20,15 @@ from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, at_row, attribute_names
 from gattn.apps.nodes.fields import csr_tensor
-from gattn.apps.nodes.notation import describe_patterns, looks_numeric
 from gattn.apps.nodes.values import (
     NUMERIC,
     as_numbers,
     as_texts,
+    describe_patterns,
     gap_notes,
     is_empty,
     is_missing,
+    looks_numeric,
 )
 from gattn.apps.tables.numbers import read_numbers
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.edge_ends import named_ends
 from gattn.apps.nodes.lists import matrix_edges, matrix_note, read_list
-from gattn.apps.nodes.notation import with_numbers
 from gattn.apps.nodes.reading import from_data, from_networkx
 from gattn.apps.nodes.sources import CITATION, check_graph_file
 from gattn.apps.nodes.tables import TABLES, graph_of_ends, read_table
 from gattn.apps.nodes.typed.tables import converted, read_typed_files
+from gattn.apps.nodes.values import with_numbers
 from gattn.apps.tables.numbers import NumberFormat
 from gattn.data import load_citation
 

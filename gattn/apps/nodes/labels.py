@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, at_row
-from gattn.apps.nodes.notation import describe_patterns
 from gattn.apps.nodes.values import (
     LISTS,
     as_numbers,
     as_texts,
+    describe_patterns,
     gap_notes,
     is_missing,
     shape_fault,

@@ -10,7 +10,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.checks import check_fraction
+from gattn.apps.fitting.settings import check_fraction
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, attribute_names
 from gattn.apps.nodes.values import as_texts
 from gattn.data import Split, random_split

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from gattn.apps.fitting.checks import check_fraction
+from gattn.apps.fitting.settings import check_fraction
 from gattn.apps.run.model_files import CARD, WEIGHTS, RunError, check_model_files
 from gattn.files import replace_files
 

@@ -9,15 +9,15 @@ import torch
 from gattn.apps.fitting.optimizer import AdamW, OneCycle
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
-from gattn.apps.molecules.foundation import (
+from gattn.apps.molecules.members import (
     FINE_TUNING_STARTS,
     HEAD,
     Foundation,
+    make_network,
     read_foundation,
     read_foundation_of,
     write_foundation,
 )
-from gattn.apps.molecules.members import make_network
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.apps.run.model_io import RunError, write_model
 

@@ -9,9 +9,9 @@ import pytest
 from benchmarks.molecules.bbb import card as card_of
 from benchmarks.molecules.pretrain import card as encoder_card
 from gattn.apps.molecules import model_inputs
-from gattn.apps.molecules.foundation import read_foundation
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.loading import load_model
+from gattn.apps.molecules.members import read_foundation
 from gattn.apps.molecules.pretrained import encoder_folder, encoder_names, folder_of, names, resolve
 from gattn.apps.molecules.settings import MoleculeSettings
 from tests.apps.cli.commands import run_command

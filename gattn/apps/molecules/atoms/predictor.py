@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gattn.apps.fitting.checks import check_fraction
 from gattn.apps.fitting.scaling import moments
-from gattn.apps.fitting.settings import from_table, to_table
+from gattn.apps.fitting.settings import check_fraction, from_table, to_table
 from gattn.apps.fitting.types import History
 from gattn.apps.molecules.classes import class_softmax
 from gattn.apps.molecules.members import (

@@ -12,9 +12,9 @@ from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.apps.molecules.runs import measure
 from gattn.apps.molecules.runs.columns import prediction_table
-from gattn.apps.molecules.runs.report import evaluation_figures
 from gattn.apps.molecules.runs.source import Source, read_source
 from gattn.apps.molecules.runs.splits import training_overlap
+from gattn.apps.molecules.runs.stages import evaluation_figures
 from gattn.apps.report.run_report import write_plots
 from gattn.apps.run.model_io import coverage_of, write_json
 from gattn.apps.run.text import count_of, plural

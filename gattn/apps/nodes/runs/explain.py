@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.base import NodeEstimator
-from gattn.apps.nodes.estimators import NodeClassifier
+from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.models import AnyPredictor
 from gattn.apps.nodes.runs.predict import load_estimator, read_graph

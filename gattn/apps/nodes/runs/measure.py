@@ -16,8 +16,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.metrics import undefined_metrics
 from gattn.apps.nodes.attributed import AttributedGraph
-from gattn.apps.nodes.base import NodeEstimator
-from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
+from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator, NodeRegressor
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.models import AnyPredictor, attention_network
 from gattn.apps.nodes.settings import NodeTask

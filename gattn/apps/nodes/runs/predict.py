@@ -11,9 +11,8 @@ import pandas as pd
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.base import NodeEstimator
 from gattn.apps.nodes.edges import merged_edges_note
-from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
+from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator, NodeRegressor
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
 from gattn.apps.nodes.models import attention_network
 from gattn.apps.nodes.sampled.predictor import SampledPredictor

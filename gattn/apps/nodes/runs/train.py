@@ -17,8 +17,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.attributed import AttributedGraph
-from gattn.apps.nodes.base import NodeEstimator
-from gattn.apps.nodes.estimators import NodeClassifier, NodeRegressor
+from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator, NodeRegressor
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.graph_settings import edge_feature_columns
 from gattn.apps.nodes.labels import read_labels

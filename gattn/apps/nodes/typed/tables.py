@@ -16,10 +16,10 @@ from torch import Tensor
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, LeftOut
 from gattn.apps.nodes.edge_ends import EndColumns, NamedEnds, check_header, named_ends, named_nodes
 from gattn.apps.nodes.edge_table import EdgeTable
-from gattn.apps.nodes.notation import with_numbers
 from gattn.apps.nodes.tables import edge_table, read_table
 from gattn.apps.nodes.typed.network import Messages, TypedNetwork, projected_edges, projection
 from gattn.apps.nodes.typed.relations import Relation, parse_relations, parse_types
+from gattn.apps.nodes.values import with_numbers
 from gattn.apps.tables.numbers import NumberFormat
 
 
