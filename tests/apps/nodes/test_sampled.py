@@ -10,10 +10,9 @@ from gattn.apps.nodes import scratch
 from gattn.apps.nodes.edges import EdgeColumns, read_edge_columns
 from gattn.apps.nodes.fields import FieldInput, edge_terms, whole_graph
 from gattn.apps.nodes.files import GraphReading, read_graph_file
-from gattn.apps.nodes.runs.config import override
+from gattn.apps.nodes.runs.config import override, parse_memory
 from gattn.apps.nodes.runs.predict import predict_graph
 from gattn.apps.nodes.runs.train import train_run
-from gattn.apps.nodes.sampled.reading import parse_memory
 from gattn.apps.nodes.sampled.training import SampledInputs
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.nodes.stack.propagation import Neighbours

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,6 @@ from gattn.apps.fitting.settings import (
     updated,
 )
 from gattn.apps.nodes.graph_settings import GraphSettings
-from gattn.apps.nodes.sampled.reading import parse_memory
 from gattn.apps.nodes.settings import PRESETS, TYPED_MODELS, NodeSettings
 from gattn.apps.nodes.typed.relations import parse_relations, parse_types, typed_files
 from gattn.apps.run.split_rule import SplitRule, read_rule
@@ -26,6 +26,11 @@ from gattn.apps.run.split_rule import SplitRule, read_rule
 if TYPE_CHECKING:
     from gattn.apps.nodes.files import GraphReading
 
+UNITS = {
+    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
+    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
+}  # fmt: skip
+SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
 SPLITS = ("auto", "public", "random", "random-per-class", "time")
 
 
@@ -219,3 +224,21 @@ def override(
         raise SettingsError(f"preset must be one of {', '.join(PRESETS)}; got {preset!r}")
     model = PRESETS.get(preset or str(changes["data"]).lower(), NodeSettings())
     return updated(NodeRunSettings(str(changes["data"]), model=model), changes)
+
+
+def parse_memory(text: str) -> int:
+    """Return the number of bytes that a text such as ``12GiB`` or ``500 MB`` denotes.
+
+    Raises:
+        SettingsError: the text is not a positive number with a unit.
+
+    >>> parse_memory("1.5 GiB"), parse_memory("500MB")
+    (1610612736, 500000000)
+    """
+    match = SIZE.fullmatch(text.strip())
+    unit = "" if match is None else match[2].lower()
+    if match is None or unit not in UNITS or not float(match[1]):
+        raise SettingsError(
+            f"memory must be a positive number with a unit, such as 12GiB or 500MB; got {text!r}"
+        )
+    return int(float(match[1]) * UNITS[unit])

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import stored_values
+from gattn.apps.nodes.runs.config import NodeRunSettings, parse_memory
 from gattn.apps.nodes.settings import NodeSettings
 from gattn.apps.tables.formats import column_names, open_parquet
 
-if TYPE_CHECKING:
-    from gattn.apps.nodes.runs.config import NodeRunSettings
-
-UNITS = {
-    "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
-    "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
-}  # fmt: skip
-SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)", re.IGNORECASE)
 FIXED, PER_NODE, PER_VALUE, PER_EDGE = 8.2e8, 5000, 90, 650
 """Bytes of memory for training on a whole graph: for the program, for each node, for each value in
 the tables, and for each edge of the data. The numbers were fitted to the peaks that
@@ -69,24 +60,6 @@ class SizeChoice:
             "estimated_bytes": self.estimate,
         }
         return {**record, "budget_bytes": self.budget} if memory else record
-
-
-def parse_memory(text: str) -> int:
-    """Return the number of bytes that a text such as ``12GiB`` or ``500 MB`` denotes.
-
-    Raises:
-        SettingsError: the text is not a positive number with a unit.
-
-    >>> parse_memory("1.5 GiB"), parse_memory("500MB")
-    (1610612736, 500000000)
-    """
-    match = SIZE.fullmatch(text.strip())
-    unit = "" if match is None else match[2].lower()
-    if match is None or unit not in UNITS or not float(match[1]):
-        raise SettingsError(
-            f"memory must be a positive number with a unit, such as 12GiB or 500MB; got {text!r}"
-        )
-    return int(float(match[1]) * UNITS[unit])
 
 
 def free_memory() -> int:
