@@ -16,7 +16,7 @@ def test_a_run_on_noise_says_that_it_is_no_better_than_a_constant(tmp_path, monk
         texts.append((options["wrong_text"], options["uncertain_text"]))
         return draw_network(*arguments, **options)
 
-    monkeypatch.setattr("gattn.apps.nodes.runs.report.draw_network", record)
+    monkeypatch.setattr("gattn.apps.nodes.runs.train.draw_network", record)
     draw = np.random.default_rng(0)
     edges = "\n".join(f"n{a},n{b}" for a, b in draw.integers(300, size=(900, 2)))
     kinds = draw.choice(["a", "b"], 300, p=(0.7, 0.3))
