@@ -68,8 +68,8 @@ class MoleculeInputs:
     def __getitem__(self: Self, positions: Positions) -> Self:
         """Return the selected molecules; ``positions`` is a slice, a list, a tensor or a mask."""
         index = torch.atleast_1d(indices_of(positions, len(self)))
-        taken = self._take(index)
-        return taken if self._columns is None else taken.described(self._columns[index])
+        rows = self._take(index)
+        return rows if self._columns is None else rows.described(self._columns[index])
 
     def _take(self: Self, index: Tensor) -> Self:
         """Return the molecules with these indices, without descriptor columns."""
