@@ -1,19 +1,23 @@
-"""Kernels on edges: weighted sums, which the softmax of scores also uses, and dot products.
+"""Kernels on edges: softmax of scores, weighted sums and dot products.
 
 They are used for custom scores, SuperGATConv, RGATConv, FAConv and the readouts that score nodes.
-The weighted sum is also the pass by source in the backward of dot-product attention.
+The
+weighted sum is also the pass by source in the backward of dot-product attention.
 
-Bytes read and written, for values of s bytes, int32 indices and F = h c:
+Bytes read and written, for values of s bytes, sums of w = 4 bytes (8 in fp64), int32 indices and
+F = h c:
 
-    aggregate   per edge  F s + h s + 8   value, weight; col, perm (4 more transposed)
-                per row   F s + 4         the sum
-    edge_dot    per edge  F s + h s + 8   key, the product; col, perm
-                per row   F s + 4         query
+    edge_softmax           per edge  3 h s + 8       score twice, the second time from cache; perm
+    edge_softmax_backward  per edge  5 h s + 8       alpha and gradient twice (cache); perm
+                           per row   4 h w more for rows with several splits
+    aggregate              per edge  F s + h s + 8   value, weight; col, perm (4 more transposed)
+                           per row   F s + 4         the sum
+    edge_dot               per edge  F s + h s + 8   key, the product; col, perm
+                           per row   F s + 4         query
 """
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -21,25 +25,35 @@ from torch import Tensor
 from gattn.kernels.precision import acc_dtype
 from gattn.kernels.triton.launch import LaunchPlan, Sums, contiguous
 from gattn.kernels.triton.primitives import (
+    exp,
     expand_last,
     gather,
     head_channel_offsets,
+    online_softmax_step,
+    reciprocal,
+    safe_max,
     scatter,
+    softmax_merge,
 )
 from gattn.kernels.triton.tiles import pad
 from gattn.kernels.triton.work import edge_positions, head_block, longest_run, program_rows
-from gattn.layout.layout import Layout
 
 
 def edge_softmax(score: Tensor, layout: list[Tensor]) -> Tensor:
     """Compute the softmax of scores [e, h] over the edges into each destination."""
-    dtype, score = score.dtype, score.to(acc_dtype(score.dtype))
-    row = _destinations(layout)
-    largest = score.new_full((layout[0].numel() - 1, score.shape[1]), -torch.inf)
-    largest = largest.scatter_reduce(0, row[:, None].expand_as(score), score, "amax")
-    weight = (score - largest.masked_fill(largest == -torch.inf, 0.0)[row]).exp()
-    total = _row_sums(weight, layout)
-    return (weight / total.masked_fill(total == 0, 1.0)[row]).to(dtype)
+    perm = layout[2]
+    (score,), (e, heads) = contiguous(score), score.shape
+    out = score.new_empty(e, heads)
+    plan = LaunchPlan(layout, heads, 1, score.dtype, unroll=2)
+    row_max = score.new_empty(plan.num_rows, heads, dtype=acc_dtype(score.dtype))
+    row_sum = row_max.new_empty(row_max.shape)
+    sums = Sums(row_max, row_sum)
+    splits = plan.workspaces(sums)
+    plan.run(edge_softmax_kernel, perm, score, out, splits.row_max, splits.row_sum)
+    plan.merge(splits, sums)
+    if plan.has_splits:
+        plan.run(edge_softmax_splits_kernel, perm, score, row_max, row_sum, out, only_splits=True)
+    return out
 
 
 def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> Tensor:
@@ -49,24 +63,22 @@ def edge_softmax_backward(grad: Tensor, alpha: Tensor, layout: list[Tensor]) -> 
     the sum of alpha: weights that were rounded to 16 bits do not sum exactly
     to one, and without the division the gradients of a row would not sum to zero.
     """
-    dtype, heads = alpha.dtype, alpha.shape[1]
-    grad, alpha = (t.to(acc_dtype(dtype)) for t in (grad, alpha))
-    sums = _row_sums(torch.cat([alpha, alpha * grad], 1), layout)
-    total, mean = sums[:, :heads], sums[:, heads:]
-    mean = mean / total.masked_fill(total == 0, 1.0)
-    return (alpha * (grad - mean[_destinations(layout)])).to(dtype)
-
-
-def _destinations(layout: list[Tensor]) -> Tensor:
-    """Return the destination of each edge in the caller's order, [e] int64."""
-    row = Layout(*layout).destinations()
-    return torch.empty_like(row).index_copy(0, layout[2].long(), row)
-
-
-def _row_sums(weight: Tensor, layout: list[Tensor]) -> Tensor:
-    """Sum numbers of edges, [e, h], over the edges into each destination: [n, h]."""
-    ones = weight.new_ones(layout[3].numel() - 1, 1, 1)
-    return weighted_sum(layout, weight, ones)[0].squeeze(2)
+    perm = layout[2]
+    (grad, alpha), (e, heads) = contiguous(grad, alpha), alpha.shape
+    out = alpha.new_empty(e, heads)
+    plan = LaunchPlan(layout, heads, 1, alpha.dtype, unroll=2)
+    grad_sum = alpha.new_empty(plan.num_rows, heads, dtype=acc_dtype(alpha.dtype))
+    alpha_sum = grad_sum.new_empty(plan.num_rows, heads, 1)
+    sums = Sums(a=alpha_sum, c=grad_sum)
+    splits = plan.workspaces(sums)
+    plan.run(edge_softmax_backward_kernel, perm, alpha, grad, out, splits.a, splits.c)
+    plan.merge(splits, sums)
+    if plan.has_splits:
+        plan.run(
+            edge_softmax_backward_splits_kernel, perm, alpha, grad, alpha_sum, grad_sum, out,
+            only_splits=True,
+        )  # fmt: skip
+    return out
 
 
 def aggregate(weight: Tensor, value: Tensor, layout: list[Tensor], transposed: bool) -> Tensor:
@@ -133,6 +145,150 @@ def edge_dot(query: Tensor, key: Tensor, layout: list[Tensor]) -> Tensor:
         KEY_HEADS=key_heads, CHANNELS=channels, C=pad(channels),
     )  # fmt: skip
     return out
+
+
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def edge_softmax_kernel(
+    offsets, perm, score, out, split_max, split_sum, num_rows, num_splits,
+    HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
+    """Compute the softmax of short rows. The edges of a long row are divided into splits, which
+    different programs process; for each split, compute the maximum and the sum.
+    """
+    _row, first, last, split, is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
+    )
+    head, head_mask = head_block(HEADS, H)
+    m_i = tl.full([SLOTS, ROWS, H], float("-inf"), ACC)
+    l_i = tl.zeros([SLOTS, ROWS, H], ACC)
+    step, max_degree = 0, longest_run(first, last)
+    while step < max_degree:
+        scores = ()
+        for u in tl.static_range(UNROLL):
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            edge = tl.load(perm + position, mask=valid, other=0)
+            scores += (gather(score, edge, valid, head, head_mask, HEADS, ACC, float("-inf")),)
+        weights, rescale, m_i = online_softmax_step(scores, m_i)
+        l_i *= rescale
+        for u in tl.static_range(UNROLL):
+            l_i += weights[u]
+        step += SLOTS * UNROLL
+    _factor, m_row, l_row = softmax_merge(m_i, l_i)
+    scatter(split_max, split, is_split, head, head_mask, m_row, HEADS)
+    scatter(split_sum, split, is_split, head, head_mask, l_row, HEADS)
+    write_softmax(
+        perm, score, out, first, tl.where(is_whole, last, first), safe_max(m_row),
+        reciprocal(l_row), head, head_mask, HEADS, ACC, SLOTS,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def edge_softmax_splits_kernel(
+    offsets, perm, score, row_max, row_sum, out, num_rows, num_splits,
+    HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
+    """Compute the softmax of long rows, whose edges are divided into splits, given the maximum and
+    the sum of each row.
+    """
+    row, first, last, _split, _is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
+    )
+    head, head_mask = head_block(HEADS, H)
+    m_row = gather(row_max, row, is_split, head, head_mask, HEADS, ACC)
+    l_row = gather(row_sum, row, is_split, head, head_mask, HEADS, ACC)
+    write_softmax(
+        perm, score, out, first, tl.where(is_split, last, first), safe_max(m_row),
+        reciprocal(l_row), head, head_mask, HEADS, ACC, SLOTS,
+    )  # fmt: skip
+
+
+@triton.jit
+def write_softmax(
+    perm, score, out, first, last, m_row, inv_sum, head, head_mask,
+    HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
+):  # fmt: skip
+    """Write the softmax weights of the edges from first to last - 1."""
+    step, max_degree = 0, longest_run(first, last)
+    while step < max_degree:
+        position, valid = edge_positions(first, last, step, SLOTS)
+        edge = tl.load(perm + position, mask=valid, other=0)
+        x = gather(score, edge, valid, head, head_mask, HEADS, ACC)
+        alpha = exp(x - m_row[None]) * inv_sum[None]
+        scatter(out, edge, valid, head, head_mask, alpha, HEADS)
+        step += SLOTS
+
+
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def edge_softmax_backward_kernel(
+    offsets, perm, alpha, grad, out, split_alpha_sum, split_grad_sum, num_rows, num_splits,
+    HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
+    """Compute the gradient of short rows. The edges of a long row are divided into splits; for each
+    split, compute the sums of alpha and of alpha times its gradient.
+    """
+    _row, first, last, split, is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
+    )
+    head, head_mask = head_block(HEADS, H)
+    acc_grad = tl.zeros([SLOTS, ROWS, H], ACC)
+    acc_alpha = tl.zeros([SLOTS, ROWS, H], ACC)
+    step, max_degree = 0, longest_run(first, last)
+    while step < max_degree:
+        for u in tl.static_range(UNROLL):
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            edge = tl.load(perm + position, mask=valid, other=0)
+            x = gather(alpha, edge, valid, head, head_mask, HEADS, ACC)
+            acc_alpha += x
+            acc_grad += x * gather(grad, edge, valid, head, head_mask, HEADS, ACC)
+        step += SLOTS * UNROLL
+    alpha_sum, grad_sum = tl.sum(acc_alpha, 0), tl.sum(acc_grad, 0)
+    scatter(split_alpha_sum, split, is_split, head, head_mask, alpha_sum, HEADS)
+    scatter(split_grad_sum, split, is_split, head, head_mask, grad_sum, HEADS)
+    write_softmax_backward(
+        perm, alpha, grad, out, first, tl.where(is_whole, last, first),
+        grad_sum * reciprocal(alpha_sum), head, head_mask, HEADS, ACC, SLOTS,
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def edge_softmax_backward_splits_kernel(
+    offsets, perm, alpha, grad, row_alpha_sum, row_grad_sum, out, num_rows, num_splits,
+    HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    H: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
+    """Compute the gradient of long rows, whose edges are divided into splits, given the sums of
+    alpha and of alpha times its gradient for each row.
+    """
+    row, first, last, _split, _is_whole, is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
+    )
+    head, head_mask = head_block(HEADS, H)
+    alpha_sum = gather(row_alpha_sum, row, is_split, head, head_mask, HEADS, ACC)
+    grad_sum = gather(row_grad_sum, row, is_split, head, head_mask, HEADS, ACC)
+    mean = grad_sum * reciprocal(alpha_sum)
+    write_softmax_backward(
+        perm, alpha, grad, out, first, tl.where(is_split, last, first), mean,
+        head, head_mask, HEADS, ACC, SLOTS,
+    )  # fmt: skip
+
+
+@triton.jit
+def write_softmax_backward(
+    perm, alpha, grad, out, first, last, mean, head, head_mask,
+    HEADS: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of the scores of the edges from first to last - 1."""
+    step, max_degree = 0, longest_run(first, last)
+    while step < max_degree:
+        position, valid = edge_positions(first, last, step, SLOTS)
+        edge = tl.load(perm + position, mask=valid, other=0)
+        x = gather(alpha, edge, valid, head, head_mask, HEADS, ACC)
+        g = gather(grad, edge, valid, head, head_mask, HEADS, ACC)
+        scatter(out, edge, valid, head, head_mask, x * (g - mean[None]), HEADS)
+        step += SLOTS
 
 
 @triton.jit(do_not_specialize=["num_rows", "num_splits"])

@@ -11,6 +11,7 @@ F = h c. Values that differ from the keys add F s per edge; W and w stay in the 
               with features     d s + 4               a_ij; perm
               with bias         h s + 4               bias_ij; perm; s + 4 with w_ij
               per row           2 F s + 2 h w + 4     q_i, out, statistics
+    score     per edge          F s + h s + 8         k_j, the score; col, perm
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -49,10 +49,7 @@ from gattn.kernels.triton.primitives import (
 )
 from gattn.kernels.triton.tiles import pad
 from gattn.kernels.triton.work import edge_positions, head_block, longest_run, program_rows
-from gattn.layout.layout import Layout
 
-SCORE_EDGES = 2**16
-"""Number of edges for which `gatv2_score` computes the scores at once."""
 FEATURE_SLOTS = 4
 """Minimum number of edges in a tile that share one read of W. In fp64 it is half of this number."""
 
@@ -111,22 +108,16 @@ def gatv2_score(
     activation: str,
     negative_slope: float,
 ) -> Tensor:
-    """Return w . act(q_i + k_j + W a_ij) for every edge and head: [e, h].
-
-    Only the attention weights that a user reads need these scores, so they are computed in plain
-    PyTorch, for SCORE_EDGES edges at a time.
-    """
+    """Return w . act(q_i + k_j + W a_ij) for every edge and head: [e, h]."""
     _, col, perm, *_ = layout
-    dtype, row = acc_dtype(query.dtype), Layout(*layout).destinations()
-    out = query.new_empty(col.numel(), query.shape[1])
-    for position in torch.arange(col.numel(), device=col.device).split(SCORE_EDGES):
-        edge = perm[position].long()
-        hidden = query[row[position]].to(dtype) + key[col[position].long()].to(dtype)
-        if edge_attr is not None and edge_proj is not None:
-            features = edge_attr[edge].to(dtype)
-            hidden += torch.einsum("ed,hcd->ehc", features, edge_proj.to(dtype))
-        hidden = hidden.tanh() if activation == "tanh" else F.leaky_relu(hidden, negative_slope)
-        out[edge] = (weight.to(dtype) * hidden).sum(-1).to(out.dtype)
+    heads, channels = query.shape[1:]
+    out = query.new_empty(col.numel(), heads)
+    plan = gatv2_plan(layout, query, channels, edge_attr, unroll=4)
+    plan.run(
+        gatv2_score_kernel,
+        col, perm, *contiguous(query, key, weight, edge_attr, features_first(edge_proj)), out,
+        negative_slope=negative_slope, **gatv2_constants(channels, None, edge_attr, activation),
+    )  # fmt: skip
     return out
 
 
@@ -156,14 +147,14 @@ def gatv2_plan(
 
 
 def gatv2_constants(
-    channels: int, value_channels: int, edge_attr: Tensor | None, activation: str
+    channels: int, value_channels: int | None, edge_attr: Tensor | None, activation: str
 ) -> dict[str, Any]:
     """Return the compile-time constants for a kernel that computes the GATv2 score."""
     features = 0 if edge_attr is None else edge_attr.shape[1]
-    return {
-        "CHANNELS": channels, "FEATURES": features, "VALUE_CHANNELS": value_channels,
-        "C": pad(channels), "V": pad(value_channels), "ACTIVATION": activation,
-    }  # fmt: skip
+    constants = {"CHANNELS": channels, "FEATURES": features, "C": pad(channels)}
+    if value_channels is not None:
+        constants |= {"VALUE_CHANNELS": value_channels, "V": pad(value_channels)}
+    return {**constants, "ACTIVATION": activation}
 
 
 def features_first(edge_proj: Tensor | None) -> Tensor | None:
@@ -269,3 +260,41 @@ def gatv2_forward_kernel(
     scatter(split_max, split, is_split, head, head_mask, m_row, HEADS)
     scatter(split_sum, split, is_split, head, head_mask, l_row, HEADS)
     scatter(split_out, split, is_split, value_offset, value_mask, out_sum, width)
+
+
+@triton.jit(do_not_specialize=["num_rows", "num_splits"])
+def gatv2_score_kernel(
+    offsets, col, perm, query, key, weight, edge_attr, edge_proj_t, out,
+    num_rows, num_splits, negative_slope: tl.float64,
+    HEADS: tl.constexpr, CHANNELS: tl.constexpr, FEATURES: tl.constexpr,
+    ACTIVATION: tl.constexpr, ACC: tl.constexpr, SLOTS: tl.constexpr, ROWS: tl.constexpr,
+    H: tl.constexpr, C: tl.constexpr, UNROLL: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
+    """Compute the score s_ij of every edge."""
+    row, first, last, _split, _is_whole, _is_split = program_rows(
+        tl.program_id(0), offsets, num_rows, num_splits, ROWS, SPLIT
+    )
+    head, head_mask = head_block(HEADS, H)
+    offset, mask = head_channel_offsets(head, head_mask, CHANNELS, C)
+    negative_slope = acc_scalar(negative_slope, ACC)
+    w = tl.load(weight + offset, mask=mask, other=0.0).to(ACC)
+    q = gather(query, row, last > first, offset, mask, HEADS * CHANNELS, ACC)
+    step, max_degree = 0, longest_run(first, last)
+    while step < max_degree:
+        keys = ()
+        for u in tl.static_range(UNROLL):
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            j = tl.load(col + position, mask=valid, other=0)
+            keys += (gather(key, j, valid, offset, mask, HEADS * CHANNELS, ACC),)
+        for u in tl.static_range(UNROLL):
+            position, valid = edge_positions(first, last, step + u * SLOTS, SLOTS)
+            edge = tl.load(perm + position, mask=valid, other=0)
+            z = q[None] + keys[u]
+            if edge_attr is not None:
+                z = add_edge_term(
+                    z, edge_attr, edge_proj_t, edge, valid, offset, mask,
+                    FEATURES, HEADS * CHANNELS, ACC,
+                )  # fmt: skip
+            y = activation_and_grad(z, negative_slope, ACTIVATION)[0]
+            scatter(out, edge, valid, head, head_mask, tl.sum(w * y, 3), HEADS)
+        step += SLOTS * UNROLL

@@ -115,16 +115,18 @@ class LaunchPlan:
         self,
         kernel: Any,
         *args: Any,
+        only_splits: bool = False,
         programs: int | None = None,
         **constants: Any,
     ) -> None:
         """Launch a kernel with one program for each group of rows and block of heads.
 
-        With ``programs``, the grid has this number of programs, each of which processes several
-        groups of rows.
+        With ``only_splits``, the grid covers only the splits. With ``programs``, the grid has this
+        number of programs, each of which processes several groups of rows.
         """
         tile = self.tile
-        programs = self.programs if programs is None else programs
+        if programs is None:
+            programs = -(-self.num_splits // tile.rows) if only_splits else self.programs
         launch(
             kernel, (programs, self.head_blocks), tile.warps,
             self.offsets, *args,
