@@ -7,11 +7,7 @@ import torch
 import torch_geometric.nn as pyg
 
 import gattn.nn
-from gattn.conversion import (
-    TWINS,
-    conversion_report,
-    convert,
-)
+from gattn.conversion import TWINS, conversion_report, convert
 from tests.conversion import EDGES, METADATA, MODELS, every_layer, make_inputs, run
 
 

@@ -9,10 +9,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn import attention
 
 import gattn.nn
-from gattn.conversion import (
-    conversion_report,
-    convert,
-)
+from gattn.conversion import conversion_report, convert
 from tests.conversion import MyGATConv
 
 

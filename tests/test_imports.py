@@ -12,16 +12,7 @@ import pytest
 COMPILER = ("torch._dynamo", "torch._inductor", "torch.onnx", "sympy")
 PYG = ("torch_geometric", *COMPILER)
 DATA = ("matplotlib", "networkx", "pandas", "pyarrow", "rdkit", "scipy", "sklearn")
-COMMAND = (
-    "jinja2",
-    "joblib",
-    "msgspec",
-    "rich",
-    "safetensors",
-    "tomlkit",
-    "tqdm",
-    "typer",
-)
+COMMAND = ("jinja2", "joblib", "msgspec", "rich", "safetensors", "tomlkit", "tqdm", "typer")
 LIBRARY = (*DATA, *COMMAND, "triton", "gattn.kernels.triton")
 HEAVY = (*DATA, *PYG, "numpy", "safetensors", "torch", "triton")
 

@@ -7,13 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gattn.data import (
-    random_split,
-    read_smiles,
-    scaffold_split,
-    split_by_names,
-    split_from_file,
-)
+from gattn.data import random_split, read_smiles, scaffold_split, split_by_names, split_from_file
 from gattn.data.molecules.scaffolds import murcko_scaffold
 
 

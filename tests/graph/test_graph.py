@@ -65,36 +65,16 @@ def test_pickle_is_checked_as_it_is_read():
     restore_edges = gattn.graph.graph._restore_edges
     restore_blocks = gattn.graph.graph._restore_blocks
     for restore, state, error in [
-        (
-            restore_edges,
-            (torch.tensor([[9], [0]]), (2, 2), None),
-            r"in \[0, 2\)",
-        ),
-        (
-            restore_edges,
-            (torch.tensor([[0], [0]]), (2, -2), None),
-            "size must be",
-        ),
+        (restore_edges, (torch.tensor([[9], [0]]), (2, 2), None), r"in \[0, 2\)"),
+        (restore_edges, (torch.tensor([[0], [0]]), (2, -2), None), "size must be"),
         (
             restore_edges,
             (torch.tensor([[0, 0, 1], [1, 0, 1]]), (2, 2), torch.tensor([0, 99])),
             "must contain 1 ascending positions",
         ),
-        (
-            restore_blocks,
-            (((2,), (-3,), False), torch.empty(0)),
-            "sizes of blocks",
-        ),
-        (
-            restore_blocks,
-            (((2,), (3,), True), torch.empty(0)),
-            "sizes of blocks",
-        ),
-        (
-            restore_blocks,
-            (((2, 1), (3,), False), torch.empty(0)),
-            "sizes of blocks",
-        ),
+        (restore_blocks, (((2,), (-3,), False), torch.empty(0)), "sizes of blocks"),
+        (restore_blocks, (((2,), (3,), True), torch.empty(0)), "sizes of blocks"),
+        (restore_blocks, (((2, 1), (3,), False), torch.empty(0)), "sizes of blocks"),
     ]:
         with pytest.raises(ValueError, match=error):
             restore(*state)

@@ -27,9 +27,7 @@ def test_band(sizes, width, one_sided):
     assert_consistent(graph)
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6),
-)
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_bipartite(sizes):
     query_sizes, key_sizes = [q for q, _ in sizes], [k for _, k in sizes]

@@ -14,10 +14,7 @@ import pytest
 
 pytest.importorskip("triton")
 SUITE = Path(__file__).with_name("test_triton_ops.py")
-PARTS = {
-    "awkward_graphs or odd_shapes": 100,
-    "not (awkward_graphs or odd_shapes)": 20,
-}
+PARTS = {"awkward_graphs or odd_shapes": 100, "not (awkward_graphs or odd_shapes)": 20}
 """Selections of tests that pytest workers run at the same time, with the least number of tests."""
 
 

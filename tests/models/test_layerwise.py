@@ -68,10 +68,7 @@ def test_pyg_s_model_runs_once_it_is_converted(hub):
 def test_layerwise_inference_accepts_list_of_layers(hub):
     first, second = TransformerConv(6, 4, heads=2, beta=True), TransformerConv(8, 5, edge_dim=2)
     x, edge_attr = torch.randn(30, 6), torch.randn(hub.num_edges, 2)
-    layers = [
-        lambda x, graph, edge_attr: F.elu(first(x, graph)),
-        second.eval(),
-    ]
+    layers = [lambda x, graph, edge_attr: F.elu(first(x, graph)), second.eval()]
     expected = second(F.elu(first(x, hub)), hub, edge_attr).detach()
     got = layerwise_inference(layers, x, hub, edge_attr, batch_edges=40)
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)

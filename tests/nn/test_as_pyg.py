@@ -45,10 +45,7 @@ LAYERS = {
     "SuperGATConv": (lambda p: p.SuperGATConv(6, 4, 2).eval(), (X, EDGES)),
     "FAConv": (lambda p: p.FAConv(6), (X, X.sin(), EDGES)),
     "GATEConv": (_gate, (X, EDGES, WIDE)),
-    "RGATConv": (
-        lambda p: p.RGATConv(6, 4, 2, heads=2, edge_dim=3),
-        (X, EDGES, KINDS, WIDE),
-    ),
+    "RGATConv": (lambda p: p.RGATConv(6, 4, 2, heads=2, edge_dim=3), (X, EDGES, KINDS, WIDE)),
     "RGATConv, thin": (
         lambda p: p.RGATConv(6, 4, 2, heads=2, edge_dim=1, concat=False),
         (X, EDGES, KINDS, THIN),
@@ -60,14 +57,8 @@ LAYERS = {
         (X, EDGES, KINDS),
     ),
     "ResGatedGraphConv": (lambda p: p.ResGatedGraphConv(6, 4), (X, EDGES)),
-    "ResGatedGraphConv, edges": (
-        lambda p: p.ResGatedGraphConv(6, 4, edge_dim=3),
-        (X, EDGES, WIDE),
-    ),
-    "GeneralConv": (
-        lambda p: p.GeneralConv(6, 4, 3, heads=2, attention=True),
-        (X, EDGES, WIDE),
-    ),
+    "ResGatedGraphConv, edges": (lambda p: p.ResGatedGraphConv(6, 4, edge_dim=3), (X, EDGES, WIDE)),
+    "GeneralConv": (lambda p: p.GeneralConv(6, 4, 3, heads=2, attention=True), (X, EDGES, WIDE)),
     "HEATConv": (
         lambda p: p.HEATConv(6, 4, 2, 2, 3, 3, 2, heads=2),
         (X, EDGES, KINDS[:5], KINDS, WIDE),

@@ -13,11 +13,7 @@ from tests.layers import BY_NAME
 
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 2, 5], [1, 2, 3, 4, 5, 0, 2]])
 NODES = ["paper", "author"]
-RELATIONS = [
-    ("paper", "cites", "paper"),
-    ("author", "writes", "paper"),
-    ("paper", "by", "author"),
-]
+RELATIONS = [("paper", "cites", "paper"), ("author", "writes", "paper"), ("paper", "by", "author")]
 CONVS = ["GATConv", "GATv2Conv", "TransformerConv", "AGNNConv", "SuperGATConv"]
 
 

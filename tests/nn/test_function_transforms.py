@@ -2,15 +2,7 @@
 
 import pytest
 import torch
-from torch.func import (
-    functional_call,
-    grad,
-    hessian,
-    jacrev,
-    jvp,
-    stack_module_state,
-    vmap,
-)
+from torch.func import functional_call, grad, hessian, jacrev, jvp, stack_module_state, vmap
 
 from gattn import Graph
 from gattn.nn import GATConv, GATv2Conv, TransformerConv

@@ -4,11 +4,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 
 from gattn import Graph, graphs, transforms
 from gattn.nn import RelativeBias
-from gattn.structure import (
-    path_features,
-    path_lengths,
-    walk_probabilities,
-)
+from gattn.structure import path_features, path_lengths, walk_probabilities
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 

@@ -34,7 +34,7 @@ def test_models_are_listed_with_their_kind_coverage_and_columns(client):
     assert client.get("/health").json()["models"] == 3
     models = {model["name"]: model for model in client.get("/models").json()}
     assert models["numbers"]["columns"] == [
-        *("prediction", "std", "lower", "upper", "percentile", "similarity"),
+        *("prediction", "std", "lower", "upper", "percentile", "similarity")
     ]
     assert models["numbers"]["size"] == 64
     assert models["graph"]["kind"] == "nodes"

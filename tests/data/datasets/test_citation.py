@@ -9,8 +9,7 @@ from gattn.data import load_citation
 
 
 @pytest.mark.parametrize(
-    ("name", "nodes", "edges", "classes"),
-    [("Cora", 2708, 10556, 7), ("CiteSeer", 3327, 9104, 6)],
+    ("name", "nodes", "edges", "classes"), [("Cora", 2708, 10556, 7), ("CiteSeer", 3327, 9104, 6)]
 )
 def test_network_has_sparse_features_and_public_split(real_data, name, nodes, edges, classes):
     if not (real_data / "planetoid" / name).is_dir():

@@ -209,11 +209,7 @@ def test_several_molecules_are_selected_as_from_an_array(five, index, expected):
         ("smiles", TypeError, "a slice, a list or a mask; got 'smiles'"),
         (1.5, TypeError, "got 1.5"),
         ([0.5], TypeError, "whole numbers or a mask; got torch.float32"),
-        (
-            torch.zeros(1, 1, dtype=torch.long),
-            TypeError,
-            r"one-dimensional; got shape \(1, 1\)",
-        ),
+        (torch.zeros(1, 1, dtype=torch.long), TypeError, r"one-dimensional; got shape \(1, 1\)"),
     ],
     ids=str,
 )

@@ -7,13 +7,7 @@ import sys
 import pytest
 from rdkit import Chem
 
-from gattn.data import (
-    ATOM_FEATURES,
-    BOND_FEATURES,
-    atom_features,
-    bond_features,
-    smiles_to_data,
-)
+from gattn.data import ATOM_FEATURES, BOND_FEATURES, atom_features, bond_features, smiles_to_data
 from gattn.data.molecules import features
 from gattn.data.molecules.features import FEATURISER
 

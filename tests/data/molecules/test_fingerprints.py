@@ -6,12 +6,7 @@ import torch
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
-from gattn.data import (
-    morgan_fingerprints,
-    tanimoto,
-    tanimoto_neighbours,
-    tanimoto_ridge,
-)
+from gattn.data import morgan_fingerprints, tanimoto, tanimoto_neighbours, tanimoto_ridge
 
 SMILES = ["CCO", "CCCO", "c1ccccc1", "Cc1ccccc1", "CC(=O)Nc1ccc(O)cc1", "[Na+]"]
 

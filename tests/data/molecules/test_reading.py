@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from gattn.data import (
-    ATOM_FEATURES,
-    MoleculeError,
-    batch_molecules,
-    load_molecules,
-    read_smiles,
-)
+from gattn.data import ATOM_FEATURES, MoleculeError, batch_molecules, load_molecules, read_smiles
 
 
 def test_all_bad_rows_are_reported_at_once():

@@ -10,13 +10,7 @@ import torch
 from gattn import Graph
 from gattn.graph import cache
 from gattn.kernels import cpu
-from gattn.nn import (
-    FAConv,
-    GATConv,
-    GATv2Conv,
-    TransformerBlock,
-    TransformerConv,
-)
+from gattn.nn import FAConv, GATConv, GATv2Conv, TransformerBlock, TransformerConv
 from gattn.nn.common.edge_inputs import read_edges, with_loop_features
 
 ROWS, COLS = torch.tensor([[0, 1, 1, 0, 2], [1, 2, 0, 1, 0]])
@@ -163,11 +157,7 @@ def test_features_of_loops_are_formed_once(graph_and_features):
 
 @pytest.mark.parametrize(
     "write",
-    [
-        lambda t: t.mul_(2),
-        lambda t: t.data.mul_(2),
-        lambda t: t.numpy().__imul__(2),
-    ],
+    [lambda t: t.mul_(2), lambda t: t.data.mul_(2), lambda t: t.numpy().__imul__(2)],
     ids=["counted", "data", "numpy"],
 )
 @pytest.mark.parametrize("reason", ["", "not built"])

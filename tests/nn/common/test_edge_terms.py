@@ -255,11 +255,7 @@ def test_override_that_ignores_edge_terms_is_an_error():
         ({"edge_weight": torch.ones(7)}, ValueError, r"edge_weight must have shape \(8"),
         ({"edge_weight": torch.ones(8, 2)}, ValueError, r"edge_weight must have shape \(8,\)"),
         ({"edge_weight": torch.tensor(1.0)}, ValueError, r"have shape \(8,\); got \(\)"),
-        (
-            {"attn_bias": torch.ones(8, device="meta")},
-            ValueError,
-            "must be on cpu, as x; got meta",
-        ),
+        ({"attn_bias": torch.ones(8, device="meta")}, ValueError, "must be on cpu, as x; got meta"),
         (
             {"edge_weight": torch.ones(8).cfloat()},
             TypeError,

@@ -4,11 +4,7 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
-from gattn.nn import (
-    AttentionalAggregation,
-    LearnedQueryReadout,
-    SetTransformerAggregation,
-)
+from gattn.nn import AttentionalAggregation, LearnedQueryReadout, SetTransformerAggregation
 from gattn.nn.common import segments
 
 READOUTS = {

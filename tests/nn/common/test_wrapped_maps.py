@@ -90,10 +90,7 @@ def test_modified_attention_module_of_gps_is_called(how, shuffled):
     assert all(p.grad.isfinite().all() for p in mine.attn.parameters() if p.grad is not None)
 
 
-NOT_CALLED = {
-    "GPSConv": ("attn.out_proj",),
-    "GPSConv, layer norm": ("attn.out_proj",),
-}
+NOT_CALLED = {"GPSConv": ("attn.out_proj",), "GPSConv, layer norm": ("attn.out_proj",)}
 """Linear maps whose weights are read by a module of torch, which does not call them."""
 NOT_READ = {("Polynormer", "lin_in"), ("Polynormer", "pred_local")}
 """Linear maps that a forward pass does not use: PyG's layer does not use the first one, and the

@@ -122,11 +122,7 @@ def test_without_edges_or_nodes(name):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (
-            (torch.ones(6, 4), EDGES, None),
-            TypeError,
-            "edge_attr must be a tensor .*; got None",
-        ),
+        ((torch.ones(6, 4), EDGES, None), TypeError, "edge_attr must be a tensor .*; got None"),
         ((torch.ones(6, 4), EDGES, torch.ones(8, 2)), ValueError, "edge_attr must have 3 features"),
         (
             (torch.ones(6, 4), EDGES, torch.ones(7, 3)),

@@ -4,11 +4,7 @@ import torch_geometric.nn as pyg
 from torch_geometric.nn.aggr import utils
 
 from gattn import graphs
-from gattn.nn import (
-    InducedSetAttentionBlock,
-    MultiheadAttentionBlock,
-    SetTransformerAggregation,
-)
+from gattn.nn import InducedSetAttentionBlock, MultiheadAttentionBlock, SetTransformerAggregation
 
 SIZES = [3, 1, 5, 2]
 
