@@ -1,4 +1,4 @@
-"""Linear layers, sums and concatenations on a CPU that write large results into huge pages.
+"""Linear layers and sums on a CPU that write large results into huge pages.
 
 Newly allocated memory causes a page fault for each page. For the features of a large graph, these
 faults take as much time as the matrix product, and small pages slow down a later gather. Huge pages
@@ -55,17 +55,6 @@ def fork(x: Tensor) -> tuple[Tensor, Tensor]:
     if x.dim() == 2 and x.requires_grad and _uses_huge_pages(x, x.numel()):
         return _Fork.apply(x)
     return x, x
-
-
-def stack(x: Tensor, index: Tensor | None, below: Tensor) -> Tensor:
-    """Append the rows of ``below``, [k, d], to x, [e, d], or to selected rows of x.
-
-    ``index`` selects rows of x, without repetitions; None selects all rows.
-    """
-    rows = (x if index is None else index).shape[0] + below.shape[0]
-    if x.dim() == 2 and _uses_huge_pages(x, rows * x.shape[1], below):
-        return _Stack.apply(x, index, below)
-    return torch.cat([x if index is None else x[index], below])
 
 
 def _uses_huge_pages(x: Tensor, elements: int, *others: Tensor | None) -> bool:
@@ -170,26 +159,3 @@ class _Fork(torch.autograd.Function):
         if torch.is_grad_enabled():
             return first + second
         return torch.add(first, second, out=cpu.empty(first, *first.shape))
-
-
-class _Stack(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor | None, below: Tensor) -> Tensor:
-        ctx.save_for_backward(index)
-        ctx.shape, count = x.shape, (x if index is None else index).shape[0]
-        out = cpu.empty(x, count + below.shape[0], x.shape[1])
-        if index is None:
-            out[:count] = x
-        else:
-            torch.index_select(x, 0, index, out=out[:count])
-        out[count:] = below
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        (index,) = ctx.saved_tensors
-        count = ctx.shape[0] if index is None else index.shape[0]
-        grad_x = grad[:count]
-        if index is not None and ctx.needs_input_grad[0]:
-            grad_x = cpu.empty(grad, *ctx.shape).zero_().index_copy_(0, index, grad_x)
-        return grad_x, None, grad[count:]

@@ -1,4 +1,4 @@
-"""Products, sums and rows placed in huge pages give torch's numbers, and their derivatives."""
+"""Products and sums placed in huge pages give torch's numbers, and their derivatives."""
 
 import pytest
 import torch
@@ -42,20 +42,6 @@ def test_derivatives():
 
     assert torch.autograd.gradcheck(composed, leaves())
     assert torch.autograd.gradgradcheck(composed, leaves())
-
-
-@pytest.mark.parametrize("index", [None, torch.tensor([5, 0, 3])], ids=["all", "some"])
-def test_rows_stacked(index):
-    x, below, _ = leaves()  # shapes [7, 5] and [3, 5]
-    rows = x if index is None else x[index]
-    assert torch.equal(projection.stack(x, index, below), torch.cat([rows, below]))
-    assert projection.stack(x, index, below).grad_fn.name().startswith("_Stack")
-
-    def composed(x, below):
-        return projection.stack(x.sin(), index, below).square()
-
-    assert torch.autograd.gradcheck(composed, (x, below))
-    assert torch.autograd.gradgradcheck(composed, (x, below))
 
 
 @pytest.mark.parametrize(

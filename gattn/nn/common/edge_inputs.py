@@ -21,7 +21,6 @@ from gattn.nn.common.checks import check_tensor
 from gattn.nn.common.features import as_columns
 from gattn.ops.custom_score.chunks import is_small
 from gattn.ops.edges import sources_to_edges, sum_incoming, to_edges
-from gattn.ops.projection import stack
 
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -260,11 +259,12 @@ def caches_loop_features(edge_attr: Tensor, graph: Graph) -> bool:
 
 def _with_loops(edge_attr: Tensor, graph: Graph, fill_value: float | Tensor | str | None) -> Tensor:
     rows = as_columns(edge_attr)
+    rows = rows if graph.kept_edges is None else rows[graph.kept_edges]
     if isinstance(fill_value, str):
-        rows = rows if graph.kept_edges is None else rows[graph.kept_edges]
-        result = torch.cat([rows, _reduced(rows, graph, fill_value)])
+        loops = _reduced(rows, graph, fill_value)
     else:
-        result = stack(rows, graph.kept_edges, _constant(rows, min(graph.size), fill_value))
+        loops = _constant(rows, min(graph.size), fill_value)
+    result = torch.cat([rows, loops])
     return result if edge_attr.dim() == 2 else result.squeeze(1)
 
 
