@@ -184,7 +184,7 @@ def _gradients(
         scores = torch.stack(grads[: len(vectors)])
         args = scores, saved["value"], torch.cat(vectors), "cpu"
         grad_value, grad_vectors = below_autograd(SCORES_BACKWARD.overload, *args)
-        grads[: len(vectors) + 1] = [grads[len(vectors)] + grad_value]
+        grads[: len(vectors) + 1] = [grads[len(vectors)].add_(grad_value)]
     outputs = [t.reshape(-1, heads * layer.channels) for t in grads[: len(weights)]]
     pairs = [*zip(outputs, weights)] + ([] if skip is None else [(grad, skip)])
     grad_x = None

@@ -83,6 +83,18 @@ def test_second_derivatives_of_a_layer_at_once(name):
     assert torch.autograd.gradgradcheck(run, (*inputs, *names.values()))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_of_any_strides_give_the_same_gradients(name):
+    layer, inputs = make(name)
+    expected = gradients(layer, layer(inputs[0], EDGES, inputs[1]), inputs)
+    for parameter in layer.parameters():
+        if parameter.dim() == 2:
+            parameter.data = parameter.data.t().contiguous().t()
+    out = layer(inputs[0], EDGES, inputs[1])
+    assert runs_at_once(out)
+    torch.testing.assert_close(gradients(layer, out, inputs), expected)
+
+
 def test_gradients_are_computed_only_where_they_are_required():
     layer, (x, edge_attr) = make("GATv2Conv")
     layer.requires_grad_(False)
