@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 
 from gattn.apps.nodes import NodeClassifier
-from gattn.apps.nodes.models import attention_network
+from gattn.apps.nodes.estimators import attention_network
 from gattn.apps.nodes.runs.measure import propagate_labels
 from gattn.apps.nodes.typed.predictor import attention_shares
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import read_toml
 from gattn.apps.nodes.attributed import AttributedGraph
-from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator
-from gattn.apps.nodes.models import attention_network
+from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator, attention_network
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.predict import (
     load_estimator,

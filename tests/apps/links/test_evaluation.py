@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from gattn.apps.links import LinkPredictor
 from gattn.apps.links.metrics import chance_metrics, fit_weights, link_metrics, noise
-from gattn.apps.links.network import PairPerceptron
+from gattn.apps.links.model import PairPerceptron
 from gattn.apps.links.pairs import draw_negatives, draw_pairs, make_ranking, read_links
 from gattn.apps.links.runs.config import LinkRunSettings
 from gattn.apps.links.runs.predict import predict_links

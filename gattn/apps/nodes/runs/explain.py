@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
-from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator
+from gattn.apps.nodes.estimators import AnyPredictor, NodeClassifier, NodeEstimator
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
-from gattn.apps.nodes.models import AnyPredictor
 from gattn.apps.nodes.runs.predict import load_estimator, read_graph
 from gattn.apps.run.train import Log, no_log
 from gattn.draw import draw_network

@@ -16,9 +16,14 @@ from torch import Tensor
 
 from gattn.apps.fitting.metrics import undefined_metrics
 from gattn.apps.nodes.attributed import AttributedGraph
-from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator, NodeRegressor
+from gattn.apps.nodes.estimators import (
+    AnyPredictor,
+    NodeClassifier,
+    NodeEstimator,
+    NodeRegressor,
+    attention_network,
+)
 from gattn.apps.nodes.features import EncodedGraph
-from gattn.apps.nodes.models import AnyPredictor, attention_network
 from gattn.apps.nodes.settings import NodeTask
 from gattn.apps.nodes.typed.predictor import attention_shares
 from gattn.apps.run import measure as common

@@ -12,9 +12,13 @@ from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.edges import merged_edges_note
-from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator, NodeRegressor
+from gattn.apps.nodes.estimators import (
+    NodeClassifier,
+    NodeEstimator,
+    NodeRegressor,
+    attention_network,
+)
 from gattn.apps.nodes.files import DEFAULT_READING, GraphReading
-from gattn.apps.nodes.models import attention_network
 from gattn.apps.nodes.sampled.predictor import SampledPredictor
 from gattn.apps.run.model_io import coverage_of, read_card, read_model
 from gattn.apps.run.train import Log, no_log
