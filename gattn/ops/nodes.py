@@ -38,7 +38,7 @@ def node_scores(value: Tensor, vectors: Tensor, *, backend: str | None = None) -
 
 _INPUTS = {"value": "m h c", "vectors": "t h c"}
 _LENGTHS = {"m": "num_nodes", "t": "num_vectors", "h": "heads", "c": "channels"}
-SCORES_BACKWARD = Operator(
+_scores_backward = Operator(
     "node_scores_backward",
     inputs={"grad": "t m h", **_INPUTS},
     layout=False,
@@ -52,6 +52,6 @@ _scores = Operator(
     lengths=_LENGTHS,
     outputs={"out": Out("t m h")},
     reference=reference.node_scores,
-    derivative=by_kernel(SCORES_BACKWARD, _INPUTS),
+    derivative=by_kernel(_scores_backward, _INPUTS),
     saves=_INPUTS,
 )

@@ -35,8 +35,6 @@ from gattn.nn.common.features import (
 )
 from gattn.nn.common.recording import is_recording, is_recording_anywhere, record
 from gattn.nn.common.scores import Score, attend_with_score
-from gattn.ops import at_once
-from gattn.ops.at_once import Layer
 
 _LIBRARIES = ("gattn", "torch", "torch_geometric")
 
@@ -255,30 +253,6 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
             dropout=self.dropout_now(), want_weights=want_weights, edge_type=edge_type,
         )  # fmt: skip
 
-    def attend_at_once(
-        self,
-        x: tuple[Tensor, Tensor | None],
-        edge_attr: Tensor | None,
-        graph: Graph,
-        want_weights: bool,
-        terms: EdgeTerms,
-    ) -> Tensor | None:
-        """Compute the whole layer as one autograd function, which is faster on a small graph.
-
-        Returns None if this is not possible: unless :func:`gattn.ops.at_once.serves` the features,
-        edge by edge, for separate destinations, with edge terms, if attention weights are returned
-        or recorded, and if a linear layer does more than multiply and add its bias.
-        """
-        if x[0] is not x[1] or terms is not NO_TERMS or want_weights or is_recording():
-            return None
-        if not at_once.serves(x[0], graph, self.heads * self.out_channels) or not self.fused:
-            return None
-        maps = (m for name, m in self._modules.items() if m and name != "aggr_module")
-        if type(self).attend is not AttentionConv.attend or not all(map(is_plain, maps)):
-            return None
-        layer = self._layer(edge_attr, graph)
-        return None if layer is None else at_once.run(layer, x[0], graph, self.dropout_now())
-
     def record_edge_by_edge(self, alpha: Tensor | None, graph: Graph) -> None:
         """Pass attention weights that were computed edge by edge to the active recordings.
 
@@ -297,10 +271,6 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
     def _score(self, nodes: Nodes, edge_attr: Tensor | None, graph: Graph) -> Score:
         """Return the attention score of the edges, for the fused operator."""
         raise NotImplementedError
-
-    def _layer(self, edge_attr: Tensor | None, graph: Graph) -> Layer | None:
-        """Return the parts of the layer for one autograd function; None if it has other parts."""
-        return None
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: Tensor | None, graph: Graph

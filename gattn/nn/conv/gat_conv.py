@@ -30,8 +30,6 @@ from gattn.nn.common.features import (
 )
 from gattn.nn.common.scores import FusedScore, gat_score
 from gattn.nn.conv.base import AttentionConv, Nodes
-from gattn.ops.at_once import Layer
-from gattn.ops.attention.gat import GAT
 
 
 class GATConv(pyg.GATConv, AttentionConv):
@@ -117,16 +115,12 @@ class GATConv(pyg.GATConv, AttentionConv):
             of a sparse adjacency. If a subclass overrides ``edge_update``, alpha is its result.
         """
         x_src, x_dst = node_inputs(x)
+        residual = None if self.res is None or x_dst is None else skip(self.res, x_dst)
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, size, self_loops=self.add_self_loops
         )
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
-        needs_weights = bool(return_attention_weights)
-        out = self.attend_at_once((x_src, x_dst), edge_attr, graph, needs_weights, terms)
-        if out is not None:
-            return out
-        residual = None if self.res is None or x_dst is None else skip(self.res, x_dst)
-        nodes = self._project(x_src, x_dst)
+        nodes, needs_weights = self._project(x_src, x_dst), bool(return_attention_weights)
         out, alpha = self.attend(nodes, edge_attr, graph, needs_weights, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         out = add_bias(out, self.bias, residual)
@@ -159,16 +153,6 @@ class GATConv(pyg.GATConv, AttentionConv):
             query = nodes.key.new_zeros(graph.num_dst, nodes.key.shape[1])
         edge = self._edge_score(edge_attr, graph, nodes.key.shape[1])
         return gat_score(query, nodes.key, edge_score=edge, negative_slope=self.negative_slope)
-
-    def _layer(self, edge_attr: OptTensor, graph: Graph) -> Layer | None:
-        if self.lin is None or (self.res is None and self.bias is None):
-            return None
-        edge = self._edge_score(edge_attr, graph, self.heads)
-        return Layer(
-            GAT, (self.negative_slope,), self.heads, self.out_channels, self.concat,
-            projections=(self.lin,), skip=self.res, bias=self.bias,
-            vectors=(self.att_dst, self.att_src), others=(edge, None, None),
-        )  # fmt: skip
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

@@ -22,8 +22,6 @@ from gattn.nn.common.features import (
 )
 from gattn.nn.common.scores import FusedScore, gatv2_score
 from gattn.nn.conv.base import AttentionConv, Nodes
-from gattn.ops.at_once import Layer
-from gattn.ops.attention.gatv2 import GATV2
 
 
 class GATv2Conv(pyg.GATv2Conv, AttentionConv):
@@ -107,16 +105,12 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
             of a sparse adjacency. If a subclass overrides ``edge_update``, alpha is its result.
         """
         x_src, x_dst = node_pair(x)
+        residual = None if self.res is None else skip(self.res, x_dst)
         graph, edge_attr = read_edges(
             edge_index, edge_attr, x_src, x_dst, self_loops=self.add_self_loops
         )
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
-        needs_weights = bool(return_attention_weights)
-        out = self.attend_at_once((x_src, x_dst), edge_attr, graph, needs_weights, terms)
-        if out is not None:
-            return out
-        residual = None if self.res is None else skip(self.res, x_dst)
-        nodes = self._project(x_src, x_dst)
+        nodes, needs_weights = self._project(x_src, x_dst), bool(return_attention_weights)
         out, alpha = self.attend(nodes, edge_attr, graph, needs_weights, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         out = add_bias(out, self.bias, residual)
@@ -138,16 +132,6 @@ class GATv2Conv(pyg.GATv2Conv, AttentionConv):
         att = tile_heads(self.att.squeeze(0), 0, key.shape[1]).to(key.dtype)
         edges, slope = {"edge_attr": edge_attr, "edge_proj": edge_proj}, self.negative_slope
         return gatv2_score(query, key, att, negative_slope=slope, **edges)
-
-    def _layer(self, edge_attr: OptTensor, graph: Graph) -> Layer | None:
-        if self.share_weights or (self.res is None and self.bias is None):
-            return None
-        edges = self.edge_term(edge_attr, graph, self.att)
-        return Layer(
-            GATV2, ("leaky_relu", self.negative_slope), self.heads, self.out_channels, self.concat,
-            projections=(self.lin_r, self.lin_l), skip=self.res, bias=self.bias, vectors=(),
-            others=(None, self.att.squeeze(0), *edges, None, None),
-        )  # fmt: skip
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph

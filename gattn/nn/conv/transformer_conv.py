@@ -23,8 +23,6 @@ from gattn.nn.common.features import (
 )
 from gattn.nn.common.scores import FusedScore, dot_product_score
 from gattn.nn.conv.base import AttentionConv, Nodes
-from gattn.ops.at_once import Layer
-from gattn.ops.attention.dot_product import DOT_PRODUCT
 
 
 class TransformerConv(pyg.TransformerConv, AttentionConv):
@@ -113,15 +111,11 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
             raise ValueError(
                 f"{self} was created with edge_dim={self.edge_dim} and needs edge_attr"
             )
-        terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
-        needs_weights = isinstance(return_attention_weights, bool)
-        out = self.attend_at_once((x_src, x_dst), edge_attr, graph, needs_weights, terms)
-        if out is not None:
-            return out
         query = split_heads(project(self.lin_query, x_dst), self.out_channels)
         key = split_heads(project(self.lin_key, x_src), self.out_channels)
         value = split_heads(project(self.lin_value, x_src), self.out_channels)
-        nodes = Nodes(query, key, value)
+        terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
+        nodes, needs_weights = Nodes(query, key, value), isinstance(return_attention_weights, bool)
         out, alpha = self.attend(nodes, edge_attr, graph, needs_weights, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)
         if self.root_weight:
@@ -134,16 +128,6 @@ class TransformerConv(pyg.TransformerConv, AttentionConv):
         assert nodes.query is not None
         edge_attr, edge_proj = self.edge_term(edge_attr, graph, nodes.key)
         return dot_product_score(nodes.query, nodes.key, edge_attr=edge_attr, edge_proj=edge_proj)
-
-    def _layer(self, edge_attr: OptTensor, graph: Graph) -> Layer | None:
-        if not self.root_weight or self.lin_beta is not None:
-            return None
-        edges = self.edge_term(edge_attr, graph, self.lin_key.weight.reshape(1, self.heads, -1))
-        return Layer(
-            DOT_PRODUCT, (self.out_channels**-0.5,), self.heads, self.out_channels, self.concat,
-            projections=(self.lin_query, self.lin_key, self.lin_value), skip=self.lin_skip,
-            bias=self.lin_skip.bias, vectors=(), others=(None, *edges, None),
-        )  # fmt: skip
 
     def _edge_by_edge(
         self, nodes: Nodes, edge_attr: OptTensor, graph: Graph
