@@ -42,10 +42,7 @@ from gattn.apps.molecules.settings import MoleculeSettings
 
 MODULE = "benchmarks.molecules.bbb"
 NAME, CLASS = "bbb", "class"
-TABLES = {
-    "train": "B3DB_classification.tsv",
-    "external": "B3DB_classification_external.tsv",
-}
+TABLES = {"train": "B3DB_classification.tsv", "external": "B3DB_classification_external.tsv"}
 MODEL = MoleculeSettings(kernel_rows=2000)
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "bbb.md"
 """Page of the guide that contains the model card."""

@@ -141,11 +141,7 @@ def with_scikit_fingerprints(texts: Iterator[str], options: argparse.Namespace) 
     return rows, bad, atoms
 
 
-SIDES = {
-    "gattn": with_gattn,
-    "rdkit": with_rdkit,
-    "scikit-fingerprints": with_scikit_fingerprints,
-}
+SIDES = {"gattn": with_gattn, "rdkit": with_rdkit, "scikit-fingerprints": with_scikit_fingerprints}
 
 
 def spoilt_texts(count: int) -> Iterator[str]:
