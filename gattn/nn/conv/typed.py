@@ -72,7 +72,8 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
         ends, kinds = torch.cat([source, destination]), type_index.repeat(2)
         sources, places, m = _number_pairs(ends, kinds, graph.num_src, types)
         destinations, n = sources, m
-        source_pair, destination_pair = places.chunk(2)
+        # torch.export cannot divide the number of edges, which may be 0, as chunk(2) would.
+        source_pair, destination_pair = places.view(2, source.shape[0])
         if sources is not None and m > FEW_PAIRS * types:
             sources, source_pair, m = _number_pairs(source, type_index, graph.num_src, types)
             destinations, destination_pair, n = _number_pairs(
