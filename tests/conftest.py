@@ -52,10 +52,11 @@ def pytest_collection():
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Give each worker of xdist a run of the slow tests, and then of the others.
+    """Give each worker of xdist every nth slow test, and then a run of the others.
 
     ``--dist worksteal`` divides the tests in their order, and a worker without tests takes the last
-    ones of another. So the tests at the end are short, and no worker waits long for another.
+    ones of another. So the tests at the end are short, and no worker waits long for another. Slow
+    tests of one file are often equally slow, so they are dealt to all workers.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     slow = [item for item in items if item.get_closest_marker("slow")]
@@ -63,8 +64,8 @@ def pytest_collection_modifyitems(items):
     items[:] = [
         item
         for worker in range(workers)
-        for tests in (slow, short)
-        for item in tests[len(tests) * worker // workers : len(tests) * (worker + 1) // workers]
+        for item in slow[worker::workers]
+        + short[len(short) * worker // workers : len(short) * (worker + 1) // workers]
     ]
 
 
