@@ -21,12 +21,13 @@ def writings(molecule, rng):
         for atom in some.GetAtoms():
             atom.SetAtomMapNum(rng.randint(1, 999))
     Chem.Kekulize(kekule, clearAromaticFlags=True)
-    yield from (Chem.MolToSmiles(molecule, doRandom=True) for _ in range(4))
-    yield Chem.MolToSmiles(molecule, doRandom=True, allHsExplicit=True)
-    yield Chem.MolToSmiles(full, doRandom=True)
-    yield Chem.MolToSmiles(mapped, doRandom=True)
-    yield Chem.MolToSmiles(mapped_full, doRandom=True)
-    yield Chem.MolToSmiles(kekule, doRandom=True, kekuleSmiles=True)
+    # The generator of MolToSmiles(doRandom=True) depends on all earlier calls in the process.
+    seed = rng.randint(1, 2**31 - 1)
+    yield from Chem.MolToRandomSmilesVect(molecule, 4, seed)
+    yield from Chem.MolToRandomSmilesVect(molecule, 1, seed, allHsExplicit=True)
+    for some in (full, mapped, mapped_full):
+        yield from Chem.MolToRandomSmilesVect(some, 1, seed)
+    yield from Chem.MolToRandomSmilesVect(kekule, 1, seed, kekuleSmiles=True)
     yield Chem.MolToCXSmiles(molecule)
 
 
@@ -108,7 +109,7 @@ def test_square_complexes_are_told_apart_by_which_ligands_are_opposite():
 
 def test_octahedral_complexes_have_one_identity():
     molecule = parse_smiles("[Co@OH1](N)(N)(N)(Cl)(Cl)Cl", 10)
-    texts = [Chem.MolToSmiles(molecule, doRandom=True) for _ in range(10)]
+    texts = list(Chem.MolToRandomSmilesVect(molecule, 10, 1))
     assert len(set(molecule_identities(texts))) == 1
 
 
