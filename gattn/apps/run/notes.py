@@ -64,12 +64,22 @@ def interval_notes(metrics: Mapping[str, Any], item: str) -> list[str]:
         return []
     kind = "intervals" if metrics["task"] == "regression" else "sets of classes"
     share = math.nan if intervals["held"] is None else intervals["held"]
-    notes = [f"The {kind} for {intervals['coverage']:.0%} contain {share:.1%} of the labels."]
-    notes += coverage_note(metrics, item)
+    observed = f"The {kind} for {intervals['coverage']:.0%} contain {share:.1%} of the labels."
+    return [observed, *interval_warnings(metrics, item)]
+
+
+def interval_warnings(metrics: Mapping[str, Any], item: str) -> list[str]:
+    """Return sentences on intervals or sets of classes that are too small, infinite or always the
+    same; the arguments are those of :func:`metric_notes`.
+    """
+    intervals = metrics.get("intervals")
+    if intervals is None:
+        return []
+    notes = coverage_note(metrics, item)
     if classes := intervals.get("in_every_set"):
         least = intervals.get("least_class_rows")
         noun = metrics.get("item", item)
-        notes.append(too_few(classes, intervals["coverage"], noun, least) + ".")
+        notes = [*notes, too_few(classes, intervals["coverage"], noun, least) + "."]
     return [*notes, *infinite_intervals(metrics, item)]
 
 

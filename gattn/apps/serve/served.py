@@ -12,7 +12,7 @@ import numpy as np
 
 from gattn.apps.report.style import METRICS
 from gattn.apps.run.model_io import read_card
-from gattn.apps.run.notes import baseline_note, interval_notes
+from gattn.apps.run.notes import baseline_note, interval_warnings
 from gattn.apps.serve.card import CARD_FILE, card_page
 from gattn.apps.serve.paths import run_paths, without_paths
 from gattn.apps.serve.schemas import ModelDescription
@@ -53,8 +53,7 @@ class ServedRun:
         return ModelDescription(
             kind=self.kind, name=self.name, files=self.files, columns=list(self.columns),
             notes=list(self.notes), metrics=METRICS,
-            # The first sentence has the observed coverage, which is no warning.
-            warnings=[*_warnings(metrics), *interval_notes(metrics, self.kind)[1:]],
+            warnings=[*_warnings(metrics), *interval_warnings(metrics, self.kind)],
             test={name: json_value(value) for name, value in metrics.get("test", {}).items()},
             **self.details(metrics),
         )  # fmt: skip
