@@ -89,14 +89,16 @@ class Server:
             )
         return text
 
-    async def look_up(self, answer: Callable[..., Answer], *texts: str) -> Answer:
+    async def look_up(
+        self, answer: Callable[..., Answer], *texts: str, what: str = "a name"
+    ) -> Answer:
         """Compute the answer to a request for names or a SMILES, in a thread.
 
         Raises:
             RequestError: a text is too long (413), or the queue is full (429).
         """
         for text in texts:
-            self.check_text(text, "a name")
+            self.check_text(text, what)
         with self.queue.admitted():
             return await asyncio.to_thread(answer, *texts)
 

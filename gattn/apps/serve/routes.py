@@ -228,8 +228,8 @@ def add_page(app: FastAPI, server: Server) -> None:
     @app.get("/picture", responses={**ERRORS, 200: {"content": svg}}, response_class=Response)
     async def picture(query: Annotated[PictureQuery, Query()]) -> Response:
         """Return the picture of a molecule."""
-        server.check_text(query.smiles, "the SMILES")
-        content = await server.look_up(partial(draw_plain, dark=query.dark), query.smiles)
+        draw = partial(draw_plain, dark=query.dark)
+        content = await server.look_up(draw, query.smiles, what="the SMILES")
         headers = {"cache-control": "private, max-age=3600"}
         return Response(content, media_type="image/svg+xml", headers=headers)
 
