@@ -20,8 +20,8 @@ MIN_SPARSITY = 2
 as many as the pairs that occur in the edges.
 """
 FEW_PAIRS = 4
-"""With fewer pairs than this number for each type, sources and destinations have the same pairs,
-because a product by the matrix of a type then takes less time than reading the matrix.
+"""With at most this number of ends of edges for each type, sources and destinations have the same
+pairs, because a product by the matrix of a type then takes less time than reading the matrix.
 """
 MAX_PADDED = 64
 """The pairs of a type are padded to a power of two up to this number, so that types with similar
@@ -69,12 +69,13 @@ def typed_graph(graph: Graph, edge_type: Tensor, types: int) -> TypedGraph:
     def build() -> TypedGraph:
         type_index = checked_types("edge_type", edge_type, graph.num_edges, types)
         source, destination = graph.edge_index
-        ends, kinds = torch.cat([source, destination]), type_index.repeat(2)
-        sources, places, m = _number_pairs(ends, kinds, graph.num_src, types)
-        destinations, n = sources, m
-        # torch.export cannot divide the number of edges, which may be 0, as chunk(2) would.
-        source_pair, destination_pair = places.view(2, source.shape[0])
-        if sources is not None and m > FEW_PAIRS * types:
+        # Compiled code cannot compare sizes of graphs, and uses all pairs.
+        if not torch.compiler.is_compiling() and 2 * graph.num_edges <= FEW_PAIRS * types:
+            ends = torch.cat([source, destination])
+            sources, places, m = _number_pairs(ends, type_index.repeat(2), graph.num_src, types)
+            source_pair, destination_pair = places.chunk(2)
+            destinations, n = sources, m
+        else:
             sources, source_pair, m = _number_pairs(source, type_index, graph.num_src, types)
             destinations, destination_pair, n = _number_pairs(
                 destination, type_index, graph.num_dst, types
