@@ -100,10 +100,10 @@ def measure(data: str, truth: str, settings: MoleculeSettings, limit: int) -> re
         [[_total(Chem.MolFromSmiles(text), truth)] for text in inputs.molecules.smiles]
     ).double()
     parts, begin = random_split(len(inputs), seed=0), time.perf_counter()
-    predictor = MoleculePredictor.fit(
-        FitPart(inputs[parts.train], y[parts.train]), FitPart(inputs[parts.val], y[parts.val]),
-        "regression", settings,
-    )  # fmt: skip
+    train, val = (
+        FitPart(inputs[rows], y[rows], torch.ones(len(rows))) for rows in (parts.train, parts.val)
+    )
+    predictor = MoleculePredictor.fit(train, val, "regression", settings)
     seconds, test = time.perf_counter() - begin, parts.test[:limit]
     error = (predictor.predict(inputs[test]).mean - y[test]).square().mean().sqrt()
     return {

@@ -117,7 +117,9 @@ def _measure(data: _Table, seed: int, foundation: str) -> record.Record:
     seconds = time.perf_counter() - begin
     predicted = regressor.predictor_.predict(test.inputs)
     parts = {f"stacked/{name}": mean for name, mean in predicted.component_means.items()}
-    baselines = baseline_predictions(both.inputs, both.y, test.inputs, "regression", seed=seed)
+    baselines = baseline_predictions(
+        both.inputs, both.y, both.weights, test.inputs, "regression", seed=seed
+    )
     begin = time.perf_counter()
     others = {"random_forest": _random_forest(both, test, seed)}
     used = time.perf_counter() - begin

@@ -124,8 +124,7 @@ class MoleculeEstimator(SmilesEstimator):
             train, val = self._split(labelled)
         else:
             train, val = labelled, self.labelled(*validation)
-            if train.weights is not None:
-                val = replace(val, weights=train.weights.mean().expand(len(val)))
+            val = replace(val, weights=train.weights.mean().expand(len(val)))
             rows.warn_of_overlap(train, val)
         return self.fit_labelled(train, val, folder=folder, progress=progress)
 
@@ -156,7 +155,7 @@ class MoleculeEstimator(SmilesEstimator):
         self._fit_labels(table)
         if bounds is not None:
             _check_measured(bounds, self.targets_)
-        labelled = self._labelled(texts, values, table, bounds, _weights(weights, texts))
+        labelled = self._labelled(texts, values, table, bounds, _weights(weights, len(texts)))
         self.bad_ = labelled.bad
         return labelled
 
@@ -190,7 +189,7 @@ class MoleculeEstimator(SmilesEstimator):
 
     def _fit_part(self, part: rows.LabelledMolecules, groups: Sequence[str] | None) -> FitPart:
         groups = part.canonical if groups is None else groups
-        return FitPart(part.inputs, self.outputs_of(part.y), part.bounds, part.weights, groups)
+        return FitPart(part.inputs, self.outputs_of(part.y), part.weights, part.bounds, groups)
 
     def predict_percentile(self, smiles: Rows) -> np.ndarray:
         """Predict how high predictions are among those of 500 drug-like molecules.
@@ -302,7 +301,7 @@ class MoleculeEstimator(SmilesEstimator):
         """Return the valid molecules that have a label, with labels encoded as by :meth:`read`."""
         texts, values = self._rows(smiles)
         table, bounds = self._split_bounds(as_table(y, len(texts)))
-        return self._labelled(texts, values, table, bounds)
+        return self._labelled(texts, values, table, bounds, _weights(None, len(texts)))
 
     def _split_bounds(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Separate censored labels from measured ones, if the loss is bounded. The result is the
@@ -317,7 +316,7 @@ class MoleculeEstimator(SmilesEstimator):
         values: np.ndarray,
         table: np.ndarray,
         bounds: np.ndarray | None,
-        weights: Tensor | None = None,
+        weights: Tensor,
     ) -> rows.LabelledMolecules:
         labels = torch.from_numpy(self._encode(table))
         parsed = self.featurise(texts)
@@ -329,9 +328,8 @@ class MoleculeEstimator(SmilesEstimator):
         mask = labels.isfinite() if ends is None else ~ends.isnan().any(2)
         index = mask.any(1).nonzero().flatten()
         inputs = parsed.inputs.described(torch.from_numpy(values)[parsed.row_index])
-        factors = None if weights is None else weights[parsed.row_index]
         readable = rows.LabelledMolecules(
-            inputs, labels, parsed.row_index, parsed.canonical, bad, ends, factors
+            inputs, labels, parsed.row_index, parsed.canonical, weights[parsed.row_index], bad, ends
         )
         return readable if len(index) == len(labels) else readable[index]
 
@@ -505,18 +503,18 @@ def _check_measured(bounds: np.ndarray, targets: Sequence[str]) -> None:
             )
 
 
-def _weights(weights: Any, texts: Sequence[str]) -> Tensor | None:
-    """Check the weights of n rows, and return them as [n] float64.
+def _weights(weights: Any, count: int) -> Tensor:
+    """Check the weights of n rows, and return them as [n] float64; None stands for equal weights.
 
     Raises:
         ValueError: a weight is not a finite number above 0, or their number is not n.
     """
     if weights is None:
-        return None
+        return torch.ones(count, dtype=torch.float64)
     values = torch.from_numpy(np.array(weights, dtype=np.float64))
-    if values.shape != (len(texts),):
+    if values.shape != (count,):
         raise ValueError(
-            f"sample_weight must be [{len(texts)}], one for each molecule; got {(*values.shape,)}"
+            f"sample_weight must be [{count}], one for each molecule; got {(*values.shape,)}"
         )
     bad = (~(values.isfinite() & (values > 0))).nonzero().flatten().tolist()
     if bad:

@@ -225,7 +225,7 @@ class Calibration:
 def calibrate(
     components: Components, val: MoleculeInputs, y_val: Tensor, outputs: Tensor, *,
     similarities: Tensor, kernel_index: Tensor, group: Tensor, folds: Tensor,
-    by_part: tuple[Tensor | None, Tensor | None], evidence: stacking.Evidence | None,
+    by_part: tuple[Tensor, Tensor], evidence: stacking.Evidence | None,
     forest_val: Tensor | None,
 ) -> Calibration:  # fmt: skip
     """Fit the weights of the components, and the coefficients of the error variance.
@@ -242,8 +242,7 @@ def calibrate(
         kernel_index: indices of the validation molecules on which the Gaussian process is trained.
         group: [m], the group of each row.
         folds: [m], the fold of each row.
-        by_part: weights of the rows of the training and of the validation part; None if all are
-            equal.
+        by_part: weights of the rows of the training and of the validation part.
         evidence: predictions by components that were not trained on a molecule; None for a model
             of one component.
         forest_val: [m, t], predictions of the forest by the trees that were not trained on the
@@ -254,11 +253,6 @@ def calibrate(
     """
     regression = components.task == "regression"
     members = components.in_units(outputs)
-    row_weights = by_part[1]
-    factors: tuple[Tensor, Tensor] | None = None
-    if by_part[0] is not None and row_weights is not None:
-        shape = (-1, y_val.shape[1])
-        factors = by_part[0][:, None].expand(shape), row_weights[:, None].expand(shape)
     # The trees that were trained on the validation part must not be used to fit the coefficients of
     # the error, because they have read the labels of the fold that is predicted.
     forest_few = forest_all = torch.zeros_like(y_val)
@@ -281,19 +275,19 @@ def calibrate(
         weights = y_val.new_ones(1, y_val.shape[1]).double()
         if evidence is not None:
             weights = stacking.part_weights(
-                evidence, members.mean(0), y_val, rows, components.scale, prior, factors,
+                evidence, members.mean(0), y_val, rows, components.scale, prior, by_part,
                 components.probabilities, by_target=components.task != "multiclass",
             )  # fmt: skip
-        by_row = None if row_weights is None else row_weights[rows]
         if not regression:
             factor, offset = stacking.fit_shrinkage(
-                stacking.combine(means[:, rows], weights), y_val[rows], components.classes, by_row
-            )
+                stacking.combine(means[:, rows], weights), y_val[rows], by_part[1][rows],
+                components.classes,
+            )  # fmt: skip
             return factor * weights, torch.ones(0), offset
         errors = y_val[rows] - stacking.combine(means[:, rows], weights)
         return (
             weights,
-            stacking.fit_spread(sources[:, rows], errors, by_row),
+            stacking.fit_spread(sources[:, rows], errors, by_part[1][rows]),
             y_val.new_zeros(1).double(),
         )
 

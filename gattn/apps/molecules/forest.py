@@ -33,7 +33,7 @@ tree.
 
 def _grow(
     x: np.ndarray, y: np.ndarray, groups: np.ndarray, is_train: np.ndarray,
-    weights: np.ndarray | None, count: int, generator: np.random.Generator,
+    weights: np.ndarray, count: int, generator: np.random.Generator,
     check: Callable[[], None],
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:  # fmt: skip
     """Train the trees of one forest.
@@ -44,7 +44,7 @@ def _grow(
         groups: [k] int64, the group of each molecule.
         is_train: [k] bool, whether a molecule is in the training part. The first half of the trees
             is trained on this part only.
-        weights: [k] factors of the squared errors; None if all are 1.
+        weights: [k] factors of the squared errors.
         count: number T of trees.
         generator: generator of the samples and of the seeds of the trees.
         check: called before each tree; an error that it raises ends the training.
@@ -74,7 +74,7 @@ def _grow(
         tree: Any = ExtraTreeRegressor(
             max_features=FEATURES, random_state=int(generator.integers(2**31 - 1))
         )
-        tree.fit(x[chosen], y[chosen], None if weights is None else weights[chosen])
+        tree.fit(x[chosen], y[chosen], weights[chosen])
         nodes = tree.tree_
         parts.append(
             {
@@ -192,8 +192,7 @@ class Forest:
     @classmethod
     def fit(
         cls, train: MoleculeInputs, val: MoleculeInputs, y: Tensor, *, trees: int, seed: int,
-        groups: Tensor, weights: Tensor | None = None,
-        check: Callable[[], None] = lambda: None,
+        groups: Tensor, weights: Tensor, check: Callable[[], None] = lambda: None,
     ) -> tuple[Forest, list[OutOfBag]]:  # fmt: skip
         """Train the trees; predict each molecule with the trees that were not trained on it.
 
@@ -206,7 +205,7 @@ class Forest:
             seed: seed of the samples and the splits.
             groups: [k] int64, the group of each molecule. A tree is trained on all molecules of a
                 group or on none.
-            weights: [k] above 0, factors of the squared errors; None if all are 1.
+            weights: [k] above 0, factors of the squared errors.
             check: called before each tree; an error that it raises ends the training.
 
         Returns:
@@ -238,7 +237,7 @@ class Forest:
             rows, some_x = order[labelled], x[labelled]
             nodes, inside = _grow(
                 some_x, scaled[rows][:, of_block.numpy()], names[rows], rows < first,
-                None if weights is None else weights.numpy()[rows], count, generator, check,
+                weights.numpy()[rows], count, generator, check,
             )  # fmt: skip
             tensors |= {f"{number}.{name}": torch.from_numpy(each) for name, each in nodes.items()}
             place = slice(None), torch.from_numpy(rows)[:, None], of_block

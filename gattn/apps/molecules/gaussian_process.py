@@ -144,20 +144,10 @@ def start_of(kinds: int, groups: int) -> Tensor:
     return torch.tensor([noise, *weights, *groups * START_OF_GROUP], dtype=torch.float64)
 
 
-def noise_variance(theta: Tensor, jitter: float = JITTER) -> Tensor:
-    """Return the number that is added to the diagonal of the kernel matrix.
-
-    Args:
-        theta: logarithms of the hyperparameters; the first is that of the noise.
-        jitter: number that is added to the noise, so that the matrix can be factored.
-    """
-    return theta[0].exp() + jitter
-
-
-def cholesky(kernel: Tensor, theta: Tensor, noise: Tensor | None = None) -> Tensor:
+def cholesky(kernel: Tensor, theta: Tensor, noise: Tensor) -> Tensor:
     """Compute the Cholesky factor of the kernel matrix after the noise was added to its diagonal.
 
-    ``noise`` [k] are factors of the noise variance of each molecule; None if all are 1.
+    ``noise`` [k] are factors of the noise variance of each molecule.
 
     Raises:
         ValueError: the factorisation failed even with the largest number added to the diagonal.
@@ -165,8 +155,7 @@ def cholesky(kernel: Tensor, theta: Tensor, noise: Tensor | None = None) -> Tens
     for attempt in range(ATTEMPTS):
         noisy = kernel.clone()
         jitter = JITTER * 10**attempt
-        added = noise_variance(theta, jitter) if noise is None else theta[0].exp() * noise + jitter
-        noisy.diagonal().add_(added)
+        noisy.diagonal().add_(theta[0].exp() * noise + jitter)
         lower, failed = torch.linalg.cholesky_ex(noisy)
         if not failed:
             return lower
@@ -178,9 +167,8 @@ def cholesky(kernel: Tensor, theta: Tensor, noise: Tensor | None = None) -> Tens
 
 
 def search_hyperparameters(
-    parts: list[Tensor], y: Tensor, check: Callable[[], None], noise: Tensor | None = None,
-    kinds: int = 1,
-) -> Tensor:  # fmt: skip
+    parts: list[Tensor], y: Tensor, noise: Tensor, check: Callable[[], None], kinds: int = 1
+) -> Tensor:
     """Find the maximum-a-posteriori logarithms of the hyperparameters: [1 + kinds + 3 groups].
 
     ``kinds`` is the number of kinds of counts, whose similarities are the first parts.
@@ -192,13 +180,12 @@ def search_hyperparameters(
         optimizer = torch.optim.LBFGS([theta], max_iter=STEPS, line_search_fn="strong_wolfe")
     rows = y.isfinite().nonzero().flatten()
     if len(rows) < len(y):
-        parts, y = [part[rows][:, rows] for part in parts], y[rows]
-        noise = None if noise is None else noise[rows]
+        parts, y, noise = [part[rows][:, rows] for part in parts], y[rows], noise[rows]
 
     def loss() -> Tensor:
         check()
         inside = theta.detach().clamp(lowest, highest)
-        value, slope = negative_log_posterior(parts, y, inside, start, noise)
+        value, slope = negative_log_posterior(parts, y, noise, inside, start)
         beyond = theta.detach() - inside
         theta.grad = torch.where(beyond == 0, slope, beyond)
         return value + 0.5 * beyond.square().sum()
@@ -208,7 +195,7 @@ def search_hyperparameters(
 
 
 def negative_log_posterior(
-    parts: list[Tensor], y: Tensor, theta: Tensor, start: Tensor, noise: Tensor | None = None
+    parts: list[Tensor], y: Tensor, noise: Tensor, theta: Tensor, start: Tensor
 ) -> tuple[Tensor, Tensor]:
     r"""Return the negative log posterior density, divided by the number of molecules, and its
     gradient.
@@ -224,9 +211,9 @@ def negative_log_posterior(
     Args:
         parts: matrices [k, k], the result of :func:`compare`.
         y: [k], standardised labels without NaN.
+        noise: [k], factors of the noise variance of each molecule.
         theta: [1 + kinds + 3 groups], logarithms of the hyperparameters.
         start: [1 + kinds + 3 groups], mean of the prior of the hyperparameters.
-        noise: [k], factors of the noise variance of each molecule; None if all are 1.
 
     Returns:
         A scalar and [1 + kinds + 3 groups], float64.
@@ -250,7 +237,7 @@ def negative_log_posterior(
     deviation = (theta - start) / SPREAD
     # The variable by_kernel is twice the derivative of the loss with respect to the kernel matrix.
     by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
-    by_noise = by_kernel.trace() if noise is None else by_kernel.diagonal() @ noise
+    by_noise = (by_kernel * noise).trace()
     inner = torch.stack([by_noise, *(by_kernel.flatten() @ s.flatten() for s in slopes)])
     factors = scales[: 1 + kinds]
     for matern, _, linear in groups:
@@ -338,27 +325,29 @@ class GaussianProcess:
 
     def _solve(self) -> Iterator[_Factor]:
         """Yield the solution of the kernel equation for each target."""
-        noise = self._tensors.get("noise")
+        # Models of earlier versions of gattn have no weights of molecules if all are equal.
+        noise = self._tensors.get("noise", torch.ones(len(self.counts)).double())
         rows, parts = torch.empty(0), []
         for theta, y in zip(self._theta, self._tensors["y"].unbind(1)):
             labelled = y.isfinite().nonzero().flatten()
             if not torch.equal(rows, labelled):
                 rows, parts = labelled, _compared(self._kinds, self._z, labelled, self._blocks)
             kernel = kernel_matrix(parts, theta)
-            lower = cholesky(kernel, theta, None if noise is None else noise[rows])
+            lower = cholesky(kernel, theta, noise[rows])
             yield _Factor(rows, torch.cholesky_solve(y[rows, None], lower).flatten(), lower)
 
     @classmethod
     def fit(
-        cls, inputs: MoleculeInputs, y: Tensor, *, rows: int, seed: int, variance: bool = True,
-        progress: bool = False, check: Callable[[], None] = lambda: None,
-        bounds: Tensor | None = None, weights: Tensor | None = None,
+        cls, inputs: MoleculeInputs, y: Tensor, weights: Tensor, *, rows: int, seed: int,
+        variance: bool = True, progress: bool = False, check: Callable[[], None] = lambda: None,
+        bounds: Tensor | None = None,
     ) -> GaussianProcess:  # fmt: skip
         """Fit the model: choose the hyperparameters of each target, and solve its kernel equation.
 
         Args:
             inputs: k training molecules.
             y: [k, t] float64; NaN where a target was not measured.
+            weights: [k] above 0; the noise variance of a molecule is divided by its weight.
             rows: maximum number of labels of a target to read.
             seed: seed that samples the molecules if there are more.
             variance: whether to predict variances, which take most of the time of a prediction.
@@ -368,8 +357,6 @@ class GaussianProcess:
             bounds: [k, t, 2] float64, the lower and upper end of labels that are known by limits
                 only and are NaN in y. The model that is fitted to y predicts a normal distribution
                 for each of them, and its mean between the ends becomes the label.
-            weights: [k] above 0; the noise variance of a molecule is divided by its weight. None if
-                all are 1.
 
         Returns:
             The fitted model.
@@ -383,7 +370,7 @@ class GaussianProcess:
         z = standardise(raw, center, width)
         blocks = max(inputs.descriptors.shape[1] // len(DESCRIPTORS), 1)
         scaled = (y - mean) / scale
-        noise = None if weights is None else 1 / weights[sampled].double()
+        noise = 1 / weights[sampled].double()
         theta, searched, parts = [], torch.empty(0), []
         for target in progress_bar(
             scaled.unbind(1), "Gaussian process", "target", progress=progress
@@ -392,16 +379,14 @@ class GaussianProcess:
             labelled = labelled[draw(len(labelled), SEARCHED_ROWS, seed)]
             if not torch.equal(searched, labelled):
                 searched, parts = labelled, _compared(counts, z, labelled, blocks)
-            part_noise = None if noise is None else noise[searched]
             theta.append(
-                search_hyperparameters(parts, target[searched], check, part_noise, len(counts))
+                search_hyperparameters(parts, target[searched], noise[searched], check, len(counts))
             )
         model = cls(
             {
                 "counts": counts[0], "pairs": counts[1], "descriptors": z, "y": scaled,
                 "theta": torch.stack(theta), "mean": mean, "scale": scale, "center": center,
-                "width": width,
-                **({} if noise is None else {"noise": noise}),
+                "width": width, "noise": noise,
             },
             variance=variance,
         )  # fmt: skip
@@ -424,8 +409,8 @@ class GaussianProcess:
         self,
         inputs: MoleculeInputs,
         y: Tensor,
+        weights: Tensor,
         bounds: Tensor | None = None,
-        weights: Tensor | None = None,
     ) -> GaussianProcess:
         """Return a model with additional training molecules and the same hyperparameters and
         scales.
@@ -433,8 +418,8 @@ class GaussianProcess:
         Args:
             inputs: k molecules.
             y: [k, t] float64; NaN where a target was not measured.
+            weights: [k] above 0, as in :meth:`fit`.
             bounds: [k, t, 2] float64, the ends of labels that are known by limits; see :meth:`fit`.
-            weights: [k], required if the model was fitted with weights.
 
         Returns:
             A model of the old and the new training molecules; the new ones are its last k.
@@ -446,11 +431,9 @@ class GaussianProcess:
         tensors = self._tensors
         z = standardise(_raw(inputs), tensors["center"], tensors["width"])
         scaled = (y.double() - tensors["mean"]) / tensors["scale"]
-        more = {"counts": inputs.counts, "descriptors": z, "y": scaled}
+        more = {"counts": inputs.counts, "descriptors": z, "y": scaled, "noise": 1 / weights}
         if self.has_pairs:
             more["pairs"] = inputs.pairs
-        if weights is not None:
-            more["noise"] = 1 / weights.double()
         joined = {name: torch.cat([tensors[name], each]) for name, each in more.items()}
         return GaussianProcess(tensors | joined, variance=self._variance)
 
@@ -567,7 +550,7 @@ class GaussianProcess:
                 continue
             spread = torch.linalg.solve_triangular(factor.lower, cross.t(), upper=False)
             variances.append(
-                kernel_matrix(itself, theta) + noise_variance(theta) - spread.square().sum(0)
+                kernel_matrix(itself, theta) + (theta[0].exp() + JITTER) - spread.square().sum(0)
             )
         return torch.stack(means, 1), torch.stack(variances, 1)
 

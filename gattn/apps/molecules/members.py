@@ -242,7 +242,6 @@ class MoleculeBatches:
         bounds: [k, t, 2], the lower and upper ends of the labels in the same unit, for a bounded
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
-        weights: [k] weights of the rows; None if all are equal.
 
     Attributes:
         recorded_outputs: maximum number of validation molecules whose outputs are recorded.
@@ -254,13 +253,13 @@ class MoleculeBatches:
         self,
         inputs: MoleculeInputs,
         y: Tensor,
+        weights: Tensor,
         bounds: Tensor | None = None,
         *,
         bounded: bool = False,
-        weights: Tensor | None = None,
     ) -> None:
         self.inputs, self.y, self.bounded = inputs, y.float(), bounded
-        self.weights = None if weights is None else weights.float()[:, None]
+        self.weights = weights.float()[:, None]
         self.targets = self.y
         if bounded:
             ends = self.y[..., None].expand(-1, -1, 2) if bounds is None else bounds.float()
@@ -274,12 +273,11 @@ class MoleculeBatches:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor, Tensor | None]:
+    def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor, Tensor]:
         """Return a batch of the molecules at these positions, their targets (for a bounded loss the
         ends of their targets), and the weights of their rows.
         """
-        weights = None if self.weights is None else self.weights[positions]
-        return self._graphs(positions), self.targets[positions], weights
+        return self._graphs(positions), self.targets[positions], self.weights[positions]
 
     def _graphs(self, positions: Tensor) -> MoleculeBatch:
         if len(self) > MAX_EXPANDED:
@@ -368,7 +366,7 @@ def fit_members(
     """
     if not len(val) or not varied(val.y).any():
         none = val.inputs[torch.arange(0)]
-        val = MoleculeBatches(none, val.y[:0], bounded=val.bounded)
+        val = MoleculeBatches(none, val.y[:0], val.weights[:0, 0], bounded=val.bounded)
     if len(train) < FEW_MOLECULES:
         settings = replace(settings, batch_size=min(settings.batch_size, SMALL_BATCH))
     foundation = read_foundation_of(settings)
@@ -488,14 +486,13 @@ def cross_fit_members(
     """
     outputs = predict_members(networks, val.inputs, val.outputs, threads=threads)
     loss = _loss(task, settings, classes)
-    weights = 1.0 if val.weights is None else val.weights
     measured = _measured(val.targets)
     for member, history in enumerate(histories):
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
         losses = (
-            (weights * losses).where(measured, 0.0).double().sum(2)
+            (val.weights * losses).where(measured, 0.0).double().sum(2)
         )  # [epochs, m] losses of molecules
         for fold in folds.unique():
             inside = folds == fold

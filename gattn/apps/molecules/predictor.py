@@ -80,16 +80,16 @@ class FitPart:
         inputs: k molecules.
         y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes. For several
             classes [k, O], a column for each class (:func:`gattn.apps.molecules.classes.one_hot`).
+        weights: [k] weights of the rows, above 0. The weights of both parts are divided by the mean
+            of the training part. Those of training rows multiply the loss of the networks, and
+            divide the noise variance of the Gaussian process. Those of validation rows multiply the
+            squared errors to which the weights of the components and the coefficients of the error
+            are fitted.
         bounds: [k, t, 2] float64, the lower and upper ends of the labels for a bounded loss, with
             NaN in y where the ends differ; None if every label is one value. The networks get no
             loss between the ends; the Gaussian process reads the expected value between them. The
             ends of validation labels are used to choose the epoch; the weights of the components
             and the coefficients of the error are fitted to measured values only.
-        weights: [k] weights of the rows, above 0; None if all are equal. The weights of both parts
-            are divided by the mean of the training part. Those of training rows multiply the loss
-            of the networks, and divide the noise variance of the Gaussian process. Those of
-            validation rows multiply the squared errors to which the weights of the components and
-            the coefficients of the error are fitted.
         groups: the group of each row; None if each row is a group. The rows of one group are left
             out together: a molecule is predicted by models that were trained without its group.
             Rows of the same molecule must belong to one group. If the split divides by scaffold,
@@ -98,8 +98,8 @@ class FitPart:
 
     inputs: MoleculeInputs
     y: Tensor
+    weights: Tensor
     bounds: Tensor | None = None
-    weights: Tensor | None = None
     groups: Sequence[str] | None = None
 
     def group_numbers(self) -> Tensor:
@@ -135,7 +135,7 @@ def _fit_others(
     """
     rows, seed = settings.kernel_rows, settings.seed
     kernel = GaussianProcess.fit(
-        train.inputs, train.y, rows=rows, seed=seed, bounds=train.bounds, weights=train.weights,
+        train.inputs, train.y, train.weights, rows=rows, seed=seed, bounds=train.bounds,
         progress=progress, check=check,
     )  # fmt: skip
     if settings.model != "stacked":
@@ -144,12 +144,9 @@ def _fit_others(
     first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
     if not forest:
         return _Others(kernel, Evidence(inner, outer, None, None, train.y, *groups))
-    weights = None
-    if train.weights is not None and val.weights is not None:
-        weights = torch.cat([train.weights, val.weights])
     trees, (few, all_trees) = Forest.fit(
         train.inputs, val.inputs, torch.cat([train.y, val.y]), trees=settings.trees, seed=seed,
-        groups=torch.cat(groups), weights=weights, check=check,
+        groups=torch.cat(groups), weights=torch.cat([train.weights, val.weights]), check=check,
     )  # fmt: skip
     # No tree was trained on a missing label, so all trees may be used for its molecule.
     unlabelled = trees.predict(val.inputs)
@@ -346,16 +343,14 @@ class MoleculePredictor:
                 replace(part, inputs=with_standard_columns(part.inputs, tensors))
                 for part in (train, val)
             )
-        if train.weights is not None and val.weights is not None:
-            unit = train.weights.double().mean()
-            train = replace(train, weights=train.weights.double() / unit)
-            val = replace(val, weights=val.weights.double() / unit)
+        unit = train.weights.double().mean()
+        train, val = (replace(part, weights=part.weights / unit) for part in (train, val))
         is_bounded = task == "regression" and settings.bounded
         batches, val_batches = (
             members.MoleculeBatches(
-                part.inputs, (part.y - mean) / scale,
+                part.inputs, (part.y - mean) / scale, part.weights,
                 None if part.bounds is None else (part.bounds - mean[:, None]) / scale[:, None],
-                bounded=is_bounded, weights=part.weights,
+                bounded=is_bounded,
             )
             for part in (train, val)
         )  # fmt: skip
@@ -399,13 +394,13 @@ class MoleculePredictor:
             kernel = others.kernel
             left = (rows - kernel.labelled.sum(0)).clamp(min=0)
             kernel_index, labels = draw_labelled(known_labels(val.y, val.bounds), left, seed)
-            bounds, weights = (
-                None if each is None else each[kernel_index] for each in (val.bounds, val.weights)
-            )
+            bounds = val.bounds
             if bounds is not None:
-                bounds = bounds.where(labels[..., None], torch.nan)
+                bounds = bounds[kernel_index].where(labels[..., None], torch.nan)
             y = val.y[kernel_index].where(labels, torch.nan)
-            kernel = kernel.with_more(val.inputs[kernel_index], y, bounds, weights)
+            kernel = kernel.with_more(
+                val.inputs[kernel_index], y, val.weights[kernel_index], bounds
+            )
             state |= add_prefix("gp.", kernel.state())
             if others.forest is not None:
                 state |= add_prefix("forest.", others.forest.state())

@@ -35,10 +35,10 @@ class LabelledMolecules:
             or bonds [r, t], the rows of a molecule one after another.
         rows: [k] int64, the row of each molecule in the table.
         canonical: k texts, equal for equal molecules (:func:`gattn.data.molecule_identities`).
+        weights: [k] float64 above 0, the weight of each row in the training.
         bad: the rows that could not be parsed.
         bounds: [k, t, 2] float64, the lower and the upper end of each label for a bounded loss,
             equal for a measured value; NaN where nothing is known. None for another loss.
-        weights: [k] float64 above 0, the weight of each row in the training; None if all are equal.
         ptr: [k + 1] int64, the first row of y of each molecule; None if each molecule has one row.
     """
 
@@ -46,9 +46,9 @@ class LabelledMolecules:
     y: Tensor
     rows: Tensor
     canonical: list[str]
+    weights: Tensor
     bad: tuple[BadRow, ...] = ()
     bounds: Tensor | None = None
-    weights: Tensor | None = None
     ptr: Tensor | None = None
 
     def __len__(self) -> int:
@@ -56,9 +56,7 @@ class LabelledMolecules:
 
     def __getitem__(self: Self, positions: Tensor) -> Self:
         chosen = [self.canonical[i] for i in positions.tolist()]
-        bounds, weights = (
-            None if each is None else each[positions] for each in (self.bounds, self.weights)
-        )
+        bounds = None if self.bounds is None else self.bounds[positions]
         places, ptr = positions, None
         if self.ptr is not None:
             places, ptr = ranges(self.ptr, positions)
@@ -67,9 +65,9 @@ class LabelledMolecules:
             self.y[places],
             self.rows[positions],
             chosen,
+            self.weights[positions],
             self.bad,
             bounds,
-            weights,
             ptr,
         )
 

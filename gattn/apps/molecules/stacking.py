@@ -29,10 +29,9 @@ def fit_mixture(
     first: Tensor,
     second: Tensor,
     prior: float,
-    *,
-    factors: Tensor | None = None,
-    excess: Tensor | None = None,
-    groups: Tensor | None = None,
+    factors: Tensor,
+    groups: Tensor,
+    excess: Tensor,
 ) -> float:
     r"""Fit the weight of the second of two components to their errors. The errors are for molecules
     that were not used for training.
@@ -64,9 +63,9 @@ def fit_mixture(
         first: [n] errors e; NaN where one is unknown.
         second: [n] errors f.
         prior: the prior weight.
-        factors: [n] weights of the squared errors, with a mean of about 1; None if all are 1.
-        excess: [n] squared errors x that the second component has in this sample only; None for 0.
-        groups: [n] int64, the group of each error; None if each error is a group.
+        factors: [n] weights of the squared errors, with a mean of about 1.
+        groups: [n] int64, the group of each error.
+        excess: [n] squared errors x that the second component has in this sample only.
 
     Returns:
         The weight; the prior weight without observations, or if the components are equal.
@@ -76,20 +75,17 @@ def fit_mixture(
     effect.
 
     Example:
-        >>> error = torch.linspace(-1, 1, 400)
-        >>> fit_mixture(3 * error, error, 0.5)
+        >>> error, ones = torch.linspace(-1, 1, 400), torch.ones(400)
+        >>> fit_mixture(3 * error, error, 0.5, ones, torch.arange(400), 0 * ones)
         1.0
     """
     measured = first.isfinite() & second.isfinite()
     e, f = first[measured].double(), second[measured].double()
-    x = torch.zeros_like(e) if excess is None else excess[measured].double().nan_to_num(0.0)
-    weight = torch.ones_like(e) if factors is None else factors[measured].double()
+    x, weight = excess[measured].double().nan_to_num(0.0), factors[measured].double()
     apart = ((e - f).square() - x) * weight
     if not len(e) or not apart.sum() > 0:
         return prior
-    group = (
-        torch.arange(len(e)) if groups is None else groups[measured].unique(return_inverse=True)[1]
-    )
+    group = groups[measured].unique(return_inverse=True)[1]
     count = len(e) ** 2 / float(group.bincount().square().sum())
     total, product = float(apart.sum()), float((weight * e * (e - f)).sum())
     added = PRIOR_ROWS * total / count
@@ -138,7 +134,7 @@ def combine(components: Tensor, weights: Tensor) -> Tensor:
     return (components.double() * weights.view(len(weights), 1, -1)).sum(0)
 
 
-def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None) -> Tensor:
+def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor) -> Tensor:
     r"""Fit the coefficients of the error variance by maximum likelihood.
 
     .. math::
@@ -150,7 +146,7 @@ def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None
     Args:
         sources: [s, k, t], not negative: variances, squared differences, a constant.
         error: [k, t] errors for molecules that were not trained on; NaN where not measured.
-        row_weights: [k] factors of the log likelihoods, with a mean of about 1; None if all are 1.
+        row_weights: [k] factors of the log likelihoods, with a mean of about 1.
 
     Returns:
         [s, t] float64 coefficients, above 0; ones where nothing was measured.
@@ -158,7 +154,8 @@ def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None
     Example:
         >>> size = torch.arange(1.0, 401.0)[:, None] / 400
         >>> error = size * torch.tensor([1.0, -1.0]).repeat(200)[:, None]
-        >>> coefficients = fit_spread(torch.stack([torch.ones(400, 1), size.square()]), error)
+        >>> sources, equal = torch.stack([torch.ones(400, 1), size.square()]), torch.ones(400)
+        >>> coefficients = fit_spread(sources, error, equal)
         >>> bool(coefficients[1] > 5 * coefficients[0])
         True
     """
@@ -172,7 +169,7 @@ def fit_spread(sources: Tensor, error: Tensor, row_weights: Tensor | None = None
 
 
 def fit_shrinkage(
-    probability: Tensor, y: Tensor, classes: Sequence[int], row_weights: Tensor | None = None
+    probability: Tensor, y: Tensor, row_weights: Tensor, classes: Sequence[int]
 ) -> tuple[float, Tensor]:
     r"""Calibrate probabilities by a mixture with the frequencies of the classes.
 
@@ -187,22 +184,20 @@ def fit_shrinkage(
         probability: [n, t] probabilities of class 1, or [n, O] of all classes of each target, by a
             model that was not trained on these rows.
         y: [n, t] or [n, O], 0 or 1; NaN where not measured.
+        row_weights: [n] weights of the rows.
         classes: number of classes of each target; () for two classes.
-        row_weights: [n] weights of the rows; None if all are 1.
 
     Returns:
         The factor s, and the number that is added to each calibrated probability: (1 - s) f.
 
     Example:
         >>> certain, y = torch.tensor([[1.0], [1.0], [0.0]]), torch.tensor([[1.0], [0.0], [0.0]])
-        >>> factor, offset = fit_shrinkage(certain, y, ())
+        >>> factor, offset = fit_shrinkage(certain, y, torch.ones(3), ())
         >>> bool(0 < offset < factor + offset < 1)
         True
     """
     measured = y.isfinite()
-    label, row = y.double().nan_to_num(0.0), measured.double()
-    if row_weights is not None:
-        row = row * row_weights[:, None]
+    label, row = y.double().nan_to_num(0.0), measured.double() * row_weights[:, None]
     kinds = label.new_full((y.shape[1],), 2.0)
     if classes:
         counts = torch.tensor(classes)
@@ -250,9 +245,9 @@ def extrapolated_std(std: Tensor, similarity: Tensor, least: Tensor, scale: Tens
     return torch.hypot(std, beyond[:, None] * scale)
 
 
-def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor | None) -> Tensor:
+def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor) -> Tensor:
     measured = error.isfinite()
-    factors = None if row_weights is None else row_weights[measured]
+    factors = row_weights[measured]
     sources, squares = sources[:, measured], error[measured].square()
     if not measured.any() or not squares.sum() > 0:
         return torch.ones(len(sources), dtype=torch.float64)
@@ -270,7 +265,7 @@ def _fit_one(sources: Tensor, error: Tensor, row_weights: Tensor | None) -> Tens
         logs.grad = None
         variance = logs.exp() @ sources
         losses = variance.log() + squares / variance
-        value = 0.5 * (losses if factors is None else factors * losses).sum()
+        value = 0.5 * (factors * losses).sum()
         value = value + 0.5 * (logs - start).square().sum()
         value.backward()
         return value
@@ -373,7 +368,7 @@ def network_prior(similarities: Tensor, count: int) -> float:
 
 def part_weights(
     evidence: Evidence, network: Tensor, y_val: Tensor, rows: Tensor, scale: Tensor,
-    prior: float, factors: tuple[Tensor, Tensor] | None, clipped: Callable[[Tensor], Tensor],
+    prior: float, factors: tuple[Tensor, Tensor], clipped: Callable[[Tensor], Tensor],
     *, by_target: bool = True,
 ) -> Tensor:  # fmt: skip
     """Fit the weights of the network, the Gaussian process and the forest for each target.
@@ -391,8 +386,7 @@ def part_weights(
         rows: [m] bool, the validation molecules to use.
         scale: [t] scale of each target, by which its errors are divided.
         prior: prior weight of the network.
-        factors: weights of the squared errors of the training molecules [n, t] and of the
-            validation molecules [m, t]; None if all are 1.
+        factors: weights [n] and [m] of the training and of the validation molecules.
         clipped: converts predictions of the Gaussian process and the forest to probabilities, if
             the targets are classes.
         by_target: whether to fit weights to each target; otherwise all have the common weights.
@@ -410,43 +404,38 @@ def part_weights(
         forest = torch.cat([evidence.forest.mean, evidence.forest_val.mean[rows]])
         excess = torch.cat([evidence.forest.excess, evidence.forest_val.excess[rows]])
         first, second = (_errors(clipped(each), y, scale) for each in (kernel, forest))
-        every = None if factors is None else torch.cat([factors[0], factors[1][rows]])
+        every = torch.cat([factors[0], factors[1][rows]])
         group = torch.cat([evidence.groups, evidence.groups_val[rows]])
-        share = _fit_mixtures(
-            first, second, FOREST, every, group, by_target, excess / scale.square()
-        )
+        excess = excess / scale.square()
+        share = _fit_mixtures(first, second, FOREST, every, group, excess, by_target)
         combined = torch.lerp(combined, clipped(evidence.forest_val.mean)[rows], share)
     first, second = (_errors(each, y_val, scale) for each in (combined, network))
-    by_label = None if factors is None else factors[1][rows]
-    weight = _fit_mixtures(first, second, prior, by_label, evidence.groups_val[rows], by_target)
+    group, none = evidence.groups_val[rows], torch.zeros_like(first)
+    weight = _fit_mixtures(first, second, prior, factors[1][rows], group, none, by_target)
     rest = 1 - weight
     return torch.stack([weight, rest * (1 - share), *([rest * share] if has_forest else [])])
 
 
 def _fit_mixtures(
-    first: Tensor, second: Tensor, prior: float, factors: Tensor | None, groups: Tensor,
-    by_target: bool, excess: Tensor | None = None,
+    first: Tensor, second: Tensor, prior: float, factors: Tensor, groups: Tensor, excess: Tensor,
+    by_target: bool,
 ) -> Tensor:  # fmt: skip
     """Fit the weight of the second of two components for each target, [t] float64. The arguments
-    are those of :func:`fit_mixture`, with a column for each target.
+    are those of :func:`fit_mixture`; errors and excess have a column for each target.
     """
     targets = first.shape[1]
-    flat = [None if each is None else each.flatten() for each in (factors, excess)]
     # An error belongs to a group and a target.
     group = (groups[:, None] * targets + torch.arange(targets)).flatten()
     common = fit_mixture(
-        first.flatten(), second.flatten(), prior, factors=flat[0], excess=flat[1], groups=group
-    )
+        first.flatten(), second.flatten(), prior, factors.repeat_interleave(targets), group,
+        excess.flatten(),
+    )  # fmt: skip
     weights = [common] * targets
     if by_target and targets > 1:
         weights = [
-            fit_mixture(
-                first[:, t], second[:, t], common, groups=groups,
-                factors=None if factors is None else factors[:, t],
-                excess=None if excess is None else excess[:, t],
-            )
+            fit_mixture(first[:, t], second[:, t], common, factors, groups, excess[:, t])
             for t in range(targets)
-        ]  # fmt: skip
+        ]
     return torch.tensor(weights, dtype=torch.float64)
 
 

@@ -37,9 +37,11 @@ def fitted(inputs, task="regression", **settings):
     if task == "classification":
         y = (y > y.median()).double()
     chosen = MoleculeSettings(**{"epochs": 2, "width": 16, "layers": 2, "ensemble": 2, **settings})
-    return MoleculePredictor.fit(
-        FitPart(inputs[:14], y[:14]), FitPart(inputs[14:], y[14:]), task, chosen
+    parts = (
+        FitPart(inputs[rows], y[rows], torch.ones(len(y[rows])))
+        for rows in (slice(14), slice(14, None))
     )
+    return MoleculePredictor.fit(*parts, task, chosen)
 
 
 @pytest.fixture(scope="module")

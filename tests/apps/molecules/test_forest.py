@@ -13,8 +13,8 @@ def grown(
     y: Tensor, inputs: MoleculeInputs | None = None, trees: int = 20, **options
 ) -> tuple[Forest, list[OutOfBag]]:
     inputs = chains_and_targets()[0] if inputs is None else inputs
-    options = {"groups": torch.arange(len(y)), "seed": 0} | options
-    return Forest.fit(inputs[:60], inputs[60:], y, trees=trees, **options)
+    defaults = {"groups": torch.arange(len(y)), "seed": 0, "weights": torch.ones(len(y))}
+    return Forest.fit(inputs[:60], inputs[60:], y, trees=trees, **(defaults | options))
 
 
 def test_the_trees_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +23,7 @@ def test_the_trees_are_those_of_scikit_learn(monkeypatch: pytest.MonkeyPatch) ->
     fitted: list[ExtraTreeRegressor] = []
     fit = ExtraTreeRegressor.fit
 
-    def note(tree, x, y, weights=None):
+    def note(tree, x, y, weights):
         fitted.append(tree)
         note.x = x if len(x) > 50 else note.x
         return fit(tree, x, y, weights)

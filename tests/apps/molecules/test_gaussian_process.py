@@ -32,6 +32,14 @@ class Inputs:
         return Inputs(self.counts[positions], self.pairs[positions], self.descriptors[positions])
 
 
+BY_MOLECULE = ("counts", "pairs", "descriptors", "y", "noise")
+"""Names of the tensors of the state that have a row for each molecule."""
+
+
+def fitted(inputs: Inputs, y: Tensor, rows: int = 1000, **options) -> GaussianProcess:
+    return GaussianProcess.fit(inputs, y, torch.ones(len(y)), rows=rows, seed=0, **options)
+
+
 def random_molecules(count: int, seed: int = 0) -> tuple[Inputs, Tensor]:
     """Return random molecules and two targets that depend on them."""
     generator = torch.Generator().manual_seed(seed)
@@ -76,7 +84,9 @@ def test_the_gradient_of_the_posterior_is_that_of_autograd(count: int) -> None:
     expected = 0.5 * (fit + prior) / 30
     (slope,) = torch.autograd.grad(expected, theta)
     with torch.no_grad():
-        value, gradient = gaussian_process.negative_log_posterior(parts, target, theta, start)
+        value, gradient = gaussian_process.negative_log_posterior(
+            parts, target, torch.ones(30).double(), theta, start
+        )
     torch.testing.assert_close(value, expected.detach(), rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(gradient, slope, rtol=1e-8, atol=1e-10)
 
@@ -84,7 +94,7 @@ def test_the_gradient_of_the_posterior_is_that_of_autograd(count: int) -> None:
 def test_the_process_predicts_functions_of_the_features() -> None:
     train, y = random_molecules(150)
     test, expected = random_molecules(60, seed=1)
-    mean, variance = GaussianProcess.fit(train, y, rows=1000, seed=0).predict(test)
+    mean, variance = fitted(train, y).predict(test)
     error = (mean - expected).square().mean(0)
     assert (error < 0.3 * expected.var(0)).all()
     assert (variance > 0).all()
@@ -96,9 +106,9 @@ def test_missing_labels_of_a_target_do_not_change_the_others() -> None:
     train, y = random_molecules(60)
     gaps = y.clone()
     gaps[::3, 1] = torch.nan
-    whole, some = (GaussianProcess.fit(train, v, rows=1000, seed=0) for v in (y, gaps))
+    whole, some = (fitted(train, v) for v in (y, gaps))
     torch.testing.assert_close(whole.predict(train)[0][:, 0], some.predict(train)[0][:, 0])
-    alone = GaussianProcess.fit(train[torch.arange(1)], y[:1], rows=9, seed=0).predict(train)[0]
+    alone = fitted(train[torch.arange(1)], y[:1], rows=9).predict(train)[0]
     # A process fitted on one molecule predicts its labels for all molecules.
     torch.testing.assert_close(alone, y[:1].expand(60, -1))
 
@@ -107,25 +117,25 @@ def test_more_molecules_are_read_under_the_same_hyperparameters() -> None:
     train, y = random_molecules(40)
     first, rest = torch.arange(25), torch.arange(25, 40)
     y[3, 1] = y[30, 0] = torch.nan
-    model = GaussianProcess.fit(train[first], y[first], rows=1000, seed=0)
-    more = model.with_more(train[rest], y[rest])
+    model = fitted(train[first], y[first])
+    more = model.with_more(train[rest], y[rest], torch.ones(15))
     before, after = (which.predict(train[rest])[0] for which in (model, more))
     assert (after - y[rest]).square().nanmean() < (before - y[rest]).square().nanmean()
     assert torch.equal(model.state()["theta"], more.state()["theta"])
-    backwards = GaussianProcess.fit(train[first], y[first], rows=1000, seed=0).state()
+    backwards = fitted(train[first], y[first]).state()
     state = more.state()
     order = torch.arange(39, -1, -1)
-    backwards |= {name: state[name][order] for name in ("counts", "pairs", "descriptors", "y")}
+    backwards |= {name: state[name][order] for name in BY_MOLECULE}
     torch.testing.assert_close(GaussianProcess(backwards).predict(train)[0], more.predict(train)[0])
     assert len(more.state()["counts"]) == 40
-    assert model.with_more(train[rest[:0]], y[rest[:0]]) is model
+    assert model.with_more(train[rest[:0]], y[rest[:0]], torch.ones(0)) is model
 
 
 @pytest.mark.parametrize("variance", [True, False])
 def test_leaving_a_group_out_equals_a_fit_without_it(variance: bool) -> None:
     train, y = random_molecules(40)
     y[3, 1] = y[30, 0] = torch.nan
-    model = GaussianProcess.fit(train, y, rows=1000, seed=0, variance=variance)
+    model = fitted(train, y, variance=variance)
     rows, groups = torch.tensor([3, 8, 11, 30, 39]), torch.tensor([0, 1, 0, 2, 1])
     folds = torch.tensor([0, 1, 0, 2, 1])
     every, *by_fold = model.leave_out(rows, groups, folds)
@@ -138,7 +148,7 @@ def test_leaving_a_group_out_equals_a_fit_without_it(variance: bool) -> None:
             without = rows[inside | (folds == fold)].tolist()
             rest = torch.tensor([row for row in range(40) if row not in without])
             state = model.state()
-            state |= {name: state[name][rest] for name in ("counts", "pairs", "descriptors", "y")}
+            state |= {name: state[name][rest] for name in BY_MOLECULE}
             expected = GaussianProcess(state).predict(train[rows[inside]])
             measured = y[rows[inside]].isfinite()
             for one, other in zip((mean[inside], error[inside]), expected, strict=True):
@@ -155,10 +165,10 @@ def test_a_nearly_singular_kernel_gets_a_larger_diagonal() -> None:
     kernel = torch.ones(3, 3).double() - 0.05 * torch.eye(3)
     with pytest.raises(torch.linalg.LinAlgError):
         torch.linalg.cholesky(kernel + 1e-2 * torch.eye(3))
-    lower = gaussian_process.cholesky(kernel, quiet)
+    lower = gaussian_process.cholesky(kernel, quiet, torch.ones(3))
     torch.testing.assert_close(lower @ lower.t(), kernel + 0.1 * torch.eye(3))
     with pytest.raises(ValueError, match=r"cannot factor its kernel of 3 molecules, even with"):
-        gaussian_process.cholesky(kernel - torch.eye(3), quiet)
+        gaussian_process.cholesky(kernel - torch.eye(3), quiet, torch.ones(3))
 
 
 @pytest.mark.parametrize("seed", [5, 12])
@@ -174,11 +184,11 @@ def test_target_with_few_labels_keeps_all_of_them() -> None:
     some = torch.arange(0, len(y), 7)
     y[:, 1] = torch.nan
     y[some, 1] = torch.arange(len(some)).double()
-    kernel = GaussianProcess.fit(inputs, y, rows=20, seed=0)
+    kernel = fitted(inputs, y, rows=20)
     assert kernel.labelled.sum(0).tolist() == [20, len(some)] == [20, 12]
     place = torch.isin(kernel.rows, some)
     assert kernel.labelled[:, 1].equal(place)
-    alone = GaussianProcess.fit(inputs[some], y[some, 1:], rows=20, seed=0)
+    alone = fitted(inputs[some], y[some, 1:], rows=20)
     more = inputs[torch.arange(5)]
     torch.testing.assert_close(
         kernel.predict(more)[0][:, 1], alone.predict(more)[0][:, 0], rtol=0.2, atol=0.2

@@ -24,7 +24,9 @@ def batches() -> tuple[MoleculeBatches, MoleculeBatches]:
     y = torch.tensor([[len(text) / 10 - 0.5] for text in SMILES])
     rows = torch.arange(len(SMILES))
     train, val = rows[rows % 4 > 0], rows[rows % 4 == 0]
-    return MoleculeBatches(inputs[train], y[train]), MoleculeBatches(inputs[val], y[val])
+    return tuple(
+        MoleculeBatches(inputs[part], y[part], torch.ones(len(part))) for part in (train, val)
+    )
 
 
 def train(batches, settings, **options):

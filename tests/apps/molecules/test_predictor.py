@@ -24,6 +24,7 @@ CHAINS = [
     f"{head}{'C' * length}{tail}"
     for head, length, tail in product(("O", "N", "F", "OC(=O)"), range(1, 8), ("C", "O", "C#N"))
 ]
+ONES = torch.ones(len(CHAINS))
 TINY = {"width": 16, "layers": 2, "heads": 4, "epochs": 2, "trees": 20}
 
 
@@ -39,8 +40,8 @@ def chains_and_targets() -> tuple[MoleculeInputs, Tensor]:
 def fitted(y: Tensor, task: Task = "regression", **settings) -> MoleculePredictor:
     inputs, _ = chains_and_targets()
     return MoleculePredictor.fit(
-        FitPart(inputs[:60], y[:60]),
-        FitPart(inputs[60:], y[60:]),
+        FitPart(inputs[:60], y[:60], ONES[:60]),
+        FitPart(inputs[60:], y[60:], ONES[60:]),
         task,
         MoleculeSettings(**(TINY | settings)),
     )
@@ -157,7 +158,7 @@ def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: st
 
 def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
     inputs, y = chains_and_targets()
-    val = MoleculeBatches(inputs[60:], y[60:, :1])
+    val = MoleculeBatches(inputs[60:], y[60:, :1], ONES[60:])
     network = make_network(MoleculeSettings(**TINY), 1)
     folds = torch.arange(len(val)) % 3
     outputs = torch.zeros(3, len(val), 1)
@@ -185,8 +186,8 @@ def test_rows_of_one_molecule_are_left_out_together() -> None:
     y[60:62] += 5  # No similar molecule has labels of this size.
     fits = [
         MoleculePredictor.fit(
-            FitPart(inputs[:60], y[:60]),
-            FitPart(inputs[twice], y[twice], groups=groups),
+            FitPart(inputs[:60], y[:60], ONES[:60]),
+            FitPart(inputs[twice], y[twice], ONES[twice], groups=groups),
             "regression",
             settings,
         ).validation.mean

@@ -29,7 +29,7 @@ def test_the_weight_is_the_best_on_a_grid() -> None:
     free, ridge = (min(grid, key=lambda w: loss(w, rows)) for rows in (0.0, PRIOR_ROWS))
     noise = loss(free, 0.0) / int(measured.sum())
     trust = 1 - noise / ((free - 0.8) ** 2 * apart * int(measured.sum()))
-    weight = fit_mixture(first, second, 0.8, excess=excess)
+    weight = fit_mixture(first, second, 0.8, torch.ones(200), torch.arange(200), excess)
     assert 0.2 < weight < 0.8
     assert abs(weight - float(0.8 + trust * (ridge - 0.8))) < 2e-3
 
@@ -38,28 +38,28 @@ def test_repeated_errors_of_one_group_count_once() -> None:
     first, second = torch.randn(2, 40, generator=torch.Generator().manual_seed(2)).double()
     second = 0.7 * first + 0.6 * second
     groups, prior = torch.arange(40), 0.1
-    once = fit_mixture(first, second, prior)
+    ones, zeros = torch.ones(200), torch.zeros(200)
+    once = fit_mixture(first, second, prior, ones[:40], groups, zeros[:40])
     repeated = [each.repeat(5) for each in (first, second)]
-    of_groups = fit_mixture(*repeated, prior, groups=groups.repeat(5))
+    of_groups = fit_mixture(*repeated, prior, ones, groups.repeat(5), zeros)
     assert of_groups == pytest.approx(once, abs=1e-12)
     # As independent observations, the same errors are stronger evidence against the prior weight.
-    assert fit_mixture(*repeated, prior) > once + 0.01
-    assert fit_mixture(first, second, prior, groups=groups) == once
+    assert fit_mixture(*repeated, prior, ones, torch.arange(200), zeros) > once + 0.01
 
 
 def test_overconfident_probabilities_are_calibrated_and_never_0_or_1() -> None:
     y = torch.tensor([[1.0, 0.0]]).repeat(50, 1)
     y[::3] = y[::3].flip(1)
     certain = torch.tensor([[1.0, 0.0]]).repeat(50, 1)
-    factor, offset = fit_shrinkage(certain, y, (2,))
+    factor, offset = fit_shrinkage(certain, y, torch.ones(50), (2,))
     mixed = factor * certain + offset
     assert mixed.min() > 0
     torch.testing.assert_close(mixed.sum(1), torch.ones(50).double())
     frequencies = y.mean(0).double()
     loss = -(y * mixed.log()).sum(1).mean()
     assert loss < -(frequencies * frequencies.log()).sum() + 0.01
-    assert fit_shrinkage(y, y, (2,))[0] == pytest.approx(50 / 51)
-    assert fit_shrinkage(y[:0], y[:0], (2,))[0] == pytest.approx(1)
+    assert fit_shrinkage(y, y, torch.ones(50), (2,))[0] == pytest.approx(50 / 51)
+    assert fit_shrinkage(y[:0], y[:0], torch.ones(0), (2,))[0] == pytest.approx(1)
 
 
 def test_each_target_has_weights_of_its_own_near_the_common_weights_for_few_labels() -> None:
@@ -75,7 +75,8 @@ def test_each_target_has_weights_of_its_own_near_the_common_weights_for_few_labe
     nothing, no_trees = y[:0], OutOfBag(forest[:0], forest[:0])
     evidence = Evidence(kernel, nothing, trees, no_trees, y, rows, rows[:0])
     every = torch.ones(0, dtype=torch.bool)
-    arguments = (evidence, nothing, nothing, every, one, 0.0, None, lambda mean: mean)
+    weights = torch.ones(400), torch.ones(0)
+    arguments = (evidence, nothing, nothing, every, one, 0.0, weights, lambda mean: mean)
     _, gaussian, by_forest = part_weights(*arguments)
     assert gaussian[0] > 0.9 > 0.1 > gaussian[1]
     common = part_weights(*arguments, by_target=False)[2, 0]

@@ -135,7 +135,7 @@ class AtomEstimator(SmilesEstimator):
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "the table")
         everything = LabelledMolecules(
-            parsed.inputs, labels, parsed.row_index, parsed.canonical, bad,
+            parsed.inputs, labels, parsed.row_index, parsed.canonical, torch.ones(len(rows)), bad,
             ptr=first_rows(graphs, places.level),
         )  # fmt: skip
         usable = torch.tensor([not reasons[row] for row in rows], dtype=torch.bool)

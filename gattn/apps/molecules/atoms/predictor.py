@@ -316,7 +316,7 @@ class AtomBatches(MoleculeBatches):
     recorded_outputs = 0
 
     def __init__(self, part: LabelledMolecules, level: str, weights: Tensor) -> None:
-        super().__init__(part.inputs, part.y)
+        super().__init__(part.inputs, part.y, part.weights)
         assert part.ptr is not None
         self._ptr, self._level, self._of_targets = part.ptr, level, weights
 
@@ -554,7 +554,8 @@ class AtomPredictor:
         self._tensors["weights"] = weights.repeat_interleave(torch.tensor(targets), 1)
         if self.task == "regression":
             mean = torch.einsum("pro,po->ro", parts.means, self._tensors["weights"])
-            self._tensors["spread"] = fit_spread(parts.sources, val.y - mean)
+            equal = torch.ones(len(val.y))
+            self._tensors["spread"] = fit_spread(parts.sources, val.y - mean, equal)
         self.validation = predicted = self._combine(parts)
         if self.task == "regression":
             scores = (val.y - predicted.mean).abs() / predicted.std

@@ -116,8 +116,8 @@ def measure_baselines(
         return {name: measure_part(estimator, test.y, mean) for name, mean in means.items()}
     transform = estimator.predictor_.transform
     baselines = baseline_predictions(
-        train.inputs, transform(y), test.inputs, estimator.task, seed=seed,
-        classes=estimator.class_counts, weights=train.weights,
+        train.inputs, transform(y), train.weights, test.inputs, estimator.task, seed=seed,
+        classes=estimator.class_counts,
     )  # fmt: skip
     return {
         name: measure_part(estimator, test.y, transform.restored(mean))
@@ -262,8 +262,8 @@ PIECE = 1024
 
 
 def baseline_predictions(
-    train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, task: Task, *, seed: int = 0,
-    classes: Sequence[int] = (), weights: Tensor | None = None,
+    train: MoleculeInputs, y: Tensor, weights: Tensor, inputs: MoleculeInputs, task: Task, *,
+    seed: int = 0, classes: Sequence[int] = (),
 ) -> dict[str, Tensor]:  # fmt: skip
     """Train the baselines on molecules and return their predictions for other molecules.
 
@@ -271,40 +271,34 @@ def baseline_predictions(
         train: k training molecules.
         y: [k, t] float64; NaN for a missing label; 0 and 1 for classes. Each target is fitted to
             the molecules that have a label. For several classes a column for each class.
+        weights: [k] weights of the training molecules.
         inputs: m molecules to predict.
         task: for classes the ridge's predictions are clipped to 0..1; for several classes they are
             then divided by their sum.
         seed: seed that samples the training molecules if there are more than ``BASELINE_ROWS``.
         classes: for the task multiclass, the number of classes of each target.
-        weights: [k] weights of the training molecules; None if all are equal.
 
     Returns:
         ``"kernel_ridge"`` (:func:`gattn.data.tanimoto_ridge` on Morgan bits) and ``"mean"``,
         each [m, t] float64.
     """
-    ridge = torch.stack([_ridge(train, column, inputs, seed, weights) for column in y.unbind(1)], 1)
+    ridge = torch.stack([_ridge(train, column, weights, inputs, seed) for column in y.unbind(1)], 1)
     if task == "multiclass":
         ridge = normalised(ridge, classes)
+    factors = weights[:, None] * y.isfinite()
+    mean = (factors * y.nan_to_num(0.0)).sum(0) / factors.sum(0)
     return {
         "kernel_ridge": ridge.clamp(0, 1) if task == "classification" else ridge,
-        "mean": _weighted_mean(y, weights).expand(len(inputs), -1).clone(),
+        "mean": mean.expand(len(inputs), -1).clone(),
     }
 
 
-def _weighted_mean(y: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the mean of the labels of each target, [t]."""
-    if weights is None:
-        return y.nanmean(0)
-    factors = weights[:, None] * y.isfinite()
-    return (factors * y.nan_to_num(0.0)).sum(0) / factors.sum(0)
-
-
 def _ridge(
-    train: MoleculeInputs, y: Tensor, inputs: MoleculeInputs, seed: int, weights: Tensor | None
+    train: MoleculeInputs, y: Tensor, weights: Tensor, inputs: MoleculeInputs, seed: int
 ) -> Tensor:
     labelled = y.isfinite().nonzero().flatten()
     labelled = labelled[draw(len(labelled), BASELINE_ROWS, seed)]
     bits = (train[labelled].counts > 0).float()
     queries = ((piece.counts > 0).float() for piece in in_pieces(inputs, PIECE))
-    some = None if weights is None else weights[labelled]
-    return torch.cat(list(tanimoto_ridges(bits, y[labelled], queries, weights=some)))
+    ridges = tanimoto_ridges(bits, y[labelled], queries, weights=weights[labelled])
+    return torch.cat(list(ridges))

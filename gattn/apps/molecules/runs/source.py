@@ -63,8 +63,8 @@ class Source:
         descriptor_values: [n, f] float64, the cells of these columns, NaN for an empty cell; None
             if there are no such columns.
         columns: names of the SMILES columns.
-        weights: [n] float64, the weight of each row, 1 for a bad row; None if there is no column of
-            weights or errors.
+        weights: [n] float64, the weight of each row, 1 for a bad row or without a column of weights
+            or errors; None for equal weights.
         fixed: "val" or "test" for each row of a file of that part, "" for the rows that the split
             divides; None if there are no such files.
         times: [n] float64, the time of each row, NaN for a bad row; None if there is no such
