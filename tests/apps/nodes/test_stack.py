@@ -19,7 +19,7 @@ from gattn.apps.nodes.stack.propagation import (
     propagate_folds,
     walks,
 )
-from gattn.apps.nodes.stack.weights import fit_weights
+from gattn.apps.nodes.stack.weights import fit_weights, temperature
 from tests.apps.nodes.networks import class_network, probabilities
 
 DRAW = np.random.default_rng(0)
@@ -83,6 +83,12 @@ def test_one_good_model_among_noise_gets_nearly_all_the_weight(is_class):
         assert np.delete(weights, 2).sum() < 0.1 * weights.sum()
     empty = [each[:0] for each in models[:2]]
     assert fit_weights(empty, y[:0], is_class=is_class).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("nodes", "factor"), [(4, 2**0.5), (4000, 8)])
+def test_the_calibration_of_few_nodes_changes_little(nodes, factor):
+    scores = np.log([[0.6, 0.4]] * nodes)
+    assert temperature(scores, np.zeros(nodes)) == factor
 
 
 @pytest.mark.parametrize("count", [1, 2, 12])

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from gattn.apps.nodes.scratch import sample
 
 PRIOR_ROWS = 4.0
-"""Strength of the penalty on deviations from the prior weights, as a number of additional nodes."""
+"""Strength of the penalty on deviations from the prior weights, and from a calibration by the
+exponent 1, as a number of additional nodes.
+"""
 CLEARLY = 2.0
 """The best single model replaces a combination that is worse by more than this number of
 standard errors. On few nodes, the best of several models seems better than it is.
@@ -242,18 +244,20 @@ def _scores(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.flo
     return -np.square(predicted[:, 0] - y)
 
 
-def temperature(scores: NDArray, y: NDArray, factors: NDArray = EXPONENTS) -> float:
+def temperature(scores: NDArray, y: NDArray) -> float:
     """Return the factor of the scores [m, c] with which their softmax predicts the classes [m]
-    best.
+    best. Deviations of its logarithm from 0 are penalised: on few nodes, the loss alone would often
+    be lowest for the largest factor.
     """
     rows, labels = np.arange(len(y)), y.astype(int)
     losses = []
-    for factor in factors:
+    for factor in EXPONENTS:
         scaled = factor * scores
         top = scaled.max(1)
         norm = np.log(np.exp(scaled - top[:, None]).sum(1)) + top
-        losses.append(float((norm - scaled[rows, labels]).mean()))
-    return float(factors[int(np.argmin(losses))])
+        penalty = 0.5 * PRIOR_ROWS * np.log(factor) ** 2
+        losses.append(float((norm - scaled[rows, labels]).sum() + penalty))
+    return float(EXPONENTS[int(np.argmin(losses))])
 
 
 def mean_loss(predicted: NDArray, y: NDArray, *, is_class: bool) -> float:
