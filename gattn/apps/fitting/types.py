@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TypeAlias
 
 from msgspec import Meta
@@ -77,10 +77,6 @@ class LoopSettings(TrainingSettings):
     """Decay of the moving average of the weights; 0 uses the weights without averaging."""
     patience: Annotated[int, Meta(ge=1)] = 30
     """Number of epochs without a lower validation loss after which training stops."""
-    recorded_outputs: Annotated[int, Meta(ge=0)] = 0
-    """Record the outputs on the validation part after each epoch if it has at most this number of
-    examples; 0 records no outputs. See :attr:`History.outputs`.
-    """
 
     @property
     def validation_batch_size(self) -> int:
@@ -117,11 +113,7 @@ class History:
     Attributes:
         records: the record of each epoch.
         chosen: the epoch whose weights the network has after training.
-        outputs: [epochs, n, t], the outputs for the n validation items with the averaged weights
-            after each epoch; None if the validation part is empty or larger than
-            ``LoopSettings.recorded_outputs``.
     """
 
     records: tuple[EpochRecord, ...]
     chosen: int
-    outputs: Tensor | None = field(default=None, compare=False)

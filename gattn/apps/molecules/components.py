@@ -237,7 +237,7 @@ def calibrate(
         components: the trained components.
         val: m molecules of the validation part.
         y_val: [m, t] labels of the validation molecules; NaN for missing labels.
-        outputs: [K, m, o], cross-fitted outputs of the networks.
+        outputs: [K, m, o], outputs of the networks.
         similarities: [m] similarity of each molecule to the most similar training molecule.
         kernel_index: indices of the validation molecules on which the Gaussian process is trained.
         group: [m], the group of each row.
