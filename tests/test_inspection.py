@@ -91,7 +91,7 @@ def test_reference_says_what_forces_it(monkeypatch):
         ),
     ],
 )
-def test_own_score_by_number_of_edges(count, path, reason, monkeypatch):
+def test_path_of_an_own_score_depends_on_the_number_of_edges(count, path, reason, monkeypatch):
     monkeypatch.setattr(edge_function, "_has_compiler", lambda: True)
     graph = gattn.Graph(edges(count), NODES)
     record = only(explain_path(OnGraph(score=own_score), torch.randn(NODES, 8), graph))
@@ -133,13 +133,13 @@ def test_own_score_that_torch_cannot_compile(monkeypatch):
     assert "torch could not compile it (Unsupported: if)" in record.reason
 
 
-def test_dense_blocks():
+def test_dense_blocks_have_the_path_of_sdpa():
     x, graph = torch.randn(128, 8), graphs.complete([64, 64])
     record = only(explain_path(OnGraph(), x, graph))
     assert (record.path, record.operator) == ("dense", "scaled_dot_product_attention")
 
 
-def test_copies_of_strided_rows_on_a_gpu(monkeypatch):
+def test_copies_of_strided_rows_on_a_gpu_are_reported(monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "triton")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     pytest.importorskip("triton")
@@ -164,7 +164,7 @@ def test_copies_of_strided_rows_on_a_gpu(monkeypatch):
     assert "pass contiguous tensors" in record.reason
 
 
-def test_layers_of_pyg_and_layers_that_are_not_called():
+def test_layers_of_pyg_and_layers_without_a_call_are_reported():
     class Mixed(torch.nn.Module):
         def __init__(self):
             super().__init__()

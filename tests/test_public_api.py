@@ -36,7 +36,7 @@ def test_names_of_a_package_load_at_first_use(name):
         _ = module.nothing
 
 
-def test_star_import():
+def test_star_import_loads_all_public_names():
     names: dict[str, object] = {}
     exec("from gattn import *", names)
     assert set(gattn.__all__) <= set(names)

@@ -96,7 +96,7 @@ def test_edge_order_rejects_weights_by_position():
         assert_edge_order_independent(weighted, 3)
 
 
-def test_bipartite_layer():
+def test_bipartite_layers_are_checked():
     def sum_of_sources(x, edge_index):
         x_src, x_dst = x
         out = x_src.new_zeros(len(x_dst), x_src.shape[1])
@@ -122,7 +122,7 @@ def test_layer_with_global_attention_gets_its_batch():
     assert assert_permutation_equivariant(centred, 3, batch=True).holds
 
 
-def test_report_of_the_worst_case():
+def test_error_contains_a_report_of_the_worst_case():
     graphs = [case for case in awkward_graphs() if case.name in ("complete", "one hub")]
     with pytest.raises(AssertionError) as caught:
         assert_permutation_equivariant(ReadsNodeIds(), 3, cases=graphs)

@@ -107,7 +107,7 @@ def test_every_readout_is_invariant(layer, case, seed):
 
 
 @every(ALONG_EDGES | WITH_FEATURES)
-def test_layers_on_the_edge_case_graphs(layer):
+def test_layers_on_edge_case_graphs_are_equivariant(layer):
     edge_dim, tolerance = (2, 1e-10) if layer.edge_attr else (None, 0.0)
     layer = layer.called(WIDTH)
     for parameter in layer.parameters():  # Parameters that start at zero could hide an error.
@@ -118,7 +118,7 @@ def test_layers_on_the_edge_case_graphs(layer):
 
 
 @every(READOUTS)
-def test_readouts_on_the_edge_case_graphs(layer):
+def test_readouts_on_edge_case_graphs_are_invariant(layer):
     readout = layer.called(WIDTH)
     assert_permutation_invariant(readout, WIDTH)
     assert_batch_independent(readout, WIDTH, readout=True)

@@ -79,7 +79,7 @@ def test_every_convolution_runs_distributed_or_raises(layer):
 
 @pytest.mark.parametrize("name", ["GATConv, edges", "GATv2Conv", "TransformerConv, edges"])
 @pytest.mark.parametrize("fill_value", ["mean", "max", 2.0])
-def test_edge_by_edge_and_with_any_loops(name, fill_value):
+def test_layers_edge_by_edge_equal_one_process_for_each_fill_value(name, fill_value):
     layer = layers()[name].make()
     layer.register_message_forward_hook(lambda *_: None)
     layer.fill_value = fill_value
@@ -89,7 +89,7 @@ def test_edge_by_edge_and_with_any_loops(name, fill_value):
 
 
 @pytest.mark.parametrize("edges", [0, 1])
-def test_few_edges_and_processes_without_nodes(edges):
+def test_processes_without_nodes_equal_one_process(edges):
     edge_index = random_edges(3, edges)
     for name in ("GATConv", "GATv2Conv", "TransformerConv"):
         compare(layers()[name].make(), edge_index, Partition.contiguous(3, 4), torch.float64)

@@ -55,6 +55,6 @@ def test_without_pymetis_one_line_names_the_extra(monkeypatch):
         (lambda: Partition.from_parts(torch.tensor([0.5]), 2), "an integer for each node"),
     ],
 )
-def test_bad_partitions(create, message):
+def test_bad_partitions_are_refused(create, message):
     with pytest.raises(ValueError, match=message):
         create()

@@ -150,7 +150,7 @@ def test_legends_do_not_overlap(axes):
 
 
 @pytest.mark.parametrize(("dark", "paper"), [(False, LIGHT.paper), (True, DARK.paper)])
-def test_same_picture_every_time(dark, paper):
+def test_a_network_drawn_twice_gives_the_same_picture(dark, paper):
     picture = draw_network(RING, dark=dark)
     assert picture == draw_network(RING, dark=dark)
     ground = Image.open(io.BytesIO(picture)).convert("RGB").getpixel((1, 1))

@@ -81,7 +81,7 @@ def test_pickle_is_checked_as_it_is_read():
 
 
 @CASES
-def test_with_self_loops(case):
+def test_with_self_loops_replaces_loops_by_one_for_each_node(case):
     graph = case.graph()
     looped = graph.with_self_loops()
     source, destination = case.edge_index

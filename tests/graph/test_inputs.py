@@ -43,7 +43,7 @@ def test_inputs_of_one_graph_agree(case):
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning", "ignore:Sparse CSC:UserWarning")
 @CASES
-def test_compressed_torch_matrices(case):
+def test_csr_and_csc_matrices_give_the_graph_of_their_entries(case):
     source, destination = case.edge_index
     dense = torch.zeros(case.size[::-1])
     dense[destination, source] = 1
@@ -62,7 +62,7 @@ def test_matrix_keeps_stored_zeros_and_reads_rows_as_destinations():
     assert graph.edge_index.tolist() == [[1, 2], [0, 0]]
 
 
-def test_networkx_input():
+def test_networkx_graphs_are_read_in_the_order_of_nodes():
     graph = Graph(networkx.DiGraph([("a", "b"), ("c", "a")]))
     assert graph.edge_index.tolist() == [[0, 2], [1, 0]]
     assert graph.size == (3, 3)
@@ -82,7 +82,7 @@ class SparseTensor:
         return self.sizes
 
 
-def test_sparse_tensor_input():
+def test_sparse_tensors_are_read_as_transposed_adjacencies():
     adj_t = SparseTensor(torch.tensor([0, 1, 1]), torch.tensor([2, 0, 1]), (2, 3))
     graph = Graph(adj_t)
     assert graph.size == (3, 2)
@@ -91,7 +91,7 @@ def test_sparse_tensor_input():
         Graph(adj_t, 4)
 
 
-def test_size_from_the_edges():
+def test_size_is_the_largest_index_or_the_given_size():
     assert Graph(torch.tensor([[0, 6], [1, 2]])).size == (7, 7)
     assert Graph(torch.empty(2, 0, dtype=torch.int64)).size == (0, 0)
     assert Graph(torch.tensor([[0], [1]]), (3, 5)).size == (3, 5)

@@ -23,7 +23,7 @@ from tests.graph.checks import (
 @pytest.mark.parametrize("name", BUILDERS)
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @CASES
-def test_layout_of_edge_case_graphs(name, dtype, case):
+def test_layout_of_edge_case_graphs_equals_a_plain_sort(name, dtype, case):
     source, destination = case.edge_index.to(dtype)
     layout = builder(name)(source, destination, *case.size)
     expected = brute_layout(source.tolist(), destination.tolist(), *case.size)
@@ -33,7 +33,7 @@ def test_layout_of_edge_case_graphs(name, dtype, case):
 @pytest.mark.parametrize("name", BUILDERS)
 @given(st.data())
 @settings(max_examples=80, deadline=None)
-def test_layout_of_any_graph(name, data):
+def test_layout_of_random_graphs_equals_a_plain_sort(name, data):
     build = builder(name)
     num_src, num_dst = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
     ends = st.tuples(st.integers(0, num_src - 1), st.integers(0, num_dst - 1))
@@ -56,7 +56,7 @@ def test_edges_come_back_in_the_callers_order(case):
 
 
 @CASES
-def test_transpose(case):
+def test_transpose_turns_edges_and_layout(case):
     graph = case.graph()
     turned = graph.transpose()
     assert turned.size == graph.size[::-1]
@@ -79,7 +79,7 @@ def test_indices_are_32_bit_where_they_fit(sizes, dtype):
 
 
 @CASES
-def test_incidence(case):
+def test_incidence_has_a_source_for_each_edge(case):
     graph = case.graph()
     actual = graph.incidence()
     assert graph.incidence() is actual
@@ -92,7 +92,7 @@ def test_incidence(case):
 
 
 @CASES
-def test_by_destination(case):
+def test_by_destination_sorts_the_edges_once(case):
     """Sorting keeps the edges and changes only their order; sorting again changes nothing."""
     graph = case.graph()
     actual = graph.by_destination()
@@ -104,7 +104,7 @@ def test_by_destination(case):
     assert part.by_destination().edge_offset == 5
 
 
-def test_graph_without_layout_of_64_bit_positions():
+def test_layout_of_64_bit_positions_gives_the_same_output():
     """If positions have 64 bits, all tensors of the layout have the same dtype."""
     layout = Graph(torch.tensor([[0, 1, 2, 2], [1, 1, 0, 1]]), 3).layout
     wide = Graph.from_layout(without_stats(*(t.long() for t in layout[:6])))

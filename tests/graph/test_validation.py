@@ -24,7 +24,7 @@ from tests.graph.checks import builder
         ([[0], [0]], 0, r"source indices must be in \[0, 0\); got 0 at edge 0"),
     ],
 )
-def test_index_out_of_range(edges, size, error, dtype):
+def test_index_out_of_range_is_refused(edges, size, error, dtype):
     with pytest.raises(ValueError, match=error):
         Graph(torch.tensor(edges, dtype=dtype), size)
 
@@ -103,13 +103,13 @@ def test_sizes_too_large_are_refused():
     [torch.bool, torch.uint8, torch.int8, torch.int16, torch.float32, torch.float64,
      torch.complex64],
 )  # fmt: skip
-def test_index_of_another_dtype(dtype):
+def test_index_of_another_dtype_is_refused(dtype):
     with pytest.raises(TypeError, match=f"edge_index must be int32 or int64; got {dtype}"):
         Graph(torch.ones(2, 3).to(dtype), 3)
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (3, 4), (4, 2), (2, 3, 1), (0,)])
-def test_index_of_another_shape(shape):
+def test_index_of_another_shape_is_refused(shape):
     error = r"edge_index must have shape \(2, e\); got \(" + ", ".join(map(str, shape))
     with pytest.raises(ValueError, match=error):
         Graph(torch.zeros(shape, dtype=torch.int64), 5)

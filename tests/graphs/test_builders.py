@@ -15,7 +15,7 @@ from tests.graphs.checks import SIZES, assert_consistent, members, pairs
 @pytest.mark.parametrize("one_sided", [False, True])
 @pytest.mark.parametrize("width", [0, 1, 2, 10])
 @pytest.mark.parametrize("sizes", SIZES)
-def test_band(sizes, width, one_sided):
+def test_band_connects_nodes_within_its_width(sizes, width, one_sided):
     graph = graphs.band(sizes, width, one_sided=one_sided)
     assert pairs(graph) == [
         (j, i)
@@ -29,7 +29,7 @@ def test_band(sizes, width, one_sided):
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6))
 @settings(max_examples=60, deadline=None)
-def test_bipartite(sizes):
+def test_bipartite_connects_each_key_with_each_query(sizes):
     query_sizes, key_sizes = [q for q, _ in sizes], [k for _, k in sizes]
     graph = graphs.bipartite(query_sizes, key_sizes)
     expected = [
@@ -55,7 +55,7 @@ def test_sizes_are_checked(build):
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("index", [[], [0], [0, 0, 1, 1, 1, 3], [2, 0, 2, 1, 0]])
 @pytest.mark.parametrize("k", [1, 3])
-def test_pooling_graph(index, k, dtype):
+def test_pooling_graph_connects_nodes_with_their_queries(index, k, dtype):
     graph = graphs.pooling_graph(torch.tensor(index, dtype=dtype), k, 5)
     assert pairs(graph) == [(j, g * k + q) for j, g in enumerate(index) for q in range(k)]
     assert graph.size == (len(index), 5 * k)
@@ -92,7 +92,7 @@ def test_graphs_in_data_are_joined_by_disjoint_union():
     assert layer(batch.x, joined).shape == (7, 2)
 
 
-def test_disjoint_union():
+def test_disjoint_union_shifts_the_nodes_of_each_part():
     parts = [graphs.causal([3]), graphs.bipartite([1], [2]), graphs.complete([])]
     graph = graphs.disjoint_union(parts)
     assert graph.size == (5, 4)
@@ -106,7 +106,7 @@ def test_disjoint_union():
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_union(data):
+def test_union_contains_the_edges_of_both_graphs_once(data):
     n, m = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
     edge = st.tuples(st.integers(0, m - 1), st.integers(0, n - 1))
     one, other = data.draw(st.lists(edge, max_size=8)), data.draw(st.lists(edge, max_size=8))
@@ -125,7 +125,7 @@ def test_union(data):
     assert torch.equal(both[:, positions], union.edge_index)
 
 
-def test_union_is_checked():
+def test_union_of_unequal_graphs_is_refused():
     with pytest.raises(TypeError, match=r"other must be a gattn\.Graph; got"):
         graphs.causal([3]).union(torch.zeros(2, 3))
     with pytest.raises(ValueError, match=r"size must be \(3, 3\)"):

@@ -47,7 +47,7 @@ def test_features_of_a_networkx_graph_lie_along_its_edges(make):
     assert graphs.edge_features(make()).shape == (0, 1)
 
 
-def test_features_of_a_scipy_matrix():
+def test_edge_features_of_a_scipy_matrix_are_its_values():
     stored = scipy.sparse.csr_array(np.array([[0.0, 5.0], [6.0, 7.0]]))
     graph, weight = gattn.Graph(stored), graphs.edge_features(stored)
     dense = torch.tensor(stored.toarray())

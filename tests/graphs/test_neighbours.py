@@ -30,7 +30,7 @@ def brute_grid(shape, offsets, batch):
     [((5,), (1,)), ((4, 3), (1, 1)), ((3, 4), (0, 2)), ((3, 2, 4), (1, 1, 1)), ((0, 3), (1, 1)),
      ((2, 2), (5, 5)), ((2, 2, 2, 2), (1, 0, 1, 0))],
 )  # fmt: skip
-def test_grid(shape, radii, batch):
+def test_grid_connects_cells_within_the_window(shape, radii, batch):
     offsets = graphs.window_offsets(radii)
     expected, kinds = brute_grid(shape, offsets, batch)
     graph = graphs.grid(shape, offsets, batch=batch)
@@ -66,7 +66,7 @@ def brute_neighbours(position, index, self_loops):
 
 @pytest.mark.parametrize("self_loops", [False, True])
 @pytest.mark.parametrize("clouds", [None, [0] * 9 + [2] * 3 + [1] * 8, [0, 1, 2, 0] * 5])
-def test_knn_and_radius(clouds, self_loops):
+def test_knn_and_radius_find_the_neighbours_of_a_plain_search(clouds, self_loops):
     position = torch.rand(20, 3, generator=torch.Generator().manual_seed(0))
     index = None if clouds is None else torch.tensor(clouds)
     expected_knn, expected_radius = [], []
@@ -83,7 +83,7 @@ def test_knn_and_radius(clouds, self_loops):
 
 
 @pytest.mark.parametrize("points", [0, 1, 2])
-def test_knn_and_radius_of_few_points(points):
+def test_knn_and_radius_of_few_points_connect_all_of_them(points):
     position = torch.arange(points, dtype=torch.float32)[:, None]
     both = [(1, 0), (0, 1)] if points == 2 else []
     assert pairs(graphs.knn(position, 5)) == both

@@ -11,7 +11,7 @@ from gattn import graphs
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_pack_and_unpack(data):
+def test_unpack_restores_the_packed_rows(data):
     lengths = data.draw(st.lists(st.integers(0, 5), max_size=5))
     length = max(lengths, default=0) + data.draw(st.integers(0, 2))
     x = torch.randn(len(lengths), length, 3)

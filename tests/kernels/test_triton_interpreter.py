@@ -22,7 +22,7 @@ PARTS = {"awkward_graphs or odd_shapes": 100, "not (awkward_graphs or odd_shapes
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("chosen", PARTS)
-def test_operators_in_the_interpreter(chosen):
+def test_operators_in_the_interpreter_pass_their_tests(chosen):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "GATTN_"))}
     environment |= {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(SUITE)]

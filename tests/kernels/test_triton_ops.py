@@ -31,13 +31,13 @@ pytestmark = pytest.mark.usefixtures("small_tiles")
 
 @pytest.mark.parametrize("name", GRAPHS)
 @each_case
-def test_awkward_graphs(case, name):
+def test_operators_on_awkward_graphs_equal_the_reference(case, name):
     check(case.operator, graph(name), 4, 5, dims=case.dims, **case.options)
 
 
 @pytest.mark.parametrize(("heads", "channels"), [(1, 1), (3, 5), (2, 33)])
 @each_case
-def test_single_precision_and_odd_shapes(case, heads, channels):
+def test_operators_of_odd_shapes_in_fp32_equal_the_reference(case, heads, channels):
     check(case.operator, graph("plain"), heads, channels, torch.float32, **case.options)
 
 
@@ -129,7 +129,7 @@ def test_triton_kernels_give_same_bits_twice():
 
 
 @pytest.mark.parametrize("name", ATTENTION)
-def test_weights(name):
+def test_attention_weights_equal_the_reference(name):
     g, operator = graph("hub"), ATTENTION[name]
     twin = operator.but(function=FAMILIES[operator.family].weights, shared={})
     tensors = operator.inputs(g, 3, 5, grad=False)

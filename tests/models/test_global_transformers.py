@@ -50,7 +50,7 @@ def pair(request, beside_pyg):
     return pair
 
 
-def test_on_edge_case_graphs(beside_pyg, pair):
+def test_models_on_edge_case_graphs_match_pyg(beside_pyg, pair):
     """Compare the models in training mode, in which batch normalisation uses the statistics of the
     batch.
     """
@@ -96,7 +96,7 @@ def test_hooked_convolution_runs_edge_by_edge_as_in_pyg(beside_pyg):
     assert not torch.allclose(model(x, EDGES), expected)
 
 
-def test_errors():
+def test_wrong_dropout_and_shapes_are_refused():
     with pytest.raises(ValueError, match="dropout must be a probability"):
         models.SGFormer(6, 8, 3, trans_dropout=2.0)
     with pytest.raises(ValueError, match="x must have 6 features"):

@@ -249,7 +249,7 @@ QUANTIZED = {
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 @pytest.mark.parametrize("name", QUANTIZED)
-def test_quantized_linear_maps(name):
+def test_quantized_models_are_near_the_float_models(name):
     make, args = QUANTIZED[name]
     torch.manual_seed(0)
     model = make().eval()

@@ -88,7 +88,7 @@ def _fresh():
         *(pytest.param(name, "eager", id=name, marks=pytest.mark.slow) for name in TRACED),
     ],
 )
-def test_from_plain_edges(name, backend):
+def test_compiled_layers_equal_eager_layers_on_plain_edges(name, backend):
     layer, args = _layer(name), _inputs(name, *_features())
     expected = layer(*args)
     compiled = torch.compile(layer, fullgraph=True, backend=backend)
@@ -129,7 +129,7 @@ def test_inductor_gives_the_same_numbers():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_model_on_a_graph_laid_out_before():
+def test_compiled_model_on_a_graph_equals_the_eager_model():
     class Model(nn.Module):
         def __init__(self):
             super().__init__()

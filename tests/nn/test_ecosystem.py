@@ -84,7 +84,7 @@ class _Hetero(torch.nn.Module):
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_to_hetero(name):
+def test_to_hetero_gives_the_outputs_of_pyg(name):
     x = {"paper": torch.randn(6, 5), "author": torch.randn(6, 3)}
     edges = {key: EDGES.flip(0) if key[1] == "by" else EDGES for key in RELATIONS}
     outputs, states = [], []

@@ -81,7 +81,7 @@ def test_edge_by_edge_gives_the_same(layer_and_width, beside_pyg):
     beside_pyg.check(slow, layer, *_inputs(edge_dim, torch.float64))
 
 
-def test_sets_of_features_on_one_graph(layer_and_width, beside_pyg):
+def test_sets_of_features_on_one_graph_equal_single_calls(layer_and_width, beside_pyg):
     layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim, batch=3)
     if isinstance(layer, (GATEConv, GeneralConv, HEATConv, PointTransformerConv, RGATConv)):
@@ -110,7 +110,7 @@ def test_weights_of_batched_features_match_single_calls(cls):
         torch.testing.assert_close(alpha[i], expected[1])
 
 
-def test_copies_and_pickles(layer_and_width):
+def test_copies_and_pickles_give_the_same_output(layer_and_width):
     layer, edge_dim = layer_and_width
     inputs = _inputs(edge_dim)
     expected = layer(*inputs)
@@ -125,7 +125,7 @@ def test_copies_and_pickles(layer_and_width):
     assert torch.equal(twin(*inputs), expected)
 
 
-def test_first_and_second_derivatives(layer_and_width):
+def test_first_and_second_derivatives_pass_gradcheck(layer_and_width):
     layer, edge_dim = layer_and_width
     layer = layer.double()
     x, edge_index, *edge_attr = _inputs(edge_dim, torch.float64, nodes=4, edges=6)
@@ -162,7 +162,7 @@ def test_autocast_gives_its_dtype(layer_and_width):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_model_in_half_precision(layer_and_width, dtype):
+def test_layers_in_half_precision_are_near_fp32(layer_and_width, dtype):
     layer, edge_dim = layer_and_width
     x, edge_index, *edge_attr = _inputs(edge_dim)
     expected = layer(x, edge_index, *edge_attr)
@@ -184,7 +184,7 @@ class _Largest(TorchDispatchMode):
         return out
 
 
-def test_nothing_of_size_edges_times_channels(layer_and_width):
+def test_no_tensor_of_size_edges_times_channels_is_allocated(layer_and_width):
     if select(None, torch.device("cpu")) == "reference":
         pytest.skip("the reference is written edge by edge")
     layer, edge_dim = layer_and_width
@@ -208,7 +208,7 @@ def test_other_flows_and_aggregations_are_pygs(beside_pyg, name, options):
     beside_pyg.check(*pair, (x, x.sin()), edge_index)
 
 
-def test_long_rows(beside_pyg):
+def test_rows_of_many_edges_match_pyg(beside_pyg):
     """The first graph has one node into which all edges lead, and the second one has a node from
     which all edges lead.
     """
@@ -224,7 +224,7 @@ def test_long_rows(beside_pyg):
 
 
 @pytest.mark.parametrize("cls", [GATConv, GATv2Conv, TransformerConv])
-def test_hub_of_a_million_edges(cls):
+def test_a_hub_of_a_million_edges_has_the_mean_of_its_neighbours(cls):
     torch.manual_seed(0)
     layer = cls(6, 1, bias=False)
     x = torch.randn(1, 6).expand(1000, 6)
@@ -240,7 +240,7 @@ def test_hub_of_a_million_edges(cls):
 
 
 @pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
-def test_everything_of_width_one(beside_pyg, name):
+def test_layers_of_width_one_match_pyg(beside_pyg, name):
     pair = beside_pyg.pair(name, 1, 1, edge_dim=1)
     x, edge_index = beside_pyg.draw(7, 1), _inputs(None)[1]
     beside_pyg.check(*pair, x, edge_index, beside_pyg.draw(15, 1))

@@ -97,7 +97,7 @@ def test_layout_outlives_the_transform():
     assert all(parameter.grad is not None for parameter in conv.parameters())
 
 
-def test_edges_within_a_transform():
+def test_edges_created_within_a_transform_are_refused():
     conv, x = GATConv(5, 3), torch.randn(4, 5)
     for call in (
         lambda: grad(lambda x: conv(x, torch.tensor([[0, 1], [1, 2]])).sum())(x),

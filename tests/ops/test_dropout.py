@@ -59,7 +59,9 @@ def test_mask_is_philox(name, dropout, heads, operators, graph_):
 
 
 @pytest.mark.parametrize("dropout", [0.3, 1.0])
-def test_against_the_reference(attention, precision, dropout, compare, hub_graph, random_graph):
+def test_backward_drops_the_same_edges_as_forward(
+    attention, precision, dropout, compare, hub_graph, random_graph
+):
     """The backward pass drops the same edges as the forward pass."""
     graph = random_graph if precision.itemsize == 2 else hub_graph
 
@@ -70,7 +72,7 @@ def test_against_the_reference(attention, precision, dropout, compare, hub_graph
     compare(attention.but(function=seeded), graph, 3, 8, precision, dropout=dropout)
 
 
-def test_gradcheck(attention):
+def test_derivatives_with_dropout_pass_gradcheck(attention):
     graph = Graph(torch.tensor([[0, 1, 2, 2, 0, 0, 1], [2, 2, 0, 1, 1, 2, 0]]), 3)
     inputs = attention.inputs(graph, 2, 2, d=2, w=1)
 
@@ -82,7 +84,7 @@ def test_gradcheck(attention):
     assert torch.autograd.gradgradcheck(function, tuple(inputs.values()), fast_mode=True)
 
 
-def test_dropout_of_zero_and_one(attention, random_graph):
+def test_dropout_of_zero_changes_nothing_and_of_one_gives_zeros(attention, random_graph):
     inputs = attention.inputs(random_graph)
     state = torch.get_rng_state()
     plain = attention(inputs, random_graph)
@@ -105,7 +107,7 @@ def test_manual_seed_governs_it(attention, random_graph):
     assert not torch.equal(draw(1)[0], first)
 
 
-def test_independent_of_the_order_of_edges(attention, graph_):
+def test_the_mask_does_not_depend_on_the_order_of_edges(attention, graph_):
     order = torch.randperm(graph_.num_edges, generator=torch.Generator().manual_seed(1))
     shuffled = Graph(graph_.edge_index[:, order], graph_.size)
     inputs = attention.inputs(graph_, grad=False)

@@ -7,17 +7,19 @@ from tests.families import OPERATORS
 from tests.ops.conftest import DTYPES, WIDTHS
 
 
-def test_on_every_graph(operator, graph, compare):
+def test_every_graph_gives_the_reference(operator, graph, compare):
     compare(operator, graph, heads=3, channels=5)
     compare(operator, graph, heads=8, channels=4, dtype=torch.float32)
 
 
 @pytest.mark.slow
-def test_every_width_and_dtype(operator, width, precision, compare, random_graph):
+def test_every_width_and_dtype_gives_the_reference(
+    operator, width, precision, compare, random_graph
+):
     compare(operator, random_graph, *width, dtype=precision)
 
 
-def test_every_pair_of_width_and_dtype(operator, compare, random_graph):
+def test_every_pair_of_width_and_dtype_gives_the_reference(operator, compare, random_graph):
     """The dtypes rotate with the operators, so that each pair of two of the three occurs."""
     first = list(OPERATORS.values()).index(operator)
     for number, width in enumerate(WIDTHS):
@@ -32,22 +34,26 @@ def test_every_pair_of_width_and_dtype(operator, compare, random_graph):
         (32, torch.bfloat16), (64, torch.float32), (128, torch.bfloat16),
     ],
 )  # fmt: skip
-def test_values_as_wide_as_keys(operator, channels, dtype, compare, random_graph):
+def test_values_as_wide_as_keys_give_the_reference(
+    operator, channels, dtype, compare, random_graph
+):
     """Test numbers of channels for which kernels were compiled, and other numbers. The kernels
     process eleven heads as eight heads and then three heads.
     """
     compare(operator, random_graph, 11, channels, dtype=dtype, dims={"w": channels})
 
 
-def test_int64_indices(operator, precision, compare, wide_graph):
+def test_int64_indices_give_the_reference(operator, precision, compare, wide_graph):
     compare(operator, wide_graph, 3, 16, dtype=precision)
 
 
-def test_rows_of_several_segments(operator, precision, compare, hub_graph):
+def test_rows_of_several_segments_give_the_reference(operator, precision, compare, hub_graph):
     heads, channels = (1, 3) if precision.itemsize == 2 else (8, 16)
     compare(operator, hub_graph, heads, channels, dtype=precision)
 
 
 @pytest.mark.parametrize(("heads", "channels"), [(3, 4), (8, 16)])
-def test_rows_about_as_long_as_a_segment(operator, heads, channels, compare, split_graph):
+def test_rows_about_as_long_as_a_segment_give_the_reference(
+    operator, heads, channels, compare, split_graph
+):
     compare(operator, split_graph, heads, channels)

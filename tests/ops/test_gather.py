@@ -20,7 +20,7 @@ INDICES = pytest.mark.parametrize("index_dtype", [torch.int32, torch.int64])
     [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8,
      torch.bool, torch.complex64],
 )  # fmt: skip
-def test_gathered_rows(shape, index_dtype, dtype):
+def test_gathered_rows_equal_indexing(shape, index_dtype, dtype):
     torch.manual_seed(0)
     table = torch.randint(0, 99, (50, *shape)).to(dtype)
     for count in (0, 1, 333):
@@ -31,7 +31,7 @@ def test_gathered_rows(shape, index_dtype, dtype):
 
 
 @pytest.mark.parametrize("strides", ["columns", "rows", "transposed", "repeated"])
-def test_rows_of_any_strides(strides):
+def test_rows_of_any_strides_are_gathered_and_added(strides):
     x = torch.randn(20, 9, 4)
     table = {
         "columns": x[:, 2:5], "rows": x[::3], "transposed": x.transpose(1, 2),
@@ -55,7 +55,7 @@ def test_rows_of_any_strides(strides):
         (torch.float16, True),
     ],
 )  # fmt: skip
-def test_added_rows_in_their_order(shape, index_dtype, is_sorted, dtype):
+def test_added_rows_have_the_bits_of_sequential_sums(shape, index_dtype, is_sorted, dtype):
     """The sums equal sequential additions bit for bit, with any number of threads."""
     torch.manual_seed(0)
     rows = torch.randn(3000, *shape).to(dtype)

@@ -19,7 +19,7 @@ def _rows(*shape, dtype=torch.float32, seed=0):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_gradients_are_the_same_bits(name, dropout, dtype):
+def test_an_output_written_in_place_has_gradients_of_the_same_bits(name, dropout, dtype):
     operator, results = FAMILIES[name].variants[""], []
     for write in (False, True):
         inputs = operator.inputs(GRAPH, dtype=dtype)
@@ -47,7 +47,7 @@ def test_input_changed_in_place_before_backward_is_an_error():
         out.sum().backward()
 
 
-def test_backward_more_than_once():
+def test_a_second_backward_gives_the_same_bits():
     value = _rows(2, 4)
     out = functional.dot_product_attention(value, value, value, GRAPH).tanh_()
     first, second = (torch.autograd.grad(out.sum(), value, retain_graph=True) for _ in range(2))
@@ -65,7 +65,7 @@ def test_backward_more_than_once():
     ],
     ids=["AGNNConv", "GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv"],
 )
-def test_activation_in_place_after_a_layer(make):
+def test_an_activation_in_place_after_a_layer_gives_the_gradients_of_pyg(make):
     theirs, x, act = make().eval(), _rows(8), torch.nn.ReLU(inplace=True)
     expected = torch.autograd.grad(act(theirs(x, EDGES)).square().sum(), x)
     ours = convert(theirs)

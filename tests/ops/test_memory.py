@@ -85,7 +85,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_maxrss differs elsewhere")
-def test_resident_memory_with_the_kernels_scratch():
+def test_resident_memory_is_below_a_tensor_of_edges_times_channels():
     """The resident memory of each attention, in the forward and backward pass, must be a fraction
     of one [e, h, c] tensor.
     """

@@ -101,7 +101,7 @@ def test_gradients_are_derivatives() -> None:
     assert torch.autograd.gradcheck(compute, parameters, fast_mode=True)
 
 
-def test_molecules_without_atoms_and_empty_batches() -> None:
+def test_molecules_without_atoms_and_empty_batches_are_predicted() -> None:
     network, batch = network_of(torch.float64), batch_of(torch.float64)
     ptr = torch.cat([batch.ptr[:2], batch.ptr[1:]])
     padded = replace(batch, ptr=ptr, extra_descriptors=torch.empty(len(ptr) - 1, 0).double())

@@ -167,7 +167,7 @@ def test_expanded_inputs_are_read_in_place(operator, random_graph):
 
 @pytest.mark.parametrize("dims", [{"h": 0, "u": 0, "b": 0}, {"c": 0}, {"d": 0}, {"w": 0}], ids=str)
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-def test_zero_wide_shapes(operator, dims, backend, random_graph):
+def test_shapes_of_width_zero_give_finite_results(operator, dims, backend, random_graph):
     inputs = operator.inputs(random_graph, **dims)
     results = operator.gradients(inputs, random_graph, backend=backend)
     assert results["out"].isfinite().all()
@@ -178,7 +178,7 @@ def test_zero_wide_shapes(operator, dims, backend, random_graph):
 
 @pytest.mark.parametrize("size", [(0, 0), (0, 3), (3, 0), (4, 3)])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_no_nodes_or_no_edges(attention, size, dropout):
+def test_no_nodes_or_no_edges_give_zeros(attention, size, dropout):
     graph = Graph(torch.empty(2, 0, dtype=torch.long), size)
     results = attention.gradients(attention.inputs(graph), graph, dropout=dropout)
     assert all(t.eq(0).all() for t in results.values())

@@ -35,7 +35,7 @@ def test_linear_matches_torch(dtype):
     assert projection.linear(x, weight).grad_fn.name().startswith("_Linear")
 
 
-def test_derivatives():
+def test_first_and_second_derivatives_pass_gradcheck():
     def composed(x, weight, bias):
         one, other = projection.fork(projection.linear(x, weight, bias))
         return projection.add(one * other.sin(), bias)

@@ -19,7 +19,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-def test_python_threads_at_once(operators, hub_graph):
+def test_calls_in_python_threads_at_once_give_the_same_bits(operators, hub_graph):
     """Kernels release the GIL, so several calls can run at the same time. They share no data."""
 
     def work(job):
@@ -36,7 +36,7 @@ def test_python_threads_at_once(operators, hub_graph):
 
 
 @pytest.mark.parametrize("direction", ["in", "out"])
-def test_hub_of_many_edges(attention, direction):
+def test_a_hub_of_many_edges_agrees_with_float64(attention, direction):
     """The row of the hub is divided into thirty segments in both directions of the
     layout, and the sums agree with float64.
 

@@ -10,7 +10,7 @@ from gattn.structure import path_features, path_lengths
 
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("max_length", [0, 1, 3, 20])
-def test_networkx_agrees(directed, max_length):
+def test_path_lengths_match_networkx(directed, max_length):
     plain = networkx.gnm_random_graph(14, 15, seed=3, directed=directed)
     graph = Graph(plain)
     over = graphs.complete([14])

@@ -34,7 +34,7 @@ def test_between_nodes_they_are_the_entries_of_powers(steps):
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")  # PyG creates a sparse CSR matrix
-def test_pyg_agrees():
+def test_return_probabilities_match_pyg():
     expected = AddRandomWalkPE(7)(Data(edge_index=EDGES, num_nodes=5)).random_walk_pe
     torch.testing.assert_close(return_probabilities(EDGES, 5, steps=7), expected)
 

@@ -89,7 +89,7 @@ def test_gml_nodes_are_named_by_labels_that_differ(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "tsv"])
-def test_tables_in_files(tmp_path, ending):
+def test_tables_are_read_from_files_of_every_format(tmp_path, ending):
     paths = [tmp_path / f"{name}.{ending}" for name in ("edges", "nodes")]
     for path, table in zip(paths, (EDGES, NODES)):
         if ending == "parquet":

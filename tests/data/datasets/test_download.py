@@ -41,7 +41,7 @@ def test_root_is_the_argument_else_the_variable_else_the_cache(monkeypatch, tmp_
     assert data_root() == Path.home() / ".cache" / "gattn"
 
 
-def test_downloads_once(served, tmp_path):
+def test_a_downloaded_file_is_not_downloaded_again(served, tmp_path):
     path = raw_files(served, tmp_path / "root")["a.csv"]
     assert path == tmp_path / "root" / "collection" / "served" / "raw" / "a.csv"
     assert path.read_bytes() == CONTENT

@@ -125,7 +125,7 @@ def test_edges_may_be_laid_out_and_features_lie_on_disk(data, tmp_path):
     assert torch.equal(batch.x, plain.x)
 
 
-def test_types_of_nodes_and_edges():
+def test_batches_of_a_hetero_graph_contain_sampled_nodes_of_each_type():
     generator = torch.Generator().manual_seed(1)
     data = HeteroData()
     data["author"].x = torch.randn(30, 4)

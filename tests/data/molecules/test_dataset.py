@@ -116,7 +116,7 @@ def test_a_bad_smiles_says_why(smiles, says, capfd):
     assert out == err == ""
 
 
-def test_the_cap_is_the_caller_s():
+def test_molecules_above_max_atoms_are_refused():
     assert len(smiles_to_data("C" * 1001, max_atoms=2000).x) == 1001
     assert len(smiles_to_data("[H]C([H])([H])[13CH2]Br", max_atoms=3).x) == 3
     with pytest.raises(ValueError, match="3 atoms are more than max_atoms=2"):

@@ -35,7 +35,7 @@ def test_ridge_is_scikit_learn_s():
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-10)
 
 
-def test_neighbours():
+def test_neighbours_are_symmetric_pairs_of_the_most_similar_molecules():
     edges = tanimoto_neighbours(morgan_fingerprints(SMILES), 2)
     pairs = {tuple(edge) for edge in edges.t().tolist()}
     assert len(pairs) == edges.shape[1]
@@ -47,7 +47,7 @@ def test_neighbours():
 
 
 @pytest.mark.parametrize(("count", "edges"), [(0, 0), (1, 0), (2, 2), (6, 30)])
-def test_more_neighbours_than_molecules(count, edges):
+def test_more_neighbours_than_molecules_give_all_pairs(count, edges):
     got = tanimoto_neighbours(morgan_fingerprints(SMILES[:count]), 10)
     assert got.shape == (2, edges)
     assert got.dtype == torch.int64

@@ -91,7 +91,7 @@ def test_chembl2321810_is_whole():
 @pytest.mark.parametrize(
     ("name", "count", "bad", "tasks"), [("esol", 1128, 0, 1), ("freesolv", 642, 0, 1)]
 )
-def test_moleculenet(real_data, name, count, bad, tasks):
+def test_moleculenet_sets_have_the_known_numbers_of_molecules(real_data, name, count, bad, tasks):
     molecules = load_molecules(name, real_data, download=False)
     assert (len(molecules), len(molecules.bad), molecules.y.shape[1]) == (count, bad, tasks)
     assert molecules.y.isfinite().all()

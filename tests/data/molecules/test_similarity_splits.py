@@ -63,7 +63,7 @@ def test_splits_by_similarity_do_not_depend_on_the_order_of_the_molecules(smiles
         assert sorted(members) == sorted(shuffled[i] for i in getattr(second, part).tolist())
 
 
-def test_few_and_many_molecules(smiles, monkeypatch):
+def test_no_molecules_have_no_clusters_and_too_many_are_refused(smiles, monkeypatch):
     assert butina_clusters([]) == []
     monkeypatch.setattr(similarity_splits, "MOST_COMPARED", 3)
     with pytest.raises(ValueError, match="at most 3 molecules; got 80: use scaffold or random"):

@@ -29,7 +29,7 @@ from gattn.data.molecules.standardise import STEPS, standardise
         ("CCO", [], "CCO"),
     ],
 )
-def test_steps(smiles, steps, expected):
+def test_each_step_gives_the_expected_smiles(smiles, steps, expected):
     assert standardise(Chem.MolFromSmiles(smiles), steps) == expected
 
 

@@ -103,7 +103,7 @@ def test_edge_features_and_bias_reach_the_scores():
     assert bias.weight.grad.abs().sum() > 0
 
 
-def test_attn_bias_of_every_kind_of_score():
+def test_attn_bias_of_minus_infinity_drops_edges_of_every_score():
     torch.manual_seed(0)
     graph, x = graphs.complete([4]), _rows([4])
     drop = torch.zeros(16, 1, dtype=torch.float64)
@@ -121,7 +121,7 @@ def test_attn_bias_of_every_kind_of_score():
         torch.testing.assert_close(both, expected.expand(2, 4, 8))
 
 
-def test_reset_and_errors():
+def test_block_is_reset_and_refuses_missing_memory():
     block = TransformerBlock(8, 2, memory_channels=4)
     before = {name: p.clone() for name, p in block.named_parameters() if p.dim() > 1}
     block.reset_parameters()

@@ -27,7 +27,7 @@ def test_index_and_ptr_agree():
     assert not torch.equal(layer(x), out)
 
 
-def test_head_channels_and_errors():
+def test_head_channels_are_free_and_bad_heads_are_refused():
     assert LinearAttention(8, heads=3, head_channels=5)(torch.randn(2, 8)).shape == (2, 8)
     with pytest.raises(ValueError, match=r"heads must divide channels \(8\); got heads=3"):
         LinearAttention(8, heads=3)

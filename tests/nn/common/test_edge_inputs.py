@@ -91,7 +91,7 @@ def test_matrix_with_duplicates_is_laid_out_once():
     ],
 )
 @pytest.mark.parametrize("kind", ["Graph", "sparse"])
-def test_edges_for_other_nodes(call, kind):
+def test_edges_of_another_number_of_nodes_are_refused(call, kind):
     edges = Graph(torch.tensor([[0], [1]]), 5) if kind == "Graph" else torch.eye(5).to_sparse()
     message = (
         "x must have as many rows as the edges have nodes, 5 sources and 5 destinations; got 3"
@@ -113,7 +113,7 @@ def test_sparse_matrix_of_caller_is_not_modified(layer):
 
 
 @pytest.mark.parametrize("layer", [GATConv, GATv2Conv, TransformerConv])
-def test_features_of_networkx_and_scipy_edges(layer):
+def test_features_of_networkx_and_scipy_edges_are_rows_of_their_edges(layer):
     """The caller passes one row of features for each of ``edges()``; in the graph, an undirected
     edge has one row for each direction.
     """

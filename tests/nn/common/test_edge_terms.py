@@ -119,7 +119,7 @@ def _hetero():
 
 @pytest.mark.parametrize("path", ["fused", "edge by edge"])
 @pytest.mark.parametrize("name", ["HGTConv", "HANConv"])
-def test_by_edge_type(beside_pyg, monkeypatch, name, path):
+def test_weights_and_biases_of_each_edge_type_match_pyg(beside_pyg, monkeypatch, name, path):
     theirs, ours = _pair(beside_pyg, name, (6, 4, TYPES, 2), {})
     if path != "fused":
         ours.register_message_forward_hook(lambda layer, inputs, out: None)
@@ -224,7 +224,7 @@ def test_edge_terms_follow_edges_of_every_format(beside_pyg):
 
 
 @pytest.mark.parametrize("make", [nn.GATConv, nn.TransformerConv])
-def test_first_and_second_derivatives(make):
+def test_first_and_second_derivatives_pass_gradcheck(make):
     torch.manual_seed(0)
     layer, x = make(3, 2, 2).double(), _draw(5, 3)
     inputs = [x, _draw(8).abs(), _draw(8, 2)]
@@ -272,7 +272,7 @@ def test_override_that_ignores_edge_terms_is_an_error():
     ],
     ids=str,
 )
-def test_errors(options, error, message):
+def test_wrong_edge_terms_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         nn.GATConv(6, 4, 2)(torch.randn(5, 6), PAIRS, **options)
 

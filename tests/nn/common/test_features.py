@@ -31,7 +31,7 @@ TAKERS = {
 
 
 @pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS)
-def test_width_and_dtype_of_features(take):
+def test_features_of_another_width_or_dtype_are_refused(take):
     take(X)
     with pytest.raises(ValueError, match=r"(x|query) must have 16 features; got shape \(5, 15\)"):
         take(X[:, :15])
@@ -60,7 +60,7 @@ def test_gps_conv_refuses_x_of_wrong_width():
         lambda a: fp(X, EDGES, a),
     ],
 )
-def test_width_and_dtype_of_edge_features(take):
+def test_edge_features_of_another_width_or_dtype_are_refused(take):
     take(ATTR)
     with pytest.raises(ValueError, match=r"edge_attr must have 3 features; got shape \(4, 2\)"):
         take(ATTR[:, :2])
@@ -97,6 +97,6 @@ def test_width_and_dtype_of_edge_features(take):
         ),
     ],
 )
-def test_other_mistakes(call, error, message):
+def test_other_wrong_inputs_are_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()

@@ -92,7 +92,7 @@ def test_recorded_weights_match_softmax_inside_pyg(name, arguments, inputs, monk
             assert torch.equal(record.edge_index, TYPED[record.edge_type])
 
 
-def test_outside_the_context_nothing_listens():
+def test_outside_the_context_nothing_is_recorded():
     layer, x = gattn.nn.GATConv(6, 3), torch.randn(6, 6)
     with record_attention(layer) as recorded:
         layer(x, EDGES)

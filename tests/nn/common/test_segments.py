@@ -43,7 +43,7 @@ def test_segment_index_is_sorted_and_counted_once(monkeypatch):
 
 @each_form
 @each_readout
-def test_gradients_by_transforms(build, form, monkeypatch):
+def test_gradients_by_transforms_equal_those_of_autograd(build, form, monkeypatch):
     monkeypatch.setenv("GATTN_BACKEND", "reference")
     readout, x = build(), torch.randn(7, 6, requires_grad=True)
     fresh = {name: v.clone() if isinstance(v, torch.Tensor) else v for name, v in form.items()}
@@ -61,7 +61,7 @@ def test_segment_index_inside_vmap_is_refused():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @each_readout
-def test_one_compilation_for_sets_of_every_size(build):
+def test_sets_of_every_size_share_one_compilation(build):
     readout = build().eval()
     counter = CompileCounter()
     compiled = torch.compile(readout, fullgraph=True, backend=counter, dynamic=True)

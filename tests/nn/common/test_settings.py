@@ -32,7 +32,7 @@ READOUTS = {name: layer for name, layer in layers(readout=True).items() if layer
         ({"dropout": -0.5}, r"dropout must be a probability in \[0, 1\]; got -0\.5"),
     ],
 )
-def test_heads_channels_and_dropout(name, setting, message):
+def test_wrong_heads_channels_and_dropout_are_refused(name, setting, message):
     with pytest.raises(ValueError, match=message):
         MADE[name].make(**setting)
 

@@ -108,7 +108,7 @@ def test_gt_conv_accepts_edge_features_of_another_width(features):
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_without_edges_or_nodes(name):
+def test_no_edges_or_no_nodes_give_rows_of_zeros(name):
     layer = MAKERS[name](4, 4, 2, edge_dim=3).eval()
     for nodes in (0, 5):
         out = layer(torch.ones(nodes, 4), EDGES[:, :0], torch.ones(0, 3))

@@ -59,7 +59,7 @@ def test_cached_edges_are_those_of_the_first_forward(beside_pyg):
     assert not torch.equal(ours(x, x, second), ours.reset_parameters() or ours(x, x, first))
 
 
-def test_hub_in_fp16():
+def test_a_hub_in_fp16_does_not_overflow():
     """The hub has a degree of 70,000, which exceeds the range of fp16."""
     pairs = torch.stack([torch.arange(70000) % 8, torch.zeros(70000, dtype=torch.int64)])
     layer, x = FAConv(6, eps=0.0), torch.randn(8, 6)

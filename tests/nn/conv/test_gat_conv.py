@@ -21,7 +21,7 @@ def test_matches_pyg_with_every_fill_value(beside_pyg, dtype, fill_value, width)
         beside_pyg.check(*pair, x, case.edge_index, edge_attr, where=case.name)
 
 
-def test_loops_with_more_destinations_than_sources():
+def test_self_loops_with_more_destinations_than_sources_end_at_the_sources():
     layer = GATConv((3, 2), 4, edge_dim=2).double()
     x = torch.randn(2, 3, dtype=torch.float64), torch.randn(4, 2, dtype=torch.float64)
     edge_index, edge_attr = torch.tensor([[0, 1, 1], [3, 2, 0]]), torch.randn(3, 2).double()

@@ -19,14 +19,14 @@ def _types(case):
     "options", [{"heads": 2}, {"heads": 2, "concat": False}, {"root_weight": False, "bias": False}],
     ids=["heads", "averaged", "no root"],
 )  # fmt: skip
-def test_on_edge_case_graphs(beside_pyg, options):
+def test_edge_case_graphs_match_pyg(beside_pyg, options):
     pair = beside_pyg.pair("HEATConv", 6, 4, 2, 3, **SIZES, **options)
     for case in beside_pyg.graphs():
         x, edge_attr = beside_pyg.draw(case.size[0], 6), beside_pyg.draw(len(_types(case)[1]), 3)
         beside_pyg.check(*pair, x, case.edge_index, *_types(case), edge_attr, where=case.name)
 
 
-def test_weight_and_a_bias_for_each_edge():
+def test_edge_weights_and_biases_equal_edge_by_edge():
     torch.manual_seed(0)
     layer, x = HEATConv(6, 4, 2, 3, **SIZES, heads=2).double(), torch.randn(4, 6).double()
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 1, 1]])
@@ -39,7 +39,7 @@ def test_weight_and_a_bias_for_each_edge():
     torch.testing.assert_close(layer(*args, **terms), fused)
 
 
-def test_errors():
+def test_wrong_types_and_edge_features_are_refused():
     layer, x = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6)
     edge_index, kinds = torch.tensor([[0, 1], [1, 2]]), torch.zeros(4, dtype=torch.long)
     with pytest.raises(ValueError, match=r"edge_type must have shape \(2,\); got \(4,\)"):

@@ -30,7 +30,7 @@ def test_matches_pyg(beside_pyg, options, path):
     beside_pyg.check(theirs, ours, x, PAIRS[:, :0], num_edges=4, **attention)
 
 
-def test_graph_from_nodes_to_hyperedges():
+def test_a_graph_gives_the_output_of_its_index():
     torch.manual_seed(0)
     layer, x, attr = HypergraphConv(6, 4, True, heads=2), torch.randn(6, 6), torch.randn(4, 6)
     graph = Graph(PAIRS, (6, 4))
@@ -53,7 +53,7 @@ def test_graph_from_nodes_to_hyperedges():
     ],
     ids=["mode", "flow", "no features", "rows"],
 )
-def test_errors(options, inputs, message):
+def test_wrong_options_and_inputs_are_refused(options, inputs, message):
     with pytest.raises(ValueError, match=message):
         HypergraphConv(6, 4, **options)(torch.randn(6, 6), PAIRS, **inputs)
 

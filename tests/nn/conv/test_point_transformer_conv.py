@@ -19,7 +19,7 @@ def _networks(pos_norm=None):
     "options", [{}, {"add_self_loops": False}, _networks(), _networks("batch_norm")],
     ids=["plain", "no loops", "networks", "normalised"],
 )  # fmt: skip
-def test_on_edge_case_graphs(beside_pyg, options):
+def test_edge_case_graphs_match_pyg(beside_pyg, options):
     pair = [layer.eval() for layer in beside_pyg.pair("PointTransformerConv", 6, 4, **options)]
     assert pair[1].fused
     for case in beside_pyg.graphs():
@@ -42,7 +42,7 @@ def test_position_network_across_edges_gets_all_edges_at_once(beside_pyg):
 
 
 @pytest.mark.parametrize("options", [{}, _networks()], ids=["plain", "networks"])
-def test_weight_and_a_bias_for_each_edge(options):
+def test_edge_weights_and_biases_equal_edge_by_edge(options):
     torch.manual_seed(0)
     layer = PointTransformerConv(6, 4, **options).double()
     args = torch.randn(4, 6).double(), torch.randn(4, 3).double(), EDGES
@@ -86,7 +86,7 @@ def test_positions_far_from_origin_keep_precision():
     torch.testing.assert_close(away, here, atol=2e-3, rtol=0)
 
 
-def test_errors():
+def test_wrong_positions_are_refused():
     layer, x, pos = PointTransformerConv(6, 4), torch.randn(4, 6), torch.randn(4, 3)
     with pytest.raises(ValueError, match="pos must have 4 rows, like x of the source; got 3"):
         layer(x, pos[:3], EDGES)

@@ -10,7 +10,7 @@ import gattn
 from gattn.nn import ResGatedGraphConv
 
 
-def test_weight_for_each_edge():
+def test_an_edge_of_weight_zero_has_no_effect():
     torch.manual_seed(0)
     layer, x = ResGatedGraphConv(6, 4, edge_dim=2), torch.randn(4, 6)
     edge_index, features = torch.tensor([[0, 1, 2], [1, 2, 1]]), torch.randn(3, 2)
@@ -22,7 +22,7 @@ def test_weight_for_each_edge():
     torch.testing.assert_close(slow, plain)
 
 
-def test_errors():
+def test_edge_features_without_edge_dim_are_refused():
     x, edge_index = torch.randn(4, 6), torch.tensor([[0, 1, 2], [1, 2, 3]])
     with pytest.raises(ValueError, match="edge_dim=None and takes no edge_attr"):
         ResGatedGraphConv(6, 4)(x, edge_index, torch.randn(3, 2))

@@ -125,7 +125,7 @@ def test_types_of_a_networkx_graph_are_those_of_both_directions():
     torch.testing.assert_close(layer(x, network, kinds), expected)
 
 
-def test_type_out_of_range_edge_by_edge():
+def test_type_out_of_range_is_refused_edge_by_edge():
     layer = RGATConv(4, 2, 2)
     layer.register_message_forward_hook(lambda layer, inputs, out: None)
     with pytest.raises(ValueError, match=r"edge_type must be in \[0, 2\); got -1 to 0"):

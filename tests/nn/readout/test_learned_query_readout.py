@@ -95,7 +95,7 @@ def test_both_orders_of_projecting_and_summing_agree(heads, monkeypatch):
 
 
 @pytest.mark.parametrize("few", [0, 100])
-def test_gradients(few, monkeypatch):
+def test_gradients_pass_gradcheck(few, monkeypatch):
     monkeypatch.setattr(learned_query, "MIN_CHANNELS_PER_SCORE", few)
     readout = _readout(num_queries=2, ff_channels=5, layer_norm=True)
     x, index = _batch()

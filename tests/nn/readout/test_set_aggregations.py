@@ -94,7 +94,7 @@ def test_lstm_of_set2set_reads_one_query_of_the_width_of_x(option):
         Set2Set(6, 3, **option)
 
 
-def test_errors():
+def test_wrong_shapes_and_settings_are_refused():
     with pytest.raises(ValueError, match=r"x must have a dimension -2; got shape \(3,\)"):
         SoftmaxAggregation()(torch.randn(3), torch.zeros(3).long())
     with pytest.raises(

@@ -90,7 +90,7 @@ def test_weights_sum_to_one_over_each_graph(options):
     assert torch.equal(readout.attention_weights(x, ptr=ptr), weights)
 
 
-def test_gradients():
+def test_first_and_second_derivatives_pass_gradcheck():
     readout = SetTransformerAggregation(4, num_seed_points=2, heads=2, layer_norm=True).double()
     x, index = _batch([2, 3], channels=4)
     torch.autograd.gradcheck(lambda x: readout(x, index, dim_size=2), (x.requires_grad_(),))
@@ -103,7 +103,7 @@ def test_bad_input_gets_one_clear_error():
 
 
 @pytest.mark.parametrize("options", READOUTS)
-def test_autocast(options):
+def test_autocast_is_near_fp32(options):
     readout = SetTransformerAggregation(8, **options)
     x, index = _batch(dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -19,7 +19,7 @@ WITH_FEATURES = [
 
 @pytest.mark.parametrize("features", [1, 2, 7, 8, 16, 32, 33])
 @pytest.mark.parametrize(("name", "heads", "channels"), WITH_FEATURES)
-def test_edge_features_of_every_width(
+def test_edge_features_of_every_width_equal_the_reference(
     features, name, heads, channels, operators, compare, random_graph, hub_graph
 ):
     for dtype in (torch.float64, torch.float32):
@@ -38,7 +38,7 @@ def test_negative_slopes_match_reference(name, slope, operators, compare, random
     ("name", "frozen"),
     [(f"{name}, edges", one) for name in FAMILIES for one in ATTENTION[f"{name}, edges"].shapes],
 )
-def test_inputs_that_need_no_gradient(name, frozen, operators, compare, random_graph):
+def test_inputs_that_need_no_gradient_get_none(name, frozen, operators, compare, random_graph):
     operator = operators[name]
     assert frozen not in compare(operator, random_graph, 3, 4, frozen=[frozen])
     others = operator.shapes.keys() - {frozen}
@@ -46,7 +46,9 @@ def test_inputs_that_need_no_gradient(name, frozen, operators, compare, random_g
 
 
 @pytest.mark.parametrize("name", ["dot_product", "gatv2"])
-def test_one_tensor_for_query_key_and_value(name, random_graph):
+def test_one_tensor_for_query_key_and_value_has_the_derivatives_of_the_reference(
+    name, random_graph
+):
     weight = torch.linspace(-1, 1, 8, dtype=torch.float64).view(2, 4)
     results = []
     for backend in ("cpu", "reference"):

@@ -9,7 +9,7 @@ from gattn.ops.attention.gat import attend_by_score
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_grouped_value_heads(groups, precision, operators, compare, hub_graph):
+def test_grouped_value_heads_equal_the_reference(groups, precision, operators, compare, hub_graph):
     operator = operators["gat, edges"]
     compare(operator, hub_graph, 8, 16, dtype=precision, dims={"u": groups})
 
@@ -34,7 +34,7 @@ def rows_of(*degrees):
 @pytest.mark.parametrize("channels", [16, 5])
 @pytest.mark.parametrize("heads", [8, 3])
 @pytest.mark.parametrize("names", [("edge_score",), ()], ids=["edges", "nodes"])
-def test_rows_of_few_and_of_many_edges(
+def test_rows_of_few_and_of_many_edges_equal_the_reference(
     names, heads, channels, frozen, precision, operators, compare
 ):
     """The backward pass reads the values again for short rows, and uses saved sums for long

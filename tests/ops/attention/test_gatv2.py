@@ -4,7 +4,7 @@ import pytest
 import torch
 
 
-def test_value_that_is_key_and_value_that_equals_it(operators, random_graph):
+def test_one_tensor_as_key_and_value_gives_the_bits_of_two_equal_tensors(operators, random_graph):
     """If one tensor is both key and value, the output has the same bits as for two equal tensors,
     and the gradient of the tensor is the sum of the two gradients.
     """

@@ -43,7 +43,7 @@ def test_matches_its_equation(feature_map, phi):
     torch.testing.assert_close(out, _written_out(query, key, value, phi))
 
 
-def test_cross_attention():
+def test_cross_attention_reads_the_keys_of_the_same_graph():
     key, value, query = _draw(6, 2, 3), _draw(6, 2, 4, seed=1), _draw(3, 2, 3, seed=2)
     segments = graphs.pooling_graph(INDEX, 1, 5)
     queries = graphs.pooling_graph(torch.tensor([2, 1, 0]), 1, 5)
@@ -56,7 +56,7 @@ def test_cross_attention():
     torch.testing.assert_close(out[0], expected)
 
 
-def test_gradients():
+def test_first_and_second_derivatives_pass_gradcheck():
     inputs = tuple(x.requires_grad_() for x in _inputs())
     segments = graphs.pooling_graph(INDEX, 1, 5)
     assert torch.autograd.gradcheck(lambda *x: linear_attention(*x, segments), inputs)

@@ -49,7 +49,7 @@ def inputs(graph, dtype=torch.float64, heads=2, channels=4, seed=0):
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 2e-2)]
 )
-def test_same_outputs_and_gradients_as_on_edges(name, dtype, tolerance, calls):
+def test_outputs_and_gradients_equal_those_on_edges(name, dtype, tolerance, calls):
     graph = BLOCKS[name]()
     tensors = inputs(graph, dtype)
     grad = torch.randn(tensors[0].shape).to(dtype)
@@ -76,7 +76,7 @@ def test_edges_are_never_laid_out(calls):
 
 @pytest.mark.bits
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal])
-def test_same_bits_alone_and_in_any_batch(build, calls):
+def test_a_graph_has_the_same_bits_alone_and_in_any_batch(build, calls):
     sizes = [70, 3, 80, 70, 90, 1, 64]
     graph = build(sizes)
     tensors = inputs(graph, torch.float32)
@@ -104,7 +104,7 @@ def test_what_dense_attention_does_not_do_stays_on_edges(calls, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["complete, large and small", "causal, large and small"])
-def test_derivatives_of_first_and_second_order(name, calls, monkeypatch):
+def test_first_and_second_derivatives_pass_gradcheck(name, calls, monkeypatch):
     monkeypatch.setitem(sdpa.FEWEST_PAIRS, "complete", 16)
     monkeypatch.setitem(sdpa.FEWEST_PAIRS, "causal", 16)
     monkeypatch.setattr(sdpa.cut, "__defaults__", (sdpa.FEWEST_PAIRS, 3))
@@ -116,7 +116,7 @@ def test_derivatives_of_first_and_second_order(name, calls, monkeypatch):
     assert (2, 5, 1, 2) in calls
 
 
-def test_only_the_gradients_asked_for_and_twice(calls):
+def test_a_subset_of_gradients_is_computed_twice_with_the_same_bits(calls):
     graph = graphs.complete([40, 40])
     query, key, value = inputs(graph)
     out = dot_product_attention(query, key.detach(), value, graph)
@@ -129,7 +129,7 @@ def test_only_the_gradients_asked_for_and_twice(calls):
     assert same.grad is not None
 
 
-def test_inference_mode_and_vector_of_nan(calls):
+def test_nan_stays_in_its_graph_in_inference_mode(calls):
     graph = graphs.complete([40, 64])
     query, key, value = (t.detach() for t in inputs(graph))
     value[0] = torch.nan

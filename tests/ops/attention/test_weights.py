@@ -48,7 +48,9 @@ def test_weights_are_in_the_order_of_the_caller(attention, split, random_graph):
     torch.testing.assert_close(twin(moved, shuffled), twin(rest, random_graph)[order])
 
 
-def test_dtypes(attention, precision, split, random_graph):
+def test_weights_have_the_dtype_and_precision_of_the_inputs(
+    attention, precision, split, random_graph
+):
     """With 16-bit inputs, scores are rounded before the softmax, so that the relative error of the
     weights is about eps |score|.
     """

@@ -63,7 +63,7 @@ def test_complex_features_have_complex_gradients(size, hub, monkeypatch):
 
 
 @pytest.mark.parametrize("most", [1, 3])
-def test_gradients_at_hubs(most, hub, in_chunks, monkeypatch):
+def test_gradients_at_hubs_pass_gradcheck(most, hub, in_chunks, monkeypatch):
     monkeypatch.setattr(chunks, "HUB_DEGREE", most)
     check_gradients([a.requires_grad_() for a in _query_and_key(hub)], hub)
 

@@ -40,7 +40,7 @@ def test_output_and_gradients_equal_the_definition(
 
 
 @pytest.mark.parametrize("normalize", ["softmax", "mean"])
-def test_first_and_second_derivatives(normalize, hub, tensors) -> None:
+def test_first_and_second_derivatives_pass_gradcheck(normalize, hub, tensors) -> None:
     score = Perceptron().double()
     weight = score.weight.detach().clone().requires_grad_()
 
@@ -201,7 +201,7 @@ def test_16_bit_sums_accumulate_in_fp32(dtype, monkeypatch):
     assert out.item() == pytest.approx(6000, rel=4e-3)
 
 
-def test_normalize_by_a_sum_of_zero():
+def test_weights_normalised_by_a_sum_of_zero_are_not_finite():
     graph = gattn.Graph(torch.tensor([[0, 1, 0, 1], [2, 2, 3, 3]]), 4)
     features = torch.tensor([[1.0], [-1.0], [0.0], [0.0]])
     ends = torch.randn(3, 4, 1, 2)
@@ -212,7 +212,7 @@ def test_normalize_by_a_sum_of_zero():
 
 @pytest.mark.slow
 @pytest.mark.skipif(bool(cpu.unavailable_reason()), reason="the C++ kernels are not built")
-def test_gradients_in_smaller_chunks_than_forward_and_at_hubs(monkeypatch):
+def test_smaller_chunks_in_backward_give_the_same_gradients(monkeypatch):
     """Chunks have 16 edges in the forward pass and 8 in the backward pass, and the graph has
     sources and destinations of high degree.
     """

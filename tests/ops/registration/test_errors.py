@@ -37,7 +37,7 @@ def test_every_wrong_shape_names_the_argument(operator, random_graph):
                 assert out.isfinite().all()
 
 
-def test_every_wrong_rank(operator, random_graph):
+def test_a_wrong_rank_is_refused_for_each_argument(operator, random_graph):
     for name in operator.shapes:
         for change in (lambda t: t[None], lambda t: t.flatten()):
             inputs = operator.inputs(random_graph, 2, 4, grad=False)
@@ -49,7 +49,7 @@ def test_every_wrong_rank(operator, random_graph):
 
 
 @pytest.mark.parametrize("wrong", [torch.int64, torch.complex64, torch.bool])
-def test_every_wrong_dtype(operator, wrong, random_graph):
+def test_a_wrong_dtype_is_refused_for_each_argument(operator, wrong, random_graph):
     for name in operator.shapes:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         if name == "attn_bias" and wrong is torch.bool:
@@ -60,7 +60,7 @@ def test_every_wrong_dtype(operator, wrong, random_graph):
             operator(inputs, random_graph)
 
 
-def test_mixed_dtypes(operator, random_graph):
+def test_mixed_dtypes_are_refused(operator, random_graph):
     for name in list(operator.shapes)[1:]:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         inputs[name] = inputs[name].float()
@@ -68,7 +68,7 @@ def test_mixed_dtypes(operator, random_graph):
             operator(inputs, random_graph)
 
 
-def test_every_wrong_device(operator, random_graph):
+def test_a_wrong_device_is_refused_for_each_argument(operator, random_graph):
     for name in operator.shapes:
         inputs = operator.inputs(random_graph, 2, 4, grad=False)
         inputs[name] = inputs[name].to("meta")
@@ -98,7 +98,7 @@ def test_edges_that_are_no_graph_are_refused(operator, edges, random_graph):
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.1, float("nan"), float("inf")])
-def test_dropout_out_of_range(attention, dropout, random_graph):
+def test_dropout_out_of_range_is_refused(attention, dropout, random_graph):
     with pytest.raises(ValueError, match=r"dropout must be a probability in \[0, 1\]; got"):
         attention(attention.inputs(random_graph), random_graph, dropout=dropout)
 
@@ -115,7 +115,7 @@ def test_settings_that_are_no_numbers_are_refused(attention, value, random_graph
 
 
 @pytest.mark.parametrize("name", [name for name, x in ATTENTION.items() if "edge_attr" in x.shapes])
-def test_edge_features_without_their_projection(name, operators, random_graph):
+def test_edge_features_without_their_projection_are_refused(name, operators, random_graph):
     for left in ("edge_attr", "edge_proj"):
         inputs = operators[name].inputs(random_graph)
         del inputs[left]

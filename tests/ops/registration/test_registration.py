@@ -39,7 +39,7 @@ def calls(monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_opcheck_of_every_operator(operators, calls, tiny, dropout):
+def test_every_operator_passes_opcheck(operators, calls, tiny, dropout):
     """Check schema, autograd, fake tensors and AOT dispatch with the arguments of real calls."""
     for operator in operators.values():
         inputs = operator.inputs(tiny, 2, 4)
@@ -69,7 +69,7 @@ def _leaf(arg, name):
     return arg.detach().requires_grad_(arg.requires_grad and "backward" not in name)
 
 
-def test_gradcheck_and_gradgradcheck(operator, tiny):
+def test_first_and_second_derivatives_pass_gradcheck(operator, tiny):
     inputs = operator.inputs(tiny, 2, 2, d=2, w=1)
     function = lambda *tensors: operator(dict(zip(inputs, tensors)), tiny)  # noqa: E731
     assert torch.autograd.gradcheck(function, tuple(inputs.values()), fast_mode=True)

@@ -93,7 +93,7 @@ def test_estimator_of_two_targets_of_bonds_reads_missing_lists():
         assert abs(predicted[name][0] - factor).max() < 0.2
 
 
-def test_missing_labels_wrong_lengths_and_bad_smiles():
+def test_lists_of_wrong_length_and_bad_smiles_are_errors_or_left_out():
     values = [*atom_values(), [1.0], [1.0, 2.0], [None, 2.0]]
     smiles = [*SMILES, "CCO", "(", "CO"]
     with pytest.raises(MoleculeError, match="its list has 1 values, and the molecule has 3"):
@@ -117,7 +117,7 @@ def test_missing_labels_wrong_lengths_and_bad_smiles():
         AtomRegressor(model="gp", **SMALL).fit(SMILES, atoms={"m": atom_values()})
 
 
-def test_classifier_of_two_and_of_several_classes(tmp_path):
+def test_classifier_predicts_two_and_several_classes_of_atoms(tmp_path):
     symbols = [[a.GetSymbol() for a in m.GetAtoms()] for m in structures()]
     aromatic = [[int(b.GetIsAromatic()) for b in m.GetBonds()] for m in structures()]
     several = AtomClassifier(**SMALL).fit(SMILES, atoms={"element": symbols})
