@@ -115,10 +115,6 @@ def test_narrow_rows_are_a_reason(width):
     graph = {("v", "to", "v"): edges(FEW_EDGES)}
     record = only(explain_path(nn.HANConv(8, width, metadata), {"v": x}, graph))
     assert record.reason == (NARROW_ROWS if width < NARROW else "")
-    kinds = torch.zeros(FEW_EDGES, dtype=torch.int64)
-    layer, features = nn.HEATConv(8, width, 1, 1, 2, 2, 2), torch.randn(FEW_EDGES, 2)
-    inputs = x, edges(FEW_EDGES), kinds[:NODES], kinds, features
-    assert only(explain_path(layer, *inputs)).reason == (NARROW_ROWS if width < NARROW else "")
 
 
 def test_own_score_that_torch_cannot_compile(monkeypatch):

@@ -20,6 +20,7 @@ from gattn.nn import (
     SuperGATConv,
     TransformerConv,
 )
+from gattn.nn.conv import heat_conv
 from gattn.ops.registration.backend import select
 from tests.layers import layers
 
@@ -184,12 +185,13 @@ class _Largest(TorchDispatchMode):
         return out
 
 
-def test_no_tensor_of_size_edges_times_channels_is_allocated(layer_and_width):
+def test_no_tensor_of_size_edges_times_channels_is_allocated(layer_and_width, monkeypatch):
     if select(None, torch.device("cpu")) == "reference":
         pytest.skip("the reference is written edge by edge")
     layer, edge_dim = layer_and_width
     if isinstance(layer, GATEConv):
         pytest.skip("its score has a hidden layer for every edge")
+    monkeypatch.setattr(heat_conv, "MAX_FORMED", 0)
     # An edge may have at most 4 numbers: two heads, three edge features or two node indices.
     edges, per_edge = 5000, 4
     x, edge_index, *edge_attr = _inputs(edge_dim, nodes=20, edges=edges)

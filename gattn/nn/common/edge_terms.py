@@ -26,7 +26,7 @@ from gattn.ops.registration.checks import as_bias
 
 FEW_EDGES, NARROW = 500, 8
 """Number of edges below which a layer may take more time than PyG's layer, and number of channels
-below which HANConv and HEATConv do, as ``python -m benchmarks.shapes`` shows.
+below which HANConv does, as ``python -m benchmarks.shapes`` shows.
 """
 SMALL_GRAPH = (
     f"with fewer than {FEW_EDGES} edges, the calls take more time than the arithmetic, as in PyG: "

@@ -12,11 +12,23 @@ from gattn.graph import Graph
 from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_input_of, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_rows, read_edges
-from gattn.nn.common.edge_terms import EdgeTerms, report_narrow
+from gattn.nn.common.edge_terms import EdgeTerms
 from gattn.nn.common.features import as_columns, as_heads
-from gattn.nn.common.scores import WithEdgeValues, attend_with_score, gat_score
+from gattn.nn.common.recording import is_recording, record
+from gattn.nn.common.scores import (
+    WithEdgeValues,
+    attend_unrecorded,
+    attend_with_score,
+    gat_score,
+)
 from gattn.nn.conv.base import AttentionConv
 from gattn.nn.conv.typed import checked_types, map_by_type
+from gattn.ops.edges import sources_to_edges
+
+MAX_FORMED = 2**20
+"""Maximum size e * c of the values of the edges, which all heads share, for which they are formed,
+because a single kernel then sums them (``python -m benchmarks.shapes HEATConv``).
+"""
 
 
 class HEATConv(pyg.HEATConv, AttentionConv):
@@ -28,9 +40,9 @@ class HEATConv(pyg.HEATConv, AttentionConv):
 
     with :math:`h_i = W_{\tau(i)} x_i` by the type of the node; t is the LeakyReLU of an embedding
     of the edge's type, and a is the LeakyReLU of a projection of the edge's features. Has the
-    arguments and the parameters of ``torch_geometric.nn.HEATConv`` and returns the same outputs. No
-    tensor of size edges x channels is formed: W multiplies node features, and weighted sums of edge
-    features.
+    arguments and the parameters of ``torch_geometric.nn.HEATConv`` and returns the same outputs.
+    On a large graph, no tensor of size edges x channels is formed: W multiplies node features, and
+    weighted sums of edge features.
 
     Args:
         in_channels: number of node features, d; -1 takes it from the first input.
@@ -116,41 +128,62 @@ class HEATConv(pyg.HEATConv, AttentionConv):
         node_type = checked_types("node_type", node_type, x.shape[0], node_types)
         terms = self.read_terms(edge_index, graph, x, edge_weight, attn_bias)
         hidden = map_by_type(self.hetero_lin, x, node_type)
-        kinds = F.leaky_relu(self.edge_type_emb(edge_type), self.negative_slope)
-        out = self._attend(hidden, kinds, edge_attr, graph, terms)
+        out = self._attend(hidden, edge_type, edge_attr, graph, terms)
         if self.root_weight:
             out = out + hidden.unsqueeze(1)
         return out.flatten(1) if self.concat else out.mean(1)
 
     def _attend(
-        self, x: Tensor, kinds: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms
+        self, x: Tensor, edge_type: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
         """Return the weighted sums of the values, [n, h, c]."""
         if not self.fused:
+            kinds = F.leaky_relu(self.edge_type_emb(edge_type), self.negative_slope)
             self.record_edge_by_edge(None, graph)
             # propagate_type: (x: Tensor, edge_type_emb: Tensor, edge_attr: OptTensor)
             with self.bind_terms(terms):
                 return self.propagate(
                     graph.edge_index, x=x, edge_type_emb=kinds, edge_attr=edge_attr
                 )
-        report_narrow(self.heads * self.out_channels)
         features = F.leaky_relu(self.edge_attr_emb(edge_attr), self.negative_slope)
-        edge_features = torch.cat([kinds, features], dim=1)
-        widths = [x.shape[1], x.shape[1], edge_features.shape[1]]
-        att_dst, att_src, att_edge = self.att.weight.split(widths, dim=1)
+        # The score of each type is computed once, unless the number of types is unknown.
+        count = getattr(self.edge_type_emb, "num_embeddings", None)
+        types = edge_type if count is None else torch.arange(count, device=x.device)
+        kinds = F.leaky_relu(self.edge_type_emb(types), self.negative_slope)
+        widths = [x.shape[1], x.shape[1], kinds.shape[1], features.shape[1]]
+        att_dst, att_src, att_type, att_edge = self.att.weight.split(widths, dim=1)
+        type_score = F.linear(kinds, att_type)
+        type_score = type_score if count is None else F.embedding(edge_type, type_score)
         node_proj, edge_proj = self.lin.weight.split([x.shape[1], features.shape[1]], dim=1)
-        score = gat_score(
-            infinite_as_nan(F.linear(x, att_dst)),
-            infinite_as_nan(F.linear(x, att_src)),
-            edge_score=infinite_as_nan(F.linear(edge_features, att_edge)),
-            negative_slope=self.negative_slope,
-        )
-        value = as_heads(F.linear(x, node_proj, self.lin.bias))
-        shared_proj = edge_proj.expand(self.heads, -1, -1)
-        return attend_with_score(
-            WithEdgeValues(score, features, shared_proj), value, graph, terms=terms,
-            dropout=self.dropout_now(),
-        )[0]  # fmt: skip
+        query = infinite_as_nan(F.linear(x, att_dst))
+        # Compiled code cannot compare sizes of graphs.
+        if torch.compiler.is_compiling() or graph.num_edges * self.out_channels > MAX_FORMED:
+            score = gat_score(
+                query, infinite_as_nan(F.linear(x, att_src)),
+                edge_score=infinite_as_nan(F.linear(features, att_edge) + type_score),
+                negative_slope=self.negative_slope,
+            )  # fmt: skip
+            value = as_heads(F.linear(x, node_proj, self.lin.bias))
+            shared_proj = edge_proj.expand(self.heads, -1, -1)
+            return attend_with_score(
+                WithEdgeValues(score, features, shared_proj), value, graph, terms=terms,
+                dropout=self.dropout_now(),
+            )[0]  # fmt: skip
+        # The scores and the values of a source are gathered together.
+        bias = None if self.lin.bias is None else F.pad(self.lin.bias, (self.heads, 0))
+        rows = F.linear(x, torch.cat([att_src, node_proj]), bias)
+        graph, (rows,) = graph.fetch_source_rows(rows)
+        rows = sources_to_edges(rows, graph)
+        rows = rows + F.linear(features, torch.cat([att_edge, edge_proj]))
+        key, value = rows.split([self.heads, self.out_channels], dim=1)
+        key = infinite_as_nan(key + type_score)
+        out, alpha = attend_unrecorded(
+            gat_score(query, key, negative_slope=self.negative_slope), value.unsqueeze(1),
+            graph.incidence(), terms, self.dropout_now(), is_recording(),
+        )  # fmt: skip
+        if alpha is not None:
+            record(alpha, graph)
+        return out
 
     def message(
         self,

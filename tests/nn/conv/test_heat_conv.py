@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from gattn.nn import HEATConv
+from gattn.nn.conv import heat_conv
 
 SIZES = {"edge_type_emb_dim": 5, "edge_dim": 3, "edge_attr_emb_dim": 2}
 
@@ -13,6 +14,12 @@ def _types(case):
     generator = torch.Generator().manual_seed(case.edge_index.shape[1])
     nodes = torch.randint(2, (case.size[0],), generator=generator)
     return nodes, torch.randint(3, (case.edge_index.shape[1],), generator=generator)
+
+
+@pytest.fixture(params=[0, heat_conv.MAX_FORMED], ids=["large", "small"], autouse=True)
+def order(request, monkeypatch):
+    """Whether the graphs of a test are large, so that the values of edges are not formed."""
+    monkeypatch.setattr(heat_conv, "MAX_FORMED", request.param)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +44,14 @@ def test_edge_weights_and_biases_equal_edge_by_edge():
     assert not torch.allclose(fused, layer(*args))
     layer.register_message_forward_hook(lambda layer, inputs, out: None)
     torch.testing.assert_close(layer(*args, **terms), fused)
+
+
+def test_an_embedding_of_an_unknown_number_of_types_gives_the_same():
+    layer, x, kinds = HEATConv(6, 4, 2, 3, **SIZES), torch.randn(4, 6), torch.tensor([0, 1, 1, 0])
+    args = x, torch.tensor([[0, 1, 2], [1, 2, 1]]), kinds, kinds[:3], torch.randn(3, 3)
+    expected = layer(*args)
+    layer.edge_type_emb = torch.nn.Sequential(layer.edge_type_emb)
+    torch.testing.assert_close(layer(*args), expected)
 
 
 def test_wrong_types_and_edge_features_are_refused():
