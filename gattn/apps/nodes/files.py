@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.edge_ends import are_ends, named_ends
-from gattn.apps.nodes.reading import from_data, from_networkx
+from gattn.apps.nodes.reading import UNDIRECTED, from_data, from_networkx
 from gattn.apps.nodes.sources import CITATION, check_graph_file
 from gattn.apps.nodes.tables import TABLES, graph_of_ends, read_table
 from gattn.apps.nodes.typed.tables import converted, read_typed_files
@@ -104,6 +104,10 @@ COMMENT = re.compile(r"(#+|%+)(\s|$)|#[^\s,;|]*$")
 program that way.
 """
 MATRIX_MARKET = "%%matrixmarket"
+SYMMETRIC = re.compile(rf"{MATRIX_MARKET}.*\b(symmetric|hermitian)\b|%\s*sym\b", re.IGNORECASE)
+"""Pattern for the first line of a file of MatrixMarket or KONECT that contains each edge once for
+both directions.
+"""
 ATTRIBUTES = re.compile(r"(?<=[\s,;|])\{.*\}\s*$")
 """Pattern for the attributes in braces that networkx writes after the node names of an edge."""
 WORDS = re.compile(r'\s*("(?:[^"]|"")*"\S*|\S+)')
@@ -245,8 +249,9 @@ def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
             match = ATTRIBUTES.search(text) if "{" in text else None
             names = text[: match.start()] if match else text
             lines.append(_Line(number, names.strip(), match is not None))
-    note = f"{comments:,} comment line{'s' * (comments > 1)} not read."
-    return lines, [note] if comments else []
+    notes = [f"{comments:,} comment line{'s' * (comments > 1)} not read."] if comments else []
+    is_symmetric = any(SYMMETRIC.match(text.strip()) for text in texts[:1])
+    return lines, [*notes, UNDIRECTED] if is_symmetric else notes
 
 
 def _separator(lines: Sequence[_Line]) -> str:
@@ -588,6 +593,7 @@ def _read(
     lines: Sequence[int]
     if ending in LISTS:
         frame, lines, notes, edge_separator = read_list(path, encoding, ends)
+        directed = directed and UNDIRECTED not in notes
     else:
         frame, lines, edge_separator = read_table(path, encoding, compact=compact)
         if frame.shape[1] - len(frame) in (0, 1) and not any(ends):

@@ -35,6 +35,7 @@ TypedTablePair: TypeAlias = tuple[Mapping[Any, pd.DataFrame], Mapping[str, pd.Da
 Tables: TypeAlias = pd.DataFrame | TablePair | TypedTablePair
 GraphLike: TypeAlias = "AttributedGraph | Data | HeteroData | networkx.Graph | Tables"
 EDGE_TENSORS = ("edge_attr", "edge_weight", "edge_type", "edge_time")
+UNDIRECTED = "The graph is undirected: messages are sent in both directions of every edge."
 BOTH_WAYS = (
     "The graph is directed, but messages are sent in both directions of every edge; use "
     "directed=True (--directed) to send them only in the direction of the edge."
@@ -148,10 +149,7 @@ def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> Att
     if graph.is_directed() and directed is None:
         notes = [BOTH_WAYS, *notes]
     elif directed and not graph.is_directed():
-        notes = [
-            "The graph is undirected: messages are sent in both directions of every edge.",
-            *notes,
-        ]
+        notes = [UNDIRECTED, *notes]
     read = attributed_graph(
         names, pairs, table, directed=bool(directed) and graph.is_directed(), notes=notes,
         unreadable=unreadable, edge_table=edge_table,

@@ -61,10 +61,22 @@ def test_edge_lists_of_networkx_are_read(tmp_path, delimiter, data, kind):
     assert _pairs(graph) == [("ann", "bob"), ("bob", "cem")]
 
 
+@pytest.mark.parametrize(
+    "header", ["%%MatrixMarket matrix coordinate real symmetric\n3 3 2\n", "% sym weighted\n"]
+)
+def test_an_edge_of_a_symmetric_matrix_has_both_directions(tmp_path, header):
+    path = tmp_path / "g.edges"
+    path.write_text(f"{header}2 1 0.5\n3 2 0.7\n")
+    graph = read_graph_file(path, directed=True)
+    assert not graph.directed
+    assert _pairs(graph) == [("1", "2"), ("2", "1"), ("2", "3"), ("3", "2")]
+    assert any("both directions of every edge" in note for note in graph.notes)
+
+
 def test_comments_are_counted(tmp_path):
     for text, comments in (
         ("# a comment\na b\nb c\n", 1),
-        ("% sym unweighted\n% 2 3 3\na b\nb c\n", 2),
+        ("% asym unweighted\n% 2 3 3\na b\nb c\n", 2),
         ("#\n#####\n## title\n%\na b\n  # within\nb c\n", 5),
         ("%%MatrixMarket matrix coordinate pattern general\n%\n3 3 2\na b\nb c\n", 3),
         ("%%MatrixMarket matrix coordinate pattern general\n%size\n3 3 2\na b\nb c\n", 3),
