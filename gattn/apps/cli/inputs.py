@@ -39,7 +39,11 @@ def check_training_inputs(run: RunSettings, out: Path) -> None:
 
 
 def check_run_inputs(
-    run: Path, table: Path | None, settings: Mapping[str, Any], *, targets: Sequence[str] = ()
+    run: Path,
+    table: Path | None,
+    settings: Mapping[str, Any],
+    *,
+    targets: Sequence[str] | None = (),
 ) -> None:
     """Check the folder of a trained model, and the table that it reads.
 
@@ -47,7 +51,7 @@ def check_run_inputs(
         run: the folder, or the name of a model that is distributed with gattn.
         table: the table; None if the input is not one CSV file.
         settings: the options of the command; ``smiles`` and ``encoding`` are read.
-        targets: columns of labels that the table must have.
+        targets: columns of labels that the table must have; None for those of the training.
 
     Raises:
         RunError: a file of the model is missing.
@@ -58,8 +62,9 @@ def check_run_inputs(
     check_model_files(folder)
     if table is None:
         return
-    smiles = settings.get("smiles") or _trained_columns(folder)
-    check_table_inputs(table, {**settings, "smiles": smiles}, targets=targets)
+    smiles = settings.get("smiles") or _trained_columns(folder, "smiles")
+    labels = _trained_columns(folder, "targets") if targets is None else targets
+    check_table_inputs(table, {**settings, "smiles": smiles}, targets=labels)
 
 
 def check_table_inputs(
@@ -100,12 +105,12 @@ def _check_columns(
         say(f"the SMILES are read from the column {names[0]!r} of {path}")
 
 
-def _trained_columns(folder: Path) -> Any:
-    """Return the columns of SMILES in the model card; empty if they are unknown or the card is
+def _trained_columns(folder: Path, key: str) -> Any:
+    """Return the columns under a key of the model card; empty if they are unknown or the card is
     damaged, for which the reader of the model has an error with advice.
     """
     try:
         card = json.loads((folder / CARD).read_bytes())
     except (ValueError, RecursionError):
         return ()
-    return card.get("smiles", ()) if isinstance(card, dict) else ()
+    return card.get(key, ()) if isinstance(card, dict) else ()

@@ -246,7 +246,7 @@ def evaluate(
     Args:
         out: New folder for the metrics and plots. Without it, the metrics are only printed.
     """
-    check_run_inputs(run, table, settings, targets=settings.get("target", ()))
+    check_run_inputs(run, table, settings, targets=settings.get("target"))
     from gattn.apps.molecules.runs.evaluate import evaluate_table
 
     numbers = {name: settings.pop(name) for name in NUMBERS if name in settings}

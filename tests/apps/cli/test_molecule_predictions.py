@@ -78,6 +78,11 @@ def test_evaluation_leaves_out_what_was_trained_on(folder, tmp_path, gattn):
     if 0 not in seen["test"]:
         assert code == 2
         assert "no labelled molecules other than those that the model was trained on" in output
+    (tmp_path / "seen.csv").write_text("smiles,measured\n" + "CO,1.0\n")
+    code, output = gattn("evaluate", folder / "numbers", tmp_path / "seen.csv")
+    assert code == 2
+    assert "no column 'y'" in output
+    assert "name the column of labels with --target" in output
 
 
 def test_explanations_are_written_as_tables_and_pictures(folder, tmp_path, gattn):
