@@ -1,9 +1,10 @@
-"""Atomic writes of files and folders: if a write fails, the old content is unchanged."""
+"""Atomic writes of files and folders: if a write fails, the old content is unchanged; and JSON."""
 
 from __future__ import annotations
 
 import csv
 import gzip
+import json
 import os
 import shutil
 import sys
@@ -11,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 TEXTS = (".csv", ".tsv", ".txt")
 PARQUET = ".parquet"
@@ -43,6 +44,33 @@ def reason(error: OSError) -> str:
     if not error.strerror:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
+class RepeatedKeyError(ValueError):
+    """Raised for JSON with the same key twice in an object, of which Python would use the last."""
+
+
+def parse_json(content: str | bytes) -> Any:
+    """Parse JSON.
+
+    Raises:
+        RepeatedKeyError: an object has the same key twice.
+        ValueError: the content is not JSON.
+
+    >>> parse_json('{"train": [0], "train": [1]}')
+    Traceback (most recent call last):
+    gattn.files.RepeatedKeyError: an object has the key 'train' twice
+    """
+    return json.loads(content, object_pairs_hook=_as_dict)
+
+
+def _as_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in table:
+            raise RepeatedKeyError(f"an object has the key {key[:80]!r} twice")
+        table[key] = value
+    return table
 
 
 @contextmanager

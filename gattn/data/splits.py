@@ -6,7 +6,6 @@ A protocol is the rule of a split. Scores under different protocols cannot be co
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -16,6 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from gattn.files import parse_json
 
 PARTS = ("train", "val", "test")
 NAMES = {
@@ -293,10 +294,10 @@ def read_positions(path: str | os.PathLike[str]) -> dict[str, Any]:
         ValueError: the file is not JSON, or has no lists of positions.
     """
     try:
-        content = json.loads(Path(path).read_text("utf-8"))
+        content = parse_json(Path(path).read_text("utf-8"))
     except (ValueError, RecursionError) as error:
         # This also catches UnicodeDecodeError, a subclass of ValueError.
-        raise ValueError(f"{path} is not JSON: {error}") from None
+        raise ValueError(f"{path} cannot be read as JSON: {error}") from None
     if isinstance(content, list) and len(content) == 1:
         content = content[0]
     if not isinstance(content, dict) or not all(isinstance(content.get(p), list) for p in PARTS):

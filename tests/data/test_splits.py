@@ -150,8 +150,9 @@ def test_a_file_holds_positions(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("train", "split.json is not JSON"),
-        ("[" * 100_000, "split.json is not JSON"),
+        ("train", "split.json cannot be read as JSON"),
+        ('{"train": [0], "val": [], "test": [], "train": [1]}', "has the key 'train' twice"),
+        ("[" * 100_000, "split.json cannot be read as JSON"),
         ("[]", "lists of row indices under train, val and test"),
         ('{"train": [0], "val": [1]}', "lists of row indices under"),
         ('{"train": 0, "val": [1], "test": [2]}', "lists of row indices under"),

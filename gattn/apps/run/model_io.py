@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import check_fraction
 from gattn.apps.run.model_files import CARD, WEIGHTS, RunError, check_model_files
-from gattn.files import replace_files
+from gattn.files import parse_json, replace_files
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -205,7 +205,7 @@ def read_json(
     """
     try:
         content = Path(path).read_bytes()
-        table = json.loads(content)
+        table = parse_json(content)
     except (ValueError, RecursionError) as error:
         reason = error if content.strip() else "it is empty"
         raise RunError(f"{path} is damaged ({reason}): {remedy}") from None

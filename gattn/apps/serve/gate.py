@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.settings import ServeSettings
+from gattn.files import RepeatedKeyError, parse_json
 
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -59,6 +60,7 @@ class Gate:
       ``/?token=TOKEN`` sets;
     - its body is compressed (415) or larger than the limit (413), or the body and the answer take
       too long (408);
+    - an object of its JSON body has a key twice, or its address has an option twice (422);
     - the server stops before the answer is ready (503).
 
     The middleware also adds the security headers to every answer.
@@ -99,7 +101,10 @@ class Gate:
                 await redirect(scope, receive, send_with_headers)
                 return
             body = await self._body(headers, receive)
-            await self.app(scope, _replay(body, receive), send_with_headers)
+            _check_keys(scope, headers, body)
+            # A HEAD request is answered as GET; the server sends the headers of the answer alone.
+            method = {"HEAD": "GET"}.get(scope["method"], scope["method"])
+            await self.app({**scope, "method": method}, _replay(body, receive), send_with_headers)
 
         try:
             await asyncio.wait_for(answer(), self.settings.timeout)
@@ -191,6 +196,24 @@ class Gate:
                 raise too_large
             if not message.get("more_body", False):
                 return bytes(body)
+
+
+def _check_keys(scope: Scope, headers: Headers, body: bytes) -> None:
+    """Raise an error for an option or a key that stands twice, of which one would have no effect.
+
+    The application reports a body that is not JSON.
+    """
+    options = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+    for name, values in options.items():
+        if len(values) > 1 and (scope["path"], name) != ("/predict", "smiles"):
+            raise RequestError(422, f"the address has the option {name[:80]!r} twice")
+    if "json" in headers.get("content-type", ""):
+        try:
+            parse_json(body)
+        except RepeatedKeyError as error:
+            raise RequestError(422, f"the body cannot be read: {error}") from None
+        except (ValueError, RecursionError):
+            return
 
 
 def _name_of(address: str) -> str | None:

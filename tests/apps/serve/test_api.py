@@ -11,6 +11,7 @@ import threading
 import time
 from functools import partial
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -288,6 +289,31 @@ def test_a_bad_request_is_refused_with_a_sentence(client):
         _is_refused(client.get("/picture", params={"smiles": smiles}))
     assert client.get("/predict").status_code == 405
     assert client.get("/nothing").json() == {"error": "Not Found"}
+
+
+def test_a_key_or_an_option_that_stands_twice_is_refused(client):
+    headers = {"content-type": "application/json"}
+    bodies = {
+        "/predict": b'{"smiles": ["C"], "smiles": ["N"]}',
+        "/explain": b'{"smiles": "C", "model": "numbers", "model": "classes"}',
+        "/node": b'{"name": "n1", "name": "n2"}',
+    }
+    for path, body in bodies.items():
+        answer = client.post(path, content=body, headers=headers)
+        assert answer.status_code == 422
+        assert re.search("has the key '(smiles|model|name)' twice", answer.json()["error"])
+    answer = client.get("/picture?smiles=C&smiles=N")
+    assert answer.status_code == 422
+    assert "option 'smiles' twice" in answer.json()["error"]
+
+
+def test_head_has_the_headers_of_get(client, address):
+    for path in ("/", "/health", "/models", "/static/style.css", "/picture?smiles=C", "/nothing"):
+        get, head = httpx.get(address + path), httpx.head(address + path)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        names = {"content-length", "content-type"}
+        assert {n: head.headers[n] for n in names} == {n: get.headers[n] for n in names}
+    assert client.request("HEAD", "/predict").status_code == 405
 
 
 def test_a_full_queue_answers_429(client_of, monkeypatch):
