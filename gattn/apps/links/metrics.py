@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gattn.apps.nodes.stack.weights import prior_weights
+from gattn.apps.nodes.stack.weights import listwise_weights, prior_weights
 
-PRIOR_ROWS = 4.0
-"""Strength of the penalty on deviations from the best single score, as a number of additional
-links.
-"""
+MISSING = -1e9
+"""Score of a missing candidate, in the place of minus infinity, while weights are fitted."""
 
 
 def listwise_loss(scores: NDArray) -> NDArray[np.float64]:
@@ -70,8 +68,6 @@ def fit_weights(parts: Sequence[NDArray], metric: str = "mrr") -> NDArray[np.flo
         >>> (fit_weights([0 * good, good]) > 0).tolist()
         [False, True]
     """
-    from scipy.optimize import minimize
-
     factors = np.array([fit_scale(part) for part in parts])
     scores = np.stack([part * f for part, f in zip(parts, factors)], 2).astype(np.float64)
     power = -1 if metric == "mrr" else 1
@@ -79,27 +75,9 @@ def fit_weights(parts: Sequence[NDArray], metric: str = "mrr") -> NDArray[np.flo
     best = int(values.mean(1).argmax())
     prior = prior_weights(np.stack([listwise_loss(scores[..., k]) for k in range(len(parts))], 1))
     # The loss depends only on the differences from the score of the true target.
-    scores -= scores[:, :1]
-    missing = np.isinf(scores[..., 0])
-    scores[missing] = 0
-
-    def total_of(weights: NDArray) -> NDArray[np.float64]:
-        return np.where(missing, -np.inf, scores @ weights)
-
-    def loss(weights: NDArray) -> tuple[float, NDArray]:
-        total = total_of(weights)
-        top = total.max(1, keepdims=True)
-        odds = np.exp(total - top)
-        norm = odds.sum(1, keepdims=True)
-        value = (np.log(norm[:, 0]) + top[:, 0]).sum()
-        slope = np.einsum("mck,mc->k", scores, odds / norm)
-        apart = PRIOR_ROWS * (weights - prior)
-        return float(value + 0.5 * apart @ (weights - prior)), slope + apart
-
-    bounds = [(0, None)] * len(parts)
-    result = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds)
-    weights = np.where(result.x < 1e-3, 0.0, result.x)
-    apart = -power * ranks(total_of(weights)) ** power - values[best]
+    scores = np.maximum(scores - scores[:, :1], MISSING)
+    weights = listwise_weights(scores, prior)
+    apart = -power * ranks(scores @ weights) ** power - values[best]
     if apart.mean() < -apart.std() / len(apart) ** 0.5:
         weights = np.eye(len(parts))[best]
     return weights * factors

@@ -108,8 +108,6 @@ def fit_weights(
         >>> fit_weights([y[:, None], -y[:, None]], y, is_class=False).round(2).tolist()
         [1.0, 0.0]
     """
-    from scipy.optimize import minimize
-
     count = len(predictions)
     if count == 1 or not len(y):
         return np.full(count, 1 / count)
@@ -125,20 +123,39 @@ def fit_weights(
     logs -= logs.max(2, keepdims=True)
     logs -= np.log(np.exp(logs).sum(2, keepdims=True))
     truth = logs[np.arange(len(y)), :, y.astype(int)]
-    prior = prior_weights(-truth)
+    apart = np.moveaxis(logs - truth[..., None], 1, 2)
+    return listwise_weights(apart, prior_weights(-truth)) * exponents
+
+
+def listwise_weights(scores: NDArray, prior: NDArray) -> NDArray[np.float64]:
+    r"""Fit nonnegative weights of several scores, so that the true candidate of each row gets the
+    highest weighted sum.
+
+    .. math:: \min_{w \ge 0} \; \sum_i \log \sum_j e^{s_{ij} \cdot w}
+        + \frac{\lambda}{2} \lVert w - \pi \rVert^2
+
+    Args:
+        scores: [m, c, K] differences of the K scores of each candidate from those of the true one.
+        prior: [K] prior weights.
+
+    Returns:
+        [K].
+    """
+    from scipy.optimize import minimize
 
     def loss(weights: NDArray) -> tuple[float, NDArray]:
-        total = np.einsum("mkc,k->mc", logs, weights)
+        total = scores @ weights
         top = total.max(1, keepdims=True)
         odds = np.exp(total - top)
         norm = odds.sum(1, keepdims=True)
-        value = (np.log(norm[:, 0]) + top[:, 0] - truth @ weights).sum()
-        slope = np.einsum("mkc,mc->k", logs, odds / norm) - truth.sum(0)
+        slope = np.einsum("mck,mc->k", scores, odds / norm)
         apart = PRIOR_ROWS * (weights - prior)
-        return float(value + 0.5 * apart @ (weights - prior)), slope + apart
+        value = (np.log(norm) + top).sum() + 0.5 * apart @ (weights - prior)
+        return float(value), slope + apart
 
-    result = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=[(0, None)] * count)
-    return np.where(result.x < 1e-3, 0.0, result.x) * exponents
+    bounds = [(0, None)] * len(prior)
+    result = minimize(loss, prior, jac=True, method="L-BFGS-B", bounds=bounds)
+    return np.where(result.x < 1e-3, 0.0, result.x)
 
 
 def prior_weights(losses: NDArray) -> NDArray[np.float64]:
