@@ -13,7 +13,7 @@ from gattn.conversion import conversion_report, convert
 from tests.conversion import MyGATConv
 
 
-def test_what_cannot_be_replaced_is_left_and_told(caplog):
+def test_layers_that_cannot_be_replaced_are_kept_and_reported(caplog):
     patched = pyg.GATConv(8, 8)
     patched.message = types.MethodType(lambda self, x_j, alpha: x_j, patched)
     odd = pyg.GPSConv(8, pyg.GATConv(8, 8), attn_kwargs={"add_zero_attn": True})

@@ -71,7 +71,7 @@ def test_good_layer_passes_every_check():
 
 
 @pytest.mark.parametrize("layer", [NodeOrderConvolution(), ReadsNodeIds()])
-def test_equivariance_rejects(layer):
+def test_equivariance_rejects_layers_that_depend_on_the_order(layer):
     with pytest.raises(AssertionError, match="permutation equivariance is broken on"):
         assert_permutation_equivariant(layer, 3)
 

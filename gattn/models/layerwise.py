@@ -230,6 +230,7 @@ def _check(
     batch_edges: int,
     out: Tensor | np.ndarray | None,
 ) -> None:
+    """Check the inputs of a layer-wise prediction, and that it can be written to ``out``."""
     check_graph("graph", graph)
     check_count("batch_edges", batch_edges, 1)
     _check_rows("x", x, graph.num_src, (2,))

@@ -87,7 +87,7 @@ def test_stereo_does_not_make_a_scaffold():
     assert murcko_scaffold("CCO") == ""
 
 
-def test_nothing_to_split():
+def test_splits_of_no_molecules_are_empty():
     for split in (random_split(0, seed=0), scaffold_split([])):
         assert len(split.train) == len(split.val) == len(split.test) == 0
         assert split.train.dtype == torch.int64
@@ -101,7 +101,7 @@ def test_fractions_are_checked(fractions):
         scaffold_split(["C"], fractions=fractions)
 
 
-def test_inputs_are_checked():
+def test_invalid_inputs_raise_errors():
     with pytest.raises(ValueError, match="must not be negative"):
         random_split(-1, seed=0)
     with pytest.raises(ValueError, match="RDKit cannot read the SMILES 'C1'"):

@@ -35,7 +35,7 @@ def test_large_molecules_stay_in_their_panel(smiles):
     assert len(bond_lengths(smiles)) > 20
 
 
-def test_names_of_molecules():
+def test_names_are_read_from_the_column_or_after_the_smiles():
     assert name_column(["smiles", "y"]) == ""
     assert name_column(["id", "smiles", "Name"]) == "Name"
     assert name_after(" CCO  ethanol (dry) ") == "ethanol (dry)"

@@ -109,7 +109,7 @@ def test_torch_jit_trace_is_refused():
 @pytest.mark.parametrize(
     "size", [-1, True, (3,), (3, 3, 3), (3, -1), "ab", 2.0, (2.0, 3), ((3, 3), 3)]
 )
-def test_size_is_checked(size):
+def test_an_invalid_size_raises_an_error(size):
     with pytest.raises(ValueError, match=r"size must be num_nodes or \(num_src, num_dst\)"):
         Graph(torch.tensor([[0], [1]]), size)
 

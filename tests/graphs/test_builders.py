@@ -44,7 +44,7 @@ def test_bipartite_connects_each_key_with_each_query(sizes):
 
 
 @pytest.mark.parametrize("build", [graphs.complete, graphs.causal, lambda s: graphs.band(s, 1)])
-def test_sizes_are_checked(build):
+def test_invalid_sizes_raise_errors(build):
     for sizes in (3, torch.tensor([3]), [1.0], ["a"], None, [[1, 2]]):
         with pytest.raises(TypeError, match="sizes must be a list of ints"):
             build(sizes)
@@ -65,7 +65,7 @@ def test_pooling_graph_connects_nodes_with_their_queries(index, k, dtype):
     )
 
 
-def test_readout_is_checked():
+def test_invalid_arguments_of_pooling_graph_raise_errors():
     with pytest.raises(ValueError, match="index must be >= 0 and < 2, num_graphs; got 0 to 2"):
         graphs.pooling_graph(torch.tensor([0, 2]), 1, 2)
     with pytest.raises(ValueError, match="index must be >= 0; got -1 to 2"):

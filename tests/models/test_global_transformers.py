@@ -63,7 +63,7 @@ def test_models_on_edge_case_graphs_match_pyg(beside_pyg, pair):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_converted_model(beside_pyg, pair):
+def test_a_converted_model_predicts_the_same(beside_pyg, pair):
     theirs = copy.deepcopy(pair[0]).eval()
     x, one = beside_pyg.draw(6, 6), torch.zeros(6, dtype=torch.int64)
     expected, calls = theirs(x, EDGES, one), []

@@ -318,6 +318,9 @@ class MoleculeEstimator(SmilesEstimator):
         bounds: np.ndarray | None,
         weights: Tensor,
     ) -> rows.LabelledMolecules:
+        """Parse molecules, and return those with a label, with their descriptors, labels and
+        weights.
+        """
         labels = torch.from_numpy(self._encode(table))
         parsed = self.featurise(texts)
         bad = tuple(rows.bad_rows(texts, parsed))

@@ -358,6 +358,7 @@ def descriptor_shares(molecule: Mol) -> Tensor:
 
 
 def _counts(molecule: Mol) -> dict[str, np.ndarray]:
+    """Return the share of each atom in the descriptors that are sums over atoms, by descriptor."""
     from rdkit.Chem import GetPeriodicTable
 
     hydrogen = GetPeriodicTable().GetMostCommonIsotopeMass(1)

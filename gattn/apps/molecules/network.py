@@ -192,6 +192,9 @@ def _run(
     kernel: str, graph: NetworkGraph, parameters: Sequence[Tensor], sizes: NetworkSizes,
     states: dict[str, Tensor], more: dict[str, Tensor],
 ) -> None:  # fmt: skip
+    """Call a kernel of the network with its tensors and sizes; it writes to ``states`` and
+    ``more``.
+    """
     source, destination = graph.edge_index.contiguous()
     # The tensors must exist until the kernel ends, because the table of arguments contains their
     # addresses.

@@ -390,6 +390,7 @@ def _check_present(columns: Sequence[Column], table: pd.DataFrame) -> None:
 
 
 def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, list[str]]:
+    """Choose the encoding of a column by its values; None, with a note, if it is not used."""
     missing, numbers = is_missing(values), as_numbers(values)
     if values.dtype.kind in NUMERIC and not np.isnan(numbers[~missing]).any():
         # The numbers are not converted to texts, because that is slow for many nodes.

@@ -457,6 +457,7 @@ class EdgeEncoder:
         return _as_tensor(arcs), _as_tensor(messages), structure
 
     def _inputs(self, structure: EdgeStructure, names: Sequence[Hashable]) -> EdgeInputs:
+        """Return the features and the weights of the edges of a graph, and their logarithms."""
         rows, edge_rows, arc_rows = structure.rows, structure.edge_rows, structure.arc_rows
 
         def where(row: int) -> str:

@@ -77,6 +77,7 @@ class Table(Generic[Described, Kind]):
         return np.array(rows, np.int32)[which]
 
     def _add(self, key: int, thing: Described) -> int:
+        """Return the number of the kind with this key, and add a new kind of ``thing``."""
         with self._lock:
             place = self._places.get(key)
             if place is None:

@@ -274,6 +274,7 @@ def _check_type(index_or_ptr: Tensor) -> None:
 
 
 def _check(index: Tensor, ptr: Tensor | None, rows: int, segments: int) -> None:
+    """Check that ``ptr``, or else ``index``, assigns each row to one of the segments."""
     if ptr is not None:
         bounds = ptr.tolist()
         if bounds[0] != 0 or bounds[-1] != rows or bounds != sorted(bounds):

@@ -118,6 +118,9 @@ class GATEConv(attentive_fp.GATEConv, AttentionConv):
             check_features("edge_attr", edge_attr, edge_dim, weight)
 
     def _attend(self, x: Tensor, edge_attr: Tensor, graph: Graph, terms: EdgeTerms) -> Tensor:
+        """Return the outputs [n, c] of the nodes, by one operator or, if it is not possible, edge
+        by edge.
+        """
         if not self.fused:
             # edge_updater_type: (x: Tensor, edge_attr: Tensor)
             # propagate_type: (x: Tensor, alpha: Tensor)

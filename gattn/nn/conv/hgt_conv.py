@@ -134,6 +134,9 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         joined: Graph,
         terms: EdgeTerms,
     ) -> Tensor:
+        """Compute the attention along all relations by one operator, and record its weights by
+        relation.
+        """
         # The factor mu_r of a relation r scales its key matrix K_r instead of the scores of all
         # edges, because mu_r (q . K_r k) = q . (mu_r K_r) k.
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
@@ -155,6 +158,9 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         joined: Graph,
         terms: EdgeTerms,
     ) -> Tensor:
+        """Compute the attention of all relations by PyG's message passing, with a message for each
+        edge.
+        """
         self.record_edge_by_edge(None, joined)
         key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs})
         value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})

@@ -178,6 +178,9 @@ class RGATConv(pyg.RGATConv, AttentionConv):
     def _attend(
         self, x: Tensor, edge_type: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> tuple[Tensor, Tensor]:
+        """Return the outputs of the nodes and the attention weights [e, h]; projections are
+        computed once for each pair of a node and a relation.
+        """
         typed = typed_graph(graph, edge_type, self.num_relations)
         weight = self._weight()
         value = project_pairs(x, weight, typed.sources)

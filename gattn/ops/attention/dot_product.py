@@ -213,6 +213,7 @@ def _check(
     graph: Graph,
     value: Tensor | None = None,
 ) -> None:
+    """Check the dtypes and the shapes of the inputs of scaled dot-product attention."""
     checks.check_graph(graph)
     checks.check_floats(
         graph, query=query, key=key, value=value, attn_bias=attn_bias, edge_attr=edge_attr,

@@ -203,6 +203,7 @@ def _check(
     negative_slope: float,
     value: Tensor | None = None,
 ) -> None:
+    """Check the dtypes and the shapes of the inputs of GAT attention."""
     checks.check_graph(graph)
     checks.check_floats(
         graph, query_score=query_score, key_score=key_score, edge_score=edge_score, value=value,

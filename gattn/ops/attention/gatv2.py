@@ -223,6 +223,7 @@ def _check(
     graph: Graph,
     value: Tensor | None = None,
 ) -> None:
+    """Check the dtypes and the shapes of the inputs of GATv2 attention, and its activation."""
     checks.check_graph(graph)
     checks.check_floats(
         graph, query=query, key=key, value=value, weight=weight, edge_attr=edge_attr,

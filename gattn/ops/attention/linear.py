@@ -161,6 +161,7 @@ def linear_attention_weights(
 
 
 def _check(query: Tensor, key: Tensor, value: Tensor, segments: Graph, queries: Graph) -> None:
+    """Check the graphs of keys and queries, and the dtypes and the shapes of the inputs."""
     for name, graph in (("segments", segments), ("query_segments", queries)):
         checks.check_graph(graph)
         if graph.num_edges != graph.num_src:

@@ -106,6 +106,7 @@ def _run(
     weight: Sequence[Argument],
     into: str,
 ) -> Tensor:
+    """Call a function for all edges of a graph; ``into`` is the order of the rows of its result."""
     call = EdgeFunction.of(function, [rows for _, rows in arguments], has_weight=len(weight) > 0)
     arguments = (*weight, *arguments)
     row_kinds = tuple(row_kind for row_kind, rows in arguments for _ in flat_tensors(rows))
@@ -289,6 +290,7 @@ def _differentiate_chunk(
 
 
 def _forward(plan: _Plan, tensors: list[Tensor]) -> Tensor:
+    """Call the function for one chunk of edges after another, and write its results."""
     output = writer = None
     reader = Reader(plan.graph, tensors, plan.row_kinds)
     for chunk in chunks(plan.graph, "destination"):

@@ -157,7 +157,7 @@ def test_percentile_is_the_share_of_drug_like_molecules_below_the_prediction():
         many.predict_percentile(["CCO"])
 
 
-def test_a_bad_smiles_costs_its_own_row(regressor, classifier):
+def test_an_unreadable_smiles_makes_only_its_own_row_nan(regressor, classifier):
     unreadable = np.array([False, True, True, True, True, True, True, False, True, False])
     with pytest.warns(UnreadableMolecules, match=r"7 SMILES could not be (.|\n)*row 1: 'bad\('"):
         mean, std = regressor.predict(BAD, return_std=True)

@@ -73,7 +73,7 @@ def test_an_edge_of_a_symmetric_matrix_has_both_directions(tmp_path, header):
     assert any("both directions of every edge" in note for note in graph.notes)
 
 
-def test_comments_are_counted(tmp_path):
+def test_comment_lines_are_skipped_and_counted(tmp_path):
     for text, comments in (
         ("# a comment\na b\nb c\n", 1),
         ("% asym unweighted\n% 2 3 3\na b\nb c\n", 2),

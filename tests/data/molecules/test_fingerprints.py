@@ -53,7 +53,7 @@ def test_more_neighbours_than_molecules_give_all_pairs(count, edges):
     assert got.dtype == torch.int64
 
 
-def test_inputs_are_checked():
+def test_invalid_inputs_raise_errors():
     prints, y = morgan_fingerprints(SMILES), torch.zeros(6)
     with pytest.raises(ValueError, match="RDKit cannot read the SMILES 'C1'"):
         morgan_fingerprints(["C", "C1"])

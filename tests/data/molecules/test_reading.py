@@ -30,7 +30,7 @@ def test_skipped_rows_leave_targets_in_step():
     assert [bad.row for bad in molecules.bad] == [1]
 
 
-def test_options_are_checked():
+def test_invalid_options_raise_errors():
     with pytest.raises(ValueError, match='"raise" or "skip"; got'):
         read_smiles(["C"], on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="y must have 2 rows"):

@@ -119,6 +119,7 @@ def _parsed(text: str) -> object:
 
 
 def _item(value: object, cell: object) -> Item:
+    """Convert an item of a list of labels to a number or a text; None for a missing label."""
     if value is None or value != value or (isinstance(value, str) and is_missing(value)):
         return None
     if isinstance(value, bool):

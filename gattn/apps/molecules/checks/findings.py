@@ -233,6 +233,7 @@ def read_table(
 
 
 def _target(cells: Column, signs: Column | None, style: NumberFormat) -> Target:
+    """Read a column of labels: its numbers, its limits, and whether it contains classes."""
     name = str(cells.name)
     if signs is not None and signs.name != name:
         cells = pd.Series(list(map(with_relation, cells, signs)), name=name)

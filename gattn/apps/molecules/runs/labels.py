@@ -373,6 +373,7 @@ def _common_task(columns: Sequence[Column], style: NumberFormat) -> Task:
 
 
 def _task(column: Column, style: NumberFormat) -> Task:
+    """Choose the task for a column of labels by its values."""
     cells = column.cells
     kinds = {cell for cell in cells if not is_missing(cell)}
     numbers = {style.parse(cell) for cell in kinds}

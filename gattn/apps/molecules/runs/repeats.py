@@ -203,6 +203,7 @@ def _split(
 
 
 def _check(settings: RunSettings, folds: int | str, replicates: int) -> None:
+    """Check the numbers of folds and replicates, and that the rule of the split defines folds."""
     if isinstance(folds, str):
         rule = read_rule(folds)
         if not rule.column:
@@ -289,6 +290,7 @@ def _metrics_table(results: Mapping[str, Mapping[str, Any]]) -> Any:
 def _summary(
     results: Mapping[str, Mapping[str, Any]], table: Any, folds: int, replicates: int
 ) -> dict[str, Any]:
+    """Return the moments of the metrics over the runs, and notes on baselines and intervals."""
     first = next(iter(results.values()))
     moments = {
         name: table[table["run"] == name].drop(columns="run").set_index("model").to_dict("index")

@@ -257,6 +257,7 @@ def find_inputs(inputs: Sequence[str], out: Path) -> list[Path]:
 
 
 def _expand(text: str) -> list[Path]:
+    """Return the files that a path, a folder or a pattern denotes."""
     path = Path(text)
     if path.is_dir():
         files = [

@@ -221,6 +221,9 @@ class TypedEncoder:
         messages: Mapping[Relation, Messages],
         x: Mapping[str, Tensor] | None,
     ) -> TypedInputs:
+        """Return the inputs of the network: features of the other types, degrees, and messages.
+        ``x`` contains features that were read before; None to read them.
+        """
         if x is None:
             x = {}
             for kind in self.kinds[1:]:

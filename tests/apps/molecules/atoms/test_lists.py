@@ -8,7 +8,7 @@ import pytest
 from gattn.apps.molecules.atoms.labels import read_list, read_lists
 
 
-def test_lists_are_read():
+def test_a_cell_with_a_list_gives_its_values():
     for cell, values in (
         ("[1, 2.5, null]", [1, 2.5, None]),
         ("(1, 'a')", [1, "a"]),
