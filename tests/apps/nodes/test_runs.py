@@ -1,5 +1,6 @@
 """Steps of a run: splits, standard deviations, baselines."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -7,13 +8,13 @@ from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full
 from gattn.apps.fitting.losses import squared_error
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.reading import read_graph
-from gattn.apps.nodes.runs.measure import propagate_labels
 from gattn.apps.nodes.runs.train import (
     Trainer,
     plan_trials,
     run_trials,
 )
 from gattn.apps.nodes.splits import per_class_split, random_node_split
+from gattn.apps.nodes.stack.propagation import Neighbours, propagate
 from tests.apps.nodes.networks import class_network
 
 
@@ -35,17 +36,15 @@ def test_parts_share_no_node_and_leave_out_the_unlabelled():
 def test_label_propagation_solves_the_harmonic_equations():
     generator = torch.Generator().manual_seed(1)
     pairs = torch.randint(12, (2, 40), generator=generator)
-    pairs = torch.cat([pairs, pairs.flip(0)], 1)
-    train = torch.tensor([0, 1, 2])
-    labels = torch.tensor([[0.0], [1.0], [0.5]])
-    propagated = propagate_labels(pairs, labels, train, 12)
-    matrix = torch.zeros(12, 12, dtype=torch.float64)
-    matrix.index_put_((pairs[1], pairs[0]), torch.ones(80, dtype=torch.float64), accumulate=True)
-    walk = matrix / matrix.sum(1, keepdim=True).clamp(min=1)
-    rest = torch.arange(3, 12)
-    right_side = walk[rest][:, train] @ labels.double()
-    exact = torch.linalg.solve(torch.eye(9).double() - walk[rest][:, rest], right_side)
-    assert torch.allclose(propagated[rest], exact, atol=1e-3)
+    means = Neighbours(torch.cat([pairs, pairs.flip(0)], 1), 12).means
+    train, rest = np.arange(3), np.arange(3, 12)
+    labels = np.array([[0.0], [1.0], [0.5]])
+    propagated = propagate(means, labels, train, 50)
+    np.testing.assert_allclose(propagated[train], np.hstack([labels, np.ones((3, 1))]))
+    walk = means.toarray()
+    right_side = walk[rest][:, train] @ labels
+    exact = np.linalg.solve(np.eye(9) - walk[rest][:, rest], right_side)
+    np.testing.assert_allclose(propagated[rest, :-1], exact, atol=1e-3)
 
 
 def test_an_improvement_is_at_least_half_a_percent():

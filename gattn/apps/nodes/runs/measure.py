@@ -25,6 +25,7 @@ from gattn.apps.nodes.estimators import (
 )
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.settings import NodeTask
+from gattn.apps.nodes.stack.propagation import Neighbours, propagate
 from gattn.apps.nodes.typed.predictor import attention_shares
 from gattn.apps.run import measure as common
 
@@ -66,52 +67,13 @@ def baseline_predictions(
         names = {first: "columns", "label_propagation": "propagation"}
         some = {name: components[part] for name, part in names.items() if part in components}
         return {**some, last: constant}
+    means = Neighbours(encoded.graph.edge_index, len(y), directed=True).means
+    spread = propagate(means, one_hot.numpy(), train.numpy(), STEPS)[:, :-1]
     return {
         first: _features_only(encoded.x, labels, train, task, classes),
-        "label_propagation": propagate_labels(encoded.graph.edge_index, one_hot, train, len(y)),
+        "label_propagation": torch.from_numpy(spread).double(),
         last: constant,
     }
-
-
-def propagate_labels(edge_index: Tensor, labels: Tensor, train: Tensor, nodes: int) -> Tensor:
-    r"""Predict labels by label propagation: spread the training labels along the edges.
-
-    .. math:: F \leftarrow D^{-1} A F, \qquad F_i = \text{label}_i \text{ where it is known}
-
-    Args:
-        edge_index: [2, e] int64.
-        labels: [k, c], one-hot classes or numbers.
-        train: [k] int64, the nodes that have these labels.
-        nodes: number n of nodes.
-
-    Returns:
-        [n, c] float64 after 50 steps; nodes that no label reaches get the mean of the labels.
-
-    Reference:
-        Zhu and Ghahramani, "Learning from labeled and unlabeled data with label propagation"
-        (CMU technical report 2002).
-
-    Example:
-        >>> path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-        >>> propagate_labels(path, torch.tensor([[0.0], [1.0]]), torch.tensor([0, 2]), 3)
-        tensor([[0.0000],
-                [0.5000],
-                [1.0000]], dtype=torch.float64)
-    """
-    source, destination = edge_index.numpy()
-    matrix = sp.csr_matrix((np.ones(len(source)), (destination, source)), (nodes, nodes))
-    start, rows = labels.double().numpy(), train.numpy()
-    # The last column is the fraction of a node's value that comes from labelled nodes.
-    values = np.zeros((nodes, start.shape[1] + 1))
-    clamped = np.hstack([start, np.ones((len(start), 1))])
-    values[rows] = clamped
-    degree = np.maximum(np.asarray(matrix.sum(1)), 1)
-    for _ in range(STEPS):
-        values = (matrix @ values) / degree
-        values[rows] = clamped
-    reached = values[:, -1:] > 0
-    spread = values[:, :-1] / np.where(reached, values[:, -1:], 1)
-    return torch.from_numpy(np.where(reached, spread, start.mean(0)))
 
 
 def _features_only(x: Tensor, y: Tensor, train: Tensor, task: NodeTask, classes: int) -> Tensor:

@@ -25,8 +25,7 @@ FOLDS = 5
 its own nodes.
 """
 STEPS = 15
-RESTART = 0.15
-"""Probability of a restart in each of the ``STEPS`` steps of label propagation with restarts."""
+"""Number of steps of label propagation."""
 
 Matrix = Any
 """Type of a sparse matrix; it is Any, because SciPy's type annotations are incomplete."""
@@ -207,32 +206,41 @@ def multiply(matrix: Matrix, x: NDArray[np.float32], out: NDArray[np.float32]) -
         out[:, columns] = matrix @ np.ascontiguousarray(x[:, columns])
 
 
-def propagate(means: Matrix, labels: NDArray, train: NDArray) -> NDArray[np.float32]:
-    r"""Spread labels along the edges by propagation with restarts.
+def propagate(
+    means: Matrix, labels: NDArray, train: NDArray, steps: int = STEPS
+) -> NDArray[np.float32]:
+    r"""Spread labels along the edges.
 
-    .. math:: F \leftarrow (1 - r) A F + r Y
+    .. math:: F \leftarrow A F, \qquad F_i = \text{label}_i \text{ where it is known}
 
     Args:
         means: [n, n] means over neighbours.
         labels: [k, c], one-hot classes or numbers.
         train: [k], the nodes that have these labels.
+        steps: number of steps.
 
     Returns:
         [n, c + 1]: the weighted mean of the labels that reach a node, and in the last column the
         sum of the weights. A node that no label reaches has the mean of all labels.
 
     Reference:
-        Klicpera et al., "Predict then propagate" (ICLR 2019).
+        Zhu and Ghahramani, "Learning from labeled and unlabeled data with label propagation"
+        (CMU technical report 2002).
+
+    Example:
+        >>> path = Neighbours(torch.tensor([[0, 1], [1, 2]]), 3)
+        >>> propagate(path.means, np.array([[0.0], [1.0]]), np.array([0, 2])).tolist()
+        [[0.0, 1.0], [0.5, 1.0], [1.0, 1.0]]
     """
     complete = np.hstack([labels, np.ones((len(labels), 1))]).astype(np.float32)
-    result = np.empty((means.shape[0], complete.shape[1]), np.float32)
+    result = np.zeros((means.shape[0], complete.shape[1]), np.float32)
     for start in range(0, complete.shape[1], COLUMNS):
         columns = slice(start, start + COLUMNS)
-        value = np.zeros_like(result[:, columns])
+        value = result[:, columns]
         value[train] = origin = complete[:, columns]
-        for _ in range(STEPS):
-            value = (1 - RESTART) * (means @ value)
-            value[train] += RESTART * origin
+        for _ in range(steps):
+            value = means @ value
+            value[train] = origin
         result[:, columns] = value
     spread, amount = result[:, :-1], result[:, -1:]
     mean = labels.mean(0, dtype=np.float64).astype(np.float32)
