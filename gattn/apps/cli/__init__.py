@@ -10,6 +10,7 @@ import sys
 
 from gattn import __version__
 from gattn.apps.cli.signals import INTERRUPTED, WORDS, EndingSignals, signal_behind
+from gattn.apps.run.text import without_temporary
 from gattn.apps.runtime.processes import process_count
 from gattn.apps.runtime.threads import sleep_at_barriers
 from gattn.files import reason
@@ -91,5 +92,5 @@ def _extra(module: str | None) -> str:
 
 
 def _fail(message: str, code: int = 2) -> None:
-    print("gattn:", "; ".join(message.splitlines()), file=sys.stderr)
+    print("gattn:", "; ".join(without_temporary(message).splitlines()), file=sys.stderr)
     sys.exit(code)

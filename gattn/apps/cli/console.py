@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from gattn.apps.run.text import count_of, plural
+from gattn.apps.run.text import count_of, plural, without_temporary
 from gattn.apps.runtime.processes import is_first_process
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def quoted(path: Path) -> str:
 
 def say(line: str) -> None:
     """Print a line to stderr."""
-    NOTES.print(line, markup=False, highlight=False)
+    NOTES.print(without_temporary(line), markup=False, highlight=False)
 
 
 @contextmanager

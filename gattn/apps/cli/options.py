@@ -21,6 +21,7 @@ from gattn.apps.cli.help import HelpAll
 from gattn.apps.fitting.settings import Setting, check_value, declared
 from gattn.apps.molecules.pretrained import resolve
 from gattn.apps.run.model_files import check_model_files
+from gattn.apps.run.text import TEMPORARY
 
 PathOrText = TypeVar("PathOrText", Path, str, list[str])
 
@@ -46,8 +47,8 @@ def read_stdin(context: typer.Context, value: PathOrText) -> PathOrText:
     is_stdin = str(path) == "-"
     if not is_stdin and (not path.exists() or path.is_file() or path.is_dir()):
         return value
-    folder = context.with_resource(tempfile.TemporaryDirectory(prefix="gattn"))
-    copy = Path(folder) / "stdin.csv"
+    folder = context.with_resource(tempfile.TemporaryDirectory(prefix=TEMPORARY))
+    copy = Path(folder) / "the standard input.csv"
     source = nullcontext(sys.stdin.buffer) if is_stdin else path.open("rb")
     with source as stream, copy.open("wb") as file:
         shutil.copyfileobj(stream, file)
@@ -75,8 +76,8 @@ def read_molecules(context: typer.Context, inputs: list[str]) -> list[str]:
         raise ValueError(f"{bad!r} is no file, and RDKit cannot read it as a SMILES")
     if len(texts) < len(inputs):
         raise ValueError(f"inputs must be files or SMILES; got both, for example {texts[0]!r}")
-    folder = context.with_resource(tempfile.TemporaryDirectory(prefix="gattn"))
-    path = Path(folder) / "arguments.smi"
+    folder = context.with_resource(tempfile.TemporaryDirectory(prefix=TEMPORARY))
+    path = Path(folder) / "the SMILES.smi"
     path.write_text("".join(f"{text}\n" for text in texts), "utf-8")
     return [str(path)]
 

@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
+
+TEMPORARY = "gattn-input-"
+"""Beginning of the name of a temporary folder with a copy of the standard input."""
+
+
+def without_temporary(text: str) -> str:
+    """Replace the path of a temporary copy by the words for what was copied.
+
+    >>> without_temporary("/tmp/gattn-input-x1_y/the standard input.csv is empty")
+    'the standard input is empty'
+    """
+    return re.sub(rf"[^\s'\"(]*{TEMPORARY}\w+/(the [a-zA-Z ]+)\.\w+", r"\1", text)
 
 
 def plural(count: int, noun: str) -> str:

@@ -332,7 +332,7 @@ def missing_column(table: Table, required: Sequence[str]) -> str:
     times = header.count(column)
     names = ", ".join(repr(name) for name in header[:20]) + ", ..." * (len(header) > 20)
     fault = f"{times} columns {column!r}" if times else f"no column {column!r}"
-    alike = next((name for name in header if name.lower() == column.lower() != name), None)
+    alike = next((name for name in header if name.lower() == column.lower()), None)
     hint = f"; did you mean {alike!r}?" if alike is not None and not times else ""
     message = f"{table.path} has {fault}; its columns are {names}"
     if type(table) is Table:

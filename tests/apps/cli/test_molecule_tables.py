@@ -187,3 +187,22 @@ def test_train_and_predict_read_every_format_and_find_the_column_of_smiles(
         assert [table[column].tolist() for table in tables[1:]] == [tables[0][column].tolist()] * 2
     # By default, the coverage of the intervals is that of the training.
     assert np.isfinite(tables[0].upper).all()
+    for content, message in (
+        (b"", "gattn: the standard input is empty"),
+        (b"name,y\nCCO,1\n", "gattn: the standard input has no column 'Canonical_SMILES'"),
+    ):
+        monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(content)))
+        code, output = gattn("predict", tmp_path / "run", "-", "--out", tmp_path / "d.csv")
+        assert code == 2
+        assert output.startswith(message)
+
+
+def test_labels_that_no_option_reads_and_a_name_in_another_case_have_a_way_out(train):
+    percents = [f"{n}%" for n in range(60)]
+    code, error, _ = train(_table("smiles,y", percents), "--target", "y")
+    assert code == 2
+    assert "Write plain numbers" in error
+    assert "Use the option" not in error
+    code, error, _ = train(_table("smiles,y", range(60)), "--target", "Y")
+    assert code == 2
+    assert "did you mean 'y'?" in error

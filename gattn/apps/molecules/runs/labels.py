@@ -97,9 +97,11 @@ def _advice(patterns: Sequence[Pattern], *, learnable: bool) -> str:
     """Return advice for labels such as ``>10`` that cannot be parsed with the current options."""
     advice = []
     if any(pattern.kind != "censored" for pattern in patterns):
+        option = "Use the option that reads these labels, or write"
         advice.append(
-            "Use the option that reads these labels, or write plain numbers: leaving out labels "
-            f"because of their format would bias the model ({SKIP} does so)"
+            f"{option if any(pattern.options for pattern in patterns) else 'Write'} plain numbers: "
+            "leaving out labels because of their format would bias the model "
+            f"({SKIP} does so)"
         )
     if any(pattern.kind == "censored" for pattern in patterns):
         limits = "--loss-function bounded-mse trains on censored labels as limits; "
