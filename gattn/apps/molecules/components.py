@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
 
-@dataclass(frozen=True, eq=False)
-class ComponentPredictions:
-    """Predictions of k molecules by each of P components.
-
-    Attributes:
-        means: mean [k, t] of each component by its name.
-        members: [K, k, t] predictions of each network.
-        variance: [k, t] variances of the Gaussian process; zeros if the model has none.
-    """
-
-    means: dict[str, Tensor]
-    members: Tensor
-    variance: Tensor
-
-
 class Components:
     """Components of a model, restored from their tensors.
 
@@ -115,25 +100,28 @@ class Components:
             return normalised(mean, self.classes)
         return mean.clamp(0, 1) if self.task == "classification" else mean
 
-    def predict(self, inputs: MoleculeInputs, *, threads: int = 0) -> ComponentPredictions:
-        """Predict k molecules with each component.
+    def predict(self, inputs: MoleculeInputs, threads: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Predict k molecules with each component, in the units of the transformed targets.
 
         Args:
             inputs: k molecules, with standardised descriptor columns.
             threads: number of threads that compute a batch; 0 to choose it.
 
         Returns:
-            The predictions, in the units of the transformed targets.
+            The means [P, k, t] of the components, the means [K, k, t] of the networks, and the
+            variances [k, t] of the Gaussian process, which are zeros if the model has none.
         """
-        members = self.in_units(
-            predict_members(self.networks, inputs, self.targets, threads=threads)
-        )
+        members = self.predict_networks(inputs, threads)
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
         forest = mean if self.forest is None else self.forest.predict(inputs)
-        means = dict(zip(self.names, self._means(members, mean, forest)))
-        return ComponentPredictions(means, members, variance)
+        return self.means(members, mean, forest), members, variance
+
+    def predict_networks(self, inputs: MoleculeInputs, threads: int) -> Tensor:
+        """Return the means [K, k, t] of the networks; see :meth:`predict`."""
+        raw = predict_members(self.networks, inputs, self.targets, threads=threads)
+        return self.in_units(raw)
 
     def means(self, members: Tensor, mean: Tensor, forest: Tensor) -> Tensor:
         """Return the mean of each of P components, [P, k, t].
@@ -143,7 +131,12 @@ class Components:
             mean: [k, t] means of the Gaussian process; not read if the model has none.
             forest: [k, t] means of the forest; not read if the model has none.
         """
-        return torch.stack(self._means(members, mean, forest))
+        means = [members.mean(0)] if self.networks else []
+        if self.kernel is not None:
+            means.append(self.probabilities(mean))
+        if self.forest is not None:
+            means.append(self.probabilities(forest))
+        return torch.stack(means)
 
     def error_inputs(self, means: Tensor, members: Tensor, variance: Tensor) -> Tensor:
         """Return the inputs of the model of the squared error, [s, k, t], in squares of the
@@ -170,15 +163,6 @@ class Components:
             deviations = members - members.mean(0)
             sources.append(deviations.square().sum(0) / (len(members) - 1))
         return torch.stack(sources)
-
-    def _means(self, members: Tensor, mean: Tensor, forest: Tensor) -> list[Tensor]:
-        """Return the mean [k, t] of each component, in the order of their names."""
-        means = [members.mean(0)] if self.networks else []
-        if self.kernel is not None:
-            means.append(self.probabilities(mean))
-        if self.forest is not None:
-            means.append(self.probabilities(forest))
-        return means
 
 
 def disagreement(means: Tensor, members: Tensor) -> Tensor:
@@ -223,7 +207,7 @@ class Calibration:
 
 
 def calibrate(
-    components: Components, val: MoleculeInputs, y_val: Tensor, outputs: Tensor, *,
+    components: Components, val: MoleculeInputs, y_val: Tensor, members: Tensor, *,
     similarities: Tensor, kernel_index: Tensor, group: Tensor, folds: Tensor,
     by_part: tuple[Tensor, Tensor], evidence: stacking.Evidence | None,
     forest_val: Tensor | None,
@@ -237,7 +221,7 @@ def calibrate(
         components: the trained components.
         val: m molecules of the validation part.
         y_val: [m, t] labels of the validation molecules; NaN for missing labels.
-        outputs: [K, m, o], outputs of the networks.
+        members: [K, m, t], predictions of the networks.
         similarities: [m] similarity of each molecule to the most similar training molecule.
         kernel_index: indices of the validation molecules on which the Gaussian process is trained.
         group: [m], the group of each row.
@@ -252,7 +236,6 @@ def calibrate(
         The weights, the coefficients, and the predictions of the validation part.
     """
     regression = components.task == "regression"
-    members = components.in_units(outputs)
     # The trees that were trained on the validation part must not be used to fit the coefficients of
     # the error, because they have read the labels of the fold that is predicted.
     forest_few = forest_all = torch.zeros_like(y_val)

@@ -410,11 +410,11 @@ class MoleculePredictor:
             tensors | state, task, settings, targets, classes, extra=extra, molecules=molecules
         )
         with limited_threads(kernel_size, threads):
-            raw = members.predict_members(networks, val.inputs, val.y.shape[1], threads=threads)
             pieces = in_pieces(val.inputs, PIECE)
             similarities = torch.cat([nearest.similarity(some.counts) for some in pieces])
             calibration = calibrate(
-                components, val.inputs, val.y, raw, similarities=similarities,
+                components, val.inputs, val.y, components.predict_networks(val.inputs, threads),
+                similarities=similarities,
                 kernel_index=kernel_index, group=group, folds=folds,
                 by_part=(train.weights, val.weights),
                 evidence=None if others is None else others.evidence,
@@ -480,18 +480,18 @@ class MoleculePredictor:
         inputs = self.standardised(inputs)
         elements = members.batch_elements(min(len(inputs), members.PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
-            predicted = self._components.predict(inputs, threads=self.threads)
-            means, outputs = torch.stack(list(predicted.means.values())), predicted.members
+            means, outputs, variance = self._components.predict(inputs, self.threads)
             mean, similarities = combine(means, self._tensors["weights"]), self._similarity(inputs)
             if self.task == "regression":
-                sources = self._components.error_inputs(means, outputs, predicted.variance)
+                sources = self._components.error_inputs(means, outputs, variance)
                 least = self._tensors.get(LEAST, torch.tensor(0.0))
                 std = predicted_std(sources, self._tensors["spread"])
                 std = extrapolated_std(std, similarities, least, self._components.scale)
             else:
                 mean = mean + self._tensors.get(OFFSET, 0.0)
                 std = disagreement(means, outputs)
-            return Prediction(mean, std, predicted.means, outputs, similarities)
+            named = dict(zip(self._components.names, means))
+            return Prediction(mean, std, named, outputs, similarities)
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
         """Return the inputs with standardised descriptor columns, as the model reads them.
