@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from gattn.apps.fitting.scaling import moments
 from gattn.apps.molecules import stacking
 from gattn.apps.molecules.classes import class_softmax, normalised
 from gattn.apps.molecules.forest import Forest
@@ -21,6 +22,15 @@ from gattn.apps.run.model_io import add_prefix, remove_prefix
 
 if TYPE_CHECKING:
     from gattn.apps.molecules.model_inputs import MoleculeInputs
+
+
+def label_scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
+    """Return the mean and the standard deviation by which each target is scaled; 0 and 1 for
+    classes.
+    """
+    if task != "regression":
+        return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
+    return moments(y)
 
 
 class Components:

@@ -12,10 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.scaling import moments
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.molecules import members
-from gattn.apps.molecules.components import Components, calibrate, disagreement
+from gattn.apps.molecules.components import (
+    Components,
+    calibrate,
+    disagreement,
+    label_scaling,
+)
 from gattn.apps.molecules.descriptor_columns import SCALE, column_tensors, with_standard_columns
 from gattn.apps.molecules.forest import Forest, forest_obstacle
 from gattn.apps.molecules.gaussian_process import (
@@ -182,15 +186,6 @@ def _totals(inputs: MoleculeInputs) -> Tensor:
     return torch.nn.functional.pad(totals, (0, -len(totals) % 8)).int()
 
 
-def _scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-    """Return the mean and the standard deviation by which each target is scaled; 0 and 1 for
-    classes.
-    """
-    if task != "regression":
-        return torch.zeros(y.shape[1]).double(), torch.ones(y.shape[1]).double()
-    return moments(y)
-
-
 FOLDS = 10
 """Number of folds. With ten folds, each choice uses nine tenths of the validation part, so it
 differs little from a choice on the whole part.
@@ -332,7 +327,7 @@ class MoleculePredictor:
                 )
                 for part in (train, val)
             )  # fmt: skip
-        mean, scale = _scaling(train.y, task)
+        mean, scale = label_scaling(train.y, task)
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train.inputs)}
         tensors[TOTALS] = _totals(train.inputs)
         nearest = NearestMolecules(tensors["bits"])
