@@ -21,6 +21,7 @@ from gattn.apps.nodes.values import (
     shape_fault,
 )
 from gattn.apps.run.text import case_hints
+from gattn.apps.tables.copies import is_rewritten
 from gattn.apps.tables.numbers import read_numbers
 
 Labels: TypeAlias = Sequence[object] | Tensor | Mapping[Hashable, object]
@@ -28,6 +29,10 @@ USUAL = ("y", "label")
 UNLABELLED = -1
 """Value that marks nodes without a label in a tensor of classes, as in PyG's data sets."""
 EMPTY = "write numbers there, or leave these cells empty, so that the nodes have no label"
+ENOUGH = 1000
+"""Number of labelled nodes on which attributes are compared with the labels."""
+FEW = 5
+"""Labels that are numbers may be no classes if there are fewer nodes for each of them."""
 MANY = 20
 """A column of numbers is read as classes if it contains at most this number of different values."""
 
@@ -126,6 +131,36 @@ def _negative_notes(values: pd.Series) -> list[str]:
     return [
         f"{title} is {sign} for {len(negative):,} nodes. If it stands for a missing label, use "
         f"--missing {sign}; in Python, replace it by None or NaN."
+    ]
+
+
+def copy_notes(values: pd.Series, graph: AttributedGraph, columns: Sequence[str]) -> list[str]:
+    """Return a note for each attribute that contains the classes of the nodes in another writing.
+
+    Args:
+        values: the labels of n nodes.
+        graph: the graph.
+        columns: the attributes that are features.
+    """
+    rows = np.flatnonzero(~is_missing(values))
+    rows = rows[:: max(1, len(rows) // ENOUGH)]
+    labels = as_texts(values.iloc[rows])
+    return [
+        f"Attribute {name!r} contains label {values.name!r} in another writing. If it is not known "
+        "for new nodes, name the other attributes with --features."
+        for name in columns
+        if is_rewritten(as_texts(graph.column(name).iloc[rows]), labels)
+    ]
+
+
+def number_notes(values: pd.Series) -> list[str]:
+    """Return a note if labels that are read as classes are numbers that few nodes share."""
+    present = _stripped(values).loc[~is_missing(values)]
+    if present.nunique() * FEW <= len(present) or np.isnan(as_numbers(present)).any():
+        return []
+    return [
+        f"Label {values.name!r} has {present.nunique()} different numbers, which are read as "
+        "classes; --task regression predicts numbers."
     ]
 
 

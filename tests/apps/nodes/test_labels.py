@@ -1,5 +1,7 @@
 """Choice of the attribute that holds the labels, and their encoding as numbers."""
 
+import warnings
+
 import networkx
 import numpy as np
 import pandas as pd
@@ -10,6 +12,8 @@ from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.attributed import GraphError
 from gattn.apps.nodes.labels import encode_classes, find_classes, read_labels
 from gattn.apps.nodes.reading import read_graph
+from tests.apps.cli.commands import runner
+from tests.pictures import leave_blank
 
 SMALL = {"model": "gat", "width": 4, "heads": 2, "epochs": 2}
 
@@ -117,3 +121,23 @@ def test_classes_of_nodes_that_differ_in_case_have_a_note():
     _, notes = read_labels(graph, "kind", classes=True)
     assert notes == ["Of the labels, the classes 'Yes' and 'yes' differ only in case."]
     assert read_labels(graph, "kind", classes=False)[1] == []
+
+
+def test_numbers_and_an_attribute_that_is_the_label_in_another_writing_have_notes(
+    tmp_path, monkeypatch, capsys
+):
+    kinds = [2.0 * (node % 10) for node in range(40)]
+    edges, nodes = _graph(kind=kinds, copy=[f"k{kind}" for kind in kinds], age=range(40))
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    nodes.to_csv(tmp_path / "nodes.csv", index=False)
+    leave_blank(monkeypatch)
+    gattn = runner(monkeypatch, capsys, "nodes", "train", tmp_path / "edges.csv", "--nodes")
+    options = ["--label", "kind", "--epochs", 2, "--width", 4, "--heads", 2]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        code, output = gattn(tmp_path / "nodes.csv", *options, "--out", tmp_path / "run")
+    assert code == 0, output
+    assert "Attribute 'copy' contains label 'kind' in another writing." in output
+    assert "Attribute 'age'" not in output
+    assert "Label 'kind' has 10 different numbers, which are read as classes; --task" in output
+    assert not [one for one in caught if "unique classes" in str(one.message)]

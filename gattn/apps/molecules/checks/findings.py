@@ -18,6 +18,7 @@ from gattn.apps.molecules.row_format import name_column
 from gattn.apps.molecules.runs.labels import decades_note, unit_columns, unit_notes
 from gattn.apps.run.split_rule import read_rule
 from gattn.apps.run.text import case_hints, plural
+from gattn.apps.tables.copies import COPY, FEWEST, is_rewritten
 from gattn.apps.tables.csv_table import LARGEST, as_number
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import (
@@ -620,16 +621,6 @@ def _contradictions(table: CheckedTable, target: Target) -> Iterator[Finding]:
         yield _finding("conflicts", target, message, list(groups.index), groups)
 
 
-COPY = 0.98
-"""A target is reported if its rank correlation with another numeric column is at least this
-number.
-"""
-FEWEST = 20
-"""Minimum number of rows for which a rank correlation is computed."""
-MOST = 20
-"""Maximum number of different labels of a target that another column may contain in another
-writing.
-"""
 EVERY = 0.9
 """A column is treated as numeric if at least this fraction of its cells contain a number."""
 
@@ -657,26 +648,6 @@ def check_columns(table: CheckedTable) -> Iterator[Finding]:
                     continue
                 words = f"column {name!r} determines it in another writing"
             yield Finding("copies", f"{target.name}: {words}", target=target.name)
-
-
-def is_rewritten(cells: Sequence[str], labels: Sequence[str]) -> bool:
-    """Return True if a column contains few labels in another writing, such as 1, 2, 3 for red,
-    green, blue.
-
-    Each text must stand for another label, and at least 98 % of the rows must agree.
-
-    >>> is_rewritten(["1", "2", "3"] * 10, ["red", "green", "blue"] * 10)
-    True
-    """
-    from scipy.optimize import linear_sum_assignment
-    from sklearn.metrics.cluster import contingency_matrix
-
-    pairs = [(cell, label) for cell, label in zip(cells, labels) if cell and label]
-    texts, kinds = {cell for cell, _ in pairs}, {label for _, label in pairs}
-    if len(pairs) < FEWEST or not 2 <= len(texts) == len(kinds) <= MOST:
-        return False
-    counts = contingency_matrix(*zip(*pairs))
-    return bool(counts[linear_sum_assignment(-counts)].sum() >= COPY * len(pairs))
 
 
 FORMS = {

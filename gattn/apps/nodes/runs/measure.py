@@ -4,6 +4,7 @@ is undefined.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,7 +88,10 @@ def _features_only(x: Tensor, y: Tensor, train: Tensor, task: NodeTask, classes:
     if len(kinds) < 2:
         probability[:, kinds] = 1
         return torch.from_numpy(probability)
-    model = LogisticRegression(C=100.0, max_iter=1000, tol=1e-3).fit(matrix[train.numpy()], labels)
+    model = LogisticRegression(C=100.0, max_iter=1000, tol=1e-3)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        model.fit(matrix[train.numpy()], labels)
     probability[:, kinds] = model.predict_proba(matrix)
     return torch.from_numpy(probability)
 

@@ -26,7 +26,7 @@ from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.estimators import NodeClassifier, NodeEstimator, NodeRegressor
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.graph_settings import edge_feature_columns
-from gattn.apps.nodes.labels import read_labels
+from gattn.apps.nodes.labels import copy_notes, number_notes, read_labels
 from gattn.apps.nodes.runs.config import NodeRunSettings
 from gattn.apps.nodes.runs.measure import (
     baseline_predictions,
@@ -615,6 +615,11 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         task = settings.task if settings.task != "auto" else _task(values)
         estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
         y = estimator.learn_labels(values, graph.where)
+        if task == "classification":
+            others = {values.name, settings.split_rule.column, *graph.unreadable}
+            columns = settings.features or [name for name in graph.table if name not in others]
+            notes += copy_notes(values, graph, columns)
+            notes += number_notes(values) if settings.task == "auto" else []
         return NodeData(graph.with_notes(*notes), y, estimator, choice)
 
     def split(self, data: NodeData) -> NodeParts:

@@ -382,10 +382,11 @@ def _limit_epochs(settings: NodeSettings, products: int) -> NodeSettings:
 
 @contextmanager
 def _one_thread(threads: int) -> Iterator[None]:
-    """Limit operators and BLAS libraries to one thread, and ignore warnings about convergence.
+    """Limit operators and BLAS libraries to one thread, and ignore warnings of scikit-learn.
 
     The threads of a BLAS library would wait actively between small products.
     """
     with limited_threads(0, threads), threadpool_limits(1, "blas"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
         yield
