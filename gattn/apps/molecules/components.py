@@ -15,7 +15,7 @@ from gattn.apps.molecules.classes import class_softmax, normalised
 from gattn.apps.molecules.forest import Forest
 from gattn.apps.molecules.gaussian_process import GaussianProcess
 from gattn.apps.molecules.members import make_network, predict_members
-from gattn.apps.molecules.network import MoleculeNetwork
+from gattn.apps.molecules.network import MoleculeColumns, MoleculeNetwork
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import add_prefix, remove_prefix
@@ -67,8 +67,7 @@ class Components:
         self.mean, self.scale = tensors["mean"], tensors["scale"]
         self.networks = [
             _loaded(
-                make_network(settings, targets, extra=extra, molecules=molecules),
-                remove_prefix(f"networks.{member}.", tensors),
+                settings, targets, extra, molecules, remove_prefix(f"networks.{member}.", tensors)
             )
             for member in range(settings.ensemble if settings.model != "gp" else 0)
         ]
@@ -189,8 +188,16 @@ def disagreement(means: Tensor, members: Tensor) -> Tensor:
     return (predictions - predictions.mean(0)).square().mean(0).sqrt()
 
 
-def _loaded(network: MoleculeNetwork, tensors: dict[str, Tensor]) -> MoleculeNetwork:
-    """Return the network with its weights, in evaluation mode."""
+def _loaded(
+    settings: MoleculeSettings, targets: int, extra: int, molecules: int,
+    tensors: dict[str, Tensor],
+) -> MoleculeNetwork:  # fmt: skip
+    """Return the network with its weights, in evaluation mode. A network from an earlier version
+    reads no columns.
+    """
+    read = remove_prefix("columns.", tensors)
+    columns = MoleculeColumns(**read) if read else None
+    network = make_network(settings, targets, extra=extra, molecules=molecules, columns=columns)
     network.load_state_dict(tensors)
     return network.eval()
 

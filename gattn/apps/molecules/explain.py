@@ -69,10 +69,11 @@ def attribute(
     ``"integrated_gradients"``
         .. math:: w_i = x_i \cdot \int_0^1 \nabla_{x_i} f(\alpha x)\, d\alpha
 
-        for the networks, from a molecule whose atom features and descriptors are zero; the gradient
-        with respect to a descriptor is divided by :func:`.shares.descriptor_shares`. Counts of
-        environments and a forest have no useful gradient, so the Gaussian process and the forest
-        are masked. The rest of the difference between the prediction and the prediction for a
+        for the networks, from a molecule whose atom features, descriptors and counts are zero; the
+        gradient with respect to a descriptor is divided by :func:`.shares.descriptor_shares`, and
+        that with respect to a count equally among the atoms of each environment. The similarity of
+        counts and a forest have no useful gradient, so the Gaussian process and the forest are
+        masked. The rest of the difference between the prediction and the prediction for a
         molecule without atoms is divided equally among the atoms. Therefore the weights sum to the
         prediction minus one baseline, which is the same for all molecules.
 
@@ -177,7 +178,10 @@ def _gradients(
         (torch.from_numpy((some + 1) / 2).float(), torch.from_numpy(others / 2).float())
         for some, others in zip(np.array_split(places, count), np.array_split(weights, count))
     ]
-    copies = [batch_inputs(inputs[[*range(len(inputs))] * len(some)]) for some, _ in steps]
+    counts = any(network.reads_counts for network in predictor.networks)
+    copies = [
+        batch_inputs(inputs[[*range(len(inputs))] * len(some)], counts=counts) for some, _ in steps
+    ]
     members = [
         torch.stack(
             [
@@ -207,7 +211,7 @@ def _network(
         atoms: atoms of the molecules, without the copies.
     """
     places, weights = step
-    features: dict[str, Tensor] = {"x": batch.x, "descriptors": batch.descriptors}
+    features = {"x": batch.x, "descriptors": batch.descriptors, "counts": batch.counts.float()}
     moved = {
         name: (values.unflatten(0, (len(places), -1)) * places[:, None, None])
         .flatten(0, 1)
@@ -220,22 +224,30 @@ def _network(
             predictor.in_units(raw)[:, target].sum(),
             list(moved.values()), allow_unused=True, materialize_grads=True,
         )  # fmt: skip
-    by_x, by_descriptor = (
+    by_x, by_descriptor, by_count = (
         torch.einsum("c,cnd->nd", weights, one.unflatten(0, (len(places), -1))) for one in partial
     )
     by_node = (by_x * batch.x[: len(by_x)]).double().sum(1)
     nodes = by_node.split([one.node_count for one in atoms])
     by_atom = [one.sum_nodes(some) for one, some in zip(atoms, nodes)]
-    return torch.cat(by_atom) + _shared(by_descriptor, atoms)
+    return torch.cat(by_atom) + _shared(by_descriptor.double(), by_count.double(), atoms)
 
 
-def _shared(by_descriptor: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
+def _shared(by_descriptor: Tensor, by_count: Tensor, atoms: Sequence[MoleculeAtoms]) -> Tensor:
     """Multiply the derivative with respect to each descriptor, [k, d], by the atoms' shares of the
-    descriptor, and sum over the descriptors. The result is [n] for the n atoms of all k molecules.
+    descriptor, and that with respect to each count, [k, c], by the atoms' shares of the
+    environments and pairs that are counted. Return the sums [n] for the n atoms of all k molecules.
     """
-    rows = by_descriptor.double()
-    shares = [one.shares @ row for one, row in zip(atoms, rows)]
-    return torch.cat([torch.zeros(0).double(), *shares])
+    shares = [torch.zeros(0).double()]
+    for one, row, counts in zip(atoms, by_descriptor, by_count):
+        share = one.shares @ row
+        columns = counts.chunk(2) if len(counts) else ()
+        for counted, column in zip((one.environments, one.pairs), columns):
+            which, atom = counted.members
+            each = column[counted.places] / which.bincount(minlength=len(counted.places))
+            share.index_add_(0, atom, each[which])
+        shares.append(share)
+    return torch.cat(shares)
 
 
 def _batches(inputs: MoleculeInputs) -> Iterator[tuple[int, int]]:

@@ -19,7 +19,15 @@ from gattn.apps.fitting.losses import (
     regression_loss,
 )
 from gattn.apps.fitting.settings import TrainingSettings, from_table, to_table
-from gattn.apps.molecules.network import MoleculeBatch, MoleculeNetwork, batch_inputs, join_graphs
+from gattn.apps.molecules.inputs import in_pieces
+from gattn.apps.molecules.network import (
+    MoleculeBatch,
+    MoleculeColumns,
+    MoleculeNetwork,
+    batch_inputs,
+    join_graphs,
+    network_counts,
+)
 from gattn.apps.molecules.pretrained import encoder_folder, encoder_names, resolve
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.stacking import varied
@@ -210,6 +218,9 @@ WARMUP = 0.1
 CLIP = 5.0
 PREDICTION_BATCH = 512
 """Number of molecules in a batch of predictions."""
+PIECE = 1024
+"""Number of molecules whose columns are read at once."""
+
 ATOMS = 25
 """Typical number of atoms of a molecule, used to estimate the size of a batch."""
 FEW = 20_000
@@ -237,6 +248,7 @@ class MoleculeBatches:
         bounds: [k, t, 2], the lower and upper ends of the labels in the same unit, for a bounded
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
+        columns: whether the networks also read descriptors and counts of environments.
     """
 
     def __init__(
@@ -247,8 +259,9 @@ class MoleculeBatches:
         bounds: Tensor | None = None,
         *,
         bounded: bool = False,
+        columns: bool = False,
     ) -> None:
-        self.inputs, self.y, self.bounded = inputs, y.float(), bounded
+        self.inputs, self.y, self.bounded, self.columns = inputs, y.float(), bounded, columns
         self.weights = weights.float()[:, None]
         self.targets = self.y
         if bounded:
@@ -271,7 +284,7 @@ class MoleculeBatches:
 
     def _graphs(self, positions: Tensor) -> MoleculeBatch:
         if len(self) > MAX_EXPANDED:
-            return batch_inputs(self.inputs[positions])
+            return batch_inputs(self.inputs[positions], counts=self.columns)
         arrays, *descriptors = self._expanded
         sizes = self.inputs.molecule_sizes
         some = None if sizes is None else sizes[positions]
@@ -279,17 +292,22 @@ class MoleculeBatches:
         return join_graphs(arrays.take(positions), *chosen, sizes=some)
 
     @functools.cached_property
-    def _expanded(self) -> tuple[MoleculeArrays, Tensor, Tensor]:
-        """Graphs and descriptors of all molecules, stored as tensors."""
+    def _expanded(self) -> tuple[MoleculeArrays, Tensor, Tensor, Tensor]:
+        """Graphs, descriptors and counts of all molecules, stored as tensors."""
         inputs = self.inputs
-        return inputs.molecules.arrays, inputs.descriptors, inputs.extra_descriptors.float()
+        counts = network_counts(inputs) if self.columns else torch.empty(len(inputs), 0)
+        extra = inputs.extra_descriptors.float()
+        return inputs.molecules.arrays, inputs.descriptors, extra, counts
 
     def make_network(self, settings: MoleculeSettings, seed: int) -> Any:
         """Return a new network whose sizes fit the targets, the molecules in a row and the
         descriptor columns.
         """
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
-        return make_network(settings, self.outputs, extra=extra, molecules=molecules, seed=seed)
+        columns = MoleculeColumns.fit(in_pieces(self.inputs, PIECE)) if self.columns else None
+        return make_network(
+            settings, self.outputs, extra=extra, molecules=molecules, columns=columns, seed=seed
+        )
 
 
 def batch_elements(molecules: int, settings: MoleculeSettings) -> int:
@@ -309,17 +327,19 @@ def molecules_in_row(inputs: MoleculeInputs) -> int:
 
 
 def make_network(
-    settings: MoleculeSettings, outputs: int, *, extra: int = 0, molecules: int = 1, seed: int = 0
-) -> MoleculeNetwork:
+    settings: MoleculeSettings, outputs: int, *, extra: int = 0, molecules: int = 1,
+    columns: MoleculeColumns | None = None, seed: int = 0,
+) -> MoleculeNetwork:  # fmt: skip
     """Create a network. Its weights are drawn from a seed, and torch's global generator is not
     used.
 
-    ``extra`` is the number of descriptor columns of the user, and ``molecules`` the number of
-    molecules in a row.
+    ``extra`` is the number of descriptor columns of the user, ``molecules`` the number of
+    molecules in a row, and ``columns`` the other columns that the network reads; None for the
+    graph alone.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return MoleculeNetwork(settings, outputs, extra, molecules)
+        return MoleculeNetwork(settings, outputs, extra, molecules, columns)
 
 
 def fit_members(
@@ -462,7 +482,7 @@ def predict_members(
     pieces = []
     with torch.inference_mode():
         for positions in torch.arange(len(inputs)).split(PREDICTION_BATCH):
-            batch = batch_inputs(inputs[positions])
+            batch = batch_inputs(inputs[positions], counts=networks[0].reads_counts)
             pieces.append(torch.stack([network(batch) for network in networks]).double())
     return torch.cat(pieces, 1)
 

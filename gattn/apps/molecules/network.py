@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -236,6 +236,8 @@ class MoleculeBatch:
         ptr: [g + 1] int64, the index of each molecule's first atom.
         descriptors: [g, len(DESCRIPTORS)] float32.
         extra_descriptors: [g, f] float32, standardised descriptor columns of the user.
+        counts: [g, c] uint8, counts of environments and of pairs of atoms; c is 0 if no network
+            reads them.
     """
 
     x: Tensor
@@ -245,6 +247,7 @@ class MoleculeBatch:
     ptr: Tensor
     descriptors: Tensor
     extra_descriptors: Tensor
+    counts: Tensor
 
     def apply(self, function: Callable[[Tensor], Tensor]) -> MoleculeBatch:
         """Return a batch in which a function was applied to each tensor."""
@@ -434,11 +437,19 @@ molecule.
 """
 
 
-def batch_inputs(inputs: MoleculeInputs) -> MoleculeBatch:
+def network_counts(inputs: MoleculeInputs) -> Tensor:
+    """Return the counts of environments and of pairs of atoms that a network reads: [k, c]
+    uint8.
+    """
+    return torch.cat([inputs.counts, inputs.pairs], 1)
+
+
+def batch_inputs(inputs: MoleculeInputs, *, counts: bool = False) -> MoleculeBatch:
     """Combine molecules into one batch for a network.
 
     Args:
         inputs: g molecules.
+        counts: whether the batch contains the counts that a network with columns reads.
 
     Returns:
         The batch: the graphs, joined as by :func:`gattn.data.batch_molecules`, and the descriptors.
@@ -446,13 +457,15 @@ def batch_inputs(inputs: MoleculeInputs) -> MoleculeBatch:
     """
     arrays = inputs.molecules.arrays.copy()
     extra, sizes = inputs.extra_descriptors.float(), inputs.molecule_sizes
-    return join_graphs(arrays, inputs.descriptors, extra, sizes)
+    some = network_counts(inputs) if counts else torch.empty(len(inputs), 0, dtype=torch.uint8)
+    return join_graphs(arrays, inputs.descriptors, extra, some, sizes)
 
 
 def join_graphs(
     arrays: MoleculeArrays,
     descriptors: Tensor,
     extra_descriptors: Tensor,
+    counts: Tensor,
     sizes: Tensor | None = None,
 ) -> MoleculeBatch:
     """Combine molecules into one batch whose tensors share the memory of ``arrays``.
@@ -461,6 +474,7 @@ def join_graphs(
         arrays: graphs of g molecules.
         descriptors: [g, len(DESCRIPTORS)] float32.
         extra_descriptors: [g, f] float32, descriptor columns of the user.
+        counts: [g, c] uint8; see :class:`MoleculeBatch`.
         sizes: [g, c] int64, the number of atoms of each molecule of a row; None if every row has
             one graph.
     """
@@ -475,6 +489,7 @@ def join_graphs(
         ptr=ptr,
         descriptors=descriptors,
         extra_descriptors=extra_descriptors,
+        counts=counts,
     )
 
 
@@ -498,9 +513,14 @@ class AtomLayers(nn.Module):
     Args:
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.
 
+    Attributes:
+        reads_counts: whether the network reads the counts of a batch.
+
     Reference:
         Veličković et al., "Graph Attention Networks" (ICLR 2018).
     """
+
+    reads_counts = False
 
     def __init__(self, settings: MoleculeSettings) -> None:
         super().__init__()
@@ -526,6 +546,68 @@ class AtomLayers(nn.Module):
         return x
 
 
+LEAST = 3
+"""An environment is read only if at least this number of training molecules have it."""
+LEAST_SCALE = 0.3
+"""Lowest number by which a column is divided, so that rare environments have no large values."""
+FARTHEST = 6.0
+"""Columns are clipped at this number of standard deviations."""
+MISSING = 0.5
+"""Probability that a column is replaced by its mean in a step of the training. Without this, the
+network memorises the training molecules by their environments.
+"""
+
+
+class MoleculeColumns(nn.Module):
+    r"""Standardised descriptors and counts of molecules, as inputs of the head of a network.
+
+    .. math:: z = \frac{(d \,\Vert\, \log(1 + c)) - m}{s}
+
+    d are the descriptors, c some counts of environments and of pairs of atoms, m the means of the
+    training part and s its standard deviations.
+
+    Args:
+        columns: [c] int64, the counts that are read.
+        mean: [d + c] float32, the means m.
+        scale: [d + c] float32, the standard deviations s.
+    """
+
+    columns: Tensor
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, columns: Tensor, mean: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("columns", columns)
+        self.register_buffer("mean", mean)
+        self.register_buffer("scale", scale)
+
+    @classmethod
+    def fit(cls, pieces: Iterable[MoleculeInputs]) -> MoleculeColumns:
+        """Choose and scale the columns by the molecules of the training part."""
+        sums, count, first = torch.zeros(3, 1, dtype=torch.float64), 0, 0
+        for some in pieces:
+            values = _columns(some.descriptors.double(), network_counts(some), slice(None))
+            parts = values != 0, values, values.square()
+            sums = sums + torch.stack([part.sum(0) for part in parts])
+            count, first = count + len(some), some.descriptors.shape[1]
+        columns = (sums[0, first:] >= LEAST).nonzero()[:, 0]
+        places = torch.cat([torch.arange(first), first + columns])
+        mean, square = sums[1:, places] / count
+        scale = (square - mean.square()).clamp(min=LEAST_SCALE**2).sqrt()
+        return cls(columns, mean.float(), scale.float())
+
+    def forward(self, batch: MoleculeBatch) -> Tensor:
+        """Return the standardised columns of the g molecules in a batch: [g, d + c]."""
+        values = _columns(batch.descriptors, batch.counts, self.columns)
+        scaled = ((values - self.mean) / self.scale).clamp(-FARTHEST, FARTHEST)
+        return F.dropout(scaled, MISSING, self.training)
+
+
+def _columns(descriptors: Tensor, counts: Tensor, columns: Tensor | slice) -> Tensor:
+    return torch.cat([descriptors, counts[:, columns].to(descriptors.dtype).log1p()], 1)
+
+
 class MoleculeNetwork(AtomLayers):
     r"""Graph attention network that predicts the targets of molecules from their atoms and bonds.
 
@@ -533,11 +615,11 @@ class MoleculeNetwork(AtomLayers):
         x \leftarrow x + \mathrm{ELU}(\mathrm{GATConv}(\mathrm{LayerNorm}(x)))
         \text{ for every layer}, \qquad
         y = \mathrm{MLP}\Bigl(\mathrm{attend}(x) \,\Vert\, \tfrac{1}{10} \sum_j W x_j
-        \,\Vert\, d\Bigr)
+        \,\Vert\, d \,\Vert\, z\Bigr)
 
     The learned queries of ``attend`` compute weighted means of the atoms. The sum of the atoms is
     added because means do not depend on the number of atoms. d are the f
-    descriptor columns of the user.
+    descriptor columns of the user, and z the columns of :class:`MoleculeColumns`.
 
     Args:
         settings: ``width``, ``layers``, ``heads`` and ``dropout`` are read.
@@ -546,6 +628,7 @@ class MoleculeNetwork(AtomLayers):
         molecules: number c of molecules in a row. The attention layers process each of the
             molecules with the same weights, and the MLP reads the vectors of all of them; see
             :class:`Readouts`.
+        columns: columns that the MLP reads; None for the graph alone.
 
     Attributes:
         threads: maximum number of threads that compute a batch on a CPU. It does not change the
@@ -570,18 +653,19 @@ class MoleculeNetwork(AtomLayers):
     threads: int = 1
 
     def __init__(
-        self, settings: MoleculeSettings, targets: int, extra: int = 0, molecules: int = 1
-    ) -> None:
+        self, settings: MoleculeSettings, targets: int, extra: int = 0, molecules: int = 1,
+        columns: MoleculeColumns | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(settings)
-        self.extra = extra
+        self.extra, self.columns = extra, columns
         width = settings.width
         self.attend = QueryReadout(width, QUERIES, QUERIES)
         self.project = nn.Linear(width, width)
         self.molecules = molecules
-        vector = molecules * (QUERIES + 1) * width
-        self.head = nn.Sequential(
-            nn.Linear(vector + extra, width), nn.ReLU(), nn.Linear(width, targets)
-        )
+        inputs = molecules * (QUERIES + 1) * width + extra
+        if columns is not None:
+            inputs, self.reads_counts = inputs + len(columns.mean), True
+        self.head = nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, targets))
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
         """Predict the targets of every molecule in a batch.
@@ -600,9 +684,7 @@ class MoleculeNetwork(AtomLayers):
         elif self.training and self.dropout.p:
             reason = "the kernel computes no dropout: call eval() or set dropout to 0"
         else:
-            extra = (
-                batch.extra_descriptors if self.extra else batch.x.new_empty(len(batch.ptr) - 1, 0)
-            )
+            extra = self._of_molecules(batch)
             graph = NetworkGraph(batch.x, batch.edge_index, batch.edge_attr, batch.ptr, extra)
             parameters = self._kernel_parameters()
             reason = obstacle(graph, parameters)
@@ -618,7 +700,15 @@ class MoleculeNetwork(AtomLayers):
         network.
         """
         vector = self.dropout(self.embed(batch))
-        return self.head(torch.cat([vector, batch.extra_descriptors], 1) if self.extra else vector)
+        return self.head(torch.cat([vector, self._of_molecules(batch)], 1))
+
+    def _of_molecules(self, batch: MoleculeBatch) -> Tensor:
+        """Return the inputs of the head that do not depend on the graph."""
+        rows = (batch.ptr.shape[0] - 1) // self.molecules
+        parts = [batch.extra_descriptors if self.extra else batch.x.new_empty(rows, 0)]
+        if self.columns is not None:
+            parts.append(self.columns(batch))
+        return torch.cat(parts, 1)
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
         """Compute the hidden vector of each row. The targets are predicted from it and the

@@ -347,7 +347,7 @@ class MoleculePredictor:
             members.MoleculeBatches(
                 part.inputs, (part.y - mean) / scale, part.weights,
                 None if part.bounds is None else (part.bounds - mean[:, None]) / scale[:, None],
-                bounded=is_bounded,
+                bounded=is_bounded, columns=settings.model == "attention",
             )
             for part in (train, val)
         )  # fmt: skip

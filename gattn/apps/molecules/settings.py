@@ -41,10 +41,11 @@ class MoleculeSettings(TrainingSettings):
     panel: ClassVar[str] = TrainingSettings.panel
 
     model: ModelName = "stacked"
-    """Model to train. attention is a graph neural network. gp is an exact Gaussian process on
-    fingerprints and descriptors, which trains fastest. stacked is a weighted mean of attention, gp
-    and a forest of trees; the weights are computed from the errors of these three models on
-    molecules on which they were not trained.
+    """Model to train. attention is a graph neural network that also reads fingerprints and
+    descriptors. gp is an exact Gaussian process on fingerprints and descriptors, which trains
+    fastest. stacked is a weighted mean of a graph neural network without these inputs, gp and a
+    forest of trees; the weights are computed from the errors of these three models on molecules on
+    which they were not trained.
     """
     ensemble: Annotated[int, Meta(ge=1)] = 1
     """Number of networks that are trained with different seeds and whose predictions are averaged.

@@ -35,7 +35,7 @@ def encoder(tmp_path):
 
 
 def encoder_of(network):
-    return {name: each for name, each in network.state_dict().items() if not name.startswith(HEAD)}
+    return {name: each for name, each in network.named_parameters() if not name.startswith(HEAD)}
 
 
 def test_every_network_starts_from_the_encoder_and_changes_it(encoder):

@@ -1,9 +1,22 @@
-"""The networks: a molecule's prediction depends on its graph alone, not on the batch."""
+"""The networks: a molecule's prediction does not depend on the batch, and reads columns."""
+
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from gattn import explain_path
-from gattn.apps.molecules.network import MoleculeNetwork
+from gattn.apps.molecules.explain import _gradients
+from gattn.apps.molecules.inputs import featurise
+from gattn.apps.molecules.masking import atoms_of
+from gattn.apps.molecules.network import (
+    MISSING,
+    MoleculeColumns,
+    MoleculeNetwork,
+    batch_inputs,
+    network_counts,
+)
+from gattn.apps.molecules.predictor import FitPart, MoleculePredictor
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.data import batch_molecules, smiles_to_data
 
@@ -42,3 +55,53 @@ def test_explain_path_lists_the_kernel_of_the_network_or_its_layers() -> None:
     batch.x.requires_grad_()
     whole = explain_path(network.eval(), batch).records[0]
     assert whole.reason == "not one kernel: the kernel computes no gradients of the atoms and bonds"
+
+
+CHAINS = ["C" * n + end for n in range(1, 9) for end in ("O", "N", "C(=O)O", "c1ccccc1")]
+
+
+def test_columns_have_mean_zero_and_half_of_them_are_missing_in_training():
+    inputs = featurise([*CHAINS, "Cl"]).inputs
+    columns = MoleculeColumns.fit([inputs[:20], inputs[20:]]).eval()
+    batch = batch_inputs(inputs, counts=True)
+    frequent = (network_counts(inputs) > 0).sum(0) >= 3
+    assert columns.columns.tolist() == frequent.nonzero()[:, 0].tolist()
+    z = columns(batch)
+    assert z.abs().max() < 6
+    torch.testing.assert_close(z.mean(0), torch.zeros(z.shape[1]), rtol=0, atol=1e-4)
+    torch.manual_seed(0)
+    values = columns.train()(batch)[z != 0]
+    assert abs(float((values == 0).double().mean()) - MISSING) < 0.05
+
+
+def attention_model():
+    inputs = featurise(CHAINS).inputs
+    y = torch.tensor([[float(len(text))] for text in CHAINS])
+    train, val = (FitPart(inputs[i::4], y[i::4], torch.ones(len(y[i::4]))) for i in (0, 1))
+    settings = MoleculeSettings(model="attention", width=16, layers=1, epochs=3)
+    return MoleculePredictor.fit(train, val, "regression", settings)
+
+
+def test_restored_network_reads_the_same_columns():
+    model, new = attention_model(), featurise(["CCCCS", "OCCO"]).inputs
+    network: Any = model.networks[0]
+    assert network.head[0].in_features == 5 * 16 + len(network.columns.mean)
+    restored = MoleculePredictor.from_state(*model.state())
+    assert torch.equal(restored.predict(new).mean, model.predict(new).mean)
+
+
+def test_contributions_of_atoms_sum_to_the_effect_of_descriptors_and_counts():
+    model, new = attention_model(), featurise(["CCCCO", "c1ccccc1CN"]).inputs
+    network: Any = model.networks[0]
+    # The head of this network reads the columns alone, and no value is clipped or below zero.
+    network.head[0].weight.data[:, : 5 * 16] = 0
+    network.head[0].bias.data += 10
+    network.columns.scale *= 100
+    batch = batch_inputs(new, counts=True)
+    none = replace(batch, descriptors=0 * batch.descriptors, counts=0 * batch.counts)
+    with torch.no_grad():
+        effect = (model.in_units(network(batch)) - model.in_units(network(none)))[:, 0]
+    weights = _gradients(model, new, 0, atoms_of(new))
+    assert effect.abs().max() > 0.05
+    for weight, change in zip(weights, effect, strict=True):
+        torch.testing.assert_close(weight.sum(), change.double(), rtol=1e-3, atol=1e-3)
