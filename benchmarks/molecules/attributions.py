@@ -10,8 +10,7 @@ of Pearson's correlation over the molecules. The logP of a hydrogen is added to 
 in the target; ``heavy`` ignores hydrogens. If all contributions of a molecule are equal, it has no
 correlation; such molecules are left out and counted.
 
-Both targets are among the descriptors of the stacked model, so its predictions are almost exact.
-The network of ``--model attention`` reads only atoms and bonds.
+Both targets are among the descriptors that the models read, so their predictions are almost exact.
 """
 
 from __future__ import annotations

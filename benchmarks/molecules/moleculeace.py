@@ -3,6 +3,7 @@
     pip download --no-deps MoleculeACE && unzip MoleculeACE-*.whl -d ace
     python -m benchmarks.molecules.moleculeace ace/MoleculeACE/Data/benchmark_data
     python -m benchmarks.molecules.moleculeace FOLDER --sets CHEMBL262_Ki CHEMBL231_Ki
+    python -m benchmarks.molecules.moleculeace FOLDER --model attention
     python -m benchmarks.molecules.moleculeace FOLDER --from-foundation encoder-128
     python -m benchmarks.molecules.moleculeace --table    # what was measured before
     python -m benchmarks.molecules.moleculeace --page     # the means, into the documentation
@@ -34,6 +35,7 @@ from benchmarks.core import record, tables
 from gattn.apps.molecules import MoleculeRegressor
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.measure import baseline_predictions
+from gattn.apps.molecules.settings import ModelName
 from gattn.apps.tables.csv_table import open_table
 
 DEVELOPMENT = (
@@ -43,13 +45,13 @@ DEVELOPMENT = (
     "CHEMBL262_Ki",
 )  # fmt: skip
 SHOWN = {
-    "stacked": "default", "stacked/attention": "network", "stacked/gp": "Gaussian process",
-    "stacked/forest": "forest", "kernel_ridge": "kernel ridge",
-    "random_forest": "random forest, Morgan counts",
+    "stacked": "default", "stacked/attention": "its network", "stacked/gp": "its Gaussian process",
+    "stacked/forest": "its forest", "attention": "`--model attention`",
+    "kernel_ridge": "kernel ridge", "random_forest": "random forest, Morgan counts",
 }  # fmt: skip
 FINE_TUNING = {"epochs": 30, "batch_size": 32}
 """Settings of a training that starts from a pretrained encoder."""
-PRETRAINED = ("stacked/attention", "stacked")
+PRETRAINED = ("attention", "stacked")
 """Predictions that the table of the pretrained encoder compares."""
 TREES = 100
 PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_accuracy.md"
@@ -92,7 +94,8 @@ def main(arguments: list[str]) -> None:
         environment = record.environment("benchmarks.molecules.moleculeace", shown)
         for name in options.sets:
             data = _Table.read(options.folder / f"{name}.csv")
-            row = {"dataset": name, **_measure(data, options.seed, options.from_foundation)}
+            measured = _measure(data, options.model, options.seed, options.from_foundation)
+            row = {"dataset": name, **measured}
             errors = ", ".join(f"{k} {v:.3f}" for k, v in row["rmse"].items())
             print(f"{name} {row['molecules']}: {errors}", file=sys.stderr, flush=True)
             record.append(options.output, row | {"environment": environment})
@@ -100,38 +103,39 @@ def main(arguments: list[str]) -> None:
     print(pretrained_table(rows) if options.from_foundation else table(rows))
 
 
-def _measure(data: _Table, seed: int, foundation: str) -> record.Record:
-    """Return the errors of all models on the test part of a set.
+def _measure(data: _Table, model: ModelName, seed: int, foundation: str) -> record.Record:
+    """Return the errors of a model on the test part of a set; for the default model also those of
+    its parts and of the baselines.
 
     Args:
         data: the set.
+        model: the model.
         seed: seed of the models.
         foundation: the pretrained encoder from which the network starts; "" for random weights.
     """
     changes = {"from_foundation": foundation, **FINE_TUNING} if foundation else {}
-    regressor = MoleculeRegressor(seed=seed, **changes)
+    regressor = MoleculeRegressor(model=model, seed=seed, **changes)
     molecules = regressor.read(data.smiles, data.y)
     both, test = molecules[data.rows("train")], molecules[data.rows("test")]
     begin = time.perf_counter()
     regressor.fit_labelled(*regressor._split(both))
     seconds = time.perf_counter() - begin
     predicted = regressor.predictor_.predict(test.inputs)
-    parts = {f"stacked/{name}": mean for name, mean in predicted.component_means.items()}
-    baselines = baseline_predictions(
-        both.inputs, both.y, both.weights, test.inputs, "regression", seed=seed
-    )
-    begin = time.perf_counter()
-    others = {"random_forest": _random_forest(both, test, seed)}
-    used = time.perf_counter() - begin
+    named = {model: predicted.mean}
+    if model == "stacked":
+        named |= {f"stacked/{name}": mean for name, mean in predicted.component_means.items()}
+        named |= baseline_predictions(
+            both.inputs, both.y, both.weights, test.inputs, "regression", seed=seed
+        )
+        named["random_forest"] = _random_forest(both, test, seed)
     lower, upper = regressor.intervals(predicted, 0.9)
-    named = {"stacked": predicted.mean, **parts, **baselines, **others}
     return {
         "seed": seed, "from_foundation": foundation,
         "molecules": len(both), "test": len(test),
         "weights": regressor.predictor_.weights,
         "rmse": {name: _rmse(test.y, mean) for name, mean in named.items()},
         "coverage": float(((test.y >= lower) & (test.y <= upper)).double().mean()),
-        "seconds": {"stacked": seconds, "random_forest": used},
+        "seconds": {model: seconds},
     }  # fmt: skip
 
 
@@ -148,7 +152,12 @@ def _rmse(y: Tensor, mean: Tensor) -> float:
 
 def table(rows: Sequence[record.Record]) -> str:
     """Return a table of the errors on every set without pretraining, and their means."""
-    newest = {(row["dataset"], row["seed"]): row for row in rows if not row.get("from_foundation")}
+    newest: dict[tuple[str, int], record.Record] = {}
+    for row in rows:
+        if not row.get("from_foundation"):
+            # The models of a set can be measured by several commands.
+            of_set = newest.setdefault((row["dataset"], row["seed"]), {**row, "rmse": {}})
+            of_set["rmse"] |= row["rmse"]
     lines: list[list[str]] = []
     some = sorted(newest.values(), key=lambda row: row["dataset"])
     development = [row for row in some if row["dataset"] in DEVELOPMENT]
@@ -186,12 +195,15 @@ def pretrained_table(rows: Sequence[record.Record]) -> str:
     for row in rows:
         name = row["dataset"]
         if not row.get("from_foundation"):
-            without[name] = row["rmse"]
+            without[name] = without.get(name, {}) | row["rmse"]
         elif name in without:
-            pairs[name] = {False: without[name], True: row["rmse"]}
+            earlier = pairs.get(name, {}).get(True, {})
+            pairs[name] = {False: without[name], True: earlier | row["rmse"]}
     columns = [(part, pretrained) for part in PRETRAINED for pretrained in (False, True)]
     values = {
-        name: [pair[is_so][part] for part, is_so in columns] for name, pair in sorted(pairs.items())
+        name: [pair[is_so][part] for part, is_so in columns]
+        for name, pair in sorted(pairs.items())
+        if all(part in pair[is_so] for part, is_so in columns)
     }
     if len(values) > 1:
         means = [statistics.mean(column) for column in zip(*values.values())]
@@ -209,6 +221,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Errors on the sets of MoleculeACE.")
     parser.add_argument("folder", nargs="?", type=Path, help="folder of the tables")
     parser.add_argument("--sets", nargs="+", default=DEVELOPMENT, help="names of the sets")
+    parser.add_argument("--model", choices=("stacked", "attention"), default="stacked")
     parser.add_argument("--from-foundation", default="", help="start from a pretrained encoder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
