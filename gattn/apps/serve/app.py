@@ -186,11 +186,21 @@ def _on_request_error(request: Request, error: Any) -> Response:
 
 
 def _on_invalid(request: Request, error: Any) -> Response:
+    errors = error.errors()
+    if isinstance(errors[0].get("input"), bytes):
+        # FastAPI passes on the bytes of a body that is not declared as JSON.
+        media = request.headers.get("content-type", "")[:100]
+        return error_response(
+            RequestError(415, f"the content type must be application/json; got {media!r}")
+        )
     # FastAPI puts the source of a field, such as "body", before its name.
-    return error_response(
-        invalid_request([{**each, "loc": each["loc"][1:]} for each in error.errors()])
-    )
+    return error_response(invalid_request([{**each, "loc": each["loc"][1:]} for each in errors]))
 
 
 def _on_http_error(request: Request, error: Any) -> Response:
-    return error_response(RequestError(error.status_code, str(error.detail), error.headers))
+    messages = {
+        404: "there is no such path; GET /openapi.json describes the paths",
+        405: f"{request.method} is not answered here; use {(error.headers or {}).get('Allow')}",
+    }
+    message = messages.get(error.status_code, str(error.detail))
+    return error_response(RequestError(error.status_code, message, error.headers))

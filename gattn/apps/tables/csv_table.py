@@ -27,6 +27,8 @@ SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 DECLARED = re.compile(r'\ufeff?"?sep=(.)"?\s*', re.IGNORECASE | re.DOTALL)
 """Regular expression for a first line such as ``sep=;``, with which Excel declares the separator.
 """
+OTHER_FORMAT = re.compile(r'\s*(\{\s*("|$)|\[\s*(\{|$)|<(\?xml|!doctype|html)\b)', re.IGNORECASE)
+"""Regular expression for the beginning of JSON, XML or a web page."""
 PLAIN = NumberFormat()
 OTHER_NAMES = ("drug", "mol")
 """Names of columns of SMILES, in lower case, that do not contain the word "smiles"."""
@@ -298,6 +300,11 @@ def _with_header(table: Table) -> Table:
     _, header = next(_records(table, strict=False), (0, []))
     if not header:
         raise ValueError(f"{table.path} is empty; expected a header line")
+    if OTHER_FORMAT.match(header[0]):
+        raise ValueError(
+            f"{table.path} begins with {header[0][:30]!r}, as JSON, XML or a web page do; expected "
+            "a CSV file"
+        )
     return replace(table, columns=tuple(name.strip() for name in header))
 
 

@@ -288,7 +288,13 @@ def test_a_bad_request_is_refused_with_a_sentence(client):
     for smiles in ("bad(", "", "C" * 5000, "C" * 900):
         _is_refused(client.get("/picture", params={"smiles": smiles}))
     assert client.get("/predict").status_code == 405
-    assert client.get("/nothing").json() == {"error": "Not Found"}
+    assert client.get("/nothing").json()["error"].startswith("there is no such path; GET /openapi")
+    assert client.get("/explain").json() == {"error": "GET is not answered here; use POST"}
+    # curl -d declares this type.
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    answer = client.post("/explain", content=b'{"smiles": "C"}', headers=form)
+    assert answer.status_code == 415
+    assert f"must be application/json; got '{form['content-type']}'" in answer.json()["error"]
 
 
 def test_a_key_or_an_option_that_stands_twice_is_refused(client):

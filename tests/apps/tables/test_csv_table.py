@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gattn.apps.tables.csv_table import open_table
 
 CELLS = st.text(
-    st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from(',;\t|"\n\r '),
+    st.characters(codec="utf-8", exclude_characters="\0[{<") | st.sampled_from(',;\t|"\n\r '),
     max_size=6,
 )
 ENCODINGS = st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"])
@@ -212,3 +212,13 @@ def test_a_column_may_have_the_name_of_a_kind_of_file(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("PAR1,smiles\n1,CO\n")
     assert open_table(path, ["smiles"]).columns == ("PAR1", "smiles")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"smiles": ["C"]}', '[{"smiles": "C", "y": 1}]', "[\n", "<!DOCTYPE html>\n<p>\n"]
+)
+def test_json_and_web_pages_are_no_tables(tmp_path, text):
+    path = tmp_path / "download.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="as JSON, XML or a web page do; expected a CSV file"):
+        open_table(path)
