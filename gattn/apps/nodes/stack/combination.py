@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gattn.apps.nodes.scratch import pieces, sample
 from gattn.apps.nodes.stack.priors import class_factors, scale_classes
-from gattn.apps.nodes.stack.weights import choose_weights, cross_fit, fit_weights, pool_by_name
+from gattn.apps.nodes.stack.weights import cross_fit, fit_weights, pool_by_name
 
 OTHERS = 5000
 """Maximum number of nodes in neither part by which the frequencies of the classes are estimated."""
@@ -61,7 +61,8 @@ class Combination:
             label_free: names of the components that do not read labels.
         """
         parts, truth = _rows(outputs, val), y[val]
-        values, validation = choose_weights([*parts.values()], truth, seed, is_class=is_class)
+        values = fit_weights([*parts.values()], truth, is_class=is_class)
+        validation = cross_fit([*parts.values()], truth, seed, is_class=is_class)
         weights = dict(zip(outputs, values.tolist()))
         names = [name for name in label_free if name in outputs]
         values = fit_weights([parts[name] for name in names], truth, is_class=is_class)
@@ -92,11 +93,8 @@ class Combination:
             seed: seed of the folds of the weights.
             is_class: True for classes.
         """
-        if np.count_nonzero([*self.weights.values()]) == 1:
-            validation = pool_by_name(again, self.weights, is_class=is_class)
-        else:
-            some = [again[name] for name in first]
-            validation = cross_fit([*first.values()], y, seed, is_class=is_class, predicted=some)
+        some = [again[name] for name in first]
+        validation = cross_fit([*first.values()], y, seed, is_class=is_class, predicted=some)
         if self.factors:
             validation = scale_classes(validation, np.array(self.factors))
         return replace(self, validation=validation)

@@ -13,10 +13,6 @@ PRIOR_ROWS = 4.0
 """Strength of the penalty on deviations from the prior weights, and from a calibration by the
 exponent 1, as a number of additional nodes.
 """
-CLEARLY = 2.0
-"""The best single model replaces a combination that is worse by more than this number of
-standard errors. On few nodes, the best of several models seems better than it is.
-"""
 TINY = 1e-6
 """Number that is added to probabilities before their logarithms are computed."""
 ROWS = 50_000
@@ -216,49 +212,6 @@ def cross_fit(
         weights = fit_weights(others, y[~inside], is_class=is_class)
         combined[inside] = pool([p[inside] for p in predicted], weights, is_class=is_class)
     return combined
-
-
-def choose_weights(
-    predictions: Sequence[NDArray], y: NDArray, seed: int, *, is_class: bool
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Fit the weights of a combination. If it is clearly worse than the best model, return weights
-    that select this model.
-
-    The combination is the one of :func:`cross_fit`. It is clearly worse if its accuracy is lower,
-    or its mean squared error higher, by more than two standard errors of the difference.
-
-    Args:
-        predictions: K arrays [m, c].
-        y: [m] classes from 0, or numbers.
-        seed: seed of the folds.
-        is_class: True for probabilities.
-
-    Returns:
-        The weights [K], and predictions [m, c] whose weights do not depend on the node's label.
-    """
-    weights = fit_weights(predictions, y, is_class=is_class)
-    combined = cross_fit(predictions, y, seed, is_class=is_class)
-    if len(y) < 2:
-        return weights, combined
-    scores = [_scores(p, y, is_class=is_class) for p in predictions]
-    best = int(np.argmax([score.mean() for score in scores]))
-    loss = scores[best] - _scores(combined, y, is_class=is_class)
-    if loss.mean() <= CLEARLY * loss.std() / len(y) ** 0.5:
-        return weights, combined
-    weights = np.zeros(len(predictions))
-    weights[best] = 1.0
-    if is_class:
-        weights[best] = temperature(np.log(predictions[best] + TINY), y)
-    return weights, pool(predictions, weights, is_class=is_class)
-
-
-def _scores(predicted: NDArray, y: NDArray, *, is_class: bool) -> NDArray[np.float64]:
-    """Return a score for each of m predictions, [m]: 1 or 0 for a right or wrong class, or the
-    negative squared error.
-    """
-    if is_class:
-        return (predicted.argmax(1) == y).astype(np.float64)
-    return -np.square(predicted[:, 0] - y)
 
 
 def temperature(scores: NDArray, y: NDArray) -> float:
