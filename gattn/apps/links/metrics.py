@@ -39,15 +39,13 @@ def fit_scale(scores: NDArray) -> float:
     return float(np.exp(float(np.asarray(best.x))) / spread)
 
 
-def fit_weights(parts: Sequence[NDArray], metric: str = "mrr") -> NDArray[np.float64]:
+def fit_weights(parts: Sequence[NDArray]) -> NDArray[np.float64]:
     r"""Fit nonnegative weights of several scores, so that the true targets of links are ranked
     first.
 
     The weights minimise the listwise loss of the weighted sum, with a penalty on deviations from
     prior weights. The prior weight of a score decreases with the difference between its loss and
-    the lowest loss, in standard errors of the paired difference. If the metric of the sum is worse
-    than that of the best score on the same links by more than one standard error, the best score
-    alone is used.
+    the lowest loss, in standard errors of the paired difference.
 
     .. math:: \min_{w \ge 0} \sum_i L_i\Bigl(\sum_k w_k s_k\Bigr) + \frac{\lambda}{2} \sum_k
         (w_k / c_k - \pi_k)^2
@@ -58,7 +56,6 @@ def fit_weights(parts: Sequence[NDArray], metric: str = "mrr") -> NDArray[np.flo
     Args:
         parts: K arrays [m, 1 + k] of scores, the true target first; minus infinity for a missing
             candidate.
-        metric: ``mrr`` for the mean reciprocal rank, ``roc_auc`` for the mean rank.
 
     Returns:
         [K] weights.
@@ -70,17 +67,9 @@ def fit_weights(parts: Sequence[NDArray], metric: str = "mrr") -> NDArray[np.flo
     """
     factors = np.array([fit_scale(part) for part in parts])
     scores = np.stack([part * f for part, f in zip(parts, factors)], 2).astype(np.float64)
-    power = -1 if metric == "mrr" else 1
-    values = np.stack([-power * ranks(part) ** power for part in parts])
-    best = int(values.mean(1).argmax())
     prior = prior_weights(np.stack([listwise_loss(scores[..., k]) for k in range(len(parts))], 1))
     # The loss depends only on the differences from the score of the true target.
-    scores = np.maximum(scores - scores[:, :1], MISSING)
-    weights = listwise_weights(scores, prior)
-    apart = -power * ranks(scores @ weights) ** power - values[best]
-    if apart.mean() < -apart.std() / len(apart) ** 0.5:
-        weights = np.eye(len(parts))[best]
-    return weights * factors
+    return listwise_weights(np.maximum(scores - scores[:, :1], MISSING), prior) * factors
 
 
 HITS = (1, 10, 50)

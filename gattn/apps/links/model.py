@@ -21,7 +21,7 @@ from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.links.metrics import fit_weights, link_metrics, noise
 from gattn.apps.links.pairs import Links, Ranking, make_folds, make_ranking, restrict
-from gattn.apps.links.proximity import FEATURES, HEURISTICS, Proximity, random_features
+from gattn.apps.links.proximity import COMPARED, FEATURES, HEURISTICS, Proximity, random_features
 from gattn.apps.links.settings import LinkSettings
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.features import FeatureEncoder
@@ -491,21 +491,21 @@ class LinkModel:
             for metric in METRICS
         }
         for metric in METRICS:
-            chosen = metric if settings.metric == "auto" else settings.metric
-            model._weigh(metric, parts[chosen], chosen)
+            model._weigh(metric, parts[metric if settings.metric == "auto" else settings.metric])
         measured = model._measured(parts)
         model.noise = noise(*measured["scores"].values())
         return model, measured
 
-    def _weigh(self, metric: str, parts: Mapping[str, NDArray], chosen: str) -> None:
+    def _weigh(self, metric: str, parts: Mapping[str, NDArray]) -> None:
         """Fit the weights of the components and the calibration for a metric to scores [m, 1 + k]
-        of the validation links, which the metric ``chosen`` compares.
+        of the validation links.
         """
         from sklearn.linear_model import LogisticRegression
 
         if self.settings.model == "stacked":
-            weights = fit_weights(list(parts.values()), chosen)
-            self.weights[metric] = dict(zip(parts, weights.tolist()))
+            names = [name for name in parts if name not in COMPARED]
+            weights = fit_weights([parts[name] for name in names])
+            self.weights[metric] = dict(zip(names, weights.tolist()))
         scores = self._combine(parts, metric)
         is_link = np.zeros(scores.shape, int)
         is_link[:, 0] = 1
@@ -521,9 +521,12 @@ class LinkModel:
         self.calibration[metric] = line if line[0] > 0 else (0.0, 0.0)
 
     def _combine(self, parts: Mapping[str, NDArray], metric: str) -> NDArray[np.float64]:
-        """Return the weighted sum of the components' scores."""
-        used = [weight * parts[name] for name, weight in self.weights[metric].items() if weight]
-        return np.asarray(sum(used), np.float64)
+        """Return the weighted sum of the components' scores; minus infinity for a missing one."""
+        total = np.where(np.isinf(next(iter(parts.values()))), -np.inf, 0.0)
+        for name, weight in self.weights[metric].items():
+            if weight:
+                total = total + weight * parts[name]
+        return total
 
     def _parts(
         self, view: View, sources: NDArray, targets: NDArray, features: NDArray | None = None

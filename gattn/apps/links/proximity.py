@@ -29,8 +29,10 @@ FEATURES = (
 )
 """Names of the features of a pair."""
 HEURISTICS = FEATURES[:7]
-"""Names of the features that are also used as scores without a model, for comparison with the
-model.
+"""Names of the features that are also scores without a model."""
+COMPARED = HEURISTICS[:5]
+"""Names of the scores that are only compared with the model. Beside the perceptron, which reads
+them, none is worth a standard error on a network of ``benchmarks.links``.
 """
 DAMPING = 0.005
 """Factor by which each further step reduces the weight of a walk in Katz' score."""
