@@ -72,7 +72,9 @@ def main(arguments: Sequence[str]) -> None:
 def read(name: str, seed: int, folder: Path) -> AttributedGraph:
     """Return a network without the labels of its nodes."""
     if name in LINK_NETWORKS:
-        return read_graph(LINK_NETWORKS[name](seed), directed=False)
+        graph = LINK_NETWORKS[name](seed)
+        # Some generators store the block or the type of a node, which the model would read.
+        return read_graph(type(graph)(graph.edges()), directed=False)
     arguments = make(name, folder) if name != "debian" else []
     if name == "debian":
         debian(folder)
