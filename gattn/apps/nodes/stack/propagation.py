@@ -211,7 +211,7 @@ def propagate(
 ) -> NDArray[np.float32]:
     r"""Spread labels along the edges.
 
-    .. math:: F \leftarrow A F, \qquad F_i = \text{label}_i \text{ where it is known}
+    .. math:: F \leftarrow A G, \qquad G_i = \text{label}_i \text{ where it is known, else } F_i
 
     Args:
         means: [n, n] means over neighbours.
@@ -220,8 +220,9 @@ def propagate(
         steps: number of steps.
 
     Returns:
-        [n, c + 1]: the weighted mean of the labels that reach a node, and in the last column the
-        sum of the weights. A node that no label reaches has the mean of all labels.
+        [n, c + 1]: the weighted mean of the labels that reach a node, for a training node from its
+        neighbours, and in the last column the sum of the weights. A node that no label reaches has
+        the mean of all labels.
 
     Reference:
         Zhu and Ghahramani, "Learning from labeled and unlabeled data with label propagation"
@@ -230,17 +231,16 @@ def propagate(
     Example:
         >>> path = Neighbours(torch.tensor([[0, 1], [1, 2]]), 3)
         >>> propagate(path.means, np.array([[0.0], [1.0]]), np.array([0, 2])).tolist()
-        [[0.0, 1.0], [0.5, 1.0], [1.0, 1.0]]
+        [[0.5, 1.0], [0.5, 1.0], [0.5, 1.0]]
     """
     complete = np.hstack([labels, np.ones((len(labels), 1))]).astype(np.float32)
     result = np.zeros((means.shape[0], complete.shape[1]), np.float32)
     for start in range(0, complete.shape[1], COLUMNS):
         columns = slice(start, start + COLUMNS)
         value = result[:, columns]
-        value[train] = origin = complete[:, columns]
         for _ in range(steps):
+            value[train] = complete[:, columns]
             value = means @ value
-            value[train] = origin
         result[:, columns] = value
     spread, amount = result[:, :-1], result[:, -1:]
     mean = labels.mean(0, dtype=np.float64).astype(np.float32)
