@@ -70,7 +70,7 @@ def attribute(
         .. math:: w_i = x_i \cdot \int_0^1 \nabla_{x_i} f(\alpha x)\, d\alpha
 
         for the networks, from a molecule whose atom features, descriptors and counts are zero; the
-        gradient with respect to a descriptor is divided by :func:`.shares.descriptor_shares`, and
+        gradient with respect to a descriptor is divided by :func:`.masking.descriptor_shares`, and
         that with respect to a count equally among the atoms of each environment. The similarity of
         counts and a forest have no useful gradient, so the Gaussian process and the forest are
         masked. The rest of the difference between the prediction and the prediction for a

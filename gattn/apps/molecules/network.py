@@ -626,8 +626,7 @@ class MoleculeNetwork(AtomLayers):
         targets: number t of targets.
         extra: number f of descriptor columns.
         molecules: number c of molecules in a row. The attention layers process each of the
-            molecules with the same weights, and the MLP reads the vectors of all of them; see
-            :class:`Readouts`.
+            molecules with the same weights, and the MLP reads the vectors of all of them.
         columns: columns that the MLP reads; None for the graph alone.
 
     Attributes:
@@ -711,14 +710,14 @@ class MoleculeNetwork(AtomLayers):
         return torch.cat(parts, 1)
 
     def embed(self, batch: MoleculeBatch) -> Tensor:
-        """Compute the hidden vector of each row. The targets are predicted from it and the
-        descriptors d.
+        """Compute the hidden vector of each row. The targets are predicted from it, the
+        descriptors d and the columns z.
 
         Args:
             batch: see Shapes.
 
         Returns:
-            [g, 5 * width] for one molecule in a row; see :class:`Readouts` for several.
+            [g, 5 * width] for one molecule in a row; for several, their vectors are joined.
         """
         x = self.atom_states(batch)
         attended = self.attend(x, batch.ptr)
