@@ -51,8 +51,8 @@ SHOWN = {
 }  # fmt: skip
 FINE_TUNING = {"epochs": 30, "batch_size": 32}
 """Settings of a training that starts from a pretrained encoder."""
-PRETRAINED = ("attention", "stacked")
-"""Predictions that the table of the pretrained encoder compares."""
+PRETRAINED = {"stacked": ("stacked/attention", "stacked"), "attention": ("attention",)}
+"""Predictions of each model that the table of the pretrained encoder compares."""
 TREES = 100
 PAGE = record.RESULTS.parents[1] / "docs" / "guide" / "molecule_accuracy.md"
 
@@ -100,7 +100,7 @@ def main(arguments: list[str]) -> None:
             print(f"{name} {row['molecules']}: {errors}", file=sys.stderr, flush=True)
             record.append(options.output, row | {"environment": environment})
     rows = record.every(options.output)
-    print(pretrained_table(rows) if options.from_foundation else table(rows))
+    print(pretrained_table(rows, options.model) if options.from_foundation else table(rows))
 
 
 def _measure(data: _Table, model: ModelName, seed: int, foundation: str) -> record.Record:
@@ -184,8 +184,8 @@ def _mean(title: str, rows: Sequence[record.Record]) -> list[list[str]]:
     return [[f"mean of {title}", "", *_cells(means)]]
 
 
-def pretrained_table(rows: Sequence[record.Record]) -> str:
-    """Return a table of the errors on the complete sets, without and with a pretrained encoder.
+def pretrained_table(rows: Sequence[record.Record], model: ModelName) -> str:
+    """Return a table of a model's errors on every set, without and with a pretrained encoder.
 
     The record without the encoder is the newest one before the record with it, because both must
     be measured with the same other components.
@@ -199,7 +199,7 @@ def pretrained_table(rows: Sequence[record.Record]) -> str:
         elif name in without:
             earlier = pairs.get(name, {}).get(True, {})
             pairs[name] = {False: without[name], True: earlier | row["rmse"]}
-    columns = [(part, pretrained) for part in PRETRAINED for pretrained in (False, True)]
+    columns = [(part, pretrained) for part in PRETRAINED[model] for pretrained in (False, True)]
     values = {
         name: [pair[is_so][part] for part, is_so in columns]
         for name, pair in sorted(pairs.items())
