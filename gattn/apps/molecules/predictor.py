@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -131,8 +132,8 @@ class _Others:
 
 
 def _fit_others(
-    train: FitPart, val: FitPart, groups: tuple[Tensor, Tensor], settings: MoleculeSettings, *,
-    forest: bool, check: Callable[[], None], progress: bool,
+    train: FitPart, val: FitPart, groups: tuple[Tensor, Tensor], settings: MoleculeSettings,
+    check: Callable[[], None] = lambda: None, *, forest: bool, progress: bool = False,
 ) -> _Others:  # fmt: skip
     """Train the Gaussian process, and the forest if ``forest`` is True. ``groups`` are the joint
     groups of both parts. ``check`` is called repeatedly, and raises an error to stop the training.
@@ -357,12 +358,7 @@ class MoleculePredictor:
 
         groups = _joint_groups(train, val)
 
-        def fit_others(check: Callable[[], None] = lambda: None, progress: bool = False) -> _Others:
-            """Train the components that are not networks."""
-            return _fit_others(
-                train, val, groups, settings, forest=not without, check=check, progress=progress
-            )
-
+        fit_others = partial(_fit_others, train, val, groups, settings, forest=not without)
         history: list[History] = []
         networks: list[MoleculeNetwork] = []
         others: _Others | None = None
