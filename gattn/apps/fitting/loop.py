@@ -15,7 +15,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -150,6 +150,7 @@ def fit_network(
     progress: bool = False,
     title: str = "training",
     starts: Mapping[str, float] | None = None,
+    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
 ) -> History:
     """Train a network in place, and set its weights to the averaged weights of the best epoch.
 
@@ -178,6 +179,7 @@ def fit_network(
         title: the text before the bar.
         starts: fraction of the steps before which some parameters do not change; see
             :class:`gattn.apps.fitting.optimizer.AdamW`.
+        on_epoch: called with the record of each epoch.
 
     Returns:
         The history, including the epochs before an interruption.
@@ -207,6 +209,7 @@ def fit_network(
                 break
             bar.set_description(f"{title}, epoch {epoch + 1} of {settings.epochs}", refresh=False)
             training.run_epoch(epoch, bar.update)
+            on_epoch(training.records[-1])
             if len(validate):
                 value = f"{training.records[-1].validation_loss:.4g}"
                 bar.set_postfix(validation_loss=value, refresh=False)

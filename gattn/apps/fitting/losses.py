@@ -89,6 +89,14 @@ def cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits, label, reduction="none")
 
 
+def class_loss(logits: Tensor, label: Tensor) -> Tensor:
+    """Compute the cross entropy [g, 1] of logits [g, classes] and numbers of classes [g, 1].
+
+    The classes can also be candidates, of which one is true.
+    """
+    return F.cross_entropy(logits, label[:, 0].long(), reduction="none")[:, None]
+
+
 def multiclass_cross_entropy(counts: Sequence[int]) -> Loss:
     r"""Return a function that computes the cross entropy of several exclusive classes.
 

@@ -77,13 +77,13 @@ class LoopSettings(TrainingSettings):
     """Decay of the moving average of the weights; 0 uses the weights without averaging."""
     patience: Annotated[int, Meta(ge=1)] = 30
     """Number of epochs without a lower validation loss after which training stops."""
+    validation_batches: Annotated[int, Meta(ge=1)] = 4
+    """Number of training batches that are one validation batch, which stores no gradients."""
 
     @property
     def validation_batch_size(self) -> int:
-        """Number of items in a validation batch. It is larger than in training, because no
-        gradients are stored.
-        """
-        return 4 * self.batch_size
+        """Number of items in a validation batch."""
+        return self.validation_batches * self.batch_size
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full_batch
+from gattn.apps.fitting.losses import class_loss
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.links.metrics import fit_weights, link_metrics, noise
@@ -100,7 +101,7 @@ def fit_perceptron(train: Tensor, val: Tensor, seed: int) -> PairPerceptron:
         for step in range(STEPS):
             rows = torch.randint(len(train), (min(BATCH, len(train)),))
             model.train()
-            loss = listwise(model(train[rows]), target[: len(rows)]).mean()
+            loss = class_loss(model(train[rows]), target[: len(rows)]).mean()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -108,7 +109,7 @@ def fit_perceptron(train: Tensor, val: Tensor, seed: int) -> PairPerceptron:
                 continue
             model.eval()
             with torch.no_grad():
-                value = float(listwise(model(val), target[: len(val)]).mean())
+                value = float(class_loss(model(val), target[: len(val)]).mean())
             waited += 10
             if value < lowest:
                 best, lowest, waited = copy.deepcopy(model.state_dict()), value, 0
@@ -240,11 +241,6 @@ def pair_scores(left: Tensor, right: Tensor, sources: Tensor, targets: Tensor) -
     return scores.masked_fill(targets < 0, -math.inf)
 
 
-def listwise(output: Tensor, target: Tensor) -> Tensor:
-    """Return the cross entropy [m, 1] of the true target of each link, among its candidates."""
-    return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
-
-
 def _reciprocal_rank(output: Tensor, target: Tensor) -> Tensor:
     return 1 / (1 + (output[:, 1:] >= output[:, :1]).sum(1, keepdim=True).float())
 
@@ -282,7 +278,7 @@ def fit_network(
         epochs, settings.patience, settings.learning_rate, settings.weight_decay, settings.seed
     )
     return fit_full_batch(
-        network, listwise, train, val, options, score=_reciprocal_rank, on_epoch=on_epoch
+        network, class_loss, train, val, options, score=_reciprocal_rank, on_epoch=on_epoch
     )
 
 
@@ -382,11 +378,12 @@ class LinkModel:
         """Create an untrained model with initial weights."""
         self.settings, self.encoder, self.reduction = settings, encoder, reduction
         self.directed, self.bipartite = directed, bipartite
-        edge_dim = None if encoder.edges is None else encoder.edges.width or None
         width = encoder.width + (128 if self._is_structural else 0)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
-            self.network = LinkNetwork(settings, width, directed or bipartite, edge_dim).eval()
+            self.network = LinkNetwork(
+                settings, width, directed or bipartite, encoder.edge_dim
+            ).eval()
         self.perceptron: PairPerceptron | None = None
         self.weights = {metric: {self._network_name: 1.0} for metric in METRICS}
         self.calibration = dict.fromkeys(METRICS, (1.0, 0.0))

@@ -63,6 +63,11 @@ class FeatureEncoder(ColumnEncoder):
         note = f"The nodes have no features: the model uses their degrees{walks}."
         return cls((), 3 + steps, "structure", steps), [*notes, note]
 
+    @property
+    def edge_dim(self) -> int | None:
+        """Number of features of an edge; None if there are none."""
+        return None if self.edges is None else self.edges.width or None
+
     def features(self, graph: AttributedGraph) -> Tensor:
         """Encode the nodes of a graph as features, [n, width] float32, dense or CSR.
 

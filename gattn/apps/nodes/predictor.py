@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings, fit_full_batch
-from gattn.apps.fitting.losses import squared_error
+from gattn.apps.fitting.losses import class_loss, squared_error
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.fitting.settings import from_table, to_table
-from gattn.apps.fitting.types import EpochRecord, History
+from gattn.apps.fitting.types import EpochRecord, History, Loss
 from gattn.apps.nodes import fields
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.features import FeatureEncoder
@@ -82,15 +81,9 @@ class NodePredictor:
         self._read: tuple[AttributedGraph, Tensor] | None = None
         self._inputs: tuple[AttributedGraph, Any] | None = None
 
-    @property
-    def _edge_dim(self) -> int | None:
-        """Number of features of an edge; None if there are none."""
-        edges = self.encoder.edges
-        return None if edges is None else edges.width or None
-
     def _make_network(self) -> Any:
         """Create the network with initial weights."""
-        return make_network(self.settings, self.encoder.width, self.outputs, self._edge_dim)
+        return make_network(self.settings, self.encoder.width, self.outputs, self.encoder.edge_dim)
 
     @classmethod
     def fit(
@@ -134,16 +127,15 @@ class NodePredictor:
 
         The arguments are those of :meth:`fit`; ``y`` [n] are classes or standardised numbers.
         """
-        is_class = self.task == "classification"
         self._read = problem.graph, problem.x
         with limited_threads(graph_elements(problem.graph, self.settings), threads):
             return fit_full_batch(
                 self.network,
-                _class_loss if is_class else squared_error,
+                self.loss,
                 self._part(problem, problem.train, y),
                 self._part(problem, problem.val, y),
                 self.training_settings(self.settings),
-                score=_is_right if is_class else None,
+                score=_is_right if self.task == "classification" else None,
                 on_epoch=on_epoch,
             )
 
@@ -164,6 +156,11 @@ class NodePredictor:
         return FullBatch(inputs, y[nodes, None].float())
 
     @property
+    def loss(self) -> Loss:
+        """Element-wise loss of the training."""
+        return class_loss if self.task == "classification" else squared_error
+
+    @property
     def validation_loss(self) -> float:
         """Loss on the validation part at the chosen epoch."""
         return self.history[0].records[self.history[0].chosen].validation_loss
@@ -174,8 +171,13 @@ class NodePredictor:
         float64.
         """
         with limited_threads(graph_elements(graph, self.settings), self.threads):
-            out = self.network(self._whole(graph)).double()
-            return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
+            return self.in_unit(self.network(self._whole(graph)).double())
+
+    def in_unit(self, out: Tensor) -> Tensor:
+        """Convert outputs of the network to probabilities, or to numbers in the unit of the
+        labels.
+        """
+        return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
 
     def predict_edited(self, graph: AttributedGraph, original: AttributedGraph) -> Tensor:
         """Predict a graph that was created from ``original`` by removing edges or attribute
@@ -258,11 +260,6 @@ def graph_elements(graph: AttributedGraph, settings: NodeSettings) -> int:
     :func:`gattn.apps.runtime.threads.choose_threads`.
     """
     return len(graph) * settings.width
-
-
-def _class_loss(output: Tensor, target: Tensor) -> Tensor:
-    """Return the cross entropy of each of k nodes, [k, 1]."""
-    return F.cross_entropy(output, target[:, 0].long(), reduction="none")[:, None]
 
 
 def _is_right(output: Tensor, target: Tensor) -> Tensor:

@@ -54,9 +54,8 @@ class SampledPredictor(ResidualPredictor):
         """Train the network on samples of neighbours; see :meth:`NodePredictor.fit`."""
         with limited_threads(ALL, threads):
             return fit_sampled(
-                self.network, self._sampled(problem.graph, problem.x), y, problem.train,
-                problem.val, self.settings, is_class=self.task == "classification",
-                on_epoch=on_epoch,
+                self.network, self.loss, self._sampled(problem.graph, problem.x), y,
+                problem.train, problem.val, self.settings, on_epoch,
             )  # fmt: skip
 
     def _sampled(self, graph: AttributedGraph, x: Tensor | None = None) -> SampledInputs:
@@ -71,8 +70,8 @@ class SampledPredictor(ResidualPredictor):
         float64.
         """
         hidden = self.embed(graph)
-        out = torch.cat([self.network.out(hidden[rows]) for rows in pieces(len(hidden))]).double()
-        return out.softmax(1) if self.task == "classification" else out * self.std + self.mean
+        out = torch.cat([self.network.out(hidden[rows]) for rows in pieces(len(hidden))])
+        return self.in_unit(out.double())
 
     @torch.no_grad()
     def embed(self, graph: AttributedGraph) -> Tensor:

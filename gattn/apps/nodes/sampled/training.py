@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gattn.apps.fitting.losses import check_finite
-from gattn.apps.fitting.types import EpochRecord, History
+from gattn.apps.fitting.types import EpochRecord, History, Loss
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import Field, FieldInput, read_features
 from gattn.apps.nodes.settings import NodeSettings
@@ -78,16 +75,43 @@ def _sorted_graph(edges: Tensor, nodes: int) -> Graph:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class SampledBatches:
+    """Nodes of one part of the data, whose neighbourhoods are sampled for each batch.
+
+    Attributes:
+        inputs: features and edges of the graph.
+        sampler: sampler of the neighbourhoods.
+        nodes: [k] the nodes of the part.
+        target: [k, 1] their labels.
+        is_fixed: True to sample the same neighbours in each epoch.
+    """
+
+    inputs: SampledInputs
+    sampler: NeighborSampler
+    nodes: Tensor
+    target: Tensor
+    is_fixed: bool
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def batch(self, positions: Tensor) -> tuple[Any, Tensor, None]:
+        """Return the neighbourhoods of the nodes at these positions, and their labels."""
+        seed = int(positions[0] if self.is_fixed else torch.randint(1 << 62, ()))
+        sample = self.sampler.sample(self.nodes[positions], random_seed=seed)
+        return self.inputs.batch(sample), self.target[positions], None
+
+
 def fit_sampled(
     network: nn.Module,
+    loss: Loss,
     inputs: SampledInputs,
     y: Tensor,
     train: Tensor,
     val: Tensor,
     settings: NodeSettings,
-    *,
-    is_class: bool,
-    on_epoch: Callable[[EpochRecord], None] = lambda record: None,
+    on_epoch: Callable[[EpochRecord], None],
 ) -> History:
     r"""Train a network on sampled neighbourhoods of the training nodes.
 
@@ -96,12 +120,12 @@ def fit_sampled(
 
     Args:
         network: the network.
+        loss: element-wise function of outputs and labels.
         inputs: features and edges.
         y: [n] float64 classes from 0, or standardised numbers.
         train: [k] training nodes.
         val: [m] validation nodes.
         settings: settings of the training.
-        is_class: True for classes.
         on_epoch: called after every epoch.
 
     Returns:
@@ -110,61 +134,21 @@ def fit_sampled(
     Raises:
         TrainingError: the loss is not finite.
     """
-    seed, rate = settings.seed, settings.learning_rate
-    generator = torch.Generator().manual_seed(seed)
-    own_seed = int(np.random.SeedSequence([seed, 0]).generate_state(1)[0])
-    sample_draw = torch.Generator().manual_seed(own_seed)
-    fanout = (FANOUT, *[LATER_FANOUT] * (settings.layers - 1))
-    sampler = NeighborSampler(inputs.graph, fanout)
-    epochs = min(settings.epochs, MOST_EPOCHS, max(1, SEEDS // max(len(train), 1)))
+    # The training loop takes long to import.
+    from gattn.apps.fitting.loop import LoopSettings, fit_network
+
     if len(val) > CHECKED_NODES:
+        generator = torch.Generator().manual_seed(settings.seed)
         val = val[torch.randperm(len(val), generator=generator)[:CHECKED_NODES].sort().values]
-    target = y.long() if is_class else y.float()
-
-    def loss_of(nodes: Tensor, random_seed: int) -> Tensor:
-        """Return the sum of the losses of the nodes of a step."""
-        batch = inputs.batch(sampler.sample(nodes, random_seed=random_seed))
-        out, truth = network(batch), target[nodes]
-        if is_class:
-            return F.cross_entropy(out, truth, reduction="sum")
-        return F.mse_loss(out[:, 0], truth, reduction="sum")
-
-    optimizer = torch.optim.AdamW(network.parameters(), rate, weight_decay=settings.weight_decay)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, rate, total_steps=epochs * -(-len(train) // BATCH), pct_start=0.1
+    sampler = NeighborSampler(inputs.graph, (FANOUT, *[LATER_FANOUT] * (settings.layers - 1)))
+    part, checked = (
+        SampledBatches(inputs, sampler, nodes, y[nodes, None].float(), nodes is val)
+        for nodes in (train, val)
     )
-    records: list[EpochRecord] = []
-    best: dict[str, Tensor] = {}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(own_seed)
-        for epoch in range(epochs):
-            began, total = time.perf_counter(), 0.0
-            network.train()
-            order = train[torch.randperm(len(train), generator=generator)]
-            for nodes in order.split(BATCH):
-                random_seed = int(torch.randint(1 << 62, (), generator=sample_draw))
-                loss = loss_of(nodes, random_seed)
-                optimizer.zero_grad()
-                (loss / len(nodes)).backward()
-                nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-                optimizer.step()
-                schedule.step()
-                total += float(loss.detach())
-            network.eval()
-            with torch.no_grad():
-                # The same neighbours are sampled after each epoch.
-                checked = sum(
-                    float(loss_of(nodes, place)) for place, nodes in enumerate(val.split(BATCH))
-                )
-            training, validation = total / len(train), checked / len(val)
-            check_finite(training, "training", epoch, rate)
-            check_finite(validation, "validation", epoch, rate)
-            seconds = time.perf_counter() - began
-            last_rate = float(schedule.get_last_lr()[0])
-            records.append(EpochRecord(epoch, training, validation, last_rate, seconds))
-            on_epoch(records[-1])
-            if validation <= min(one.validation_loss for one in records):
-                best = {name: t.clone() for name, t in network.state_dict().items()}
-    network.load_state_dict(best)
-    network.eval()
-    return History(tuple(records), int(np.argmin([one.validation_loss for one in records])))
+    epochs = min(settings.epochs, MOST_EPOCHS, max(1, SEEDS // max(len(train), 1)))
+    loop = LoopSettings(
+        epochs=epochs, patience=epochs, batch_size=BATCH, validation_batches=1, average=0.0,
+        learning_rate=settings.learning_rate, weight_decay=settings.weight_decay,
+        seed=settings.seed,
+    )  # fmt: skip
+    return fit_network(network, loss, part, checked, loop, on_epoch=on_epoch)

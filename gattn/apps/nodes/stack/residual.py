@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -178,10 +178,11 @@ class ResidualPredictor(NodePredictor):
     """
 
     network: ResidualNetwork
+    _network_class: ClassVar[type[ResidualNetwork]] = ResidualNetwork
 
     def _make_network(self) -> ResidualNetwork:
-        sizes = self.encoder.width, self.outputs, self._edge_dim
-        return ResidualNetwork(self.settings, *sizes)
+        encoder = self.encoder
+        return self._network_class(self.settings, encoder.width, self.outputs, encoder.edge_dim)
 
     @classmethod
     def training_settings(cls, settings: NodeSettings) -> FullBatchSettings:
@@ -192,9 +193,7 @@ class ResidualPredictor(NodePredictor):
 class LabelledPredictor(ResidualPredictor):
     """Trained :class:`LabelledNetwork`, which reads the labels of the training nodes."""
 
-    def _make_network(self) -> LabelledNetwork:
-        sizes = self.encoder.width, self.outputs, self._edge_dim
-        return LabelledNetwork(self.settings, *sizes)
+    _network_class = LabelledNetwork
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
         part, train = super()._part(problem, nodes, y), problem.train
