@@ -18,7 +18,7 @@ from gattn.graph import Graph
 from gattn.kernels.precision import acc_dtype, infinite_as_nan
 from gattn.nn.common.checks import check_features, check_tensor, shape_of_rows
 from gattn.nn.common.edge_inputs import edge_sum, read_edges
-from gattn.nn.common.edge_terms import EdgeTerms
+from gattn.nn.common.edge_terms import NO_TERMS, EdgeTerms
 from gattn.nn.common.features import is_plain, project
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.common.scores import attend_with_score, gat_score
@@ -145,10 +145,17 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         d_dst, d_src = self._position_terms(*pos, value)
         query_score, key_score = infinite_as_nan(query + d_dst), infinite_as_nan(-(key + d_src))
         score = gat_score(query_score, key_score, negative_slope=1.0)
-        value_and_one = torch.stack([value - d_src, torch.ones_like(d_src)], dim=-1)
-        out = attend_with_score(score, value_and_one, graph, terms=terms)[0]
-        values, weight_sum = out.unbind(-1)
-        return (values + weight_sum * d_dst).to(value.dtype)
+        values = value - d_src
+        if terms is NO_TERMS:
+            # The attention weights of a point with edges sum to 1.
+            out = attend_with_score(score, values.unsqueeze(-1), graph)[0].squeeze(-1)
+            weight_sum = (graph.in_degree() > 0).to(out.dtype).unsqueeze(1)
+        else:
+            value_and_one = torch.stack([values, torch.ones_like(values)], dim=-1)
+            out, weight_sum = attend_with_score(score, value_and_one, graph, terms=terms)[0].unbind(
+                -1
+            )
+        return (out + weight_sum * d_dst).to(value.dtype)
 
     def _position_terms(self, pos_src: Tensor, pos_dst: Tensor, like: Tensor) -> PairTensor:
         """Return the position terms d_i of the destinations and d_j of the sources; delta_ij = d_i
