@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -277,9 +277,3 @@ class LinkPredictor(SerializableEstimator, Parameters):
                 f"is {kinds[links.bipartite]}"
             )
         return model.encoder.attach_edges(graph), links
-
-    def _labels_state(self) -> dict[str, Any]:
-        return {}
-
-    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        pass

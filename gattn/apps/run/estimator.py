@@ -169,7 +169,7 @@ class SerializableEstimator(BaseEstimator, ABC):
 
     def _labels_state(self) -> dict[str, Any]:
         """Return the classes and the calibration as JSON values."""
-        raise NotImplementedError
+        return {}
 
     def _extra_tensors(self) -> dict[str, Tensor]:
         """Return additional tensors to save that are not part of the predictor."""
@@ -181,7 +181,6 @@ class SerializableEstimator(BaseEstimator, ABC):
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
         """Restore the classes of the labels and the calibration from JSON values."""
-        raise NotImplementedError
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:

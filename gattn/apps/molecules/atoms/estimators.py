@@ -280,12 +280,6 @@ class AtomRegressor(NumberLabels, AtomEstimator):
         """Number of validation molecules with a label of each target."""
         return [scores.molecules for scores in self.predictor_.scores]
 
-    def _labels_state(self) -> dict[str, Any]:
-        return {}
-
-    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        pass
-
 
 class AtomClassifier(ClassLabels, AtomEstimator):
     """Classifier that predicts a class for every atom or bond.
