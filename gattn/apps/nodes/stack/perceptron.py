@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gattn.apps.fitting.losses import class_loss, squared_error
 from gattn.apps.nodes.scratch import sample
 from gattn.apps.nodes.stack.linear import Scaler
 from gattn.apps.nodes.stack.propagation import weighted_graph
@@ -132,8 +132,8 @@ class Perceptron(nn.Module):
         sparse = list(filter(sp.issparse, blocks))
         scaler = Scaler.fit(sparse)
         columns, x = _split([block[train] for block in blocks], scaler)
-        target = torch.from_numpy(y[train])
-        target = target.long() if is_class else target.float()
+        target = torch.from_numpy(y[train, None]).float()
+        loss_of = class_loss if is_class else squared_error
         widths = len(sparse), columns.shape[1], x.shape[1]
         model = cls(*widths, outputs, is_class=is_class)
         model.reset_parameters(seed)
@@ -152,11 +152,7 @@ class Perceptron(nn.Module):
         for _ in range(epochs):
             for rows in torch.randperm(len(x), generator=model.generator).split(BATCH):
                 out = model(columns[rows.numpy()], x[rows])
-                loss = (
-                    F.cross_entropy(out, target[rows])
-                    if is_class
-                    else F.mse_loss(out[:, 0], target[rows])
-                )
+                loss = loss_of(out, target[rows]).mean()
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
