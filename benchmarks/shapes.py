@@ -226,7 +226,8 @@ LAYERS: dict[str, tuple[Build, Call]] = {
     "RGATConv, multiplicative": rgat(attention_mode="multiplicative-self-attention"),
     "PointTransformerConv": point(False),
     "PointTransformerConv, networks": point(True),
-    "SAGPooling": (pooling, lambda module, data: module(data.x, data.edge_index)[0]),
+    # The scores of the chosen nodes: nodes of almost equal scores may be chosen in another order.
+    "SAGPooling": (pooling, lambda module, data: module(data.x, data.edge_index)[5]),
 }  # fmt: skip
 
 

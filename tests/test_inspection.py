@@ -8,7 +8,7 @@ import torch_geometric.nn as pyg
 
 import gattn
 from gattn import explain_path, graphs, nn
-from gattn.nn.common.edge_terms import FEW_EDGES, NARROW, NARROW_ROWS, SMALL_GRAPH
+from gattn.nn.common.edge_terms import FEW_EDGES, FEW_OF_TYPE, NARROW, SMALL_GRAPH
 from gattn.ops.custom_score import edge_function
 from gattn.ops.custom_score.chunks import CHUNK, MAX_CHUNKS_AT_ONCE, MIN_COMPILED_CHUNKS
 from tests.layers import LAYERS, every
@@ -63,8 +63,8 @@ def test_names_a_path_for_every_layer(layer):
     for record in report.records:
         assert record.operator
         assert record.path in ("fused", "reference", "custom score, all edges at once")
-        small = ("", SMALL_GRAPH, f"{SMALL_GRAPH}; {NARROW_ROWS}")
-        assert (record.path == "fused") == (record.reason in small)
+        is_fast = not record.reason or SMALL_GRAPH in record.reason
+        assert (record.path == "fused") == is_fast
 
 
 def test_reference_says_what_forces_it(monkeypatch):
@@ -109,12 +109,31 @@ def test_a_graph_of_few_edges_is_a_reason(count):
     assert record.reason == (SMALL_GRAPH if count < FEW_EDGES else "")
 
 
-@pytest.mark.parametrize("width", [NARROW - 1, NARROW])
-def test_narrow_rows_are_a_reason(width):
+@pytest.mark.parametrize(
+    ("width", "count"),
+    [(NARROW - 1, FEW_OF_TYPE), (NARROW, FEW_OF_TYPE - 1), (NARROW, FEW_OF_TYPE)],
+)
+def test_few_channels_or_edges_of_a_type_are_a_reason(width, count):
     x, metadata = torch.randn(NODES, 8), (["v"], [("v", "to", "v")])
-    graph = {("v", "to", "v"): edges(FEW_EDGES)}
-    record = only(explain_path(nn.HANConv(8, width, metadata), {"v": x}, graph))
-    assert record.reason == (NARROW_ROWS if width < NARROW else "")
+    graph = {("v", "to", "v"): edges(count)}
+    reason = only(explain_path(nn.HANConv(8, width, metadata), {"v": x}, graph)).reason
+    is_slow = width < NARROW or count < FEW_OF_TYPE
+    assert reason.startswith("with fewer than 8 channels or 1,500 edges of a type, PyG") == is_slow
+    assert is_slow or not reason
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_one_channel_is_a_reason(width):
+    x = torch.randn(NODES, 8)
+    reason = only(explain_path(nn.GATConv(8, width), x, edges(FEW_EDGES))).reason
+    assert reason.startswith("with fewer than 2 channels, PyG's layer may") == (width == 1)
+    assert width == 1 or not reason
+    x, narrow = torch.randn(NODES, NARROW - 1), "with fewer than 8 channels, PyG's layer may"
+    assert only(explain_path(nn.FAConv(7), x, x, edges(FEW_EDGES))).reason.startswith(narrow)
+    for kind in (nn.GATConv, nn.GATv2Conv, nn.TransformerConv):
+        layer, attributes = kind(7, 7, edge_dim=2), torch.randn(FEW_EDGES, 2)
+        reason = only(explain_path(layer, x, edges(FEW_EDGES), edge_attr=attributes)).reason
+        assert reason.startswith(narrow)
 
 
 def test_own_score_that_torch_cannot_compile(monkeypatch):

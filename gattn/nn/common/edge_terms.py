@@ -5,7 +5,7 @@ by edge.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -24,17 +24,13 @@ from gattn.nn.common.features import as_columns, tile_heads
 from gattn.ops.registration import path_trace
 from gattn.ops.registration.checks import as_bias
 
-FEW_EDGES, NARROW = 500, 8
-"""Number of edges below which a layer may take more time than PyG's layer, and number of channels
-below which HANConv does, as ``python -m benchmarks.shapes`` shows.
+FEW_EDGES, FEW_OF_TYPE, NARROW = 500, 1_500, 8
+"""Number of edges below which a layer may take more time than PyG's layer, and numbers of edges
+of a type and of channels below which HANConv does, as ``python -m benchmarks.shapes`` shows.
 """
 SMALL_GRAPH = (
     f"with fewer than {FEW_EDGES} edges, the calls take more time than the arithmetic, as in PyG: "
     "join several graphs to a batch"
-)
-NARROW_ROWS = (
-    f"with fewer than {NARROW} channels, PyG's layer may take less time: use more channels, or "
-    "keep PyG's layer"
 )
 
 
@@ -93,10 +89,18 @@ class EdgeTerms(NamedTuple):
 NO_TERMS = EdgeTerms()
 
 
-def report_narrow(width: int) -> None:
-    """Report rows of few numbers to :func:`gattn.explain_path`."""
-    if path_trace.listeners and width < NARROW:
-        path_trace.report("", "", "fused", NARROW_ROWS)
+def report_shape(width: int, least: int, graphs: Collection[Graph] = ()) -> None:
+    """Report fewer channels than ``least``, or a graph with few edges of a type, to
+    :func:`gattn.explain_path`.
+    """
+    if path_trace.listeners and (
+        width < least or any(graph.num_edges < FEW_OF_TYPE for graph in graphs)
+    ):
+        edges = f" or {FEW_OF_TYPE:,} edges of a type" if graphs else ""
+        path_trace.report(
+            "", "", "fused", f"with fewer than {least} channels{edges}, PyG's layer may take less "
+            "time: join several graphs to a batch, use more channels, or keep PyG's layer"
+        )  # fmt: skip
 
 
 def read_terms(

@@ -25,7 +25,14 @@ from gattn.nn.common.checks import (
     readable_weight,
 )
 from gattn.nn.common.edge_inputs import with_loop_features
-from gattn.nn.common.edge_terms import NO_TERMS, EdgeTerms, TermsEdgeByEdge, read_terms
+from gattn.nn.common.edge_terms import (
+    NARROW,
+    NO_TERMS,
+    EdgeTerms,
+    TermsEdgeByEdge,
+    read_terms,
+    report_shape,
+)
 from gattn.nn.common.features import (
     as_columns,
     channel_pair,
@@ -326,6 +333,7 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         if edge_attr is None:
             return None, None
         lin_edge = self._required_edge_map()
+        report_shape(like.shape[1] * like.shape[2], NARROW)
         columns = as_columns(self.edge_features(edge_attr, graph))
         if is_lazy(lin_edge):
             lin_edge(columns[:0])

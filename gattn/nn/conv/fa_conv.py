@@ -18,7 +18,7 @@ from gattn.functional import aggregate, edge_dot
 from gattn.graph import Graph, outside_transforms
 from gattn.kernels.precision import acc_dtype
 from gattn.nn.common.edge_inputs import edge_sum, read_edges, sparse_values, with_weights
-from gattn.nn.common.edge_terms import EdgeTerms, read_terms
+from gattn.nn.common.edge_terms import NARROW, EdgeTerms, read_terms, report_shape
 from gattn.nn.common.features import as_columns, as_heads, merge_heads, node_pair, project
 from gattn.nn.common.recording import is_recording, record
 from gattn.nn.conv.base import AttentionConv
@@ -163,6 +163,7 @@ class FAConv(pyg.FAConv, AttentionConv):
                     f"call reset_parameters, or create {self} without cached"
                 )
             graph = input_graph
+        report_shape(x.shape[-1], NARROW)
         return read_terms(edge_index, graph, x, None, attn_bias, self_loops=loops)
 
     def _weighted_edges(

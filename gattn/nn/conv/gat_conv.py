@@ -17,6 +17,7 @@ from gattn.nn.common.edge_inputs import (
     with_loop_features,
     with_weights,
 )
+from gattn.nn.common.edge_terms import NARROW, report_shape
 from gattn.nn.common.features import (
     add_bias,
     as_columns,
@@ -120,6 +121,8 @@ class GATConv(pyg.GATConv, AttentionConv):
             edge_index, edge_attr, x_src, x_dst, size, self_loops=self.add_self_loops
         )
         terms = self.read_terms(edge_index, graph, x_src, edge_weight, attn_bias)
+        # One channel is the score of SAGPooling.
+        report_shape(self.heads * self.out_channels, 2 if edge_attr is None else NARROW)
         nodes, needs_weights = self._project(x_src, x_dst), bool(return_attention_weights)
         out, alpha = self.attend(nodes, edge_attr, graph, needs_weights, terms=terms)
         out = merge_heads(out, self.heads, x_src, self.concat)

@@ -13,7 +13,7 @@ from torch_geometric.typing import Adj, EdgeType, NodeType, OptTensor
 from gattn.graph import Graph
 from gattn.nn.common.checks import check_heads_divide
 from gattn.nn.common.edge_inputs import read_edges
-from gattn.nn.common.edge_terms import read_typed_terms, report_narrow
+from gattn.nn.common.edge_terms import NARROW, read_typed_terms, report_shape
 from gattn.nn.common.features import head_scores
 from gattn.nn.common.scores import FusedScore, gat_score
 from gattn.nn.conv.base import AttentionConv, Nodes
@@ -107,7 +107,7 @@ class HANConv(pyg.HANConv, AttentionConv):
         terms = read_typed_terms(
             edge_index_dict, graphs, self.q, edge_weight, attn_bias, self.heads
         )
-        report_narrow(self.out_channels)
+        report_shape(self.out_channels, NARROW, graphs.values())
         computed: dict[NodeType, list[Tensor]] = {key: [] for key in x_dict}
         for key, graph in graphs.items():
             nodes = self._ends(vectors[key], projected[key[0]], projected[key[-1]])
