@@ -18,7 +18,7 @@ from gattn.apps.fitting.losses import (
     multiclass_cross_entropy,
     regression_loss,
 )
-from gattn.apps.fitting.settings import TrainingSettings, from_table, to_table
+from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.molecules.inputs import in_pieces
 from gattn.apps.molecules.network import (
     MoleculeBatch,
@@ -212,10 +212,6 @@ def check_predictor_features(folder: str | os.PathLike[str], card: Mapping[str, 
         check_feature_version(folder, state)
 
 
-AVERAGE = 0.99
-"""Decay of the exponential moving average of the weights; predictions use the averaged weights."""
-WARMUP = 0.1
-CLIP = 5.0
 PREDICTION_BATCH = 512
 """Number of molecules in a batch of predictions."""
 PIECE = 1024
@@ -428,9 +424,9 @@ class _MemberTraining:
             self.foundation.load_into(network)
             starts = FINE_TUNING_STARTS
         network.threads = share_threads(self.threads)
-        shared = {field.name: getattr(settings, field.name) for field in fields(TrainingSettings)}
-        shared["seed"] = settings.seed + member
-        loop = LoopSettings(**shared, warmup=WARMUP, gradient_clip=CLIP, average=AVERAGE)
+        names = [field.name for field in fields(LoopSettings) if hasattr(settings, field.name)]
+        loop = LoopSettings(**{name: getattr(settings, name) for name in names})
+        loop = replace(loop, seed=settings.seed + member)
         history = fit_network(
             network, _loss(self.task, settings, self.classes), train, self.val, loop,
             folder=None if self.folder is None else self.folder / f"member-{member}",
