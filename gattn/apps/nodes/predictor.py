@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -61,8 +61,10 @@ class NodePredictor:
         history: records of the training; empty after :meth:`from_state`.
         threads: number of threads inside an operator of a prediction; 0 to choose it from the size
             of the graph.
+        schedule: schedule of the learning rate.
     """
 
+    schedule: ClassVar[Literal["constant", "one-cycle"]] = "constant"
     threads = 0
 
     def __init__(
@@ -128,24 +130,21 @@ class NodePredictor:
         The arguments are those of :meth:`fit`; ``y`` [n] are classes or standardised numbers.
         """
         self._read = problem.graph, problem.x
-        with limited_threads(graph_elements(problem.graph, self.settings), threads):
+        settings = self.settings
+        training = FullBatchSettings(
+            settings.epochs, settings.patience, settings.learning_rate, settings.weight_decay,
+            settings.seed, self.schedule,
+        )  # fmt: skip
+        with limited_threads(graph_elements(problem.graph, settings), threads):
             return fit_full_batch(
                 self.network,
                 self.loss,
                 self._part(problem, problem.train, y),
                 self._part(problem, problem.val, y),
-                self.training_settings(self.settings),
+                training,
                 score=_is_right if self.task == "classification" else None,
                 on_epoch=on_epoch,
             )
-
-    @classmethod
-    def training_settings(cls, settings: NodeSettings) -> FullBatchSettings:
-        """Return the settings of the training loop for the settings of the model."""
-        return FullBatchSettings(
-            settings.epochs, settings.patience, settings.learning_rate, settings.weight_decay,
-            settings.seed,
-        )  # fmt: skip
 
     def _part(self, problem: NodeProblem, nodes: Tensor, y: Tensor) -> FullBatch[Any]:
         """Return the training input for given nodes: their receptive field, features and labels."""

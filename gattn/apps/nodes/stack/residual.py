@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gattn.apps.fitting.full_batch import FullBatch, FullBatchSettings
+from gattn.apps.fitting.full_batch import FullBatch
 from gattn.apps.nodes.attributed import AttributedGraph
 from gattn.apps.nodes.fields import FieldInput, field_size
 from gattn.apps.nodes.network import CONVOLUTIONS
@@ -178,16 +178,12 @@ class ResidualPredictor(NodePredictor):
     """
 
     network: ResidualNetwork
+    schedule = "one-cycle"
     _network_class: ClassVar[type[ResidualNetwork]] = ResidualNetwork
 
     def _make_network(self) -> ResidualNetwork:
         encoder = self.encoder
         return self._network_class(self.settings, encoder.width, self.outputs, encoder.edge_dim)
-
-    @classmethod
-    def training_settings(cls, settings: NodeSettings) -> FullBatchSettings:
-        """Return the settings of the training loop for the settings of the model."""
-        return replace(super().training_settings(settings), schedule="one-cycle")
 
 
 class LabelledPredictor(ResidualPredictor):
