@@ -164,15 +164,16 @@ def hetero(name: str) -> tuple[Build, Call]:
         width = s.heads * s.channels
         return getattr(package, name)(s.features, width, metadata(s.relations), heads=s.heads)
 
-    edges: dict[int, Any] = {}
+    edges: dict[int, tuple[Tensor, Any]] = {}
 
     def call(module: Any, data: Inputs) -> Tensor:
         key = id(data.edge_index)
         if key not in edges:
             kinds = metadata(int(data.relation.max()) + 1)[1]
             of = [data.edge_index[:, data.relation % len(kinds) == r] for r in range(len(kinds))]
-            edges[key] = dict(zip(kinds, of))
-        return module({"v": data.x}, edges[key])["v"]
+            # With the tensor, whose number another tensor could have after its end.
+            edges[key] = data.edge_index, dict(zip(kinds, of))
+        return module({"v": data.x}, edges[key][1])["v"]
 
     return build, call
 
