@@ -75,18 +75,6 @@ def fit_predictor(
     return predictor
 
 
-def predictor_from_state(tensors: dict[str, Tensor], state: Mapping[str, Any]) -> AnyPredictor:
-    """Restore a model from the result of its method :meth:`NodePredictor.state`.
-
-    Raises:
-        KeyError: an entry of the state is missing.
-        ValueError: a tensor is missing or has another shape.
-    """
-    if "components" in state:
-        return StackedPredictor.from_state(tensors, state)
-    return network_from_state(tensors, state)
-
-
 def training_notes(predictor: AnyPredictor, graph: AttributedGraph) -> list[str]:
     """Return a sentence if a graph lacks nodes of the training, whose labels are then not used."""
     if not isinstance(predictor, StackedPredictor):
@@ -377,7 +365,8 @@ class NodeEstimator(SerializableEstimator, Parameters):
 
     @classmethod
     def _restore(cls, tensors: dict[str, Tensor], state: dict[str, Any]) -> AnyPredictor:
-        return predictor_from_state(tensors, state)
+        is_stack = "components" in state
+        return (StackedPredictor.from_state if is_stack else network_from_state)(tensors, state)
 
     def _read_labels(self, graph: AttributedGraph, y: Labels | None) -> tuple[pd.Series, list[str]]:
         return read_labels(graph, self.label, y, classes=self.task == "classification")
