@@ -257,6 +257,14 @@ def test_weights_prefer_the_best_score_and_use_a_second_one():
     assert few.min() > 0.2 * few.max()
 
 
+def test_scores_that_rank_links_last_have_no_weight():
+    draw = np.random.default_rng(0)
+    parts = [draw.normal(size=(2000, 6)) for _ in range(2)]
+    for part in parts:
+        part[:, 0] -= 1
+    assert fit_weights(parts).tolist() == [0, 0]
+
+
 def test_fitted_scale_minimises_the_listwise_loss():
     scores = np.random.default_rng(0).normal(size=(500, 11))
     scores[:, 0] += 1
