@@ -20,7 +20,7 @@ import torch
 
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.estimators import attention_network
-from gattn.apps.nodes.runs.measure import propagate_labels
+from gattn.apps.nodes.stack.propagation import Neighbours, propagate
 from gattn.apps.nodes.typed.predictor import attention_shares
 
 WRITES, REVIEWS = ("authors", "writes", "papers"), ("authors", "reviews", "papers")
@@ -69,8 +69,9 @@ def propagated(model: NodeClassifier, hidden: np.ndarray) -> np.ndarray:
     train = torch.cat([model.split_.train, model.split_.val])
     labels = torch.nn.functional.one_hot(model.y_[train].long(), len(TOPICS)).double()
     graph = model.graph_
-    spread = propagate_labels(graph.edge_index, labels, train, len(graph))
-    return model.classes_[spread.argmax(1).numpy()][hidden]
+    means = Neighbours(graph.edge_index, len(graph), directed=True).means
+    spread = propagate(means, labels.numpy(), train.numpy(), steps=50)[:, :-1]
+    return model.classes_[spread.argmax(1)][hidden]
 
 
 def main() -> None:

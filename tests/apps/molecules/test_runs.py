@@ -35,7 +35,7 @@ MANY = [str(n + 0.5) for n in range(40)]
 def test_a_loss_that_depends_on_the_value_is_an_error():
     for extra, message in (
         (["1,008"], "1 label with a decimal comma or .* for example '1,008' in line 41 .use"),
-        (["3,25"], r"1 label with a decimal comma .* or write plain numbers: .* would bias the"),
+        (["3,25"], r"1 label with a decimal comma .* Write plain numbers: .* would bias the"),
         ([">10", "<0.5"], "for example '>10' in line 41. --loss-function bounded-mse trains on"),
         (["3.2 nM", "3.2 ± 0.1", "3-Dec-20"], "3 labels .*'3.2 nM' in line 41 .write a plain"),
         (["inf"], "must be finite; it is 'inf' in line 41"),
