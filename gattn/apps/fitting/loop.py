@@ -135,7 +135,7 @@ CHECKPOINT_INTERVAL = 1.0
 Writing a checkpoint takes some 20 ms, as long as several steps on small molecules. An interrupted
 training repeats at most the epochs of this time and one more.
 """
-STATE = "state 4"
+STATE = "state 3"
 """Version of the checkpoint format. A checkpoint of another version is not loaded."""
 
 
@@ -218,7 +218,8 @@ def fit_network(
                 saved = time.monotonic()
     network.load_state_dict(training.best)
     network.eval()
-    return History(tuple(training.records), training.best_epoch)
+    outputs = torch.stack(training.outputs) if training.outputs else None
+    return History(tuple(training.records), training.best_epoch, outputs)
 
 
 def shuffled_batches(items: int, batch_size: int, *seed: int) -> Iterator[Tensor]:
@@ -288,6 +289,7 @@ class _Training:
         self.records: list[EpochRecord] = []
         self.best: dict[str, Tensor] = {}
         self.best_epoch, self.lowest = -1, math.inf
+        self.outputs: list[Tensor] = []
         self.saved = False
 
     @property
@@ -319,6 +321,7 @@ class _Training:
             "best": self.best,
             "best_epoch": self.best_epoch,
             "lowest": self.lowest,
+            "outputs": self.outputs,
         }
 
     def save(self, path: Path) -> None:
@@ -344,7 +347,7 @@ class _Training:
         for name, part in self._stateful().items():
             part.load_state_dict(checkpoint[name])
         self.records = [EpochRecord(**record) for record in checkpoint["records"]]
-        for name in ("best", "best_epoch", "lowest"):
+        for name in ("best", "best_epoch", "lowest", "outputs"):
             setattr(self, name, checkpoint[name])
 
     def _stateful(self) -> dict[str, Any]:
@@ -380,7 +383,7 @@ class _Training:
         """Take one optimisation step; return the summed loss and the number of labels as a
         tensor [2] float64.
         """
-        total, count = self._masked_loss(self.network, self.train, positions)
+        _, total, count = self._masked_loss(self.network, self.train, positions)
         mean = total / self.processes.sum(count).clamp(min=1)
         self.optimizer.zero_grad()
         self.scaler.scale(mean).backward()
@@ -400,16 +403,32 @@ class _Training:
 
     @torch.no_grad()
     def _validate(self, epoch: int) -> float:
-        """Return the mean loss of the averaged weights on the validation part."""
+        """Return the mean loss of the averaged weights on the validation part, and record their
+        outputs.
+        """
+        recorded = len(self.validate) <= self.settings.recorded_outputs
+        rank, size = self.processes.rank, self.processes.size
+        sums, outputs = [], torch.empty(0)
         batches = shuffled_batches(len(self.validate), self.settings.validation_batch_size)
-        losses = (self._masked_loss(self.average, self.validate, each) for each in batches)
-        sums = [torch.stack([total.double(), count.double()]) for total, count in losses]
+        for positions in batches:
+            output, total, count = self._masked_loss(self.average, self.validate, positions)
+            sums.append(torch.stack([total.double(), count.double()]))
+            if recorded:
+                if not len(outputs):
+                    outputs = torch.zeros(len(self.validate), *output.shape[1:])
+                # If there are fewer validation items than processes, this process may have no item.
+                share = positions[rank::size]
+                outputs[share] = output[: len(share)].float().cpu()
+        if recorded:
+            self.outputs.append(self.processes.sum(outputs).cpu())
         return self._mean(sums, "validation", epoch)
 
     def _masked_loss(
         self, network: nn.Module, part: Batches, positions: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the sum of the losses of this process's items, and the number of labels."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the outputs [g, t] for this process's items, the sum of the losses, and the
+        number of labels.
+        """
         share = positions[self.processes.rank :: self.processes.size]
         inputs, target, weight = part.batch(share if len(share) else positions[:1])
         if not len(share):
@@ -433,7 +452,7 @@ class _Training:
                     f"the loss of outputs {(*output.shape,)} and targets {(*target.shape,)} must "
                     f"be one number for each target; it is {(*loss.shape,)}"
                 )
-            return torch.where(labelled, loss, 0.0).sum(), labelled.sum()
+            return output, torch.where(labelled, loss, 0.0).sum(), labelled.sum()
 
     def _mean(self, sums: list[Tensor], part: str, epoch: int) -> float:
         total, count = self.processes.sum(torch.stack(sums).sum(0)).tolist()

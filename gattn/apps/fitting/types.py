@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol, TypeAlias
 
 from msgspec import Meta
@@ -79,6 +79,10 @@ class LoopSettings(TrainingSettings):
     """Number of epochs without a lower validation loss after which training stops."""
     validation_batches: Annotated[int, Meta(ge=1)] = 4
     """Number of training batches that are one validation batch, which stores no gradients."""
+    recorded_outputs: Annotated[int, Meta(ge=0)] = 0
+    """Record the outputs on the validation part after each epoch if it has at most this number of
+    examples; 0 records no outputs. See :attr:`History.outputs`.
+    """
 
     @property
     def validation_batch_size(self) -> int:
@@ -113,7 +117,11 @@ class History:
     Attributes:
         records: the record of each epoch.
         chosen: the epoch whose weights the network has after training.
+        outputs: [epochs, n, t], the outputs for the n validation items with the averaged weights
+            after each epoch; None if the validation part is empty or larger than
+            ``LoopSettings.recorded_outputs``.
     """
 
     records: tuple[EpochRecord, ...]
     chosen: int
+    outputs: Tensor | None = field(default=None, compare=False)

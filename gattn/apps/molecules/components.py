@@ -120,17 +120,13 @@ class Components:
             The means [P, k, t] of the components, the means [K, k, t] of the networks, and the
             variances [k, t] of the Gaussian process, which are zeros if the model has none.
         """
-        members = self.predict_networks(inputs, threads)
+        raw = predict_members(self.networks, inputs, self.targets, threads=threads)
+        members = self.in_units(raw)
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
             mean, variance = self.kernel.predict(inputs)
         forest = mean if self.forest is None else self.forest.predict(inputs)
         return self.means(members, mean, forest), members, variance
-
-    def predict_networks(self, inputs: MoleculeInputs, threads: int) -> Tensor:
-        """Return the means [K, k, t] of the networks; see :meth:`predict`."""
-        raw = predict_members(self.networks, inputs, self.targets, threads=threads)
-        return self.in_units(raw)
 
     def means(self, members: Tensor, mean: Tensor, forest: Tensor) -> Tensor:
         """Return the mean of each of P components, [P, k, t].
@@ -238,7 +234,7 @@ def calibrate(
         components: the trained components.
         val: m molecules of the validation part.
         y_val: [m, t] labels of the validation molecules; NaN for missing labels.
-        members: [K, m, t], predictions of the networks.
+        members: [K, m, t], cross-fitted predictions of the networks.
         similarities: [m] similarity of each molecule to the most similar training molecule.
         kernel_index: indices of the validation molecules on which the Gaussian process is trained.
         group: [m], the group of each row.

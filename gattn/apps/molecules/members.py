@@ -216,6 +216,10 @@ PREDICTION_BATCH = 512
 """Number of molecules in a batch of predictions."""
 PIECE = 1024
 """Number of molecules whose columns are read at once."""
+RECORDED_OUTPUTS = 4096
+"""Maximum number of validation molecules for which the outputs of each epoch are recorded. They are
+needed to choose the epoch by cross-fitting, which has little effect for more molecules.
+"""
 
 ATOMS = 25
 """Typical number of atoms of a molecule, used to estimate the size of a batch."""
@@ -245,7 +249,12 @@ class MoleculeBatches:
             loss; by default both ends are y.
         bounded: whether the loss reads ends instead of y.
         columns: whether the networks also read descriptors and counts of environments.
+
+    Attributes:
+        recorded_outputs: maximum number of validation molecules whose outputs are recorded.
     """
+
+    recorded_outputs = RECORDED_OUTPUTS
 
     def __init__(
         self,
@@ -426,7 +435,7 @@ class _MemberTraining:
         network.threads = share_threads(self.threads)
         names = [field.name for field in fields(LoopSettings) if hasattr(settings, field.name)]
         loop = LoopSettings(**{name: getattr(settings, name) for name in names})
-        loop = replace(loop, seed=settings.seed + member)
+        loop = replace(loop, seed=settings.seed + member, recorded_outputs=train.recorded_outputs)
         history = fit_network(
             network, _loss(self.task, settings, self.classes), train, self.val, loop,
             folder=None if self.folder is None else self.folder / f"member-{member}",
@@ -458,6 +467,57 @@ def _process_count(settings: MoleculeSettings, molecules: int) -> int:
     return min(settings.ensemble, processor_count())
 
 
+def cross_fit_members(
+    networks: Sequence[MoleculeNetwork],
+    histories: Sequence[History],
+    val: MoleculeBatches,
+    folds: Tensor,
+    task: Task,
+    settings: MoleculeSettings,
+    classes: Sequence[int] = (),
+    *,
+    threads: int = 0,
+) -> Tensor:
+    """Predict each fold of the validation part with the weights of the epoch that is best on the
+    other folds.
+
+    Args:
+        networks: K networks, with the weights of the epoch that was chosen on the whole validation
+            part.
+        histories: training histories of the networks, with the outputs after each epoch.
+        val: m validation molecules.
+        folds: [m] int64, the fold of each.
+        task: the task, which chooses the loss.
+        settings: settings of the training.
+        classes: for the task multiclass, the number of classes of each target.
+        threads: number of threads that compute a batch; 0 to choose it.
+
+    Returns:
+        [K, m, o] float64 for the o outputs of a network, in the unit of the training; for classes
+        logits.
+    """
+    outputs = predict_members(networks, val.inputs, val.outputs, threads=threads)
+    loss = _loss(task, settings, classes)
+    measured = _measured(val.targets)
+    for member, history in enumerate(histories):
+        if history.outputs is None:
+            continue
+        losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
+        losses = (
+            (val.weights * losses).where(measured, 0.0).double().sum(2)
+        )  # [epochs, m] losses of molecules
+        for fold in folds.unique():
+            inside = folds == fold
+            if inside.all() or not varied(val.y[~inside]).any():
+                # If all labels outside this fold are equal or missing, their losses cannot rank the
+                # epochs (see fit_members).
+                continue
+            epoch = int(losses[:, ~inside].sum(1).argmin())
+            if epoch != history.chosen:
+                outputs[member, inside] = history.outputs[epoch, inside].double()
+    return outputs
+
+
 def predict_members(
     networks: Sequence[Any],
     inputs: MoleculeInputs,
@@ -481,6 +541,14 @@ def predict_members(
             batch = batch_inputs(inputs[positions], counts=networks[0].reads_counts)
             pieces.append(torch.stack([network(batch) for network in networks]).double())
     return torch.cat(pieces, 1)
+
+
+def _measured(targets: Tensor) -> Tensor:
+    """Return a mask [k, t] that is True where a target is known. A bounded target [k, t, 2] counts
+    as known if both of its ends are known.
+    """
+    mask = ~targets.isnan()
+    return mask.all(2) if targets.dim() > 2 else mask
 
 
 def _loss(task: Task, settings: MoleculeSettings, classes: Sequence[int]) -> Loss:

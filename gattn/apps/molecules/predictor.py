@@ -284,12 +284,10 @@ class MoleculePredictor:
         predictions of training molecules by models that were not trained on these molecules. The
         weight of the network is fitted to the validation part; see
         :func:`gattn.apps.molecules.stacking.part_weights`. :attr:`validation` predicts the
-        validation part by cross-fitting in ten folds. The components' weights and the coefficients
-        of the error for one fold are chosen without its labels, and the Gaussian process and the
-        forest predict each molecule as if they had not been trained on it. The errors of these
-        predictions are therefore similar to errors for new molecules. Only the epochs of the
-        networks are chosen on all labels of the part; this choice among few epochs has no
-        measurable effect on the coverage of intervals.
+        validation part by cross-fitting in ten folds. The networks' epochs, the components' weights
+        and the coefficients of the error for one fold are chosen without its labels, and the
+        Gaussian process and the forest predict each molecule as if they had not been trained on it.
+        The errors of these predictions are therefore similar to errors for new molecules.
 
         If the networks are trained with one thread, the Gaussian process and the forest are trained
         at the same time on another core.
@@ -401,11 +399,13 @@ class MoleculePredictor:
             tensors | state, task, settings, targets, classes, extra=extra, molecules=molecules
         )
         with limited_threads(kernel_size, threads):
+            raw = members.cross_fit_members(
+                networks, history, val_batches, folds, task, settings, classes, threads=threads
+            )
             pieces = in_pieces(val.inputs, PIECE)
             similarities = torch.cat([nearest.similarity(some.counts) for some in pieces])
             calibration = calibrate(
-                components, val.inputs, val.y, components.predict_networks(val.inputs, threads),
-                similarities=similarities,
+                components, val.inputs, val.y, components.in_units(raw), similarities=similarities,
                 kernel_index=kernel_index, group=group, folds=folds,
                 by_part=(train.weights, val.weights),
                 evidence=None if others is None else others.evidence,

@@ -53,6 +53,7 @@ def same(one, other) -> bool:
     return (
         losses == other_losses
         and [h.chosen for h in histories] == [h.chosen for h in other_histories]
+        and all(torch.equal(a.outputs, b.outputs) for a, b in zip(histories, other_histories))
         and all(torch.equal(a[name], b[name]) for a, b in zip(states, other_states) for name in a)
     )
 

@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from gattn.apps.fitting.loop import History
 from gattn.apps.molecules.inputs import featurise
+from gattn.apps.molecules.members import (
+    MoleculeBatches,
+    cross_fit_members,
+    make_network,
+    predict_members,
+)
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.network import batch_inputs
 from gattn.apps.molecules.predictor import FitPart, MoleculePredictor, assign_folds
@@ -132,7 +139,7 @@ def test_classes_with_gaps_are_probabilities() -> None:
 @pytest.mark.parametrize("model", ["stacked", "attention", "gp"])
 def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: str) -> None:
     _, y = chains_and_targets()
-    settings = {"model": model, "seed": 1, "epochs": 1}  # The epoch is chosen on the whole part.
+    settings = {"model": model, "seed": 1}
     folds = assign_folds(torch.arange(24), seed=1)
     row, other = 60 + int(folds.argmax()), y.clone()  # This is a molecule of the last fold.
     other[row] += torch.tensor([40.0, 3.0])
@@ -147,6 +154,28 @@ def test_the_validation_part_is_predicted_by_a_model_chosen_without_it(model: st
     assert (one.std > 0).all()
     again = MoleculePredictor.from_state(*predictor.state())
     assert len(again.validation.mean) == 0
+
+
+def test_each_fold_takes_the_epoch_that_the_others_choose() -> None:
+    inputs, y = chains_and_targets()
+    val = MoleculeBatches(inputs[60:], y[60:, :1], ONES[60:])
+    network = make_network(MoleculeSettings(**TINY), 1)
+    folds = torch.arange(len(val)) % 3
+    outputs = torch.zeros(3, len(val), 1)
+    truth = y[60:, :1].float()
+    # The predictions of epoch 0 are wrong in fold 0 only, and so on. So the other folds select
+    # epoch 0 for fold 0.
+    for epoch in range(3):
+        outputs[epoch] = torch.where((folds == epoch)[:, None], truth + 5, truth)
+    history = History((), 0, outputs)
+    cross_fitted = cross_fit_members(
+        [network], [history], val, folds, "regression", MoleculeSettings(**TINY)
+    )[0]
+    # The weights of epoch 0, which was selected.
+    final = predict_members([network], val.inputs, 1)[0]
+    assert torch.equal(cross_fitted[folds == 0], final[folds == 0])
+    for epoch in (1, 2):
+        assert torch.equal(cross_fitted[folds == epoch], (truth + 5).double()[folds == epoch])
 
 
 def test_rows_of_one_molecule_are_left_out_together() -> None:

@@ -313,6 +313,8 @@ class AtomBatches(MoleculeBatches):
         weights: [o] weights of the targets.
     """
 
+    recorded_outputs = 0
+
     def __init__(self, part: LabelledMolecules, level: str, weights: Tensor) -> None:
         super().__init__(part.inputs, part.y, part.weights)
         assert part.ptr is not None
