@@ -29,23 +29,10 @@ from benchmarks.core.seeds import generator
 EDGE_DIM, TYPES = 4, 3
 
 
-class ProcessorClock:
-    """Clock of the time that the processor computes for this process, which other processes that
-    run at the same time change less than wall time.
-    """
-
-    def seconds(self, function: timing.Run, calls: int = 1) -> float:
-        """Return the mean time of several consecutive calls."""
-        start = time.process_time()
-        for _ in range(calls):
-            function()
-        return (time.process_time() - start) / calls
-
-    def cool(self) -> None:
-        """Do nothing, because another function has already overwritten the caches."""
-
-
-PROCESSOR = ProcessorClock()
+PROCESSOR = timing.CpuClock(time.process_time)
+"""Clock of the processor time of this process, which other processes that run at the same time
+change less than wall time.
+"""
 
 
 class Shape(NamedTuple):

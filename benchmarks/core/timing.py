@@ -33,13 +33,16 @@ class Clock(Protocol):
 
 
 class CpuClock:
-    """Clock of the CPU, which measures wall time."""
+    """Clock of the CPU, which measures wall time, or the time of ``now``."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self.now = now
 
     def seconds(self, function: Run, calls: int = 1) -> float:
-        start = time.perf_counter()
+        start = self.now()
         for _ in range(calls):
             function()
-        return (time.perf_counter() - start) / calls
+        return (self.now() - start) / calls
 
     def cool(self) -> None:
         """Do nothing, because another function has already overwritten the caches of the CPU."""
