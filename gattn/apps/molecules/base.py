@@ -444,7 +444,8 @@ class MoleculeEstimator(SmilesEstimator):
         if target is None and len(names) == 1:
             return 0
         if target is None or target not in names:
-            raise ValueError(f"target must be one of {', '.join(names)}; got {target}")
+            got = "none was named (--target)" if target is None else f"got {target}"
+            raise ValueError(f"target must be one of {', '.join(names)}; {got}")
         return names.index(target)
 
     def scale_of(self, target: int) -> str:

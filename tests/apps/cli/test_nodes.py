@@ -165,6 +165,12 @@ def test_a_graph_that_cannot_be_trained_on_is_an_error(folder, gattn, tmp_path):
     ):
         code, output = gattn("train", *tables, *options)
         assert (code, message in output) == (2, True), output
+    (tmp_path / "few.csv").write_text("id,group\nx,a\ny,b\nz,a\nw,b\n")
+    (tmp_path / "edges.csv").write_text("from,to\nx,y\ny,z\nz,w\n")
+    few = [tmp_path / "edges.csv", "--nodes", tmp_path / "few.csv", "--out", tmp_path / "run"]
+    code, output = gattn("train", *few, "--label", "group")
+    assert code == 2
+    assert "of the 4 labelled nodes into the test part: label more nodes" in output
 
 
 def test_masks_decimal_commas_and_gaps_of_a_table_have_notes(gattn, tmp_path):

@@ -195,6 +195,8 @@ def test_several_targets_with_gaps_are_predicted():
     assert by_name.weights.tolist() == by_index.weights.tolist()
     with pytest.raises(ValueError, match="target must be one of length, twice; got thrice"):
         model.explain(["CCO"], target="thrice")
+    with pytest.raises(ValueError, match=r"one of length, twice; none was named \(--target\)"):
+        model.place_of(None)
     assert model.predict(["CCO"]).shape == (1, 2)
     assert model.predict_interval(["CCO"], 0.5)[0].shape == (1, 2)
     assert np.isfinite(model.score(SMILES, y))

@@ -77,7 +77,11 @@ def make_split(
     for part in PARTS:
         if not y[getattr(split, part)].isfinite().any():
             columns = "" if kind != "public" else f"; the nodes have {', '.join(masks)}"
-            raise GraphError(f"split {kind} leaves no labelled node in the {part} part{columns}")
+            count = int(y.isfinite().sum())
+            raise GraphError(
+                f"split {kind} puts none of the {count:,} labelled nodes into the {part} "
+                f"part{columns}: label more nodes, or choose another --split"
+            )
     return split, notes
 
 
