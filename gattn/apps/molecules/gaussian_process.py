@@ -250,9 +250,8 @@ def negative_log_posterior(
 
 SEARCHED_ROWS = 1000
 """Maximum number of molecules from which the hyperparameters of a target are chosen."""
-PIECE, BLOCK = 1024, 128
-"""PIECE is the number of molecules that are predicted at once, to limit the memory. BLOCK is the
-number of molecules whose fingerprints are compared at once, so that they fit into the
+BLOCK = 128
+"""Number of molecules whose fingerprints are compared at once, so that they fit into the
 processor's cache.
 """
 
@@ -522,7 +521,7 @@ class GaussianProcess:
         """
         center, width = self._tensors["center"], self._tensors["width"]
         predictions: list[tuple[Tensor, Tensor]] = []
-        for some in in_pieces(inputs, PIECE):
+        for some in in_pieces(inputs):
             z = standardise(_raw(some), center, width)
             kinds = [some.counts, some.pairs] if self.has_pairs else [some.counts]
             alike = [table.tanimoto(counts) for counts, table in zip(kinds, self._tables)]

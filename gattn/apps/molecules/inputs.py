@@ -378,7 +378,7 @@ def _split(text: str, row_format: RowFormat) -> list[str] | str:
 
 def _sizes(inputs: MoleculeInputs) -> Tensor:
     """Return the number of atoms of each of k molecules: [k] int64."""
-    return torch.cat([some.molecules.arrays.ptr.diff() for some in in_pieces(inputs, PIECE)])
+    return torch.cat([some.molecules.arrays.ptr.diff() for some in in_pieces(inputs)])
 
 
 T = TypeVar("T")
@@ -387,13 +387,15 @@ Row = TypeVar("Row")
 Result = TypeVar("Result")
 Inputs = TypeVar("Inputs", bound="MoleculeInputs")
 PIECE = 1024
-"""Number of SMILES that are sent to a process in one message. Parsing them takes about a second."""
+"""Number of SMILES that are sent to a process in one message, and of molecules whose inputs are
+read at once to limit the memory. Parsing them takes about a second.
+"""
 
 FEW = 8192
 """Below this many SMILES, parse in one process: starting workers takes longer."""
 
 
-def in_pieces(inputs: Inputs, size: int) -> Iterator[Inputs]:
+def in_pieces(inputs: Inputs, size: int = PIECE) -> Iterator[Inputs]:
     """Yield the inputs in chunks of at most ``size`` molecules; empty inputs yield one empty
     chunk.
     """
@@ -418,12 +420,12 @@ def distinct_inputs(inputs: Inputs) -> tuple[Inputs, Tensor]:
         The first of each group of equal molecules, in order, and the index [k] int64 of each
         molecule's group.
     """
-    rows = (row for piece in in_pieces(inputs, PIECE) for row in piece.descriptors.numpy())
+    rows = (row for piece in in_pieces(inputs) for row in piece.descriptors.numpy())
     keys: list[object] = [hash(row.tobytes()) for row in rows]
     counts = Counter(keys)
     # Few molecules have the same descriptors as another one, and the rest of these is compared.
     alike = [i for i, key in enumerate(keys) if counts[key] > 1]
-    contents = (one for piece in in_pieces(inputs[alike], PIECE) for one in _contents(piece))
+    contents = (one for piece in in_pieces(inputs[alike]) for one in _contents(piece))
     for i, content in zip(alike, contents, strict=True):
         keys[i] = content
     first: dict[object, int] = {}

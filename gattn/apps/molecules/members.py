@@ -214,8 +214,6 @@ def check_predictor_features(folder: str | os.PathLike[str], card: Mapping[str, 
 
 PREDICTION_BATCH = 512
 """Number of molecules in a batch of predictions."""
-PIECE = 1024
-"""Number of molecules whose columns are read at once."""
 RECORDED_OUTPUTS = 4096
 """Maximum number of validation molecules for which the outputs of each epoch are recorded. They are
 needed to choose the epoch by cross-fitting, which has little effect for more molecules.
@@ -309,7 +307,7 @@ class MoleculeBatches:
         descriptor columns.
         """
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
-        columns = MoleculeColumns.fit(in_pieces(self.inputs, PIECE)) if self.columns else None
+        columns = MoleculeColumns.fit(in_pieces(self.inputs)) if self.columns else None
         return make_network(
             settings, self.outputs, extra=extra, molecules=molecules, columns=columns, seed=seed
         )

@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from gattn.apps.fitting.loop import History
     from gattn.apps.molecules.model_inputs import MoleculeInputs
 
-PIECE = 1024
-"""Number of molecules whose fingerprints are unpacked at once."""
 KERNEL_PARTS = 6
 """Number of matrices of the size of the kernel matrix that one evaluation of the kernel reads.
 It determines the number of threads.
@@ -178,12 +176,12 @@ def _check(part: FitPart, name: str) -> None:
 
 def _bits(inputs: MoleculeInputs) -> Tensor:
     """Return the packed Morgan bits of molecules; see :func:`pack_bits`."""
-    return pack_bits(some.counts for some in in_pieces(inputs, PIECE))
+    return pack_bits(some.counts for some in in_pieces(inputs))
 
 
 def _totals(inputs: MoleculeInputs) -> Tensor:
     """Return the number of Morgan environments of k molecules, padded like their bits."""
-    totals = torch.cat([some.counts.sum(1) for some in in_pieces(inputs, PIECE)])
+    totals = torch.cat([some.counts.sum(1) for some in in_pieces(inputs)])
     return torch.nn.functional.pad(totals, (0, -len(totals) % 8)).int()
 
 
@@ -402,7 +400,7 @@ class MoleculePredictor:
             raw = members.cross_fit_members(
                 networks, history, val_batches, folds, task, settings, classes, threads=threads
             )
-            pieces = in_pieces(val.inputs, PIECE)
+            pieces = in_pieces(val.inputs)
             similarities = torch.cat([nearest.similarity(some.counts) for some in pieces])
             calibration = calibrate(
                 components, val.inputs, val.y, components.in_units(raw), similarities=similarities,
@@ -502,7 +500,7 @@ class MoleculePredictor:
 
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
         """Return the similarity of each molecule to the most similar training molecule: [k]."""
-        pieces = in_pieces(inputs, PIECE)
+        pieces = in_pieces(inputs)
         return torch.cat([self._nearest.similarity(some.counts) for some in pieces])
 
     def nearest(self, inputs: MoleculeInputs, count: int) -> tuple[Tensor, Tensor]:
@@ -630,7 +628,7 @@ def _corrected(
     predicted: Prediction, inputs: MoleculeInputs, measured: MeasuredTargets
 ) -> Prediction:
     """Correct predictions by the measured targets of the molecules."""
-    pieces = [measured.corrections(some.counts.numpy()) for some in in_pieces(inputs, PIECE)]
+    pieces = [measured.corrections(some.counts.numpy()) for some in in_pieces(inputs)]
     shift, factor = (torch.from_numpy(np.concatenate(each)) for each in zip(*pieces))
     mean, std = predicted.mean + predicted.std * shift, predicted.std * factor
     return replace(predicted, mean=mean, std=std)

@@ -257,8 +257,6 @@ BASELINE_ROWS = 4000
 """Maximum number of training molecules for kernel ridge regression. Its memory grows with the
 square of this number.
 """
-PIECE = 1024
-"""Number of molecules that kernel ridge regression predicts at once."""
 
 
 def baseline_predictions(
@@ -299,6 +297,6 @@ def _ridge(
     labelled = y.isfinite().nonzero().flatten()
     labelled = labelled[draw(len(labelled), BASELINE_ROWS, seed)]
     bits = (train[labelled].counts > 0).float()
-    queries = ((piece.counts > 0).float() for piece in in_pieces(inputs, PIECE))
+    queries = ((piece.counts > 0).float() for piece in in_pieces(inputs))
     ridges = tanimoto_ridges(bits, y[labelled], queries, weights=weights[labelled])
     return torch.cat(list(ridges))
