@@ -237,7 +237,7 @@ def negative_log_posterior(
     deviation = (theta - start) / SPREAD
     # The variable by_kernel is twice the derivative of the loss with respect to the kernel matrix.
     by_kernel = torch.cholesky_inverse(lower).addmm_(weight, weight.t(), alpha=-1)
-    by_noise = (by_kernel * noise).trace()
+    by_noise = by_kernel.diagonal() @ noise
     inner = torch.stack([by_noise, *(by_kernel.flatten() @ s.flatten() for s in slopes)])
     factors = scales[: 1 + kinds]
     for matern, _, linear in groups:
