@@ -330,8 +330,8 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
                 "none (--directed makes (a, b) and (b, a) different links)."
             ]
     if directed:
-        note = "Links have a direction: (a, b) and (b, a) are different links (--undirected "
-        note += "ignores the direction)."
+        note = "Links have a direction, from the first node of an edge to the second: (a, b) and "
+        note += "(b, a) are different links (--undirected ignores the direction)."
         pairs = np.stack([source, target])
         return Links(pairs, nodes, True, False, every, every, keys), [note]
     both = np.union1d(keys, opposite)

@@ -116,10 +116,13 @@ def graph_of_ends(
         edges = edges.of_two_kinds()
     elif nodes is None and bipartite is None:
         edges.check_kinds()
-    way = "follow this direction" if directed else "are sent in both directions"
     first, second = edges.columns
-    notes = [*notes, f"Edges point from column {first!r} to column {second!r}; messages {way}."]
-    notes += edges.decisions
+    way = (
+        f"point from column {first!r} to column {second!r}; messages follow this direction."
+        if directed
+        else f"join the nodes in columns {first!r} and {second!r}; messages are sent both ways."
+    )
+    notes = [*notes, f"Edges {way}", *edges.decisions]
     named = pd.unique(np.concatenate([edges.source.names, edges.destination.names]))
     unreadable: dict[Hashable, str] = {}
     if nodes is None:

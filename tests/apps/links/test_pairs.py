@@ -49,6 +49,7 @@ def test_links_of_a_table_with_a_cycle_are_directed_and_of_a_graph_undirected():
     assert {tuple(pair) for pair in links.pairs.T.tolist()} == {(0, 1), (1, 0), (1, 2)}
     links, notes = read_links(table, False)
     assert not links.directed
+    assert "Edges join the nodes in columns 'source' and 'target'" in table.notes[0]
     assert links.pairs.T.tolist() == [[0, 1], [1, 2]]
     path = read_graph(networkx.path_graph(3), directed=False)
     assert not read_links(path, None)[0].directed
