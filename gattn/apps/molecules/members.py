@@ -19,7 +19,6 @@ from gattn.apps.fitting.losses import (
     regression_loss,
 )
 from gattn.apps.fitting.settings import from_table, to_table
-from gattn.apps.molecules.inputs import in_pieces
 from gattn.apps.molecules.network import (
     MoleculeBatch,
     MoleculeColumns,
@@ -307,7 +306,10 @@ class MoleculeBatches:
         descriptor columns.
         """
         extra, molecules = self.inputs.extra_descriptors.shape[1], molecules_in_row(self.inputs)
-        columns = MoleculeColumns.fit(in_pieces(self.inputs)) if self.columns else None
+        columns = None
+        if self.columns:
+            pieces = torch.arange(len(self)).split(PREDICTION_BATCH)
+            columns = MoleculeColumns.fit(map(self._graphs, pieces))
         return make_network(
             settings, self.outputs, extra=extra, molecules=molecules, columns=columns, seed=seed
         )

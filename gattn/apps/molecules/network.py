@@ -583,14 +583,14 @@ class MoleculeColumns(nn.Module):
         self.register_buffer("scale", scale)
 
     @classmethod
-    def fit(cls, pieces: Iterable[MoleculeInputs]) -> MoleculeColumns:
+    def fit(cls, batches: Iterable[MoleculeBatch]) -> MoleculeColumns:
         """Choose and scale the columns by the molecules of the training part."""
         sums, count, first = torch.zeros(3, 1, dtype=torch.float64), 0, 0
-        for some in pieces:
-            values = _columns(some.descriptors.double(), network_counts(some), slice(None))
+        for some in batches:
+            values = _columns(some.descriptors.double(), some.counts, slice(None))
             parts = values != 0, values, values.square()
             sums = sums + torch.stack([part.sum(0) for part in parts])
-            count, first = count + len(some), some.descriptors.shape[1]
+            count, first = count + len(values), some.descriptors.shape[1]
         columns = (sums[0, first:] >= LEAST).nonzero()[:, 0]
         places = torch.cat([torch.arange(first), first + columns])
         mean, square = sums[1:, places] / count

@@ -21,10 +21,10 @@ ELEMENT_CODES = tuple(CODED.index(name) if name in CODED else 15 for name in (*E
 """Code of each element among the features of atoms. Elements without a code of their own share
 15.
 """
-CELLS = 1 << 17
-"""Maximum number of entries in the table of pairs, unless one atom needs more; it limits the
-memory.
-"""
+WORD = 64
+"""Number of atoms whose distances from one atom are computed at once, each as one bit."""
+ROWS = 2048
+"""Maximum number of atoms whose pairs are listed at once, which limits the memory."""
 
 
 class AtomPairs(NamedTuple):
@@ -46,16 +46,12 @@ def count_pairs(arrays: MoleculeArrays) -> np.ndarray:
     is at most 255.
     """
     molecules = len(arrays.ptr) - 1
-    counts = np.zeros((molecules, COUNTS), np.uint8)
-    owners = np.arange(molecules).repeat(np.diff(arrays.ptr))
+    counts = np.zeros(molecules * COUNTS, np.int32)
+    rows = np.arange(0, molecules * COUNTS, COUNTS).repeat(np.diff(arrays.ptr))
     for first, _, columns in _pieces(arrays):
-        if len(first):
-            owner = owners[first]
-            begin, end = int(owner.min()), int(owner.max()) + 1
-            places = (owner - begin) * COUNTS + columns
-            some = np.bincount(places, minlength=(end - begin) * COUNTS).reshape(-1, COUNTS)
-            counts[begin:end] = np.minimum(counts[begin:end] + some, 255)
-    return counts
+        # A number of another type would be added a hundred times slower.
+        np.add.at(counts, rows[first] + columns, np.int32(1))
+    return np.minimum(counts, 255, out=counts).astype(np.uint8).reshape(molecules, COUNTS)
 
 
 def atom_pairs(arrays: MoleculeArrays) -> AtomPairs:
@@ -78,7 +74,7 @@ def atom_pairs(arrays: MoleculeArrays) -> AtomPairs:
 
 
 def _pieces(arrays: MoleculeArrays) -> Iterator[AtomPairs]:
-    """Yield the pairs in pieces, in the order of the first atoms' molecules."""
+    """Yield the pairs in pieces."""
     x, edges, bonds, ptr, edge_ptr = (
         np.asarray(getattr(arrays, name))
         for name in ("x", "edge_index", "edge_attr", "ptr", "edge_ptr")
@@ -87,11 +83,10 @@ def _pieces(arrays: MoleculeArrays) -> Iterator[AtomPairs]:
     source, destination = edges + ptr[:-1].repeat(np.diff(edge_ptr))
     heavy = x[:, ATOM_FEATURES.index("element=H")] == 0
     edges = np.flatnonzero(heavy[source] & heavy[destination])
-    edges = edges[source[edges].argsort(kind="stable")]
     degrees = np.bincount(source[edges], minlength=len(x))
     multiple = bonds[:, _DOUBLE] + 2 * bonds[:, _TRIPLE]
     codes = _codes(x, degrees, np.bincount(source, multiple, len(x)))
-    for first, second, steps in _close_atoms(sizes, degrees, destination[edges]):
+    for first, second, steps in _close_atoms(sizes, source[edges], destination[edges]):
         yield AtomPairs(first, second, _columns(codes[first], codes[second], steps))
 
 
@@ -123,49 +118,43 @@ def _columns(codes: np.ndarray, others: np.ndarray, steps: np.ndarray) -> np.nda
 
 
 def _close_atoms(
-    sizes: np.ndarray, degrees: np.ndarray, neighbours: np.ndarray
+    sizes: np.ndarray, source: np.ndarray, destination: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Find the pairs by a breadth-first search from all atoms of a piece at once.
+    """Find the pairs by sets of atoms that are one bit each: in each step, an atom reaches the
+    atoms that its neighbours reached in the previous one.
 
     Args:
         sizes: [k], the number of atoms of each molecule.
-        degrees: [n], the number of neighbours of each atom.
-        neighbours: [e], the neighbours of each atom, in the order of the atoms.
+        source: [e], the first atom of each bond, which is listed in both directions.
+        destination: [e], the second atom.
 
     Yields:
         The first atoms, the second atoms and the numbers of bonds, [p] int64 each.
     """
-    begin = degrees.cumsum() - degrees
-    # Each atom has a row in a table, with one entry for each atom of its molecule.
     widths = sizes.repeat(sizes)
-    ends = widths.cumsum()
-    atom_of_molecule = (sizes.cumsum() - sizes).repeat(sizes)
-    start = 0
-    while start < len(degrees):
-        base = ends[start] - widths[start]
-        stop = max(int(np.searchsorted(ends, base + CELLS, side="right")), start + 1)
-        atoms = np.arange(start, stop)
-        rows = ends[atoms] - widths[atoms] - base - atom_of_molecule[atoms]
-        visits = np.full(int(ends[stop - 1] - base), -1, np.int32)
-        visits[rows + atoms] = 0
-        owner, place = np.arange(len(atoms)), atoms
-        firsts, seconds, steps = [], [], []
-        for step in range(1, PAIR_DISTANCE + 1):
-            count = degrees[place]
-            total = count.cumsum()
-            edges = np.arange(int(total[-1]) if len(total) else 0)
-            edges += (begin[place] - total + count).repeat(count)
-            owner, place = owner.repeat(count), neighbours[edges]
-            cells = rows[owner] + place
-            new = np.flatnonzero(visits[cells] < 0)
-            # Several paths can lead to an atom in the same step. The last one is kept.
-            cells = cells[new]
-            visits[cells] = new
-            new = new[visits[cells] == new]
-            owner, place = owner[new], place[new]
-            later = place > atoms[owner]
-            firsts.append(atoms[owner[later]])
-            seconds.append(place[later])
-            steps.append(np.full(int(later.sum()), step))
-        yield np.concatenate(firsts), np.concatenate(seconds), np.concatenate(steps)
-        start = stop
+    atoms = np.arange(len(widths))
+    places = atoms - (sizes.cumsum() - sizes).repeat(sizes)
+    for word in range(-(-sizes.max(initial=0) // WORD)):
+        # The bits are the atoms of one word, so smaller molecules have none.
+        large = widths > word * WORD
+        edges, number = large[source], large.cumsum() - 1
+        source, destination = number[source[edges]], number[destination[edges]]
+        atoms, widths, places = atoms[large], widths[large], places[large]
+        bits = places - word * WORD
+        bit = np.uint64(1) << (bits % WORD).astype(np.uint64)
+        reached = [np.where(bits // WORD == 0, bit, np.uint64(0)).astype("<u8")]
+        loops = np.arange(len(atoms))
+        order = np.concatenate([source, loops]).argsort(kind="stable")
+        ends = np.concatenate([destination, loops])[order]
+        begin = np.append(0, (np.bincount(source, minlength=len(atoms)) + 1).cumsum()[:-1])
+        for _ in range(PAIR_DISTANCE):
+            reached.append(np.bitwise_or.reduceat(reached[-1][ends], begin))
+        for rows in np.split(loops, range(ROWS, len(loops), ROWS)):
+            later = np.arange(WORD) > bits[rows, None]
+            within = np.zeros(later.size, np.uint8)
+            for each in reached[1:]:
+                within += np.unpackbits(each[rows].view(np.uint8), bitorder="little")
+            pairs = np.flatnonzero(within.astype(bool) & later.ravel())
+            first = rows[pairs // WORD]
+            second = atoms[first] - bits[first] + pairs % WORD
+            yield atoms[first], second, PAIR_DISTANCE + 1 - within[pairs].astype(np.int64)

@@ -62,7 +62,8 @@ CHAINS = ["C" * n + end for n in range(1, 9) for end in ("O", "N", "C(=O)O", "c1
 
 def test_columns_have_mean_zero_and_half_of_them_are_missing_in_training():
     inputs = featurise([*CHAINS, "Cl"]).inputs
-    columns = MoleculeColumns.fit([inputs[:20], inputs[20:]]).eval()
+    parts = (batch_inputs(some, counts=True) for some in (inputs[:20], inputs[20:]))
+    columns = MoleculeColumns.fit(parts).eval()
     batch = batch_inputs(inputs, counts=True)
     frequent = (network_counts(inputs) > 0).sum(0) >= 3
     assert columns.columns.tolist() == frequent.nonzero()[:, 0].tolist()
