@@ -22,7 +22,7 @@ from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.links.metrics import fit_weights, link_metrics, noise
 from gattn.apps.links.pairs import Links, Ranking, make_folds, make_ranking, restrict
-from gattn.apps.links.proximity import COMPARED, FEATURES, HEURISTICS, Proximity, random_features
+from gattn.apps.links.proximity import COMPARED, FEATURES, HEURISTICS, WIDTH, Proximity
 from gattn.apps.links.settings import LinkSettings
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.features import FeatureEncoder
@@ -378,7 +378,7 @@ class LinkModel:
         """Create an untrained model with initial weights."""
         self.settings, self.encoder, self.reduction = settings, encoder, reduction
         self.directed, self.bipartite = directed, bipartite
-        width = encoder.width + (128 if self._is_structural else 0)
+        width = encoder.width + 2 * WIDTH * self._is_structural
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.network = LinkNetwork(
@@ -673,15 +673,12 @@ class LinkModel:
 
     def _make_view(self, graph: AttributedGraph, x: Tensor, z: NDArray | None) -> View:
         arcs, nodes = graph.arcs.numpy(), len(graph)
+        edges = Proximity(arcs, nodes, z, directed=self.directed, bipartite=self.bipartite)
         if self._is_structural:
-            vectors = random_features(arcs, nodes, self.settings.seed)
-            x = torch.cat([x.to_dense() if x.layout != torch.strided else x,
-                           torch.from_numpy(vectors)], 1)  # fmt: skip
+            vectors = torch.from_numpy(edges.random_features(self.settings.seed))
+            x = torch.cat([x.to_dense() if x.layout != torch.strided else x, vectors], 1)
         field = whole_graph(graph.edge_index, nodes, self.settings.layers)
-        inputs = FieldInput(x, field, edge_terms(graph.edge_inputs, field))
-        return View(
-            inputs, Proximity(arcs, nodes, z, directed=self.directed, bipartite=self.bipartite)
-        )
+        return View(FieldInput(x, field, edge_terms(graph.edge_inputs, field)), edges)
 
     def _elements(self, graph: AttributedGraph) -> int:
         return len(graph) * self.settings.width

@@ -237,7 +237,6 @@ class Ranking:
     highest score to the link.
 
     Attributes:
-        links: [m] int64, the position of each link among the links of the graph.
         sources: [m] int64 sources.
         candidates: [m, 1 + k] int64: the true target, then up to k different targets without a
             link, then -1.
@@ -245,7 +244,6 @@ class Ranking:
             if almost all pairs are linked.
     """
 
-    links: NDArray[np.int64]
     sources: NDArray[np.int64]
     candidates: NDArray[np.int64]
     pairs: NDArray[np.int64]
@@ -255,10 +253,7 @@ class Ranking:
 
     def first(self, rows: int, count: int) -> Ranking:
         """Return the first links, with at most ``count`` candidates each."""
-        return Ranking(
-            self.links[:rows], self.sources[:rows], self.candidates[:rows, :count],
-            self.pairs[:, :rows],
-        )  # fmt: skip
+        return Ranking(self.sources[:rows], self.candidates[:rows, :count], self.pairs[:, :rows])
 
     def ends(self, metric: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the sources and the targets [m, c] of the pairs that a metric compares: each link,
@@ -468,7 +463,7 @@ def make_ranking(
     usable = negatives[:, 0] >= 0
     candidates = np.hstack([target[:, None], negatives])[usable]
     others = draw_pairs(links, (len(candidates), pairs), draw)
-    return Ranking(rows[usable], source[usable], candidates, others)
+    return Ranking(source[usable], candidates, others)
 
 
 def _contains(keys: NDArray, values: NDArray) -> NDArray[np.bool_]:

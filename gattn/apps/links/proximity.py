@@ -167,6 +167,29 @@ class Proximity:
                 out[step - 2] += np.square(walks).sum(1)
         return np.maximum(out, 0)
 
+    def random_features(self, seed: int) -> NDArray[np.float32]:
+        r"""Return features for nodes without attributes: random vectors that are propagated along
+        the edges.
+
+        .. math:: X = [P R, \; P^2 R], \qquad R_{ij} \sim \mathcal{N}(0, 1)
+
+        P x is the mean of x over the neighbours, so that nodes with the same neighbours have
+        similar features.
+
+        Args:
+            seed: seed of the random vectors.
+
+        Returns:
+            [n, 128] float32 with unit vectors of 64 numbers each; zeros for a node without an edge.
+
+        Reference:
+            Chen et al., "Fast and accurate network embeddings via very sparse random projection"
+            (CIKM 2019).
+        """
+        vectors = np.random.default_rng(seed).standard_normal((self.nodes, WIDTH))
+        near = self.walk @ vectors.astype(np.float32)
+        return np.hstack([_unit(near), _unit(self.walk @ near)])
+
     def _vectors(self, z: NDArray) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
         """Return pairs of arrays of unit vectors [n, d]: one array for sources and one for
         targets, whose dot products are cosines.
@@ -297,35 +320,6 @@ class ProximityRows:
         degree = np.repeat(p.in_degree[:, None], len(self.sources), 1)
         similar = [right @ left[self.sources].T for left, right in p.vectors]
         return [self.katz, self.walks_2, self.walks_3, degree, *similar]
-
-
-def random_features(arcs: NDArray, nodes: int, seed: int) -> NDArray[np.float32]:
-    r"""Return features for nodes without attributes: random vectors that are propagated along the
-    edges.
-
-    .. math:: X = [A R, \; A^2 R], \qquad R_{ij} \sim \mathcal{N}(0, 1)
-
-    A x is the mean of x over the neighbours, so that nodes with the same neighbours have similar
-    features.
-
-    Args:
-        arcs: [2, k] int64 edges.
-        nodes: number n of nodes.
-        seed: seed of the random vectors.
-
-    Returns:
-        [n, 128] float32 with unit vectors of 64 numbers each; zeros for a node without an edge.
-
-    Reference:
-        Chen et al., "Fast and accurate network embeddings via very sparse random projection"
-        (CIKM 2019).
-    """
-    vectors = np.random.default_rng(seed).standard_normal((nodes, WIDTH)).astype(np.float32)
-    ones = np.ones(arcs.shape[1], np.float32)
-    out: Matrix = sp.csr_matrix((ones, (arcs[0], arcs[1])), (nodes, nodes))
-    means = row_means(out.maximum(out.T.tocsr()).tocsr())
-    near = means @ vectors
-    return np.hstack([_unit(near), _unit(means @ near)])
 
 
 def _columns(rows: Matrix) -> NDArray[np.float32]:
