@@ -41,8 +41,11 @@ from gattn.apps.nodes.files import read_graph_file
 from gattn.apps.nodes.reading import read_graph
 from gattn.apps.nodes.stack.propagation import row_means
 
-DEBIAN: dict[str, Any] = {"features": ["description"], "names": True}
-"""Parameters that name the features of the network ``debian``, other than its labels."""
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "debian": {"features": ["description"], "names": True},
+    "friends": {"time": "time"},
+}
+"""Parameters that name the columns of some networks, other than the labels of nodes."""
 SHOWN = "mrr", "roc_auc", "pr_auc"
 MOST_NODES = 10_000
 """Maximum number of nodes for which the methods of :func:`references` are measured."""
@@ -74,7 +77,10 @@ def read(name: str, seed: int, folder: Path) -> AttributedGraph:
     if name in LINK_NETWORKS:
         graph = LINK_NETWORKS[name](seed)
         # Some generators store the block or the type of a node, which the model would read.
-        return read_graph(type(graph)(graph.edges()), directed=False)
+        columns = [
+            (a, b, {} if at is None else {"time": at}) for a, b, at in graph.edges.data("time")
+        ]
+        return read_graph(type(graph)(columns), directed=False)
     arguments = make(name, folder) if name != "debian" else []
     if name == "debian":
         debian(folder)
@@ -102,7 +108,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
             graph = read(name, seed, Path(folder))
         links, _ = read_links(graph, None)
         began = time.perf_counter()
-        model = LinkPredictor(**(DEBIAN if name == "debian" else {}), **parameters, seed=seed)
+        model = LinkPredictor(**PARAMETERS.get(name, {}), **parameters, seed=seed)
         split, times = model.parts(graph, links, 0.1, 0.1)
         encoded = model.encode(graph, links, split)
         model.fit_parts(encoded, links, split, times)

@@ -5,6 +5,7 @@ Each function returns an undirected graph that depends only on its seed.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import networkx as nx
@@ -88,6 +89,23 @@ def dense(seed: int) -> nx.Graph:
     return nx.from_numpy_array(np.triu(draw.random(apart.shape) < chances, 1))
 
 
+def friends(seed: int) -> nx.Graph:
+    """Return a growing network of at most 800 people, whose 4,000 links have a column of times.
+
+    Most links close a triangle; the others lead to an end of an earlier link.
+    """
+    draw, graph = random.Random(seed), nx.Graph([(0, 1, {"time": 0}), (1, 2, {"time": 0})])
+    ends = [0, 1, 1, 2]
+    while (time := len(ends) // 2) < 4000:
+        source, target = draw.randrange(min(800, 20 + time // 4)), draw.choice(ends)
+        if source in graph and draw.random() < 0.7:
+            target = draw.choice(list(graph[draw.choice(list(graph[source]))]))
+        if source != target and not graph.has_edge(source, target):
+            graph.add_edge(source, target, time=time)
+            ends += [source, target]
+    return graph
+
+
 def _with_random_edges(graph: nx.Graph, count: int, draw: np.random.Generator) -> nx.Graph:
     graph.add_edges_from(draw.integers(len(graph), size=(count, 2)).tolist())
     return graph
@@ -106,6 +124,7 @@ LINK_NETWORKS: dict[str, Callable[[int], nx.Graph]] = {
     "opposites": opposites,
     "tastes": tastes,
     "dense": dense,
+    "friends": friends,
     "karate": lambda seed: nx.Graph(nx.karate_club_graph().edges),
     "miserables": lambda seed: nx.Graph(nx.les_miserables_graph().edges),
     "florentine": lambda seed: nx.florentine_families_graph(),
