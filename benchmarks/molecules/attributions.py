@@ -33,7 +33,8 @@ from gattn.apps.molecules.explain import METHODS, attribute
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.masking import atoms_of
 from gattn.apps.molecules.model_inputs import MoleculeInputs
-from gattn.apps.molecules.predictor import FitPart, MoleculePredictor
+from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.rows import FitPart
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.data import load_molecules, random_split
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -20,10 +19,10 @@ from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules import rows
 from gattn.apps.molecules.arrays import as_table, as_texts, column_names, find_bounds
 from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
-from gattn.apps.molecules.inputs import ParsedSmiles, Piece, featurise
+from gattn.apps.molecules.inputs import ParsedSmiles, featurise
 from gattn.apps.molecules.members import read_foundation_of
 from gattn.apps.molecules.model_inputs import MoleculeInputs
-from gattn.apps.molecules.predictor import FitPart, MoleculePredictor
+from gattn.apps.molecules.predictor import MoleculePredictor
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.settings import MoleculeParameters
 from gattn.apps.molecules.smiles_estimator import SmilesEstimator
@@ -158,38 +157,6 @@ class MoleculeEstimator(SmilesEstimator):
         labelled = self._labelled(texts, values, table, bounds, _weights(weights, len(texts)))
         self.bad_ = labelled.bad
         return labelled
-
-    def fit_labelled(
-        self: Self,
-        train: rows.LabelledMolecules,
-        val: rows.LabelledMolecules,
-        *,
-        groups: Sequence[str] | None = None,
-        train_groups: Sequence[str] | None = None,
-        folder: str | os.PathLike[str] | None = None,
-        progress: bool = False,
-    ) -> Self:
-        """Train the model on a training part and a validation part; :meth:`read` returns such
-        parts.
-
-        ``groups`` names the group of each validation molecule, such as its scaffold, if whole
-        groups were held out; by default each molecule is a group. ``train_groups`` names those of
-        the training molecules. See :meth:`MoleculePredictor.fit`.
-        """
-        self._read_parts(train, val)
-        self.percentiles_ = None
-        self.predictor_ = MoleculePredictor.fit(
-            self._fit_part(train, train_groups), self._fit_part(val, groups), self.task,
-            self.settings(), classes=self.class_counts,
-            folder=None if folder is None else Path(folder), progress=progress,
-            threads=settings_of(MoleculeParameters, self).threads,
-        )  # fmt: skip
-        self._calibrate(val.y, self.predictor_.validation)
-        return self
-
-    def _fit_part(self, part: rows.LabelledMolecules, groups: Sequence[str] | None) -> FitPart:
-        groups = part.canonical if groups is None else groups
-        return FitPart(part.inputs, self.outputs_of(part.y), part.weights, part.bounds, groups)
 
     def predict_percentile(self, smiles: Rows) -> np.ndarray:
         """Predict how high predictions are among those of 500 drug-like molecules.
@@ -332,8 +299,9 @@ class MoleculeEstimator(SmilesEstimator):
         index = mask.any(1).nonzero().flatten()
         inputs = parsed.inputs.described(torch.from_numpy(values)[parsed.row_index])
         readable = rows.LabelledMolecules(
-            inputs, labels, parsed.row_index, parsed.canonical, weights[parsed.row_index], bad, ends
-        )
+            inputs, labels, weights[parsed.row_index], ends, rows=parsed.row_index,
+            canonical=parsed.canonical, bad=bad,
+        )  # fmt: skip
         return readable if len(index) == len(labels) else readable[index]
 
     def _rows(self, table: Rows) -> tuple[list[str], np.ndarray]:
@@ -395,49 +363,6 @@ class MoleculeEstimator(SmilesEstimator):
         """
         return values[:, 0] if self.single_target_ else values
 
-    @abstractmethod
-    def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        """Calibrate the prediction intervals, or the sets of classes, on the validation part."""
-
-    def predictions(
-        self,
-        items: Iterable[Item],
-        *,
-        smiles: Callable[[Item], str] | None = None,
-        descriptors: Callable[[Item], Sequence[float]] | None = None,
-        neighbors: int = 0,
-    ) -> Iterator[Piece[Item, Prediction]]:
-        """Predict molecules in chunks, in the order of the input and with bounded memory.
-
-        Args:
-            items: SMILES, or objects that contain one, such as rows of a table; a generator is
-                consumed lazily. The SMILES of several molecules of a row are one text; see
-                :func:`gattn.apps.molecules.row_format.join_smiles`.
-            smiles: function that returns the SMILES of an item; by default the items are SMILES.
-            descriptors: function that returns the values of ``descriptors_columns_`` of an item,
-                NaN for a missing value; required if the model was trained with such columns.
-            neighbors: number of most similar molecules to find for each; see
-                :meth:`MoleculePredictor.nearest`.
-
-        Yields:
-            Consecutive items, with the predictions for those whose SMILES are valid.
-
-        Raises:
-            ValueError: ``descriptors`` is missing, or the model reads no descriptor columns.
-        """
-        self.check_fitted()
-        columns = self.descriptors_columns_
-        if bool(columns) != (descriptors is not None):
-            needed = f"the descriptor columns {', '.join(columns)}" if columns else "SMILES alone"
-            passed = "no descriptors" if descriptors is None else "descriptors"
-            raise ValueError(f"this model reads {needed}; got {passed}")
-        predict = self.predictor_.predict
-        if neighbors:
-            predict = partial(predict, neighbors=neighbors)
-        return self._pieces(
-            predict, items, smiles=smiles, descriptors=descriptors, columns=len(columns)
-        )
-
     def place_of(self, target: str | None) -> int:
         """Return the index of a target, given its name. None stands for the only target."""
         names = self.targets_
@@ -461,7 +386,7 @@ class MoleculeEstimator(SmilesEstimator):
 
     def _extra_state(self) -> dict[str, Any]:
         return {
-            "targets": list(self.targets_),
+            **super()._extra_state(),
             "single_target": self.single_target_,
             "descriptors_columns": list(self.descriptors_columns_),
             "percentiles": None if self.percentiles_ is None else self.percentiles_.tolist(),
@@ -469,7 +394,7 @@ class MoleculeEstimator(SmilesEstimator):
 
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
         super()._load_state(tensors, card)
-        self.targets_, self.single_target_ = list(card["targets"]), card["single_target"]
+        self.single_target_ = card["single_target"]
         self.descriptors_columns_ = list(card["descriptors_columns"])
         if card["percentiles"] is not None:
             self.percentiles_ = torch.tensor(card["percentiles"], dtype=torch.float64)

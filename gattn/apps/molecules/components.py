@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from gattn.apps.fitting.scaling import moments
+from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.molecules import stacking
 from gattn.apps.molecules.classes import class_softmax, normalised
+from gattn.apps.molecules.descriptor_columns import SCALE
 from gattn.apps.molecules.forest import Forest
 from gattn.apps.molecules.gaussian_process import GaussianProcess
 from gattn.apps.molecules.members import make_network, predict_members
@@ -19,9 +21,15 @@ from gattn.apps.molecules.network import MoleculeColumns, MoleculeNetwork
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import add_prefix, remove_prefix
+from gattn.data.molecules.features import FEATURISER
 
 if TYPE_CHECKING:
+    from gattn.apps.fitting.loop import History
     from gattn.apps.molecules.model_inputs import MoleculeInputs
+
+PREFIXES = ("networks.", "gp.", "forest.", "environments.")
+"""Beginnings of the names of the tensors of the components."""
+Self = TypeVar("Self", bound="NetworkPredictor")
 
 
 def label_scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
@@ -33,63 +41,59 @@ def label_scaling(y: Tensor, task: Task) -> tuple[Tensor, Tensor]:
     return moments(y)
 
 
-class Components:
-    """Components of a model, restored from their tensors.
-
-    Each component predicts the mean of each target. :mod:`gattn.apps.molecules.stacking` combines
-    the means by weights, which are not stored here.
+class NetworkPredictor(ABC):
+    """Base class of the trained models of molecules, atoms and bonds, which combine an ensemble of
+    networks with other components.
 
     Args:
-        tensors: tensors by name: ``mean`` and ``scale`` [t] of the targets, the tensors of
-            :meth:`state`, and possibly others.
+        tensors: tensors by name: ``mean`` and ``scale`` [t] of the targets, those of the
+            components, and those of the subclass.
         task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
-        settings: the settings of the model.
-        targets: the number of columns of the labels.
+        settings: the settings of the model and its training.
         classes: for several classes the number of classes of each target; () for other tasks.
-        extra: the number of descriptor columns of the user.
-        molecules: the number of molecules in a row.
+        level: ``"atom"``, ``"bond"``, or "" for molecules.
 
     Attributes:
         networks: the ensemble, empty if the model is the Gaussian process alone.
-        kernel: the Gaussian process; None if the model has none.
-        forest: the forest of trees; None if the model has none.
         names: names of the components, in the order of their weights.
+        targets: number of the columns of the labels.
         mean: [t] float64, the mean by which each target is scaled; 0 for classes.
         scale: [t] float64, the standard deviation by which each target is scaled; 1 for classes.
+        history: the training history of each network; empty after :meth:`from_state`.
+        threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
+        without_forest: the reason why a stacked model has no forest; empty if it has one, after
+            :meth:`from_state`, and for atoms and bonds.
     """
 
+    threads = 0
+    without_forest = ""
+    names: Sequence[str]
+
     def __init__(
-        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings, targets: int,
-        classes: Sequence[int] = (), *, extra: int = 0, molecules: int = 1,
+        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings,
+        classes: Sequence[int] = (), level: str = "",
     ) -> None:  # fmt: skip
-        self.task, self.settings, self.targets = task, settings, targets
+        self.task, self.settings, self.level = task, settings, level
         self.classes = tuple(classes)
         self.mean, self.scale = tensors["mean"], tensors["scale"]
-        self.networks = [
-            _loaded(
-                settings, targets, extra, molecules, remove_prefix(f"networks.{member}.", tensors)
-            )
-            for member in range(settings.ensemble if settings.model != "gp" else 0)
-        ]
-        kernel = remove_prefix("gp.", tensors)
-        # In classification, predict does not need the variance of the Gaussian process.
-        self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
-        trees = remove_prefix("forest.", tensors)
-        self.forest = Forest(trees) if trees else None
-        self.names = [settings.model]
-        if settings.model == "stacked":
-            self.names = ["attention", "gp", *(["forest"] if self.forest is not None else [])]
+        self.targets = len(self.mean)
+        self.history: list[History] = []
+        rest = {name: each for name, each in tensors.items() if not name.startswith(PREFIXES)}
+        self._tensors: dict[str, Tensor] = rest
+        self.networks: list[Any] = []
+        for member in range(settings.ensemble if settings.model != "gp" else 0):
+            saved = remove_prefix(f"networks.{member}.", tensors)
+            network = self._new_network(saved)
+            network.load_state_dict(saved)
+            self.networks.append(network.eval())
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors of the networks, the Gaussian process and the forest, by name."""
-        tensors: dict[str, Tensor] = {}
-        for member, network in enumerate(self.networks):
-            tensors |= add_prefix(f"networks.{member}.", network.state_dict())
-        if self.kernel is not None:
-            tensors |= add_prefix("gp.", self.kernel.state())
-        if self.forest is not None:
-            tensors |= add_prefix("forest.", self.forest.state())
-        return tensors
+    @abstractmethod
+    def _new_network(self, saved: dict[str, Tensor]) -> Any:
+        """Create a network with the sizes of the saved one."""
+
+    @abstractmethod
+    def _others(self) -> dict[str, dict[str, Tensor]]:
+        """Return the tensors of the components that are not networks, by prefix."""
 
     def in_units(self, raw: Tensor) -> Tensor:
         """Convert the outputs of networks, [..., t], to the units of the transformed targets, or to
@@ -101,6 +105,89 @@ class Components:
             return raw.sigmoid()
         return raw * self.scale + self.mean
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """Mean weight of each component over the targets."""
+        weights = self._tensors["weights"].view(len(self.names), -1).mean(1)
+        return dict(zip(self.names, weights.tolist()))
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return the tensors and the JSON values from which :meth:`from_state` restores the
+        model.
+        """
+        tensors = dict(self._tensors)
+        for member, network in enumerate(self.networks):
+            tensors |= add_prefix(f"networks.{member}.", network.state_dict())
+        for name, others in self._others().items():
+            tensors |= add_prefix(name, others)
+        return tensors, {
+            "task": self.task, "settings": to_table(self.settings), "featuriser": FEATURISER,
+            "classes": list(self.classes), "level": self.level,
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls: type[Self], tensors: dict[str, Tensor], facts: dict[str, Any]) -> Self:
+        """Restore a model from the result of :meth:`state`.
+
+        Returns:
+            A model with the same predictions; its history is empty.
+
+        Raises:
+            KeyError: a tensor or a value is missing.
+            RuntimeError: a tensor has another shape.
+        """
+        settings = from_table(MoleculeSettings, facts["settings"])
+        # Models of earlier versions of gattn have no entries of classes and levels.
+        classes, level = facts.get("classes", ()), facts.get("level", "")
+        return cls(tensors, facts["task"], settings, classes, level)
+
+
+class Components(NetworkPredictor):
+    """Components of a model of molecules: networks, a Gaussian process and a forest.
+
+    Each component predicts the mean of each target. :mod:`gattn.apps.molecules.stacking` combines
+    the means by weights.
+
+    Attributes:
+        kernel: the Gaussian process; None if the model has none.
+        forest: the forest of trees; None if the model has none.
+    """
+
+    def __init__(
+        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings,
+        classes: Sequence[int] = (), level: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(tensors, task, settings, classes, level)
+        kernel = remove_prefix("gp.", tensors)
+        # In classification, predict does not need the variance of the Gaussian process.
+        self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
+        trees = remove_prefix("forest.", tensors)
+        self.forest = Forest(trees) if trees else None
+        self.names = [settings.model]
+        if settings.model == "stacked":
+            self.names = ["attention", "gp", *(["forest"] if self.forest is not None else [])]
+
+    @property
+    def extra(self) -> int:
+        """Number of descriptor columns of the user."""
+        return len(self._tensors.get(SCALE[0], ()))
+
+    @property
+    def molecules(self) -> int:
+        """Number of molecules in a row."""
+        return int(self._tensors.get("molecules", 1))
+
+    def _new_network(self, saved: dict[str, Tensor]) -> MoleculeNetwork:
+        read = remove_prefix("columns.", saved)
+        # A network from an earlier version reads no columns.
+        columns = MoleculeColumns(**read) if read else None
+        sizes = {"extra": self.extra, "molecules": self.molecules}
+        return make_network(self.settings, self.targets, columns=columns, **sizes)
+
+    def _others(self) -> dict[str, dict[str, Tensor]]:
+        parts = {"gp.": self.kernel, "forest.": self.forest}
+        return {name: part.state() for name, part in parts.items() if part is not None}
+
     def probabilities(self, mean: Tensor) -> Tensor:
         """Convert means [k, t] of the Gaussian process or the forest to probabilities if the labels
         are classes.
@@ -109,18 +196,17 @@ class Components:
             return normalised(mean, self.classes)
         return mean.clamp(0, 1) if self.task == "classification" else mean
 
-    def predict(self, inputs: MoleculeInputs, threads: int) -> tuple[Tensor, Tensor, Tensor]:
+    def predict_components(self, inputs: MoleculeInputs) -> tuple[Tensor, Tensor, Tensor]:
         """Predict k molecules with each component, in the units of the transformed targets.
 
         Args:
             inputs: k molecules, with standardised descriptor columns.
-            threads: number of threads that compute a batch; 0 to choose it.
 
         Returns:
             The means [P, k, t] of the components, the means [K, k, t] of the networks, and the
             variances [k, t] of the Gaussian process, which are zeros if the model has none.
         """
-        raw = predict_members(self.networks, inputs, self.targets, threads=threads)
+        raw = predict_members(self.networks, inputs, self.targets, threads=self.threads)
         members = self.in_units(raw)
         mean = variance = torch.zeros(len(inputs), self.targets, dtype=torch.float64)
         if self.kernel is not None:
@@ -163,11 +249,15 @@ class Components:
             sources.append((means[0] - means[1]).square())
         if len(means) > 2:
             sources.append((means[1] - means[2]).square())
-        if len(members) > 1:
-            # The variance is computed without Tensor.var, which warns if the batch is empty.
-            deviations = members - members.mean(0)
-            sources.append(deviations.square().sum(0) / (len(members) - 1))
-        return torch.stack(sources)
+        return torch.stack([*sources, *network_variance(members)])
+
+
+def network_variance(members: Tensor) -> list[Tensor]:
+    """Return the variance of predictions [K, k, t] over the networks; nothing for one network."""
+    if len(members) < 2:
+        return []
+    # The variance is computed without Tensor.var, which warns if the batch is empty.
+    return [(members - members.mean(0)).square().sum(0) / (len(members) - 1)]
 
 
 def disagreement(means: Tensor, members: Tensor) -> Tensor:
@@ -184,47 +274,11 @@ def disagreement(means: Tensor, members: Tensor) -> Tensor:
     return (predictions - predictions.mean(0)).square().mean(0).sqrt()
 
 
-def _loaded(
-    settings: MoleculeSettings, targets: int, extra: int, molecules: int,
-    tensors: dict[str, Tensor],
-) -> MoleculeNetwork:  # fmt: skip
-    """Return the network with its weights, in evaluation mode. A network from an earlier version
-    reads no columns.
-    """
-    read = remove_prefix("columns.", tensors)
-    columns = MoleculeColumns(**read) if read else None
-    network = make_network(settings, targets, extra=extra, molecules=molecules, columns=columns)
-    network.load_state_dict(tensors)
-    return network.eval()
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """Weights and error coefficients that are fitted to the validation part.
-
-    Attributes:
-        weights: [P, t] float64, the weights of the components. For each target they sum to one, and
-            for classes to the factor of
-            :func:`gattn.apps.molecules.stacking.fit_shrinkage`.
-        spread: [s] float64, the coefficients of the model of the squared error; empty for classes.
-        offset: [t] float64, the number that is added to the probability of each class; 0 for
-            regression.
-        validation: cross-fitted predictions of the validation part, on the scale on which the model
-            is trained.
-    """
-
-    weights: Tensor
-    spread: Tensor
-    offset: Tensor
-    validation: Prediction
-
-
 def calibrate(
     components: Components, val: MoleculeInputs, y_val: Tensor, members: Tensor, *,
     similarities: Tensor, kernel_index: Tensor, group: Tensor, folds: Tensor,
     by_part: tuple[Tensor, Tensor], evidence: stacking.Evidence | None,
-    forest_val: Tensor | None,
-) -> Calibration:  # fmt: skip
+) -> tuple[Tensor, Tensor, Tensor, Prediction]:  # fmt: skip
     """Fit the weights of the components, and the coefficients of the error variance.
 
     The prediction of a validation molecule uses weights and coefficients that are fitted to the
@@ -242,20 +296,21 @@ def calibrate(
         by_part: weights of the rows of the training and of the validation part.
         evidence: predictions by components that were not trained on a molecule; None for a model
             of one component.
-        forest_val: [m, t], predictions of the forest by the trees that were not trained on the
-            group of a molecule; None if there is no forest.
 
     Returns:
-        The weights, the coefficients, and the predictions of the validation part.
+        - the weights [P, t] float64 of the components. For each target they sum to one, and for
+          classes to the factor of :func:`gattn.apps.molecules.stacking.fit_shrinkage`
+        - the coefficients [s, t] float64 of the model of the squared error; empty for classes
+        - the number [t] float64 that is added to the probability of each class; 0 for regression
+        - cross-fitted predictions of the validation part, on the scale on which the model is
+          trained
     """
     regression = components.task == "regression"
     # The trees that were trained on the validation part must not be used to fit the coefficients of
     # the error, because they have read the labels of the fold that is predicted.
     forest_few = forest_all = torch.zeros_like(y_val)
-    if forest_val is not None:
-        assert evidence is not None
-        assert evidence.forest_val is not None
-        forest_few, forest_all = evidence.forest_val.mean, forest_val
+    if evidence is not None and evidence.forest_val is not None:
+        forest_few, forest_all = evidence.forest_val.mean, evidence.forest_all
     count = int(folds.max()) + 1
     left_out = [(torch.empty(0), torch.zeros_like(y_val))] * (1 + count)
     if components.kernel is not None:
@@ -301,7 +356,7 @@ def calibrate(
             std[inside] = stacking.predicted_std(sources[:, inside], coefficients)
     named = dict(zip(components.names, means))
     validation = Prediction(mean, std, named, members, similarities)
-    return Calibration(*chosen, validation)
+    return *chosen, validation
 
 
 def _leave_out(

@@ -293,13 +293,11 @@ class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
         return LabelSetCalibrator(tuple(one.scores[0] for one in each))
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        classes = [np.array(kinds) for kinds in state["classes"]]
-        self.classes_ = classes[0] if self.single_target_ else classes
+        super()._load_labels_state(state)
         self.calibrator_ = LabelSetCalibrator.from_state(state["calibration"])
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
         self.calibrator_ = self.calibrate_sets(y, prediction.mean)
 
     def _labels_state(self) -> dict[str, Any]:
-        classes = [kinds.tolist() for kinds in self.classes_by_target]
-        return {"classes": classes, "calibration": self.calibrator_.state()}
+        return super()._labels_state() | {"calibration": self.calibrator_.state()}

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.molecules import members
-from gattn.apps.molecules.components import (
-    Components,
-    calibrate,
-    disagreement,
-    label_scaling,
-)
-from gattn.apps.molecules.descriptor_columns import SCALE, column_tensors, with_standard_columns
+from gattn.apps.molecules.components import Components, calibrate, disagreement, label_scaling
+from gattn.apps.molecules.descriptor_columns import column_tensors, with_standard_columns
 from gattn.apps.molecules.forest import Forest, forest_obstacle
 from gattn.apps.molecules.gaussian_process import (
     GaussianProcess,
@@ -36,6 +30,7 @@ from gattn.apps.molecules.nearest import (
     residual_correlation,
 )
 from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs
+from gattn.apps.molecules.rows import FitPart
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.stacking import (
     Evidence,
@@ -52,7 +47,6 @@ from gattn.apps.molecules.target_transform import (
 )
 from gattn.apps.run.model_io import add_prefix
 from gattn.apps.runtime.threads import Background, available_threads, limited_threads
-from gattn.data.molecules.features import FEATURISER
 from gattn.data.splits import number_groups
 
 if TYPE_CHECKING:
@@ -63,70 +57,12 @@ KERNEL_PARTS = 6
 """Number of matrices of the size of the kernel matrix that one evaluation of the kernel reads.
 It determines the number of threads.
 """
-CORRELATION, RESIDUALS = "correlation", "residuals"
-"""Keys of the saved arguments of :class:`MeasuredTargets`."""
-LEAST = "least_similarity"
-"""Key of the saved lowest similarity of a validation molecule to the training molecules."""
-MOLECULES = "molecules"
-"""Key of the saved number of molecules in a row. It is absent if a row has one molecule."""
-OFFSET = "offset"
-"""Key of the saved numbers that are added to the probabilities of classes."""
-TOTALS = "totals"
-"""Key of the saved number of Morgan environments of each molecule, in the order of the bits."""
 
 
-@dataclass(frozen=True, eq=False)
-class FitPart:
-    """Molecules of the training part or of the validation part, with their labels.
-
-    Attributes:
-        inputs: k molecules.
-        y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes. For several
-            classes [k, O], a column for each class (:func:`gattn.apps.molecules.classes.one_hot`).
-        weights: [k] weights of the rows, above 0. The weights of both parts are divided by the mean
-            of the training part. Those of training rows multiply the loss of the networks, and
-            divide the noise variance of the Gaussian process. Those of validation rows multiply the
-            squared errors to which the weights of the components and the coefficients of the error
-            are fitted.
-        bounds: [k, t, 2] float64, the lower and upper ends of the labels for a bounded loss, with
-            NaN in y where the ends differ; None if every label is one value. The networks get no
-            loss between the ends; the Gaussian process reads the expected value between them. The
-            ends of validation labels are used to choose the epoch; the weights of the components
-            and the coefficients of the error are fitted to measured values only.
-        groups: the group of each row; None if each row is a group. The rows of one group are left
-            out together: a molecule is predicted by models that were trained without its group.
-            Rows of the same molecule must belong to one group. If the split divides by scaffold,
-            the validation molecules of one scaffold must also belong to one group.
-    """
-
-    inputs: MoleculeInputs
-    y: Tensor
-    weights: Tensor
-    bounds: Tensor | None = None
-    groups: Sequence[str] | None = None
-
-    def group_numbers(self) -> Tensor:
-        """Return the number of the group of each row, [k] int64."""
-        return number_groups(self.groups, len(self.inputs))
-
-
-@dataclass(frozen=True, eq=False)
-class _Others:
-    """Components of a model that are not networks: the Gaussian process and the forest.
-
-    Attributes:
-        kernel: the Gaussian process of the training part.
-        evidence: predictions of these components for fitting the weights; None for a model of one
-            component.
-        forest: the forest of both parts.
-        forest_val: [m, t] predictions of the validation molecules, each by the trees that were not
-            trained on its group.
-    """
-
-    kernel: GaussianProcess
-    evidence: Evidence | None = None
-    forest: Forest | None = None
-    forest_val: Tensor | None = None
+_Others: TypeAlias = "tuple[GaussianProcess, Forest | None, Evidence | None]"
+"""Components of a model that are not networks: the Gaussian process of the training part, the
+forest of both parts, and their predictions for fitting the weights.
+"""
 
 
 def _fit_others(
@@ -142,11 +78,11 @@ def _fit_others(
         progress=progress, check=check,
     )  # fmt: skip
     if settings.model != "stacked":
-        return _Others(kernel)
+        return kernel, None, None
     inner, outer = left_out_of_kernel(kernel, seed, groups[0], val.inputs)
     first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
     if not forest:
-        return _Others(kernel, Evidence(inner, outer, None, None, train.y, *groups))
+        return kernel, None, Evidence(inner, outer, None, None, torch.empty(0), train.y, *groups)
     trees, (few, all_trees) = Forest.fit(
         train.inputs, val.inputs, torch.cat([train.y, val.y]), trees=settings.trees, seed=seed,
         groups=torch.cat(groups), weights=torch.cat([train.weights, val.weights]), check=check,
@@ -154,8 +90,8 @@ def _fit_others(
     # No tree was trained on a missing label, so all trees may be used for its molecule.
     unlabelled = trees.predict(val.inputs)
     few_val, all_val = (each[rest].filled(unlabelled) for each in (few, all_trees))
-    evidence = Evidence(inner, outer, few[first], few_val, train.y, *groups)
-    return _Others(kernel, evidence, trees, all_val.mean)
+    evidence = Evidence(inner, outer, few[first], few_val, all_val.mean, train.y, *groups)
+    return kernel, trees, evidence
 
 
 def _joint_groups(train: FitPart, val: FitPart) -> tuple[Tensor, Tensor]:
@@ -212,55 +148,36 @@ def assign_folds(groups: Tensor, seed: int) -> Tensor:
 
 BLOCK = 64
 """Number of molecules that are compared with all training molecules at once."""
-_TENSORS = ("mean", "scale", "bits", "weights", "spread")
-"""Keys of the saved tensors that every model has, beside those of its components."""
 
 
-class MoleculePredictor:
+class MoleculePredictor(Components):
     """Trained model of molecular properties, created by :meth:`fit` or :meth:`from_state`.
 
     Attributes:
-        networks: the ensemble, empty if the model is the Gaussian process alone.
-        history: the training history of each network; empty after :meth:`from_state`.
         validation: the prediction of each validation molecule by a model that was chosen without
             it; errors and intervals are calibrated by it. Empty after :meth:`from_state`.
-        task: ``"regression"``, ``"classification"`` or ``"multiclass"``.
-        classes: for several classes the number of classes of each target; () for other tasks.
-        settings: the settings of the model and its training.
-        weights: the weight of each component in the predicted mean, by the name of the component.
-        kernel: the Gaussian process; None if the model has none.
-        forest: the forest of trees; None if the model has none.
-        without_forest: the reason why a stacked model has no forest; empty if it has one, and after
-            :meth:`from_state`.
-        threads: number of threads inside an operator of a prediction; 0 to choose it by the size.
-        extra: number of descriptor columns of the user.
         transform: the transform of the targets; see ``target_transform`` of the settings.
-        molecules: number of molecules in a row.
     """
 
-    threads = 0
-    without_forest = ""
-
-    def __init__(self, components: Components, tensors: dict[str, Tensor]) -> None:
-        """Create a model from its components and the other tensors of :meth:`state`."""
-        self._components = components
-        self.task, self.settings = components.task, components.settings
-        self.targets, self.classes = components.targets, components.classes
-        self.networks = components.networks
-        self.kernel, self.forest = components.kernel, components.forest
-        self.history: list[History] = []
+    def __init__(
+        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings,
+        classes: Sequence[int] = (), level: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(tensors, task, settings, classes, level)
         self.validation = empty_prediction(self.targets)
-        self._tensors = {name: tensors[name] for name in _TENSORS}
-        optional = (*SCALE, MOLECULES, OFFSET, TOTALS, LEAST, RESIDUALS, CORRELATION)
-        self._tensors |= {name: tensors[name] for name in optional if name in tensors}
-        is_number = self.task == "regression"
-        self.transform = TargetTransform(self.settings.target_transform if is_number else "none")
-        self.extra, self.molecules = _input_sizes(tensors)
-        self._nearest = NearestMolecules(tensors["bits"])
+        self.transform = TargetTransform(
+            settings.target_transform if task == "regression" else "none"
+        )
+        self._add({})
+
+    def _add(self, tensors: dict[str, Tensor]) -> None:
+        """Add tensors to the state, and prepare the search for molecules of the training part."""
+        self._tensors |= tensors
+        self._nearest = NearestMolecules(self._tensors["bits"])
         self._measured: MeasuredTargets | None = None
-        if self.kernel is not None and RESIDUALS in tensors:
-            arrays = (self.kernel.counts, tensors[RESIDUALS], tensors[CORRELATION])
-            self._measured = MeasuredTargets(*(each.numpy() for each in arrays))
+        if self.kernel is not None and "residuals" in self._tensors:
+            errors = (self._tensors[name].numpy() for name in ("residuals", "correlation"))
+            self._measured = MeasuredTargets(self.kernel.counts.numpy(), *errors)
 
     @classmethod
     def fit(
@@ -326,12 +243,11 @@ class MoleculePredictor:
             )  # fmt: skip
         mean, scale = label_scaling(train.y, task)
         tensors: dict[str, Tensor] = {"mean": mean, "scale": scale, "bits": _bits(train.inputs)}
-        tensors[TOTALS] = _totals(train.inputs)
-        nearest = NearestMolecules(tensors["bits"])
+        # The totals are the numbers of Morgan environments of the molecules, in their order.
+        tensors["totals"] = _totals(train.inputs)
         if (molecules := members.molecules_in_row(train.inputs)) > 1:
-            tensors[MOLECULES] = torch.tensor(molecules)
-        extra = train.inputs.extra_descriptors.shape[1]
-        if extra:
+            tensors["molecules"] = torch.tensor(molecules)
+        if train.inputs.extra_descriptors.shape[1]:
             tensors |= column_tensors(train.inputs.extra_descriptors)
             train, val = (
                 replace(part, inputs=with_standard_columns(part.inputs, tensors))
@@ -373,59 +289,50 @@ class MoleculePredictor:
         if settings.model in ("stacked", "gp") and others is None:
             with limited_threads(kernel_size, threads):
                 others = fit_others(progress=progress)
-        state: dict[str, Tensor] = {}
         for member, network in enumerate(networks):
-            state |= add_prefix(f"networks.{member}.", network.state_dict())
+            tensors |= add_prefix(f"networks.{member}.", network.state_dict())
         group = val.group_numbers()
         folds = assign_folds(group, seed)
-        kernel_index = torch.arange(0)
+        kernel_index, evidence = torch.arange(0), None
         if others is not None:
-            kernel = others.kernel
+            kernel, forest, evidence = others
             left = (rows - kernel.labelled.sum(0)).clamp(min=0)
             kernel_index, labels = draw_labelled(known_labels(val.y, val.bounds), left, seed)
             bounds = val.bounds
             if bounds is not None:
                 bounds = bounds[kernel_index].where(labels[..., None], torch.nan)
             y = val.y[kernel_index].where(labels, torch.nan)
-            kernel = kernel.with_more(
-                val.inputs[kernel_index], y, val.weights[kernel_index], bounds
-            )
-            state |= add_prefix("gp.", kernel.state())
-            if others.forest is not None:
-                state |= add_prefix("forest.", others.forest.state())
-        components = Components(
-            tensors | state, task, settings, targets, classes, extra=extra, molecules=molecules
-        )
+            more = kernel.with_more(val.inputs[kernel_index], y, val.weights[kernel_index], bounds)
+            tensors |= add_prefix("gp.", more.state())
+            if forest is not None:
+                tensors |= add_prefix("forest.", forest.state())
+        predictor = cls(tensors, task, settings, classes)
+        predictor.history, predictor.threads = history, threads
+        predictor.without_forest = without if settings.model == "stacked" else ""
         with limited_threads(kernel_size, threads):
             raw = members.cross_fit_members(
                 networks, history, val_batches, folds, task, settings, classes, threads=threads
             )
-            pieces = in_pieces(val.inputs)
-            similarities = torch.cat([nearest.similarity(some.counts) for some in pieces])
-            calibration = calibrate(
-                components, val.inputs, val.y, components.in_units(raw), similarities=similarities,
+            similarities = predictor._similarity(val.inputs)
+            weights, spread, offset, validation = calibrate(
+                predictor, val.inputs, val.y, predictor.in_units(raw), similarities=similarities,
                 kernel_index=kernel_index, group=group, folds=folds,
-                by_part=(train.weights, val.weights),
-                evidence=None if others is None else others.evidence,
-                forest_val=None if others is None else others.forest_val,
+                by_part=(train.weights, val.weights), evidence=evidence,
             )  # fmt: skip
             if others is not None and task == "regression" and train.y.isnan().any():
-                assert components.kernel is not None
-                some = torch.cat([groups[0][others.kernel.rows], groups[1][kernel_index]])
-                residuals = components.kernel.left_out_errors(some)
+                assert predictor.kernel is not None
+                some = torch.cat([groups[0][others[0].rows], groups[1][kernel_index]])
+                residuals = predictor.kernel.left_out_errors(some)
                 correlation = torch.from_numpy(residual_correlation(residuals.numpy()))
-                tensors |= {RESIDUALS: residuals, CORRELATION: correlation}
-        is_number = task == "regression"
-        tensors |= {LEAST: similarities.min()} if is_number else {OFFSET: calibration.offset}
-        tensors |= {
-            "weights": calibration.weights, "spread": calibration.spread,
+                predictor._add({"residuals": residuals, "correlation": correlation})
+        least = {"least_similarity": similarities.min()}
+        predictor._add({
+            "weights": weights, "spread": spread,
             "bits": torch.cat([tensors["bits"], _bits(val.inputs)], 1),
-            TOTALS: torch.cat([tensors[TOTALS], _totals(val.inputs)]),
-        }  # fmt: skip
-        predictor = cls(components, tensors)
-        predictor.history, predictor.threads = history, threads
-        predictor.validation = in_target_units(calibration.validation, predictor.transform)
-        predictor.without_forest = without if settings.model == "stacked" else ""
+            "totals": torch.cat([tensors["totals"], _totals(val.inputs)]),
+            **(least if task == "regression" else {"offset": offset}),
+        })  # fmt: skip
+        predictor.validation = in_target_units(validation, predictor.transform)
         return predictor
 
     def predict(self, inputs: MoleculeInputs, neighbors: int = 0) -> Prediction:
@@ -469,17 +376,17 @@ class MoleculePredictor:
         inputs = self.standardised(inputs)
         elements = members.batch_elements(min(len(inputs), members.PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
-            means, outputs, variance = self._components.predict(inputs, self.threads)
+            means, outputs, variance = self.predict_components(inputs)
             mean, similarities = combine(means, self._tensors["weights"]), self._similarity(inputs)
             if self.task == "regression":
-                sources = self._components.error_inputs(means, outputs, variance)
-                least = self._tensors.get(LEAST, torch.tensor(0.0))
+                sources = self.error_inputs(means, outputs, variance)
+                least = self._tensors.get("least_similarity", torch.tensor(0.0))
                 std = predicted_std(sources, self._tensors["spread"])
-                std = extrapolated_std(std, similarities, least, self._components.scale)
+                std = extrapolated_std(std, similarities, least, self.scale)
             else:
-                mean = mean + self._tensors.get(OFFSET, 0.0)
+                mean = mean + self._tensors.get("offset", 0.0)
                 std = disagreement(means, outputs)
-            named = dict(zip(self._components.names, means))
+            named = dict(zip(self.names, means))
             return Prediction(mean, std, named, outputs, similarities)
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
@@ -522,7 +429,7 @@ class MoleculePredictor:
         columns, values = [], []
         for some in in_pieces(inputs, BLOCK):
             similarities = self._nearest.similarities(some.counts)
-            totals = self._tensors.get(TOTALS, torch.zeros(similarities.shape[1]))
+            totals = self._tensors.get("totals", torch.zeros(similarities.shape[1]))
             apart = (totals - some.counts.sum(1, keepdim=True)).abs()
             order = apart.argsort(dim=1, stable=True)
             best = similarities.gather(1, order).argsort(dim=1, descending=True, stable=True)
@@ -565,63 +472,13 @@ class MoleculePredictor:
                 vectors.append(torch.cat([network.embed(batch) for network in self.networks], 1))
         return torch.cat(vectors)[place]
 
-    def state(self) -> tuple[dict[str, Tensor], dict[str, object]]:
-        """Return the state of the model, from which :meth:`from_state` restores it.
-
-        Returns:
-            Tensors by name, and the other values of the state, which JSON can store.
-        """
-        return self._tensors | self._components.state(), {
-            "task": self.task, "targets": self.targets, "settings": to_table(self.settings),
-            "featuriser": FEATURISER, "classes": list(self.classes),
-        }  # fmt: skip
-
-    @classmethod
-    def from_state(cls, tensors: dict[str, Tensor], facts: dict[str, object]) -> MoleculePredictor:
-        """Restore a model from the result of :meth:`state`.
-
-        Args:
-            tensors: tensors by name.
-            facts: the other values of the state.
-
-        Returns:
-            A model with the same predictions; its history is empty.
-
-        Raises:
-            KeyError: a tensor or a value is missing.
-            RuntimeError: a tensor has another shape.
-        """
-        settings = from_table(MoleculeSettings, cast("dict[str, object]", facts["settings"]))
-        classes = cast("Sequence[int]", facts.get("classes", ()))
-        targets = cast(int, facts["targets"])
-        extra, molecules = _input_sizes(tensors)
-        components = Components(
-            tensors, cast(Task, facts["task"]), settings, targets, classes,
-            extra=extra, molecules=molecules,
-        )  # fmt: skip
-        return cls(components, tensors)
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """Mean weight of each component over the targets; see :meth:`weights_of`."""
-        return self._named(self._tensors["weights"].view(len(self._components.names), -1).mean(1))
-
     def weights_of(self, target: int) -> dict[str, float]:
         """Return the weight of each component in the predicted mean of a target. The weights sum to
         one; for classes their sum is smaller, because the frequencies of the classes have the rest
         of the weight.
         """
-        weights = self._tensors["weights"].view(len(self._components.names), -1)
-        return self._named(weights.expand(-1, self.targets)[:, target])
-
-    def _named(self, weights: Tensor) -> dict[str, float]:
-        return dict(zip(self._components.names, weights.tolist()))
-
-    def in_units(self, raw: Tensor) -> Tensor:
-        """Convert the outputs of networks, [..., o], to the units of the transformed targets, or to
-        probabilities: [..., t].
-        """
-        return self._components.in_units(raw)
+        weights = self._tensors["weights"].view(len(self.names), -1)
+        return dict(zip(self.names, weights.expand(-1, self.targets)[:, target].tolist()))
 
 
 def _corrected(
@@ -632,8 +489,3 @@ def _corrected(
     shift, factor = (torch.from_numpy(np.concatenate(each)) for each in zip(*pieces))
     mean, std = predicted.mean + predicted.std * shift, predicted.std * factor
     return replace(predicted, mean=mean, std=std)
-
-
-def _input_sizes(tensors: dict[str, Tensor]) -> tuple[int, int]:
-    """Return the number of the user's descriptor columns, and of molecules in a row."""
-    return len(tensors.get(SCALE[0], ())), int(tensors.get(MOLECULES, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.run.text import plural
 from gattn.data import BadRow
 from gattn.data.molecules.arrays import ranges
+from gattn.data.splits import number_groups
 
 Self = TypeVar("Self", bound="LabelledMolecules")
 
@@ -26,50 +27,72 @@ class UnreadableMolecules(UserWarning):
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledMolecules:
-    """Valid molecules with their labels, and the rows that could not be parsed.
+class FitPart:
+    """Molecules of the training part or of the validation part, with their labels.
 
     Attributes:
         inputs: k molecules.
-        y: [k, t] float64, NaN where nothing was measured; 0 and 1 for classes. For labels of atoms
-            or bonds [r, t], the rows of a molecule one after another.
-        rows: [k] int64, the row of each molecule in the table.
-        canonical: k texts, equal for equal molecules (:func:`gattn.data.molecule_identities`).
-        weights: [k] float64 above 0, the weight of each row in the training.
-        bad: the rows that could not be parsed.
-        bounds: [k, t, 2] float64, the lower and the upper end of each label for a bounded loss,
-            equal for a measured value; NaN where nothing is known. None for another loss.
-        ptr: [k + 1] int64, the first row of y of each molecule; None if each molecule has one row.
+        y: [k, t] float64; NaN where a target was not measured; 0 and 1 for classes. For several
+            classes [k, O], a column for each class (:func:`gattn.apps.molecules.classes.one_hot`).
+        weights: [k] weights of the rows, above 0. The weights of both parts are divided by the mean
+            of the training part. Those of training rows multiply the loss of the networks, and
+            divide the noise variance of the Gaussian process. Those of validation rows multiply the
+            squared errors to which the weights of the components and the coefficients of the error
+            are fitted.
+        bounds: [k, t, 2] float64, the lower and upper ends of the labels for a bounded loss, with
+            NaN in y where the ends differ; None if every label is one value. The networks get no
+            loss between the ends; the Gaussian process reads the expected value between them. The
+            ends of validation labels are used to choose the epoch; the weights of the components
+            and the coefficients of the error are fitted to measured values only.
+        groups: the group of each row; None if each row is a group. The rows of one group are left
+            out together: a molecule is predicted by models that were trained without its group.
+            Rows of the same molecule must belong to one group. If the split divides by scaffold,
+            the validation molecules of one scaffold must also belong to one group.
     """
 
     inputs: MoleculeInputs
     y: Tensor
+    weights: Tensor
+    bounds: Tensor | None = None
+    groups: Sequence[str] | None = None
+
+    def group_numbers(self) -> Tensor:
+        """Return the number of the group of each row, [k] int64."""
+        return number_groups(self.groups, len(self.inputs))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelledMolecules(FitPart):
+    """Valid molecules of a table with their labels, and the rows that could not be parsed.
+
+    Attributes:
+        rows: [k] int64, the row of each molecule in the table.
+        canonical: k texts, equal for equal molecules (:func:`gattn.data.molecule_identities`).
+        bad: the rows that could not be parsed.
+        level: ``"atom"`` or ``"bond"`` for labels [r, t] of atoms or bonds, the rows of y of a
+            molecule one after another; "" for labels of molecules.
+        ptr: [k + 1] int64, the first row of y of each molecule; None if each molecule has one row.
+    """
+
     rows: Tensor
     canonical: list[str]
-    weights: Tensor
     bad: tuple[BadRow, ...] = ()
-    bounds: Tensor | None = None
+    level: str = ""
     ptr: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.canonical)
 
     def __getitem__(self: Self, positions: Tensor) -> Self:
-        chosen = [self.canonical[i] for i in positions.tolist()]
-        bounds = None if self.bounds is None else self.bounds[positions]
         places, ptr = positions, None
         if self.ptr is not None:
             places, ptr = ranges(self.ptr, positions)
-        return type(self)(
-            self.inputs[positions],
-            self.y[places],
-            self.rows[positions],
-            chosen,
-            self.weights[positions],
-            self.bad,
-            bounds,
-            ptr,
-        )
+        return replace(
+            self, inputs=self.inputs[positions], y=self.y[places], rows=self.rows[positions],
+            canonical=[self.canonical[i] for i in positions.tolist()],
+            weights=self.weights[positions], ptr=ptr,
+            bounds=None if self.bounds is None else self.bounds[positions],
+        )  # fmt: skip
 
     @property
     def owners(self) -> Tensor:

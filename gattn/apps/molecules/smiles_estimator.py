@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -38,6 +41,7 @@ def _labels(kinds: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Labelled = TypeVar("Labelled", bound=LabelledMolecules)
+Self = TypeVar("Self", bound="SmilesEstimator")
 
 if TYPE_CHECKING:  # type checkers derive the constructor's signature from the settings
     Parameters = MoleculeParameters
@@ -64,6 +68,7 @@ class SmilesEstimator(SerializableEstimator, Parameters):
     descriptors_columns_: Sequence[str] = ()
     bad_: tuple[BadRow, ...]
     seen_: Tensor
+    _predictor_kind: ClassVar[Any]
     _parameters = MoleculeParameters
 
     def settings(self) -> MoleculeSettings:
@@ -108,11 +113,22 @@ class SmilesEstimator(SerializableEstimator, Parameters):
         split = random_split(len(data), seed=self.seed, fractions=fractions, groups=data.canonical)
         return data[split.train], data[torch.cat([split.val, split.test])]
 
-    def _read_parts(self, train: LabelledMolecules, val: LabelledMolecules) -> None:
-        """Store the hashes of the molecules of both parts.
+    def fit_labelled(
+        self: Self,
+        train: LabelledMolecules,
+        val: LabelledMolecules,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        progress: bool = False,
+    ) -> Self:
+        """Train the model on a training part and a validation part; the method ``read`` returns
+        such parts.
+
+        If whole groups of molecules were held out, such as scaffolds, ``groups`` of the parts names
+        the group of each molecule; by default each molecule is a group.
 
         Raises:
-            ValueError: a part has too few molecules.
+            ValueError: a part has too few molecules, or a target no label in the training part.
         """
         for name, part, least in (("training", train, 2), ("validation", val, 1)):
             if len(part) < least:
@@ -120,7 +136,66 @@ class SmilesEstimator(SerializableEstimator, Parameters):
                     f"the {name} part needs at least {least} molecule{'s' * (least > 1)} with a "
                     f"label; it has {len(part)}"
                 )
+        for name, column in zip(self.targets_, train.y.T):
+            if not column.isfinite().any():
+                raise ValueError(
+                    f"the training part has no label of {name!r}: choose another split"
+                )
         self.seen_ = smiles_hashes([*train.canonical, *val.canonical]).unique()
+        self.percentiles_ = None
+        parts = (
+            replace(part, y=self.outputs_of(part.y), groups=part.groups or part.canonical)
+            for part in (train, val)
+        )
+        self.predictor_ = self._predictor_kind.fit(
+            *parts, self.task, self.settings(), classes=self.class_counts,
+            folder=None if folder is None else Path(folder), progress=progress,
+            threads=settings_of(MoleculeParameters, self).threads,
+        )  # fmt: skip
+        self._calibrate(val.y, self.predictor_.validation)
+        return self
+
+    def _calibrate(self, y: Tensor, prediction: Any) -> None:
+        """Calibrate the prediction intervals, or the sets of classes, on the validation part."""
+
+    def predictions(
+        self,
+        items: Iterable[Item],
+        *,
+        smiles: Callable[[Item], str] | None = None,
+        descriptors: Callable[[Item], Sequence[float]] | None = None,
+        neighbors: int = 0,
+    ) -> Iterator[Piece[Item, Any]]:
+        """Predict molecules in chunks, in the order of the input and with bounded memory.
+
+        Args:
+            items: SMILES, or objects that contain one, such as rows of a table; a generator is
+                consumed lazily. The SMILES of several molecules of a row are one text; see
+                :func:`gattn.apps.molecules.row_format.join_smiles`.
+            smiles: function that returns the SMILES of an item; by default the items are SMILES.
+            descriptors: function that returns the values of ``descriptors_columns_`` of an item,
+                NaN for a missing value; required if the model was trained with such columns.
+            neighbors: number of most similar molecules to find for each; see
+                :meth:`MoleculePredictor.nearest`.
+
+        Yields:
+            Consecutive items, with the predictions for those whose SMILES are valid.
+
+        Raises:
+            ValueError: ``descriptors`` is missing, or the model reads no descriptor columns.
+        """
+        self.check_fitted()
+        columns = self.descriptors_columns_
+        if bool(columns) != (descriptors is not None):
+            needed = f"the descriptor columns {', '.join(columns)}" if columns else "SMILES alone"
+            passed = "no descriptors" if descriptors is None else "descriptors"
+            raise ValueError(f"this model reads {needed}; got {passed}")
+        predict = self.predictor_.predict
+        if neighbors:
+            predict = partial(predict, neighbors=neighbors)
+        return self._pieces(
+            predict, items, smiles=smiles, descriptors=descriptors, columns=len(columns)
+        )
 
     @property
     def classes_by_target(self) -> list[np.ndarray]:
@@ -165,8 +240,13 @@ class SmilesEstimator(SerializableEstimator, Parameters):
     def _extra_tensors(self) -> dict[str, Tensor]:
         return {"seen": self.seen_}
 
+    def _extra_state(self) -> dict[str, Any]:
+        return {"targets": list(self.targets_), "level": self.level_}
+
     def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
-        self.seen_ = tensors["seen"]
+        self.seen_, self.targets_ = tensors["seen"], list(card["targets"])
+        # Models of earlier versions of gattn have no entry of the level.
+        self.level_ = card.get("level", "")
 
 
 class NumberLabels(SmilesEstimator):
@@ -246,6 +326,13 @@ class ClassLabels(SmilesEstimator):
             for p in self.probabilities(mean)
         ]
         return torch.stack(chosen, 1).numpy()
+
+    def _labels_state(self) -> dict[str, Any]:
+        return {"classes": [kinds.tolist() for kinds in self.classes_by_target]}
+
+    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
+        classes = list(map(np.array, state["classes"]))
+        self.classes_ = classes[0] if self.single_target_ else classes
 
     def labels_of(self, mean: Tensor) -> list[np.ndarray]:
         """Return the most probable class of each prediction [k, O], one array for each target."""

@@ -297,6 +297,8 @@ class Evidence:
         forest: [n, t], predictions by the trees that read the training part alone; None if there is
             no forest.
         forest_val: [m, t], of the same trees.
+        forest_all: [m, t], predictions by all trees that were not trained on the group of the
+            molecule; empty if there is no forest.
         y: [n, t] labels, NaN for missing values.
         groups: [n] int64, the group of each training molecule.
         groups_val: [m] int64, the group of each validation molecule.
@@ -306,6 +308,7 @@ class Evidence:
     kernel_val: Tensor
     forest: OutOfBag | None
     forest_val: OutOfBag | None
+    forest_all: Tensor
     y: Tensor
     groups: Tensor
     groups_val: Tensor

@@ -10,7 +10,8 @@ from gattn.apps.molecules import masking
 from gattn.apps.molecules.explain import METHODS, attribute
 from gattn.apps.molecules.inputs import featurise
 from gattn.apps.molecules.masking import atoms_of, descriptor_shares, masked_inputs
-from gattn.apps.molecules.predictor import FitPart, MoleculePredictor
+from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.rows import FitPart
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.data import DESCRIPTORS
 from gattn.data.molecules.descriptors import descriptor_row

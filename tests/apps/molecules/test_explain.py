@@ -11,7 +11,8 @@ pytest.importorskip("matplotlib")
 from gattn.apps.molecules import MoleculeClassifier
 from gattn.apps.molecules.explain import DEFAULT_METHOD, explain
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.predictor import FitPart, MoleculePredictor
+from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.rows import FitPart
 from gattn.apps.molecules.runs.explain import colour_scale, describe, write_explanations
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.draw import draw_molecule

@@ -16,7 +16,8 @@ from gattn.apps.molecules.network import (
     batch_inputs,
     network_counts,
 )
-from gattn.apps.molecules.predictor import FitPart, MoleculePredictor
+from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.rows import FitPart
 from gattn.apps.molecules.settings import MoleculeSettings
 from gattn.data import batch_molecules, smiles_to_data
 

@@ -24,8 +24,8 @@ def facts_of(train, val, test):
     rows = [*train, *val, *test]
     smiles, y = [row[0] for row in rows], np.array([row[1:] for row in rows])
     labelled = LabelledMolecules(
-        featurise(smiles).inputs, torch.from_numpy(y), torch.arange(len(rows)),
-        molecule_identities(smiles), torch.ones(len(rows)),
+        featurise(smiles).inputs, torch.from_numpy(y), torch.ones(len(rows)),
+        rows=torch.arange(len(rows)), canonical=molecule_identities(smiles),
     )  # fmt: skip
     source = Source(
         "x.csv", "", smiles, ("y",), Labels("regression", y, [""] * len(rows)),

@@ -16,7 +16,8 @@ from gattn.apps.molecules.members import (
 )
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.network import batch_inputs
-from gattn.apps.molecules.predictor import FitPart, MoleculePredictor, assign_folds
+from gattn.apps.molecules.predictor import MoleculePredictor, assign_folds
+from gattn.apps.molecules.rows import FitPart
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.target_transform import Prediction
 

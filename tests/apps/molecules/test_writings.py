@@ -8,7 +8,8 @@ from rdkit.Chem import rdMolDescriptors
 
 from gattn.apps.molecules.explain import METHODS, explain
 from gattn.apps.molecules.inputs import featurise
-from gattn.apps.molecules.predictor import FitPart, MoleculePredictor
+from gattn.apps.molecules.predictor import MoleculePredictor
+from gattn.apps.molecules.rows import FitPart
 from gattn.apps.molecules.settings import MoleculeSettings
 from tests.writings import HABITS, writings
 

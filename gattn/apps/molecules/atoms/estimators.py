@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +21,6 @@ from gattn.apps.molecules.atoms.labels import (
     read_lists,
 )
 from gattn.apps.molecules.atoms.predictor import AtomPrediction, AtomPredictor
-from gattn.apps.molecules.inputs import Piece
 from gattn.apps.molecules.rows import LabelledMolecules, bad_rows, warn_of
 from gattn.apps.molecules.settings import MoleculeParameters, MoleculeSettings
 from gattn.apps.molecules.smiles_estimator import ClassLabels, NumberLabels, SmilesEstimator
@@ -135,48 +133,14 @@ class AtomEstimator(SmilesEstimator):
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "the table")
         everything = LabelledMolecules(
-            parsed.inputs, labels, parsed.row_index, parsed.canonical, torch.ones(len(rows)), bad,
+            parsed.inputs, labels, torch.ones(len(rows)), rows=parsed.row_index,
+            canonical=parsed.canonical, bad=bad, level=places.level,
             ptr=first_rows(graphs, places.level),
         )  # fmt: skip
         usable = torch.tensor([not reasons[row] for row in rows], dtype=torch.bool)
         has_label = torch.zeros(len(rows), dtype=torch.bool)
         has_label[everything.owners[labels.isfinite().any(1)]] = True
         return everything[(has_label & usable).nonzero().flatten()]
-
-    def fit_labelled(
-        self: Self,
-        train: LabelledMolecules,
-        val: LabelledMolecules,
-        *,
-        folder: str | os.PathLike[str] | None = None,
-        progress: bool = False,
-    ) -> Self:
-        """Train the model on a training part and a validation part; :meth:`read` returns such
-        molecules.
-
-        Raises:
-            ValueError: a part has too few molecules, or a target no label in the training part.
-        """
-        self._read_parts(train, val)
-        for name, column in zip(self.targets_, train.y.T):
-            if not column.isfinite().any():
-                raise ValueError(
-                    f"the training part has no label of {name!r}: choose another split"
-                )
-        train, val = (replace(part, y=self.outputs_of(part.y)) for part in (train, val))
-        self.predictor_ = AtomPredictor.fit(
-            train, val, self.level_, self.task, self.settings(), classes=self.class_counts,
-            folder=None if folder is None else Path(folder), progress=progress,
-            threads=settings_of(MoleculeParameters, self).threads,
-        )  # fmt: skip
-        return self
-
-    def predictions(
-        self, items: Iterable[Item], *, smiles: Callable[[Item], str] | None = None
-    ) -> Iterator[Piece[Item, AtomPrediction]]:
-        """Predict molecules in chunks, in the order of the input and with bounded memory."""
-        self.check_fitted()
-        return self._pieces(self.predictor_.predict, items, smiles=smiles)
 
     def list_rows(self, smiles: Sequence[str], graphs: MoleculeArrays) -> Iterator[np.ndarray]:
         """Yield for each molecule the rows of the predictions in the order of its lists; see
@@ -208,13 +172,6 @@ class AtomEstimator(SmilesEstimator):
             for row, places in zip(rows, some):
                 results[name][row] = padded[places]
         return results
-
-    def _extra_state(self) -> dict[str, Any]:
-        return {"targets": list(self.targets_), "level": self.level_}
-
-    def _load_state(self, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> None:
-        super()._load_state(tensors, card)
-        self.targets_, self.level_ = list(card["targets"]), card["level"]
 
 
 class AtomRegressor(NumberLabels, AtomEstimator):
@@ -273,7 +230,9 @@ class AtomRegressor(NumberLabels, AtomEstimator):
 
     def intervals(self, predicted: AtomPrediction, coverage: float) -> tuple[Tensor, Tensor]:
         """Return the lower and the upper ends of the intervals of n atoms or bonds, [n, t] each."""
-        return self.predictor_.intervals(predicted, coverage)
+        scores = self.predictor_.scores
+        half = torch.tensor([each.quantile(coverage) for each in scores]).double() * predicted.std
+        return predicted.mean - half, predicted.mean + half
 
     @property
     def calibration_rows(self) -> list[int]:
@@ -313,12 +272,6 @@ class AtomClassifier(ClassLabels, AtomEstimator):
     def predict_proba(self, smiles: Any) -> dict[str, Any]:
         """Return the probabilities of the classes ``classes_`` for each target, [a, c]."""
         return self._collect(smiles, lambda p: [c.numpy() for c in self.probabilities(p.mean)])
-
-    def _labels_state(self) -> dict[str, Any]:
-        return {"classes": [kinds.tolist() for kinds in self.classes_]}
-
-    def _load_labels_state(self, state: Mapping[str, Any]) -> None:
-        self.classes_ = list(map(np.array, state["classes"]))
 
 
 UNSUPPORTED = (

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gattn.apps.fitting.scaling import moments
-from gattn.apps.fitting.settings import check_fraction, from_table, to_table
-from gattn.apps.fitting.types import History
-from gattn.apps.molecules.classes import class_softmax
+from gattn.apps.fitting.settings import check_fraction
+from gattn.apps.molecules.components import NetworkPredictor, label_scaling, network_variance
 from gattn.apps.molecules.members import (
     PREDICTION_BATCH,
     MoleculeBatches,
@@ -31,7 +29,6 @@ from gattn.apps.run.model_io import add_prefix, remove_prefix
 from gattn.apps.runtime.threads import limited_threads
 from gattn.data.molecules.arrays import MoleculeArrays, ranges
 from gattn.data.molecules.environments import environments
-from gattn.data.molecules.features import FEATURISER
 from gattn.ops.registration import path_trace
 
 RADII = 4
@@ -89,16 +86,12 @@ class EnvironmentMeans:
     table with one value for each type of atom.
 
     Attributes:
-        overall: [o] float64, the mean of all labels.
-        codes: for each radius the codes of the environments, ascending, [u] int64.
-        means: for each radius [u, o] float64.
-        counts: for each radius [u, o] float64, the number of labels.
+        tensors: ``overall`` [o] float64, the mean of all labels; and for each radius r
+            ``{r}.codes`` [u] int64, the codes of the environments, ascending, ``{r}.means`` [u, o]
+            float64, and ``{r}.counts`` [u, o] float64, the number of labels.
     """
 
-    overall: Tensor
-    codes: tuple[Tensor, ...]
-    means: tuple[Tensor, ...]
-    counts: tuple[Tensor, ...]
+    tensors: dict[str, Tensor]
 
     @classmethod
     def fit(cls, codes: np.ndarray, y: Tensor) -> EnvironmentMeans:
@@ -112,8 +105,8 @@ class EnvironmentMeans:
         values = y.nan_to_num(0.0)
         overall = values.sum(0) / factor.sum(0).clamp(min=1e-12)
         coarse = overall.expand(len(y), *overall.shape)
-        parts: list[tuple[Tensor, Tensor, Tensor]] = []
-        for row in codes:
+        tensors = {"overall": overall}
+        for r, row in enumerate(codes):
             distinct, place = np.unique(row, return_inverse=True)
             index = torch.from_numpy(place.reshape(-1))
             shape = (len(distinct), *overall.shape)
@@ -121,10 +114,10 @@ class EnvironmentMeans:
             count = torch.zeros(shape, dtype=torch.float64).index_add_(0, index, factor)
             before = torch.zeros(shape, dtype=torch.float64).index_copy_(0, index, coarse)
             mean = (total + STRENGTH * before) / (count + STRENGTH)
-            parts.append((torch.from_numpy(distinct), mean, count))
+            columns = {"codes": torch.from_numpy(distinct), "means": mean, "counts": count}
+            tensors |= add_prefix(f"{r}.", columns)
             coarse = mean[index]
-        sorted_codes, means, counts = zip(*parts)
-        return cls(overall, sorted_codes, means, counts)
+        return cls(tensors)
 
     def predict(self, codes: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
         """Return the mean labels of environments, given their codes.
@@ -136,41 +129,24 @@ class EnvironmentMeans:
             The means [r, o]; the numbers of their labels [r, o]; and the radius of the largest
             known environment of each row, [r] int64, -1 if its atom is unknown.
         """
-        count = codes.shape[1]
-        mean = self.overall.expand(count, *self.overall.shape).clone()
-        labels = torch.zeros(count, len(self.overall), dtype=torch.float64)
+        count, overall = codes.shape[1], self.tensors["overall"]
+        mean = overall.expand(count, *overall.shape).clone()
+        labels = torch.zeros(count, len(overall), dtype=torch.float64)
         radius = torch.full((count,), -1)
-        for r in range(len(self.codes)):
-            distinct, row = self.codes[r], torch.from_numpy(codes[r])
+        for r in range(RADII):
+            distinct, row = self.tensors[f"{r}.codes"], torch.from_numpy(codes[r])
             if not len(distinct):
                 continue
             place = torch.searchsorted(distinct, row).clamp(max=len(distinct) - 1)
             is_known = distinct[place] == row
             # If a larger environment occurred in training, its smaller environments occurred, too.
-            mean[is_known] = self.means[r][place[is_known]]
-            labels[is_known] = self.counts[r][place[is_known]]
+            mean[is_known] = self.tensors[f"{r}.means"][place[is_known]]
+            labels[is_known] = self.tensors[f"{r}.counts"][place[is_known]]
             radius[is_known] = r
         return mean, labels, radius
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors from which :meth:`from_state` restores the means."""
-        tensors = {"overall": self.overall}
-        for r, (codes, means, counts) in enumerate(zip(self.codes, self.means, self.counts)):
-            tensors |= {f"{r}.codes": codes, f"{r}.means": means, f"{r}.counts": counts}
-        return tensors
 
-    @classmethod
-    def from_state(cls, tensors: Mapping[str, Tensor]) -> EnvironmentMeans:
-        """Restore the means from the result of :meth:`state`."""
-        columns = [
-            tuple(tensors[f"{r}.{name}"] for r in range(RADII))
-            for name in ("codes", "means", "counts")
-        ]
-        return cls(tensors["overall"], *columns)
-
-
-@dataclass(frozen=True, eq=False)
-class GroupedScores:
+class GroupedScores(NamedTuple):
     r"""Conformal scores of atoms, where every molecule has the same total weight.
 
     The atoms of a molecule depend on one another, so that they are not exchangeable with the atoms
@@ -239,15 +215,6 @@ class GroupedScores:
         place = int(torch.searchsorted(self.mass, coverage - 1e-9))
         return float(self.scores[place]) if place < len(self.scores) else float("inf")
 
-    def state(self) -> dict[str, Tensor]:
-        """Return the tensors from which :meth:`from_state` restores the scores."""
-        return {"scores": self.scores, "mass": self.mass}
-
-    @classmethod
-    def from_state(cls, tensors: Mapping[str, Tensor]) -> GroupedScores:
-        """Restore the scores from the result of :meth:`state`."""
-        return cls(tensors["scores"], tensors["mass"])
-
 
 class AtomNetwork(AtomLayers):
     r"""Graph attention network that predicts values of atoms or of bonds.
@@ -309,16 +276,15 @@ class AtomBatches(MoleculeBatches):
 
     Args:
         part: molecules, with the labels [r, o] on the scale of the outputs.
-        level: ``"atom"`` or ``"bond"``.
         weights: [o] weights of the targets.
     """
 
     recorded_outputs = 0
 
-    def __init__(self, part: LabelledMolecules, level: str, weights: Tensor) -> None:
+    def __init__(self, part: LabelledMolecules, weights: Tensor) -> None:
         super().__init__(part.inputs, part.y, part.weights)
         assert part.ptr is not None
-        self._ptr, self._level, self._of_targets = part.ptr, level, weights
+        self._ptr, self._level, self._of_targets = part.ptr, part.level, weights
 
     def batch(self, positions: Tensor) -> tuple[MoleculeBatch, Tensor, Tensor]:
         """Return a batch, and the labels and the weights of its N atoms or bonds, [N, o] each."""
@@ -330,9 +296,6 @@ class AtomBatches(MoleculeBatches):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return AtomNetwork(settings, self._level, self.outputs)
-
-
-COMPONENTS: tuple[str, ...] = ("attention", "environments")
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,71 +320,46 @@ class AtomPrediction:
     graphs: MoleculeArrays
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """Predictions of the two components for k molecules.
-
-    Attributes:
-        means: [2, n, o] float64, in the order of COMPONENTS.
-        sources: [s, n, o] float64, the inputs of the model of the squared error.
-        radius: [n] int64.
-        graphs: graphs of the molecules.
-    """
-
-    means: Tensor
-    sources: Tensor
-    radius: Tensor
-    graphs: MoleculeArrays
+_Parts: TypeAlias = tuple[Tensor, Tensor, Tensor, MoleculeArrays]
+"""Predictions of the components for k molecules: the means [2, n, o] float64, the inputs [s, n, o]
+of the model of the squared error, the radius [n] int64, and the graphs of the molecules.
+"""
 
 
-class AtomPredictor:
+class AtomPredictor(NetworkPredictor):
     """Trained model of atoms or bonds, created by :meth:`fit` or :meth:`from_state`.
 
     Attributes:
-        level: ``"atom"`` or ``"bond"``.
-        task: the task.
-        settings: the settings.
-        classes: number of classes of each target if the task is multiclass.
-        networks: the networks of the ensemble.
         environments: mean labels of environments.
-        scores: the calibration of the intervals of each target, for a regression.
-        history: training history of each network; empty after :meth:`from_state`.
         validation: predictions of the validation part; None after :meth:`from_state`.
-        threads: number of threads of :meth:`predict`, 0 for one per processor.
-        without_forest: "", because these models have no forest.
     """
 
-    threads = 0
-    without_forest = ""
+    names = ("attention", "environments")
+    validation: AtomPrediction | None = None
 
     def __init__(
-        self, tensors: Mapping[str, Tensor], level: str, task: Task, settings: MoleculeSettings,
-        classes: Sequence[int],
+        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings,
+        classes: Sequence[int], level: str,
     ) -> None:  # fmt: skip
-        """Restore a model from its tensors; see :meth:`from_state`."""
-        self.level, self.task, self.settings = level, task, settings
-        self.classes = tuple(classes)
-        self.history: list[History] = []
-        self.validation: AtomPrediction | None = None
-        parts = ("networks.", "environments.", "scores.")
-        self._tensors = {n: t for n, t in tensors.items() if not n.startswith(parts)}
-        outputs = len(tensors["mean"])
-        self.networks = [AtomNetwork(settings, level, outputs) for _ in range(settings.ensemble)]
-        for member, network in enumerate(self.networks):
-            network.load_state_dict(remove_prefix(f"networks.{member}.", tensors))
-            network.eval()
-        self.environments = EnvironmentMeans.from_state(remove_prefix("environments.", tensors))
-        self.scores = [
-            GroupedScores.from_state(remove_prefix(f"scores.{i}.", tensors))
-            for i in range(sum(name.startswith("scores.") for name in tensors) // 2)
-        ]
+        super().__init__(tensors, task, settings, classes, level)
+        self.environments = EnvironmentMeans(remove_prefix("environments.", tensors))
+
+    def _new_network(self, saved: dict[str, Tensor]) -> AtomNetwork:
+        return AtomNetwork(self.settings, self.level, self.targets)
+
+    def _others(self) -> dict[str, dict[str, Tensor]]:
+        return {"environments.": self.environments.tensors}
+
+    @property
+    def scores(self) -> list[GroupedScores]:
+        """The conformal scores of each target, which calibrate its intervals."""
+        return [GroupedScores(*self._tensors[f"scores.{i}"]) for i in range(self.targets)]
 
     @classmethod
     def fit(
         cls,
         train: LabelledMolecules,
         val: LabelledMolecules,
-        level: str,
         task: Task,
         settings: MoleculeSettings,
         *,
@@ -436,7 +374,6 @@ class AtomPredictor:
         Args:
             train: the training part, with the labels in the form of the outputs, [r, o].
             val: the validation part, which also calibrates the intervals.
-            level: ``"atom"`` or ``"bond"``.
             task: the task.
             settings: the settings.
             classes: number of classes of each target if the task is multiclass.
@@ -447,119 +384,76 @@ class AtomPredictor:
         Raises:
             TrainingError: a loss is not finite.
         """
-        mean, scale = torch.zeros(train.y.shape[1]).double(), torch.ones(train.y.shape[1]).double()
-        if task == "regression":
-            mean, scale = moments(train.y)
-        codes = environment_codes(train.inputs.molecules.arrays, level)
+        mean, scale = label_scaling(train.y, task)
+        codes = environment_codes(train.inputs.molecules.arrays, train.level)
         environments = EnvironmentMeans.fit(codes, train.y)
         parts = [replace(part, y=(part.y - mean) / scale) for part in (train, val)]
         counts = train.y.isfinite().sum(0).double()
         # Every target has the same weight, however many labels it has.
         weights = (counts.mean() / counts.clamp(min=1)).float()
-        batches = [AtomBatches(part, level, weights) for part in parts]
+        batches = [AtomBatches(part, weights) for part in parts]
         with limited_threads(batch_elements(settings.batch_size, settings), threads):
             networks, history = fit_members(
                 batches[0], batches[1], task, settings, classes=classes, folder=folder,
                 progress=progress, threads=threads,
             )  # fmt: skip
         tensors = {"mean": mean, "scale": scale}
-        tensors |= add_prefix("environments.", environments.state())
+        tensors |= add_prefix("environments.", environments.tensors)
         for member, network in enumerate(networks):
             tensors |= add_prefix(f"networks.{member}.", network.state_dict())
-        predictor = cls(tensors, level, task, settings, classes)
+        predictor = cls(tensors, task, settings, classes, train.level)
         predictor.history, predictor.threads = history, threads
         predictor._calibrate(val)
         return predictor
 
     def predict(self, inputs: MoleculeInputs) -> AtomPrediction:
         """Predict the atoms or bonds of molecules; empty inputs give empty values."""
-        return self._combine(self._predict_parts(inputs))
+        return self._combine(*self._predict_parts(inputs))
 
     def _predict_parts(self, inputs: MoleculeInputs) -> _Parts:
         """Return the predictions of the components."""
-        graphs, unit = inputs.molecules.arrays, self._tensors["scale"].square()
+        graphs, unit = inputs.molecules.arrays, self.scale.square()
         elements = batch_elements(min(len(inputs), PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
             raw = predict_members(self.networks, inputs, len(unit), threads=self.threads)
-        members = self._in_units(raw)
+        members = self.in_units(raw)
         means, labels, radius = self.environments.predict(environment_codes(graphs, self.level))
         stacked = torch.stack([members.mean(0), means])
         squares = (stacked[0] - stacked[1]).square()
         sources = [unit.expand_as(squares), squares, unit / (1 + labels)]
-        if len(members) > 1:
-            deviations = members - members.mean(0)
-            sources.append(deviations.square().sum(0) / (len(members) - 1))
-        return _Parts(stacked, torch.stack(sources), radius, graphs)
+        sources += network_variance(members)
+        return stacked, torch.stack(sources), radius, graphs
 
-    def _combine(self, parts: _Parts) -> AtomPrediction:
+    def _combine(
+        self, means: Tensor, sources: Tensor, radius: Tensor, graphs: MoleculeArrays
+    ) -> AtomPrediction:
         """Combine the predictions of the components with the weights of each target."""
-        mean = torch.einsum("pro,po->ro", parts.means, self._tensors["weights"])
+        mean = torch.einsum("pro,po->ro", means, self._tensors["weights"])
         if self.task == "regression":
-            std = predicted_std(parts.sources, self._tensors["spread"])
+            std = predicted_std(sources, self._tensors["spread"])
         else:
-            std = (parts.means[0] - parts.means[1]).abs() / 2
-        by_name = dict(zip(COMPONENTS, parts.means))
-        return AtomPrediction(mean, std, by_name, parts.radius, parts.graphs)
-
-    def intervals(self, predicted: AtomPrediction, coverage: float) -> tuple[Tensor, Tensor]:
-        """Return the lower and the upper ends of prediction intervals for numbers, [n, t] each.
-
-        Args:
-            predicted: a result of :meth:`predict`.
-            coverage: the probability that a random atom of a new molecule is inside, in (0, 1).
-        """
-        factors = torch.tensor([scores.quantile(coverage) for scores in self.scores]).double()
-        half = factors * predicted.std
-        return predicted.mean - half, predicted.mean + half
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """Mean weight of each component over the targets."""
-        return dict(zip(COMPONENTS, self._tensors["weights"].mean(1).tolist()))
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and JSON values from which :meth:`from_state` restores the model."""
-        tensors = self._tensors | add_prefix("environments.", self.environments.state())
-        for member, network in enumerate(self.networks):
-            tensors |= add_prefix(f"networks.{member}.", network.state_dict())
-        for target, scores in enumerate(self.scores):
-            tensors |= add_prefix(f"scores.{target}.", scores.state())
-        return tensors, {
-            "level": self.level, "task": self.task, "settings": to_table(self.settings),
-            "featuriser": FEATURISER, "classes": list(self.classes),
-        }  # fmt: skip
-
-    @classmethod
-    def from_state(cls, tensors: dict[str, Tensor], facts: dict[str, Any]) -> AtomPredictor:
-        """Restore a model from the result of :meth:`state`."""
-        settings = from_table(MoleculeSettings, facts["settings"])
-        task = cast(Task, facts["task"])
-        return cls(tensors, facts["level"], task, settings, facts["classes"])
-
-    def _in_units(self, raw: Tensor) -> Tensor:
-        """Convert outputs [K, n, o] to the targets' units, or to probabilities."""
-        if self.task == "regression":
-            return raw * self._tensors["scale"] + self._tensors["mean"]
-        return class_softmax(raw, self.classes) if self.classes else raw.sigmoid()
+            std = (means[0] - means[1]).abs() / 2
+        return AtomPrediction(mean, std, dict(zip(self.names, means)), radius, graphs)
 
     def _calibrate(self, val: LabelledMolecules) -> None:
         """Fit the weights of the components, the coefficients of the error variance, and the
         scores of the intervals to the validation part.
         """
-        parts, targets = self._predict_parts(val.inputs), self.classes or (1,) * val.y.shape[1]
+        parts, targets = self._predict_parts(val.inputs), self.classes or (1,) * self.targets
+        means, sources, *_ = parts
         weights = torch.tensor([[1.0], [0.0]]).double().expand(2, len(targets))
         if self.settings.model == "stacked":
-            columns = [each.split(list(targets), -1) for each in (*parts.means, val.y)]
+            columns = [each.split(list(targets), -1) for each in (*means, val.y)]
             weights = torch.stack([mixture_weights(*some) for some in zip(*columns)], 1)
         self._tensors["weights"] = weights.repeat_interleave(torch.tensor(targets), 1)
         if self.task == "regression":
-            mean = torch.einsum("pro,po->ro", parts.means, self._tensors["weights"])
-            equal = torch.ones(len(val.y))
-            self._tensors["spread"] = fit_spread(parts.sources, val.y - mean, equal)
-        self.validation = predicted = self._combine(parts)
+            mean = torch.einsum("pro,po->ro", means, self._tensors["weights"])
+            self._tensors["spread"] = fit_spread(sources, val.y - mean, torch.ones(len(val.y)))
+        self.validation = predicted = self._combine(*parts)
         if self.task == "regression":
             scores = (val.y - predicted.mean).abs() / predicted.std
-            self.scores = [GroupedScores.fit(one, val.owners) for one in scores.T]
+            for i, each in enumerate(scores.T):
+                self._tensors[f"scores.{i}"] = torch.stack(GroupedScores.fit(each, val.owners))
 
 
 EQUAL_ROWS = 20.0

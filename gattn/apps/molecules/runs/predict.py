@@ -292,11 +292,10 @@ def predict_table(
     measured = read_measured(run, model, neighbors) if neighbors else None
     columns = prediction_columns(model) + ([] if measured is None else measured.columns)
     text_of = row_smiles(table, names)
-    options: dict[str, Any] = {}
-    if not model.level_:
-        values = descriptors.values if descriptors.names else None
-        options = {"descriptors": values, "neighbors": neighbors}
-    pieces = model.predictions(descriptors.checked(table.rows()), smiles=text_of, **options)
+    pieces = model.predictions(
+        descriptors.checked(table.rows()), smiles=text_of, neighbors=neighbors,
+        descriptors=descriptors.values if descriptors.names else None,
+    )  # fmt: skip
     empty = [""] * len(columns)
     rows = bad = 0
     columns = [*columns, ERROR]

@@ -519,20 +519,15 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         """Train the model."""
         data, settings = parts.data, self.settings
         estimator = data.estimator
-        train, val = data.molecules[parts.split.train], data.molecules[parts.split.val]
-        if settings.level:
-            return estimator.fit_labelled(
-                train, val, folder=self.out / CHECKPOINTS, progress=self.progress
+        train, val = (
+            replace(
+                part,
+                groups=validation_groups(settings.split, part, data.source, estimator.row_format),
             )
-        groups, train_groups = (
-            validation_groups(settings.split, part, data.source, estimator.row_format)
-            for part in (val, train)
+            for part in (data.molecules[parts.split.train], data.molecules[parts.split.val])
         )
-        estimator.fit_labelled(
-            train, val, groups=groups, train_groups=train_groups, folder=self.out / CHECKPOINTS,
-            progress=self.progress,
-        )  # fmt: skip
-        if estimator.has_percentiles:
+        estimator.fit_labelled(train, val, folder=self.out / CHECKPOINTS, progress=self.progress)
+        if not settings.level and estimator.has_percentiles:
             estimator.fit_percentiles()
         return estimator
 
