@@ -39,56 +39,67 @@ TARGETS = Words("targets", "class 1")
 CLASSES = Words("classes", "the predicted class")
 
 
-@dataclass(frozen=True, eq=False)
-class RunFacts:
-    """Results and settings of a finished run that its report shows.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PlotFacts:
+    """Predictions for one part that plots show.
+
+    Attributes:
+        task: type of the predictions.
+        targets: the names of the t targets, with their units if known.
+        y: [k, t] measured values or classes; NaN for missing labels. For "multiclass" the t columns
+            are classes, with 1 for the true one and 0 for the others.
+        mean: [k, t] predicted values, or probabilities of class 1.
+        std: [k, t] standard deviations of the predicted values; None for no error bars. They are
+            ignored for classes.
+        reliability: calibration curve of the intervals or of the probabilities.
+        words: words for several targets and for the event of a probability.
+        logarithmic: whether the values of the targets are plotted on logarithmic axes.
+    """
+
+    task: Literal["regression", "classification", "multiclass"]
+    targets: tuple[str, ...]
+    y: Tensor
+    mean: Tensor
+    std: Tensor | None
+    reliability: Reliability
+    words: Words = TARGETS
+    logarithmic: bool = False
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunFacts(PlotFacts):
+    """Results and settings of a finished run that its report shows. The predictions are those for
+    the test part.
 
     Attributes:
         title: title of the page.
         summary: a sentence about the model and its data.
         item: plural noun of the rows: "molecules", "nodes".
-        task: type of the predictions.
-        targets: the names of the t targets, with their units if known.
         metrics: content of ``metrics.json``.
         parts: number of rows of each part.
         rows: number of rows of the input.
-        y: [k, t] measured values or classes of the test part; NaN for missing labels. For
-            "multiclass" the t columns are classes, with 1 for the true one and 0 for the others.
-        mean: [k, t] predicted values, or probabilities of class 1.
-        std: [k, t] standard deviations of the predicted values; ignored for classes.
         histories: training histories of the networks; empty if no network was trained.
-        reliability: calibration curve of the intervals or of the probabilities.
         errors: reasons why rows were left out, by their line in the file.
         settings: settings of the run.
         versions: versions of Python and of the packages.
         notes: sentences on the metrics.
         interval_notes: sentences on the intervals or the sets of classes.
         decided: sentences about decisions of the reader of the data.
-        words: words for several targets and for the event of a probability.
-        logarithmic: whether the values of the targets are plotted on logarithmic axes.
     """
 
     title: str
     summary: str
     item: str
-    task: Literal["regression", "classification", "multiclass"]
-    targets: tuple[str, ...]
     metrics: Mapping[str, Any]
     parts: Mapping[str, int]
     rows: int
-    y: Tensor
-    mean: Tensor
-    std: Tensor | None
     histories: Sequence[History]
-    reliability: Reliability
     errors: Mapping[int, str] = field(default_factory=dict)
     settings: Mapping[str, Cell] = field(default_factory=dict)
     versions: Mapping[str, Cell] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     interval_notes: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
-    words: Words = TARGETS
-    logarithmic: bool = False
 
 
 def run_report(
@@ -104,10 +115,7 @@ def run_report(
     Returns:
         The content of the page, and its plots by file name without the suffix ``.png``.
     """
-    figures = part_figures(
-        run.task, run.y, run.mean, run.std, run.targets, run.reliability, words=run.words,
-        logarithmic=run.logarithmic,
-    )  # fmt: skip
+    figures = part_figures(run)
     predictions = tuple(figure for name, figure in figures.items() if name != "calibration")
     training = []
     if run.histories:
@@ -132,57 +140,39 @@ def run_report(
     return content, figures
 
 
-def part_figures(
-    task: Literal["regression", "classification", "multiclass"],
-    y: Tensor,
-    mean: Tensor,
-    std: Tensor | None,
-    names: Sequence[str],
-    reliability: Reliability,
-    *,
-    words: Words = TARGETS,
-    logarithmic: bool = False,
-) -> dict[str, Figure]:
+def part_figures(run: PlotFacts) -> dict[str, Figure]:
     """Draw the plots of one part: predictions against labels, and calibration.
-
-    Args:
-        task: type of the predictions.
-        y: [k, t] measured values or classes, NaN for missing labels.
-        mean: [k, t] predicted values, or probabilities of class 1.
-        std: [k, t] standard deviations of the predicted values; None for no error bars. They are
-            ignored for classes.
-        names: names of the t targets, with their units.
-        reliability: calibration curve of the intervals or of the probabilities.
-        words: words for several targets and for the event of a probability.
-        logarithmic: whether predictions against values are plotted on logarithmic axes.
 
     Returns:
         Figures by file name without its suffix: ``calibration``; for numbers ``parity``, or with
         several targets ``parity-1`` and so on, for at most twelve targets; for classes ``roc`` of
         all targets together.
     """
+    words, names = run.words, run.targets
     name = names[0] if len(names) == 1 else f"{len(names)} {words.several}"
     figures: dict[str, Figure] = {}
-    if task != "regression":
+    if run.task != "regression":
         figures["roc"] = Figure(
-            run_plots.roc(y, mean, name=name, several=words.several),
+            run_plots.roc(run.y, run.mean, name=name, several=words.several),
             f"True positive rate against false positive rate of {name}",
         )
         figures["calibration"] = Figure(
-            run_plots.reliability(reliability, name=name, event=words.event),
+            run_plots.reliability(run.reliability, name=name, event=words.event),
             f"Observed frequency of {words.event} of {name}, by predicted probability",
             "On the dashed line, a predicted probability of 30 % occurs in 30 % of the rows.",
         )
         return figures
     for i, target in enumerate(names[:SHOWN]):
         end = f"-{i + 1}" if len(names) > 1 else ""
-        bars = None if std is None else std[:, i]
+        bars = None if run.std is None else run.std[:, i]
         figures[f"parity{end}"] = Figure(
-            run_plots.parity(y[:, i], mean[:, i], bars, name=target, logarithmic=logarithmic),
+            run_plots.parity(
+                run.y[:, i], run.mean[:, i], bars, name=target, logarithmic=run.logarithmic
+            ),
             f"Predicted against measured values of {target}",
         )
     figures["calibration"] = Figure(
-        run_plots.coverage(reliability, name=name),
+        run_plots.coverage(run.reliability, name=name),
         f"Fraction of the values inside the intervals of {name}, by coverage",
         "If the intervals are exact, 90 % of the points are in the grey band.",
     )

@@ -14,8 +14,8 @@ from gattn.apps.molecules.runs import measure
 from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.source import Source, read_source
 from gattn.apps.molecules.runs.splits import training_overlap
-from gattn.apps.molecules.runs.stages import evaluation_figures
-from gattn.apps.report.run_report import write_plots
+from gattn.apps.molecules.runs.stages import plotted
+from gattn.apps.report.run_report import PlotFacts, part_figures, write_plots
 from gattn.apps.run.model_io import coverage_of, write_json
 from gattn.apps.run.text import count_of, plural
 from gattn.apps.run.train import Log, no_log
@@ -102,40 +102,25 @@ def evaluate_table(
     for note in source.labels.notes:
         log(note)
     predicted = estimator.predictor_.predict(test.inputs)
-    # In this table the label columns may have other names than in the training table, so columns
-    # are matched by position.
-    counts = list(source.labels.counts.values())
-    intervals = measure.measure_intervals(estimator, test.y, predicted, coverage, test.owners)
+    parts, predictions = {"test": test}, {"test": predicted}
     metrics = {
-        "task": estimator.task,
-        "item": estimator.row_format.rows_noun,
-        "test": measure.measure_part(estimator, test.y, predicted.mean),
-        "targets": measure.measure_targets(estimator, test.y, predicted.mean),
-        "labels": {
-            target: (counts[i] if counts else {}) | parts
-            for i, (target, parts) in enumerate(
-                measure.count_labels(estimator, {"test": test.y}).items()
-            )
-        },
-        "undefined": measure.undefined(estimator, {"test": test.y}, intervals),
+        **measure.run_metrics(estimator, parts, predictions, coverage, source.labels),
         "molecules": {
             "test": len(test),
             "trained_on": len(molecules) - len(test),
             "left_out": len({row.row for row in (*source.bad, *molecules.bad)}),
         },
         "overlaps": {"learned/test": repeats},
-        **({"intervals": intervals} if intervals else {}),
     }
-    for note in measure.target_coverage_note(intervals):
+    for note in measure.target_coverage_note(metrics):
         log(note)
     if out is not None:
         with new_folder(out) as folder:
             write_json(folder / "metrics.json", metrics)
-            parts, predictions = {"test": test}, {"test": predicted}
             rows = prediction_table(estimator, source, parts, predictions, coverage)
             write_rows(folder / "predictions.csv", rows)
-            unit = str(card.get("unit", ""))
-            figures = evaluation_figures(estimator, test, predicted, unit)
+            facts = plotted(estimator, test, predicted, str(card.get("unit", "")))
+            figures = part_figures(PlotFacts(task=estimator.task, **facts))
             write_plots(folder / "plots", figures)
         log(f"{out} contains the metrics, the predictions and the plots")
     return metrics

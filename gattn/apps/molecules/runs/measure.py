@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from gattn.apps.molecules.classes import normalised
 from gattn.apps.molecules.gaussian_process import draw
 from gattn.apps.molecules.inputs import in_pieces
 from gattn.apps.molecules.rows import LabelledMolecules
+from gattn.apps.molecules.runs.labels import Labels
 from gattn.apps.molecules.settings import Task
 from gattn.apps.run.measure import interval_metrics, measure, set_metrics
 from gattn.data.molecules.fingerprints import tanimoto_ridges
@@ -66,36 +68,72 @@ def measure_part(model: AnyEstimator, y: Tensor, mean: Tensor) -> dict[str, floa
     }
 
 
-def _classes(model: AnyEstimator) -> list[list[Any]]:
-    """Return the classes of each target; empty for a regression."""
-    return [kinds.tolist() for kinds in model.classes_by_target]
-
-
 def count_labels(
-    model: AnyEstimator, parts: Mapping[str, Tensor]
+    model: AnyEstimator, parts: Mapping[str, LabelledMolecules]
 ) -> dict[str, dict[str, int | dict[str, int]]]:
     """Count the labels of each target in each part. For classes, count the labels of each class.
 
     Args:
         model: estimator with the targets and their classes.
-        parts: labels by the name of the part, NaN for a missing label.
+        parts: molecules by the name of the part.
 
     Returns:
         For each target and part a count, or a count for each class; 0 for a part without rows.
     """
-    classes = _classes(model)
-    counts: dict[str, dict[str, int | dict[str, int]]] = {}
-    for i, target in enumerate(model.targets_):
-        kinds = classes[i] if classes else None
-        counts[target] = {part: _count(y[:, i], kinds) for part, y in parts.items()}
-    return counts
+    classes = model.classes_by_target or [None] * len(model.targets_)
+    return {
+        target: {name: _count(part.y[:, i], kinds) for name, part in parts.items()}
+        for i, (target, kinds) in enumerate(zip(model.targets_, classes))
+    }
 
 
-def _count(labels: Tensor, kinds: Sequence[Any] | None) -> int | dict[str, int]:
+def _count(labels: Tensor, kinds: np.ndarray | None) -> int | dict[str, int]:
     """Return the number of labels; for classes, the number of labels of each class."""
     if kinds is None:
         return int(labels.isfinite().sum())
-    return {str(kind): int((labels == i).sum()) for i, kind in enumerate(kinds)}
+    return {str(kind): int((labels == i).sum()) for i, kind in enumerate(kinds.tolist())}
+
+
+def run_metrics(
+    model: Any,
+    molecules: Mapping[str, LabelledMolecules],
+    predictions: Mapping[str, Any],
+    coverage: float,
+    labels: Labels,
+) -> dict[str, Any]:
+    """Return the metrics of the predictions for a table.
+
+    Args:
+        model: a fitted estimator.
+        molecules: the molecules of each part.
+        predictions: the predictions for the test part, and possibly for other parts.
+        coverage: the coverage of intervals or sets.
+        labels: labels of the table. Its columns may have other names than the targets of the model,
+            so they are matched by position.
+
+    Returns:
+        The metrics of each predicted part; and of the test part ``targets`` (the metrics of each
+        target), ``intervals``, ``labels`` (the number of labels of each target) and ``undefined``
+        (the reasons why metrics are undefined).
+    """
+    test, predicted = molecules["test"], predictions["test"]
+    intervals = measure_intervals(model, test.y, predicted, coverage, test.owners)
+    counts = list(labels.counts.values()) or [{}] * len(model.targets_)
+    by_target = count_labels(model, molecules).items()
+    return {
+        "task": model.task,
+        "item": model.row_format.rows_noun,
+        **{
+            part: measure_part(model, molecules[part].y, each.mean)
+            for part, each in predictions.items()
+        },
+        "targets": measure_targets(model, test.y, predicted.mean),
+        "labels": {
+            name: of_table | of_parts for of_table, (name, of_parts) in zip(counts, by_target)
+        },
+        "undefined": undefined(model, {part: molecules[part].y for part in predictions}, intervals),
+        **({"intervals": intervals} if intervals else {}),
+    }
 
 
 def measure_baselines(
@@ -139,7 +177,7 @@ def undefined(
         For each part, and for ``"intervals"``, the reason for each such metric. A part has no entry
         if all its metrics are defined for all targets.
     """
-    names, classes = model.targets_, _classes(model)
+    names, classes = model.targets_, [kinds.tolist() for kinds in model.classes_by_target]
     reasons: dict[str, dict[str, str]] = {part: {} for part in parts}
     for part, y in parts.items():
         if model.task != "multiclass":
@@ -207,12 +245,14 @@ def measure_intervals(
     return {**metrics_of([*range(len(names))]), "validation_rows": min(rows), **more}
 
 
-def target_coverage_note(intervals: Mapping[str, Any]) -> list[str]:
+def target_coverage_note(metrics: Mapping[str, Any]) -> list[str]:
     """Return a sentence with the coverages of the targets that have the lowest ones.
 
-    >>> target_coverage_note({"coverage": 0.9, "by_target": {"a": 0.95, "b": 0.585}})
+    >>> intervals = {"coverage": 0.9, "by_target": {"a": 0.95, "b": 0.585}}
+    >>> target_coverage_note({"intervals": intervals})
     ['For 90%, the intervals or sets contain of each target: b 58.5%, a 95.0% of the labels.']
     """
+    intervals = metrics.get("intervals", {})
     shares = intervals.get("by_target", {})
     ordered = sorted((share, name) for name, share in shares.items() if share == share)
     if not ordered:

@@ -97,6 +97,7 @@ class Source:
         labels = replace(
             self.labels,
             y=self.labels.y[:, places],
+            counts={n: count for n, count in self.labels.counts.items() if n not in targets},
             lost=tuple(label for label in self.labels.lost if label.target not in targets),
             bounds=None if bounds is None else bounds[:, places],
         )

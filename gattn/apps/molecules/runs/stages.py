@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.calibration import (
-    Reliability,
     coverage_reliability,
     probability_reliability,
 )
@@ -32,14 +31,10 @@ from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.labels import SHARE, SKIP, decades_note
 from gattn.apps.molecules.runs.measure import (
-    count_labels,
     distance_note,
     measure_baselines,
-    measure_intervals,
-    measure_part,
-    measure_targets,
+    run_metrics,
     target_coverage_note,
-    undefined,
 )
 from gattn.apps.molecules.runs.source import Source, built_in, read_source
 from gattn.apps.molecules.runs.splits import (
@@ -58,9 +53,7 @@ from gattn.apps.report.report import Figure, Section, Table
 from gattn.apps.report.run_report import (
     CLASSES,
     TARGETS,
-    RunFacts,
     Words,
-    part_figures,
     run_report,
 )
 from gattn.apps.report.style import number
@@ -107,18 +100,31 @@ def molecule_report(run: MoleculeRun) -> Report:
     names without extension).
     """
     test, predicted = run.part("test"), run.predictions["test"]
-    estimator = run.estimator
-    notes = [*run.notes, *_class_names(estimator), *_transforms(estimator)]
-    if reason := estimator.predictor_.without_forest:
-        notes.append(f"The model has no forest of trees: {reason}.")
-    facts = run_facts(
-        run, run.settings.unit, notes=notes, y=estimator.outputs_of(test.y),
-        mean=predicted.mean, std=predicted.std, reliability=reliability(estimator, test, predicted),
-        words=_words(estimator), logarithmic=_logarithmic(estimator),
-        promise=ATOMS if estimator.level_ else PROMISE,
-    )  # fmt: skip
-    largest = [] if estimator.level_ else [_worst_molecules(run)]
-    return run_report(facts, [*_components(run), *largest])
+    model, source, names = run.estimator, run.data.source, run.estimator.targets_
+    notes = (*run.notes, *_class_names(model), *_transforms(model))
+    if reason := model.predictor_.without_forest:
+        notes += (f"The model has no forest of trees: {reason}.",)
+    title = ", ".join(names) if len(names) <= 3 else f"{len(names)} targets"
+    count = model.row_format.count(run.metrics["molecules"]["train"])
+    run_facts = report_facts(
+        run,
+        run.settings,
+        chosen={"target": ", ".join(run.settings.label_columns)},
+        title=f"{title} of {Path(source.name).name}",
+        summary=(
+            f"A {run.settings.model.model} model of {title}, trained on {count}; split: "
+            f"{split_text(run.split.protocol, model.row_format)}."
+        ),
+        histories=model.history_,
+        rows=len(source.smiles),
+        errors={r.line or r.row: f"{r.text!r}: {r.reason}" for r in run.data.molecules.bad},
+        decided=source.labels.notes,
+        notes=notes,
+        promise=ATOMS if model.level_ else PROMISE,
+        **plotted(model, test, predicted, run.settings.unit),
+    )
+    largest = [] if model.level_ else [_worst_molecules(run)]
+    return run_report(run_facts, [*_components(run), *largest])
 
 
 def _components(run: MoleculeRun) -> list[Section]:
@@ -135,35 +141,6 @@ def _components(run: MoleculeRun) -> list[Section]:
     means = {name: float(np.mean(weight)) for name, weight in weights.items()}
     rows = tuple((name, COMPONENTS[name], weight) for name, weight in means.items())
     return [Section("Components", (text,), (Table(("component", "description", "weight"), rows),))]
-
-
-def run_facts(run: MoleculeRun, unit: str = "", **special: Any) -> RunFacts:
-    """Return the results that the report page shows: metrics, settings and predictions.
-
-    Args:
-        run: the run.
-        unit: unit of the labels; "" if it is not known.
-        **special: the predictions and sentences, by the name of the field.
-    """
-    model, source, names = run.estimator, run.data.source, [*run.metrics["targets"]]
-    title = ", ".join(names) if len(names) <= 3 else f"{len(names)} targets"
-    count = model.row_format.count(run.metrics["molecules"]["train"])
-    return report_facts(
-        run,
-        run.settings,
-        chosen={"target": ", ".join(run.settings.label_columns)},
-        title=f"{title} of {Path(source.name).name}",
-        summary=(
-            f"A {run.settings.model.model} model of {title}, trained on {count}; split: "
-            f"{split_text(run.split.protocol, model.row_format)}."
-        ),
-        targets=tuple(output_names(model, names, unit)),
-        histories=model.history_,
-        rows=len(source.smiles),
-        errors={r.line or r.row: f"{r.text!r}: {r.reason}" for r in run.data.molecules.bad},
-        decided=source.labels.notes,
-        **special,
-    )
 
 
 def _class_names(estimator: Any) -> list[str]:
@@ -187,11 +164,6 @@ def _transforms(estimator: Any) -> list[str]:
     ]
 
 
-def _logarithmic(estimator: Any) -> bool:
-    """Return True if the targets are plotted on logarithmic axes."""
-    return not estimator.level_ and estimator.predictor_.transform.name == "log10"
-
-
 def _words(estimator: Any) -> Words:
     """Return the words for the plots' labels, for example the name of class 1."""
     if estimator.class_counts:
@@ -211,45 +183,38 @@ def _named_classes(estimator: Any) -> dict[str, str]:
     return {t: name for t, name in names.items() if name not in ("1", "True")}
 
 
-def evaluation_figures(
-    estimator: Any,
-    molecules: LabelledMolecules,
-    predicted: Prediction,
-    unit: str = "",
-) -> dict[str, Figure]:
-    """Return the plots of one part by file name: predictions against labels, and calibration.
+def plotted(
+    estimator: Any, molecules: LabelledMolecules, predicted: Any, unit: str
+) -> dict[str, Any]:
+    """Return what the plots of a part show, by the name of the field of ``PlotFacts``.
 
     ``unit`` is the unit of the numbers in the columns of labels; "" if it is not known.
     """
-    names = output_names(estimator, estimator.targets_, unit)
-    return part_figures(
-        estimator.task, estimator.outputs_of(molecules.y), predicted.mean, predicted.std, names,
-        reliability(estimator, molecules, predicted),
-        words=_words(estimator), logarithmic=_logarithmic(estimator),
-    )  # fmt: skip
+    y = estimator.outputs_of(molecules.y)
+    if estimator.task == "regression":
+        curve = coverage_reliability(molecules.y, partial(estimator.intervals, predicted))
+    else:
+        curve = probability_reliability(y, predicted.mean.clamp(0, 1))
+    return {
+        "targets": output_names(estimator, unit), "y": y, "mean": predicted.mean,
+        "std": predicted.std, "reliability": curve, "words": _words(estimator),
+        "logarithmic": not estimator.level_ and estimator.predictor_.transform.name == "log10",
+    }  # fmt: skip
 
 
-def output_names(model: Any, targets: Sequence[str], unit: str) -> list[str]:
+def output_names(model: Any, unit: str) -> tuple[str, ...]:
     """Return the names of the targets with their unit; if the task is multiclass, the names of the
     outputs.
     """
-    if model.task == "regression" and unit:
-        return [f"{target} ({unit})" for target in targets]
+    end = f" ({unit})" if model.task == "regression" and unit else ""
     if model.task != "multiclass":
-        return list(targets)
-    several = len(targets) > 1
-    return [
+        return tuple(f"{target}{end}" for target in model.targets_)
+    several = len(model.targets_) > 1
+    return tuple(
         f"{target} {kind}" if several else str(kind)
-        for target, kinds in zip(targets, model.classes_by_target)
+        for target, kinds in zip(model.targets_, model.classes_by_target)
         for kind in kinds
-    ]
-
-
-def reliability(estimator: Any, molecules: LabelledMolecules, predicted: Prediction) -> Reliability:
-    """Measure the calibration of prediction intervals or probabilities on labelled molecules."""
-    if estimator.task == "regression":
-        return coverage_reliability(molecules.y, partial(estimator.intervals, predicted))
-    return probability_reliability(estimator.outputs_of(molecules.y), predicted.mean.clamp(0, 1))
+    )
 
 
 def _worst_molecules(run: MoleculeRun) -> Section:
@@ -537,39 +502,26 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         data, split = parts.data, parts.split
         source, molecules = data.source, data.molecules
         by_part = {part: molecules[getattr(split, part)] for part in PARTS}
-        test, y_val = by_part["test"], by_part["val"].y
-        predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
         # Like the Gaussian process, the baselines are fitted to the training and validation parts.
-        train = molecules[torch.cat([split.train, split.val])]
-        intervals = measure_intervals(model, test.y, predicted, self.settings.coverage, test.owners)
-        labels = count_labels(model, {name: part.y for name, part in by_part.items()})
+        train, test = molecules[torch.cat([split.train, split.val])], by_part["test"]
+        predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
+        predictions, coverage = {"val": validation, "test": predicted}, self.settings.coverage
         metrics = {
-            "task": model.task,
-            "item": model.row_format.rows_noun,
-            "test": measure_part(model, test.y, predicted.mean),
-            "val": measure_part(model, y_val, validation.mean),
+            **run_metrics(model, by_part, predictions, coverage, source.labels),
             "baselines": measure_baselines(model, train, test, predicted, self.settings.model.seed),
-            "targets": measure_targets(model, test.y, predicted.mean),
-            "undefined": undefined(model, {"test": test.y, "val": y_val}, intervals),
             "weights": model.predictor_.weights,
-            "labels": {
-                target: source.labels.counts.get(target, {}) | counts
-                for target, counts in labels.items()
-            },
             "split": split.protocol,
             "molecules": {
-                **{part: len(getattr(split, part)) for part in PARTS},
+                **{part: len(each) for part, each in by_part.items()},
                 "left_out": len(molecules.bad),
             },
-            **({"intervals": intervals} if intervals else {}),
             "overlaps": parts.overlaps,
         }
-        notes = target_coverage_note(intervals)
+        notes = target_coverage_note(metrics)
         if not model.level_:
             notes += distance_note(predicted.max_train_similarity, validation.max_train_similarity)
         for note in notes:
             self.log(note)
-        predictions = {"val": validation, "test": predicted}
         return MoleculeRun(
             model, split, metrics, self.settings, data, predictions, [*parts.notes, *notes]
         )
