@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import multiprocessing
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -293,7 +293,7 @@ class MoleculeBatches:
         chosen = (each[positions] for each in descriptors)
         return join_graphs(arrays.take(positions), *chosen, sizes=some)
 
-    @functools.cached_property
+    @cached_property
     def _expanded(self) -> tuple[MoleculeArrays, Tensor, Tensor, Tensor]:
         """Graphs, descriptors and counts of all molecules, stored as tensors."""
         inputs = self.inputs
@@ -385,71 +385,51 @@ def fit_members(
     if len(train) < FEW_MOLECULES:
         settings = replace(settings, batch_size=min(settings.batch_size, SMALL_BATCH))
     foundation = read_foundation_of(settings)
-    training = _MemberTraining(
-        train, val, task, settings, folder, tuple(classes), threads, foundation
-    )
+    work = partial(_fit_some, train, val, task, settings, folder, classes, threads, foundation)
     processes = _process_count(settings, len(train))
-    if processes == 1:
-        pairs = [training.fit(member, progress=progress) for member in range(settings.ensemble)]
-        return [network for network, _ in pairs], [history for _, history in pairs]
     # This process trains the last group of networks. This group is the largest, because the other
     # processes need time to start.
     shares = [range(first, settings.ensemble, processes) for first in reversed(range(processes))]
     tasks = [(share, (share, progress and share is shares[-1])) for share in shares]
-    states: dict[int, tuple[dict[str, Tensor], History]] = {}
-    for share, trained in in_order(training.fit_some, tasks, processes, ahead=1):
-        states |= dict(zip(share, trained))
-    networks, histories = [], []
-    for member in range(settings.ensemble):
-        state, history = states[member]
-        network = train.make_network(settings, settings.seed + member)
-        network.load_state_dict(state)
-        networks.append(network.eval())
-        histories.append(history)
-    return networks, histories
+    if processes > 1:
+        trained = in_order(work, tasks, processes, ahead=1)
+    else:
+        trained = ((share, work(task)) for share, task in tasks)
+    pairs: dict[int, tuple[Any, History]] = {}
+    for share, some in trained:
+        pairs |= dict(zip(share, some))
+    networks, histories = zip(*(pairs[member] for member in range(settings.ensemble)))
+    return list(networks), list(histories)
 
 
-@dataclass(frozen=True, eq=False)
-class _MemberTraining:
-    """Trainer that fits the networks of an ensemble one by one; see :func:`fit_members`."""
+def _fit_some(
+    train: MoleculeBatches, val: MoleculeBatches, task: Task, settings: MoleculeSettings,
+    folder: Path | None, classes: Sequence[int], threads: int, foundation: Foundation | None,
+    share: tuple[range, bool],
+) -> list[tuple[Any, History]]:  # fmt: skip
+    """Train some networks of an ensemble in one process; return them with their training
+    histories. ``share`` contains their numbers, and whether to show the progress.
+    """
+    from gattn.apps.fitting.loop import LoopSettings, fit_network
 
-    train: MoleculeBatches
-    val: MoleculeBatches
-    task: Task
-    settings: MoleculeSettings
-    folder: Path | None
-    classes: tuple[int, ...]
-    threads: int
-    foundation: Foundation | None
-
-    def fit(self, member: int, *, progress: bool) -> tuple[Any, History]:
-        """Train one network of the ensemble and return it with its training history."""
-        from gattn.apps.fitting.loop import LoopSettings, fit_network
-
-        settings, train = self.settings, self.train
+    (numbers, progress), pairs = share, []
+    for member in numbers:
         network = train.make_network(settings, settings.seed + member)
         starts: Mapping[str, float] = {}
-        if self.foundation is not None:
-            self.foundation.load_into(network)
+        if foundation is not None:
+            foundation.load_into(network)
             starts = FINE_TUNING_STARTS
-        network.threads = share_threads(self.threads)
+        network.threads = share_threads(threads)
         names = [field.name for field in fields(LoopSettings) if hasattr(settings, field.name)]
         loop = LoopSettings(**{name: getattr(settings, name) for name in names})
         loop = replace(loop, seed=settings.seed + member, recorded_outputs=train.recorded_outputs)
         history = fit_network(
-            network, _loss(self.task, settings, self.classes), train, self.val, loop,
-            folder=None if self.folder is None else self.folder / f"member-{member}",
+            network, _loss(task, settings, classes), train, val, loop,
+            folder=None if folder is None else folder / f"member-{member}",
             progress=progress, title=f"network {member + 1} of {settings.ensemble}", starts=starts,
         )  # fmt: skip
-        return network.eval(), history
-
-    def fit_some(self, share: tuple[range, bool]) -> list[tuple[dict[str, Tensor], History]]:
-        """Train some networks of the ensemble in one process; return their weights and
-        histories.
-        """
-        members, progress = share
-        pairs = (self.fit(member, progress=progress) for member in members)
-        return [(network.state_dict(), history) for network, history in pairs]
+        pairs.append((network.eval(), history))
+    return pairs
 
 
 def _process_count(settings: MoleculeSettings, molecules: int) -> int:
