@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,41 +54,25 @@ class FileLine(int):
 
 
 @dataclass(frozen=True)
-class JoinedTables:
+class JoinedTables(Table):
     """Several tables that are read one after the other, with the columns that a run needs.
+
+    The columns of SMILES are the first, and may have another name in each file. Each file has the
+    other columns in any order.
 
     Attributes:
         tables: the open files.
-        columns: the names of the columns, which each file has in any order. The columns of SMILES
-            are the first, and may have another name in each file.
         parts: for each file "val" or "test" if it is that part, or "".
     """
 
-    tables: tuple[Table, ...]
-    columns: tuple[str, ...]
-    parts: tuple[str, ...]
+    tables: tuple[Table, ...] = ()
+    parts: tuple[str, ...] = ()
 
-    @property
-    def path(self) -> Path:
-        """The first file."""
-        return self.tables[0].path
-
-    @property
-    def separator(self) -> str:
-        """Separator of the first file."""
-        return self.tables[0].separator
-
-    @property
-    def smiles(self) -> tuple[str, ...]:
-        """Columns of SMILES of the first file."""
-        return self.tables[0].smiles
-
-    def place(self, column: str) -> int:
-        """Return the index of a column by its name."""
-        return self.columns.index(column)
-
-    def rows(self) -> Iterator[TableRow]:
+    def rows(self, start: int = 0) -> Iterator[TableRow]:
         """Yield the rows of all files; see :meth:`gattn.apps.tables.csv_table.Table.rows`."""
+        return islice(self._rows(), start, None)
+
+    def _rows(self) -> Iterator[TableRow]:
         for table, part in zip(self.tables, self.parts):
             others = self.columns[len(table.smiles) :]
             places = list(map(table.place, (*table.smiles, *others)))
@@ -103,7 +88,7 @@ def open_tables(
     *,
     parts: Sequence[str] = (),
     encoding: str | None = None,
-) -> Table | JoinedTables:
+) -> Table:
     """Open one or several files, and check that they have the needed columns.
 
     Args:
@@ -123,7 +108,11 @@ def open_tables(
     tables = tuple(open_molecules(path, smiles, names, encoding=encoding) for path in paths)
     if len(tables) == 1:
         return tables[0]
-    return JoinedTables(tables, (*tables[0].smiles, *names), tuple(parts) or ("",) * len(tables))
+    first, columns = tables[0], (*tables[0].smiles, *names)
+    return JoinedTables(
+        first.path, columns, first.separator, first.encoding, smiles=first.smiles, tables=tables,
+        parts=tuple(parts) or ("",) * len(tables),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,12 +130,7 @@ class DescriptorColumns:
     style: NumberFormat
 
     @classmethod
-    def of(
-        cls,
-        table: Table | JoinedTables,
-        names: Sequence[str],
-        style: NumberFormat,
-    ) -> DescriptorColumns:
+    def of(cls, table: Table, names: Sequence[str], style: NumberFormat) -> DescriptorColumns:
         """Return the columns of a table with these names.
 
         The decimal sign and the thousands separator are those of ``style``. Its other settings

@@ -16,7 +16,6 @@ import numpy as np
 from gattn.apps.molecules.atoms.labels import Places, read_lists
 from gattn.apps.molecules.descriptor_columns import (
     DescriptorColumns,
-    JoinedTables,
     SmilesRows,
     open_tables,
 )
@@ -378,7 +377,7 @@ def _dropped_note(targets: Sequence[str]) -> str:
     return f"{plural(len(targets), 'target')} without two different labels left out: {shown}."
 
 
-def _check_split_number(table: Table | JoinedTables, row: TableRow, places: Sequence[int]) -> None:
+def _check_split_number(table: Table, row: TableRow, places: Sequence[int]) -> None:
     """Raise an error if a number contains the table's separator, so that its row has an extra cell.
 
     An example is the number 1,008, without quotes, in a table separated by commas.
