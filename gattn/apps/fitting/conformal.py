@@ -151,20 +151,20 @@ class LabelSetCalibrator(_Calibrator):
     Example:
         >>> p = torch.linspace(0.05, 0.95, 40)[:, None]
         >>> y = (p > 0.5).double()
-        >>> calibrator = LabelSetCalibrator.fit(y, torch.stack([1 - p, p], 2))
-        >>> calibrator.sets(torch.tensor([[[0.9, 0.1]]]), coverage=0.9)
+        >>> calibrator = LabelSetCalibrator.fit(y, [torch.cat([1 - p, p], 1)])
+        >>> calibrator.sets([torch.tensor([[0.9, 0.1]])], coverage=0.9)
         tensor([[[ True, False]]])
     """
 
     scores: tuple[tuple[tuple[float, ...], ...], ...]
 
     @classmethod
-    def fit(cls, y: Tensor, probability: Tensor) -> LabelSetCalibrator:
+    def fit(cls, y: Tensor, probability: Sequence[Tensor]) -> LabelSetCalibrator:
         """Create a calibrator from the predicted probabilities on a calibration part.
 
         Args:
             y: [n, t] classes, numbered from 0; NaN for missing labels.
-            probability: [n, t, c] the predicted probability of each class.
+            probability: for each of t targets [n, c], the predicted probability of each class.
 
         Returns:
             The calibrator. A class without calibration rows is in every set.
@@ -173,43 +173,47 @@ class LabelSetCalibrator(_Calibrator):
             ValueError: the shapes do not match, a label is not the number of a class, or a
                 probability of a labelled row is not in [0, 1].
         """
-        if probability.dim() != 3 or y.shape != probability.shape[:2]:
-            raise ValueError(
-                f"y must be [n, t] and the probabilities [n, t, c]; got {(*y.shape,)} and "
-                f"{(*probability.shape,)}"
-            )
-        classes, labelled = probability.shape[2], ~y.isnan()
-        labels = y[labelled]
-        if not ((labels >= 0) & (labels < classes) & (labels == labels.round())).all():
-            raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, or NaN")
-        if not ((probability[labelled] >= 0) & (probability[labelled] <= 1)).all():
-            raise ValueError("a probability of a labelled row is not in [0, 1]")
-        scores = 1 - probability.double()
-        return cls(
-            tuple(
-                tuple(_ascending(scores[y[:, i] == c, i, c]) for c in range(classes))
-                for i in range(y.shape[1])
-            )
-        )
+        targets = []
+        for label, chances in zip(y.T, probability, strict=True):
+            if chances.dim() != 2 or len(chances) != len(label):
+                raise ValueError(
+                    f"y must be [n, t] and the probabilities [n, c]; got {(*y.shape,)} and "
+                    f"{(*chances.shape,)}"
+                )
+            classes, labelled = chances.shape[1], ~label.isnan()
+            numbers = label[labelled]
+            if not ((numbers >= 0) & (numbers < classes) & (numbers == numbers.round())).all():
+                raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, or NaN")
+            if not ((chances[labelled] >= 0) & (chances[labelled] <= 1)).all():
+                raise ValueError("a probability of a labelled row is not in [0, 1]")
+            scores = 1 - chances.double()
+            targets.append(tuple(_ascending(scores[label == c, c]) for c in range(classes)))
+        return cls(tuple(targets))
 
-    def sets(self, probability: Tensor, *, coverage: float = 0.9) -> Tensor:
+    def sets(self, probability: Sequence[Tensor], *, coverage: float = 0.9) -> Tensor:
         """Return the set of classes for each row.
 
         Args:
-            probability: [k, t, c] the predicted probability of each class.
+            probability: for each of t targets [k, c], the predicted probability of each class.
             coverage: the requested probability, in (0, 1).
 
         Returns:
-            [k, t, c] bool; the set is empty if the probabilities are NaN.
+            [k, t, c] bool for the largest number c of classes; False beyond the classes of a
+            target. The set is empty if the probabilities are NaN.
 
         Raises:
             ValueError: the shape does not fit, or the coverage is not in (0, 1).
         """
-        bounds = torch.tensor([[quantile(c, coverage) for c in one] for one in self.scores])
-        if probability.dim() != 3 or probability.shape[1:] != bounds.shape:
-            t, c = bounds.shape
-            raise ValueError(f"probabilities must be [k, {t}, {c}]; got {(*probability.shape,)}")
-        return 1 - probability.double() <= bounds.double().to(probability.device)
+        width = max(map(len, self.scores))
+        sets = torch.zeros(len(probability[0]), len(self.scores), width, dtype=torch.bool)
+        for i, (chances, scores) in enumerate(zip(probability, self.scores, strict=True)):
+            if chances.dim() != 2 or chances.shape[1] != len(scores):
+                raise ValueError(
+                    f"probabilities must be [k, {len(scores)}]; got {(*chances.shape,)}"
+                )
+            bounds = torch.tensor([quantile(each, coverage) for each in scores]).double()
+            sets[:, i, : len(scores)] = 1 - chances.double() <= bounds
+        return sets
 
     def in_every_set(self, coverage: float) -> int:
         """Count the classes that have too few calibration rows for a coverage, over all targets.

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from torch import Tensor
@@ -272,32 +271,20 @@ class MoleculeClassifier(ClassifierMixin, ClassLabels, MoleculeEstimator):
             [k, t, c] bool for the largest number c of classes; False beyond the classes of a
             target.
         """
-        chances, scores = self.probabilities(mean), self.calibrator_.scores
-        sets = torch.zeros(len(mean), len(chances), max(map(len, scores)), dtype=torch.bool)
-        for i, (chance, one) in enumerate(zip(chances, scores, strict=True)):
-            calibrator = LabelSetCalibrator((one,))
-            sets[:, i, : len(one)] = calibrator.sets(chance[:, None], coverage=coverage)[:, 0]
+        chances = self.probabilities(mean)
+        sets = self.calibrator_.sets(chances, coverage=coverage)
+        for i, chance in enumerate(chances):
             readable = chance.isfinite().all(1).nonzero()[:, 0]
             sets[readable, i, chance[readable].argmax(1)] = True
         return sets
-
-    def calibrate_sets(self, y: Tensor, mean: Tensor) -> LabelSetCalibrator:
-        """Fit the conformal calibration of the class sets to labels y [k, t] and predicted class
-        probabilities [k, O].
-        """
-        chances = self.probabilities(mean)
-        each = [
-            LabelSetCalibrator.fit(y[:, i, None], p[:, None].clamp(0, 1))
-            for i, p in enumerate(chances)
-        ]
-        return LabelSetCalibrator(tuple(one.scores[0] for one in each))
 
     def _load_labels_state(self, state: Mapping[str, Any]) -> None:
         super()._load_labels_state(state)
         self.calibrator_ = LabelSetCalibrator.from_state(state["calibration"])
 
     def _calibrate(self, y: Tensor, prediction: Prediction) -> None:
-        self.calibrator_ = self.calibrate_sets(y, prediction.mean)
+        chances = [each.clamp(0, 1) for each in self.probabilities(prediction.mean)]
+        self.calibrator_ = LabelSetCalibrator.fit(y, chances)
 
     def _labels_state(self) -> dict[str, Any]:
         return super()._labels_state() | {"calibration": self.calibrator_.state()}

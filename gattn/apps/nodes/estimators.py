@@ -495,7 +495,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         """Return the sets of classes as a mask [k, classes] bool, given probabilities [k,
         classes]. Every set contains the most probable class.
         """
-        sets = self.calibrator_.sets(probability[:, None], coverage=coverage)[:, 0]
+        sets = self.calibrator_.sets([probability], coverage=coverage)[:, 0]
         # Models that were fitted again, and changed networks, have other probabilities than those
         # of the calibration. A set without the prediction would contradict it.
         return sets.scatter(1, probability.argmax(1, keepdim=True), value=True)
@@ -543,7 +543,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return missing_classes(y, split, self.classes_.tolist())
 
     def _calibrate(self, y: Tensor, output: Tensor) -> None:
-        self.calibrator_ = LabelSetCalibrator.fit(y, output[:, None])
+        self.calibrator_ = LabelSetCalibrator.fit(y, [output])
 
     def _labels_state(self) -> dict[str, Any]:
         return {"classes": self.classes_.tolist(), "calibration": self.calibrator_.state()}

@@ -44,8 +44,8 @@ def test_sets_have_the_requested_coverage_for_a_rare_class(coverage) -> None:
     generator = torch.Generator().manual_seed(1)
     p = torch.sigmoid(torch.randn(y.shape, generator=generator, dtype=torch.float64) + 2 * y - 2)
     probability = torch.stack([1 - p, p], 2)
-    calibrator = LabelSetCalibrator.fit(y[:-1], probability[:-1])
-    sets = calibrator.sets(probability[-1:], coverage=coverage)
+    calibrator = LabelSetCalibrator.fit(y[:-1], probability[:-1].unbind(1))
+    sets = calibrator.sets(probability[-1:].unbind(1), coverage=coverage)
     shares = sets[0].gather(1, y[-1, :, None].long()).double().reshape(2, DRAWS).mean(1)
     noise = 4 * math.sqrt(coverage * (1 - coverage) / DRAWS)
     for share, rows in zip(shares, (65, 15), strict=True):
@@ -82,9 +82,9 @@ def test_calibration_of_wrong_values_is_an_error() -> None:
         with pytest.raises(ValueError, match="coverage must be above 0 and below 1"):
             calibrator.interval(one, one, coverage=coverage)
     with pytest.raises(ValueError, match="whole numbers from 0 to 1"):
-        LabelSetCalibrator.fit(2 * one, torch.ones(3, 1, 2))
+        LabelSetCalibrator.fit(2 * one, [torch.ones(3, 2)])
     with pytest.raises(ValueError, match=r"not in \[0, 1\]"):
-        LabelSetCalibrator.fit(one, 2 * torch.ones(3, 1, 2))
+        LabelSetCalibrator.fit(one, [2 * torch.ones(3, 2)])
 
 
 def test_reliability_of_true_probabilities_is_perfect() -> None:
