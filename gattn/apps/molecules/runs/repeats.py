@@ -21,7 +21,7 @@ from gattn.apps.molecules.runs.splits import (
     splits_record,
     validation_groups,
 )
-from gattn.apps.molecules.runs.stages import MoleculeData, MoleculeProduct, train_run
+from gattn.apps.molecules.runs.stages import MoleculeProduct, train_run
 from gattn.apps.report.report import (
     Cell,
     Link,
@@ -119,7 +119,7 @@ def train_repeats(
 
 def fold_splits(
     groups: Sequence[str],
-    folds: int,
+    folds: int | Sequence[str],
     seed: int,
     rule: str,
     classes: Sequence[tuple[int, float]] = (),
@@ -131,21 +131,48 @@ def fold_splits(
 
     Args:
         groups: the group of each of n items, which stays in one part.
-        folds: number of folds, 2 or more.
+        folds: number of folds, 2 or more; or the name of the fold of each item, "" for an item in
+            no part.
         seed: seed of the draw.
-        rule: name of the rule for the protocol.
+        rule: name of the rule, or of the column of the folds, for the protocol.
         classes: the class of each item; empty for numbers.
 
     Returns:
-        The splits; every item is in one test part.
+        The splits; every item with a fold is in one test part.
 
     Raises:
-        ValueError: there are fewer than folds + 1 groups.
+        ValueError: there are fewer than folds + 1 groups, or fewer than two names.
 
     >>> splits = fold_splits(["a", "b", "c", "d", "e", "f"], 3, seed=0, rule="random")
     >>> sorted(torch.cat([split.test for split in splits]).tolist())
     [0, 1, 2, 3, 4, 5]
     """
+    if isinstance(folds, int):
+        titles = {str(i): f"{i} of {folds} by {rule}" for i in range(1, folds + 1)}
+        fold_of = _grouped_folds(groups, folds, seed, rule, classes)
+    else:
+        fold_of, names = (
+            np.array(folds),
+            sorted({*folds} - {""}, key=lambda name: (len(name), name)),
+        )
+        titles = {name: f"{name} of column {rule}" for name in names}
+        if len(titles) < 2:
+            raise ValueError(f"the column {rule!r} must contain at least two folds; got {names}")
+    splits = []
+    for fold, title in titles.items():
+        test, train = (
+            torch.from_numpy(np.flatnonzero(mask))
+            for mask in (fold_of == fold, (fold_of != fold) & (fold_of != ""))
+        )
+        split = Split(train, train[:0], test, f"fold {title} (seed {seed})")
+        splits.append(draw_validation(split, groups, classes, seed))
+    return splits
+
+
+def _grouped_folds(
+    groups: Sequence[str], folds: int, seed: int, rule: str, classes: Sequence[tuple[int, float]]
+) -> np.ndarray:
+    """Draw the fold of each item: [n] texts "1", "2", and so on."""
     from sklearn.model_selection import StratifiedGroupKFold
 
     count = len(set(groups))
@@ -156,50 +183,13 @@ def fold_splits(
         )
     numbers, kinds = number_groups(groups, len(groups)), [*map(str, classes)] or [""] * len(groups)
     splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
+    fold_of = np.empty(len(groups), object)
     with warnings.catch_warnings():
         # A class with fewer molecules than folds is in some of the test parts only.
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-        pairs = [*splitter.split(kinds, kinds, numbers)]
-    return [
-        _split(rest, test, f"fold {i} of {folds} by {rule} (seed {seed})", groups, classes, seed)
-        for i, (rest, test) in enumerate(pairs, 1)
-    ]
-
-
-def column_splits(
-    names: Sequence[str],
-    groups: Sequence[str],
-    classes: Sequence[tuple[int, float]],
-    column: str,
-    seed: int,
-) -> list[Split]:
-    """Return a split for each value of a column of folds. Its test part has the items with this
-    value, and its validation part is drawn from the other items. An item without a value is in no
-    part.
-
-    Raises:
-        ValueError: the column has fewer than two values.
-    """
-    folds = sorted({*names} - {""}, key=lambda name: (len(name), name))
-    if len(folds) < 2:
-        raise ValueError(f"the column {column!r} must contain at least two folds; got {folds}")
-    fold_of = np.array(names)
-    return [
-        _split(
-            np.flatnonzero((fold_of != fold) & (fold_of != "")), np.flatnonzero(fold_of == fold),
-            f"fold {fold} of column {column} (seed {seed})", groups, classes, seed,
-        )
-        for fold in folds
-    ]  # fmt: skip
-
-
-def _split(
-    rest: np.ndarray, test: np.ndarray, protocol: str, groups: Sequence[str],
-    classes: Sequence[tuple[int, float]], seed: int,
-) -> Split:  # fmt: skip
-    train = torch.from_numpy(rest)
-    split = Split(train, train[:0], torch.from_numpy(test), protocol)
-    return draw_validation(split, groups, classes, seed)
+        for i, (_, test) in enumerate(splitter.split(kinds, kinds, numbers), 1):
+            fold_of[test] = str(i)
+    return fold_of
 
 
 def _check(settings: RunSettings, folds: int | str, replicates: int) -> None:
@@ -226,25 +216,23 @@ def _check(settings: RunSettings, folds: int | str, replicates: int) -> None:
 
 
 def _fold_runs(
-    settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: int | str, log: Log
+    settings: RunSettings, folder: Path, runs: Mapping[str, RunSettings], folds: Any, log: Log
 ) -> dict[str, RunSettings]:
     """Write the split of each fold to ``splits``, and return the settings of its run."""
-    rule = settings.split
+    rule = title = settings.split
     if isinstance(folds, str):
-        settings = replace(settings, split=folds)
+        settings, title = replace(settings, split=folds), read_rule(folds).name
     data = MoleculeProduct(settings, folder, log).load()
-    molecules, source = data.molecules, data.source
-    groups = _groups(rule, data)
+    molecules, source, row_format = data.molecules, data.source, data.estimator.row_format
+    if isinstance(folds, str):
+        folds = [(source.parts or [])[row].strip() for row in molecules.rows.tolist()]
+    # The group of a row is its molecules, or its scaffold, cluster or component.
+    groups = validation_groups(rule, molecules, source, row_format) or molecules.canonical
     classes = rarest_classes(molecules, source)
     (folder / "splits").mkdir(parents=True, exist_ok=True)
     settings_of_folds: dict[str, RunSettings] = {}
     for name, run in runs.items():
-        if isinstance(folds, str):
-            names = [(source.parts or [])[row].strip() for row in molecules.rows.tolist()]
-            column = read_rule(folds).name
-            splits = column_splits(names, groups, classes, column, run.model.seed)
-        else:
-            splits = fold_splits(groups, folds, run.model.seed, rule, classes)
+        splits = fold_splits(groups, folds, run.model.seed, title, classes)
         for i, split in enumerate(splits):
             fold = "-".join(filter(None, (name, f"fold-{i + 1}")))
             path = folder / "splits" / f"{fold}.json"
@@ -252,15 +240,6 @@ def _fold_runs(
             write_json(path, {**record, "fold": split.protocol, "groups": rule})
             settings_of_folds[fold] = replace(run, split=str(path))
     return settings_of_folds
-
-
-def _groups(rule: str, data: MoleculeData) -> list[str]:
-    """Return the group of each row: its molecules, or its scaffold, cluster or component if the
-    split uses these.
-    """
-    row_format = data.estimator.row_format
-    groups = validation_groups(rule, data.molecules, data.source, row_format)
-    return data.molecules.canonical if groups is None else groups
 
 
 def _train(task: tuple[RunSettings, str]) -> dict[str, Any]:
