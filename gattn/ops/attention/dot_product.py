@@ -105,9 +105,10 @@ def dot_product_attention(
     """
     attn_bias = checks.as_bias(attn_bias, value)
     edges = attn_bias, edge_attr, edge_proj, edge_weight
-    _check(query, key, *edges, graph, value)
+    DOT_PRODUCT.check(graph, (query, key, value, *edges))
     heads, channels = query.shape[1:]
-    checks.check_shape("value", value, graph.num_src, heads, "c" if edge_attr is None else channels)
+    if edge_attr is not None:
+        checks.check_shape("value", value, graph.num_src, heads, channels)
     checks.check_probability("dropout", dropout)
     graph, (key, value) = graph.fetch_source_rows(key, value)
     seed = checks.new_seed(dropout, value.device, graph.edge_offset)
@@ -166,7 +167,7 @@ def dot_product_attention_weights(
         tensor([0.5000, 0.5000, 1.0000])
     """
     attn_bias = checks.as_bias(attn_bias, query)
-    _check(query, key, attn_bias, edge_attr, edge_proj, None, graph)
+    DOT_PRODUCT.check(graph, (query, key, None, attn_bias, edge_attr, edge_proj, None), False)
     channels = query.shape[2]
     scale, dtype = _resolve_scale(scale, channels), query.dtype
     query, key, attn_bias, edge_attr, edge_proj = to_acc(
@@ -201,26 +202,3 @@ def _edge_term(edge_query: Tensor, edge_attr: Tensor, graph: Graph, backend: str
     The incidence graph has one edge from each edge of the graph to its destination.
     """
     return edge_dot(edge_query, edge_attr.unsqueeze(1), graph.incidence(), backend=backend)
-
-
-def _check(
-    query: Tensor,
-    key: Tensor,
-    attn_bias: Tensor | None,
-    edge_attr: Tensor | None,
-    edge_proj: Tensor | None,
-    edge_weight: Tensor | None,
-    graph: Graph,
-    value: Tensor | None = None,
-) -> None:
-    """Check the dtypes and the shapes of the inputs of scaled dot-product attention."""
-    checks.check_graph(graph)
-    checks.check_floats(
-        graph, query=query, key=key, value=value, attn_bias=attn_bias, edge_attr=edge_attr,
-        edge_proj=edge_proj, edge_weight=edge_weight,
-    )  # fmt: skip
-    checks.check_shape("query", query, graph.num_dst, "h", "c")
-    heads, channels = query.shape[1:]
-    checks.check_shape("key", key, graph.num_src, heads, channels)
-    checks.check_edge_terms(attn_bias, edge_weight, graph.num_edges, heads)
-    checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)

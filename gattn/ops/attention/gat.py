@@ -96,14 +96,13 @@ def gat_attention(
         torch.Size([3, 8, 16])
     """
     attn_bias = checks.as_bias(attn_bias, value)
-    terms = attn_bias, edge_weight
-    _check(query_score, key_score, edge_score, *terms, graph, negative_slope, value)
-    checks.check_shape("value", value, graph.num_src, "h_v", "c")
-    checks.check_grouped("value", query_score.shape[1], value.shape[1])
+    terms = edge_score, attn_bias, edge_weight
+    GAT.check(graph, (query_score, key_score, value, *terms))
+    checks.check_number("negative_slope", negative_slope)
     checks.check_probability("dropout", dropout)
     graph, (key_score, value) = graph.fetch_source_rows(key_score, value)
     seed = checks.new_seed(dropout, value.device, graph.edge_offset)
-    inputs = query_score, key_score, value, edge_score, *terms
+    inputs = query_score, key_score, value, *terms
     # To compute the gradient of query_score, backward needs this statistic in addition to the
     # output. If the slope is 1, this gradient is zero, because adding a constant to all scores of a
     # row does not change the softmax.
@@ -184,35 +183,11 @@ def gat_attention_weights(
         tensor([0.5000, 0.5000, 1.0000])
     """
     attn_bias = checks.as_bias(attn_bias, query_score)
-    _check(query_score, key_score, edge_score, attn_bias, None, graph, negative_slope)
+    GAT.check(graph, (query_score, key_score, None, edge_score, attn_bias, None), False)
+    checks.check_number("negative_slope", negative_slope)
     graph, (key_score,) = graph.fetch_source_rows(key_score)
     query, key, edge, attn_bias = to_acc(query_score, key_score, edge_score, attn_bias)
     query, key = to_edges(query, graph), sources_to_edges(key, graph)
     score = _score(query, key, edge, negative_slope)
     score = score if attn_bias is None else score + attn_bias
     return edge_softmax(score, graph, backend=backend).to(query_score.dtype)
-
-
-def _check(
-    query_score: Tensor,
-    key_score: Tensor,
-    edge_score: Tensor | None,
-    attn_bias: Tensor | None,
-    edge_weight: Tensor | None,
-    graph: Graph,
-    negative_slope: float,
-    value: Tensor | None = None,
-) -> None:
-    """Check the dtypes and the shapes of the inputs of GAT attention."""
-    checks.check_graph(graph)
-    checks.check_floats(
-        graph, query_score=query_score, key_score=key_score, edge_score=edge_score, value=value,
-        attn_bias=attn_bias, edge_weight=edge_weight,
-    )  # fmt: skip
-    checks.check_shape("query_score", query_score, graph.num_dst, "h")
-    heads = query_score.shape[1]
-    checks.check_shape("key_score", key_score, graph.num_src, heads)
-    if edge_score is not None:
-        checks.check_shape("edge_score", edge_score, graph.num_edges, heads)
-    checks.check_edge_terms(attn_bias, edge_weight, graph.num_edges, heads)
-    checks.check_number("negative_slope", negative_slope)

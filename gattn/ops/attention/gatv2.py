@@ -143,8 +143,8 @@ def gatv2_attention(
     checks.check_number("negative_slope", negative_slope)
     attn_bias = checks.as_bias(attn_bias, value)
     edges = edge_attr, edge_proj, attn_bias, edge_weight
-    _check(query, key, weight, *edges, activation, graph, value)
-    checks.check_shape("value", value, graph.num_src, query.shape[1], "c_v")
+    GATV2.check(graph, (query, key, value, weight, *edges))
+    _check_activation(activation)
     checks.check_probability("dropout", dropout)
     graph, (key, value) = graph.fetch_source_rows(key, value)
     seed = checks.new_seed(dropout, value.device, graph.edge_offset)
@@ -203,7 +203,8 @@ def gatv2_attention_weights(
     """
     checks.check_number("negative_slope", negative_slope)
     attn_bias = checks.as_bias(attn_bias, query)
-    _check(query, key, weight, edge_attr, edge_proj, attn_bias, None, activation, graph)
+    GATV2.check(graph, (query, key, None, weight, edge_attr, edge_proj, attn_bias, None), False)
+    _check_activation(activation)
     graph, (key,) = graph.fetch_source_rows(key)
     inputs = to_acc(query, key, weight, edge_attr, edge_proj)
     score = _SCORE(*inputs, graph.layout, activation, negative_slope, backend=backend)
@@ -211,29 +212,6 @@ def gatv2_attention_weights(
     return edge_softmax(score, graph, backend=backend).to(query.dtype)
 
 
-def _check(
-    query: Tensor,
-    key: Tensor,
-    weight: Tensor,
-    edge_attr: Tensor | None,
-    edge_proj: Tensor | None,
-    attn_bias: Tensor | None,
-    edge_weight: Tensor | None,
-    activation: str,
-    graph: Graph,
-    value: Tensor | None = None,
-) -> None:
-    """Check the dtypes and the shapes of the inputs of GATv2 attention, and its activation."""
-    checks.check_graph(graph)
-    checks.check_floats(
-        graph, query=query, key=key, value=value, weight=weight, edge_attr=edge_attr,
-        edge_proj=edge_proj, attn_bias=attn_bias, edge_weight=edge_weight,
-    )  # fmt: skip
-    checks.check_shape("query", query, graph.num_dst, "h", "c")
-    heads, channels = query.shape[1:]
-    checks.check_shape("key", key, graph.num_src, heads, channels)
-    checks.check_shape("weight", weight, heads, channels)
-    checks.check_edge_features(edge_attr, edge_proj, graph.num_edges, heads, channels)
-    checks.check_edge_terms(attn_bias, edge_weight, graph.num_edges, heads)
+def _check_activation(activation: str) -> None:
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {ACTIVATIONS}; got {activation!r}")

@@ -90,17 +90,6 @@ def check_grouped(name: str, heads: int, value_heads: int) -> None:
                          f"{value_heads}")  # fmt: skip
 
 
-def check_edge_features(
-    edge_attr: Tensor | None, edge_proj: Tensor | None, num_edges: int, heads: int, channels: int
-) -> None:
-    """Check that edge_attr is [e, d] and edge_proj is [h, c, d], or that both are None."""
-    if (edge_attr is None) != (edge_proj is None):
-        raise ValueError("edge_attr and edge_proj must be passed together; got only one of them")
-    if edge_attr is not None and edge_proj is not None:
-        check_shape("edge_attr", edge_attr, num_edges, "d")
-        check_shape("edge_proj", edge_proj, heads, channels, edge_attr.shape[1])
-
-
 def as_bias(attn_bias: T, like: Tensor) -> T | Tensor:
     """Convert a boolean mask of edges to a bias: 0 for True, and -inf for False.
 
@@ -110,20 +99,6 @@ def as_bias(attn_bias: T, like: Tensor) -> T | Tensor:
         return attn_bias
     zeros = torch.zeros(attn_bias.shape, dtype=like.dtype, device=attn_bias.device)
     return zeros.masked_fill(~attn_bias, -torch.inf)
-
-
-def check_edge_terms(
-    attn_bias: Tensor | None, edge_weight: Tensor | None, num_edges: int, heads: int
-) -> None:
-    """Check that attn_bias is [e, h], [e, 1] or None, and that edge_weight is [e] or None."""
-    if attn_bias is not None:
-        check_shape("attn_bias", attn_bias, num_edges, "h")
-        if attn_bias.shape[1] not in (1, heads):
-            raise ValueError(
-                f"attn_bias must have {heads} heads, or one for all; got {attn_bias.shape[1]}"
-            )
-    if edge_weight is not None:
-        check_shape("edge_weight", edge_weight, num_edges)
 
 
 def new_seed(dropout: float, device: torch.device, edge_offset: int = 0) -> Tensor | None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
+from gattn.graph import Graph
 from gattn.kernels import reference
 from gattn.layout.layout import Layout
-from gattn.ops.registration import path_trace
+from gattn.ops.registration import checks, path_trace
 from gattn.ops.registration.backend import select
 from gattn.ops.registration.derivatives import by_kernel
 from gattn.ops.registration.operator import Operator, Setting, wants_grad
 from gattn.ops.registration.shapes import Out
+
+_FREE = {"b": "h", "u": "h_v", "w": "c_v"}
+"""Names, for errors, of the lengths that one input alone has: the heads of the bias, and the heads
+and the channels of the value.
+"""
 
 _NOT_IN_SCORE = ("value", "attn_bias", "edge_weight")
 """Inputs of every family that are not arguments of its score."""
@@ -55,6 +61,8 @@ class Family:
                 ``wants_NAME`` is set.
         """
         self.score, self._edges_in_value = score, edges_in_value
+        self._letters = {name: shape.rstrip("?").split() for name, shape in inputs.items()}
+        self._optional = {name for name, shape in inputs.items() if shape.endswith("?")} - {"value"}
         optional_grads = tuple(optional_grads)
         first, *others = outputs
         statistics = ["out_acc", *(n for n in others if n != "out_acc")]
@@ -86,6 +94,36 @@ class Family:
             derivative=by_kernel(self.backward, inputs, optional_grads),
             saves=(*inputs, "seed", *statistics),
         )
+
+    def check(
+        self, graph: Graph, inputs: tuple[Tensor | None, ...], has_value: bool = True
+    ) -> None:
+        """Check the type of the graph, and the dtypes, the devices and the shapes of the inputs.
+
+        ``has_value`` is False for a function that returns attention weights. It has no value.
+        """
+        checks.check_graph(graph)
+        named: dict[str, Any] = dict(zip(self._letters, inputs))
+        checks.check_floats(graph, **named)
+        lengths = {"n": graph.num_dst, "m": graph.num_src, "e": graph.num_edges}
+        for name, letters in self._letters.items():
+            tensor = named[name]
+            if tensor is None and (name in self._optional or not (has_value or name != "value")):
+                continue
+            if tensor is None or not _fits(tensor.shape, letters, lengths):
+                expected = [lengths.get(letter, _FREE.get(letter, letter)) for letter in letters]
+                checks.check_shape(name, tensor, *expected)
+        if (named.get("edge_attr") is None) != (named.get("edge_proj") is None):
+            raise ValueError(
+                "edge_attr and edge_proj must be passed together; got only one of them"
+            )
+        heads = lengths["h"]
+        if named["attn_bias"] is not None and lengths["b"] not in (1, heads):
+            raise ValueError(
+                f"attn_bias must have {heads} heads, or one for all; got {lengths['b']}"
+            )
+        if has_value and "u" in self._letters["value"]:
+            checks.check_grouped("value", heads, lengths["u"])
 
     def run_reference(self, *args: Any) -> Tensor:
         """Compute the attention in plain PyTorch.
@@ -140,3 +178,10 @@ class Family:
         # torch's dispatcher calls Operator._autograd first. If a gradient is needed, the call goes
         # through _OperatorFunction. In both cases, it ends in Operator._kernel.
         return self.forward.overload(*inputs, layout, seed, *settings, *flags, backend)[0]
+
+
+def _fits(shape: Sequence[int], letters: Sequence[str], lengths: dict[str, int]) -> bool:
+    """Return True if a shape has the known lengths of its letters; store the unknown lengths."""
+    return len(shape) == len(letters) and all(
+        lengths.setdefault(letter, length) == length for letter, length in zip(letters, shape)
+    )
