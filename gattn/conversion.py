@@ -11,51 +11,31 @@ from typing import Any, TypeVar
 
 import torch_geometric.nn as pyg
 from torch.nn import Module, MultiheadAttention
-from torch_geometric.nn import attention
 from torch_geometric.nn.attention import PerformerAttention
-from torch_geometric.nn.models import attentive_fp
 from torch_geometric.nn.models import sgformer as pyg_sgformer
 
 import gattn.nn
 from gattn.compat import pyg as pyg_internals
 from gattn.models import AttentiveFP, Polynormer, SGFormer, sgformer
-from gattn.nn.attention.set_attention import use_blocks
+from gattn.nn.attention import set_attention
 from gattn.nn.conv.gps_conv import ATTENTION_OPTIONS
 
 _Model = TypeVar("_Model", bound=Module)
 _log = logging.getLogger("gattn")
 
+_CLASSES = (
+    *(getattr(gattn.nn, name) for name in gattn.nn.__all__),
+    *(AttentiveFP, Polynormer, SGFormer, sgformer.GraphModule, sgformer.SGModule),
+)
 TWINS: dict[type[Module], type[Module]] = {
-    pyg.AGNNConv: gattn.nn.AGNNConv,
-    pyg.FAConv: gattn.nn.FAConv,
-    pyg.GATConv: gattn.nn.GATConv,
-    pyg.GATv2Conv: gattn.nn.GATv2Conv,
-    pyg.GPSConv: gattn.nn.GPSConv,
-    pyg.GeneralConv: gattn.nn.GeneralConv,
-    pyg.HANConv: gattn.nn.HANConv,
-    pyg.HEATConv: gattn.nn.HEATConv,
-    pyg.HGTConv: gattn.nn.HGTConv,
-    pyg.HypergraphConv: gattn.nn.HypergraphConv,
-    pyg.PointTransformerConv: gattn.nn.PointTransformerConv,
-    pyg.RGATConv: gattn.nn.RGATConv,
-    pyg.ResGatedGraphConv: gattn.nn.ResGatedGraphConv,
-    pyg.Set2Set: gattn.nn.Set2Set,
-    pyg.SoftmaxAggregation: gattn.nn.SoftmaxAggregation,
-    pyg.SuperGATConv: gattn.nn.SuperGATConv,
-    pyg.TransformerConv: gattn.nn.TransformerConv,
-    attentive_fp.GATEConv: gattn.nn.GATEConv,
-    pyg.AttentiveFP: AttentiveFP,
-    attention.PolynormerAttention: gattn.nn.PolynormerAttention,
-    attention.SGFormerAttention: gattn.nn.SGFormerAttention,
-    pyg.Polynormer: Polynormer,
-    pyg.AttentionalAggregation: gattn.nn.AttentionalAggregation,
-    pyg.GraphMultisetTransformer: gattn.nn.GraphMultisetTransformer,
-    pyg.SetTransformerAggregation: gattn.nn.SetTransformerAggregation,
-    pyg.SGFormer: SGFormer,
-    pyg_sgformer.GraphModule: sgformer.GraphModule,
-    pyg_sgformer.SGModule: sgformer.SGModule,
+    base: cls
+    for cls in _CLASSES
+    for base in getattr(cls, "__bases__", ())
+    if base.__name__ == cls.__name__ and cls.__module__ != set_attention.__name__
 }
-"""Dictionary from PyG layers and models to the gattn classes that have the same attributes."""
+"""Dictionary from PyG layers and models to the gattn classes that have their names and attributes.
+The blocks of the Set Transformer are not in it, because gattn's blocks read sets without padding.
+"""
 
 WHOLE = pyg.Polynormer, pyg.SGFormer, pyg_sgformer.GraphModule, pyg_sgformer.SGModule
 """Models that are replaced only if all of their submodules are replaced."""
@@ -255,7 +235,7 @@ def _twin(module: Module) -> Module:
         return module
     twin = pyg_internals.retyped(module, TWINS[kind])
     if kind in (pyg.GraphMultisetTransformer, pyg.SetTransformerAggregation):
-        use_blocks(twin)
+        set_attention.use_blocks(twin)
     return twin
 
 
