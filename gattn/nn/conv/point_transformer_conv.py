@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Module
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
@@ -185,23 +184,32 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         """
         difference = edge_sum(pos[1], -pos[0], graph)
         ends = ("destination", query), ("source", key), ("edge", difference)
-        networks = _Networks(self.pos_nn, self.attn_nn)
         if torch.compiler.is_compiling():
-            # torch.compile does not trace modules that are created in a forward pass.
             source, destination = graph.edge_index
             offset = self.pos_nn(difference)
-            alpha = edge_softmax(
-                terms.biased(_scores(query[destination], key[source], offset, self.attn_nn)), graph
-            )
+            scores = self._with_offset(query[destination], key[source], offset)
+            alpha = edge_softmax(terms.biased(scores), graph)
             messages = (value[source] + offset).unsqueeze(-1)
             return aggregate(terms.weighted(alpha), messages, graph.incidence()).squeeze(-1)
-        alpha = edge_softmax(terms.biased(edgewise(networks.scores, graph, *ends)), graph)
+        alpha = edge_softmax(terms.biased(edgewise(self._scores, graph, *ends)), graph)
         if is_recording():
             record(alpha, graph)
         ends = ("source", value), ("edge", difference)
         return edgewise(
-            networks.messages, graph, *ends, weight=("edge", terms.weighted(alpha))
+            self._messages, graph, *ends, weight=("edge", terms.weighted(alpha))
         ).squeeze(-1)
+
+    def _scores(self, query: Tensor, key: Tensor, difference: Tensor) -> Tensor:
+        """Return the scores of b edges, [b, c], given the differences of positions, [b, 3]."""
+        return self._with_offset(query, key, self.pos_nn(difference))
+
+    def _with_offset(self, query: Tensor, key: Tensor, offset: Tensor) -> Tensor:
+        score = query - key + offset
+        return score if self.attn_nn is None else self.attn_nn(score)
+
+    def _messages(self, value: Tensor, difference: Tensor) -> Tensor:
+        """Return the messages v_j + delta_ij; each channel is a head, [b, c, 1]."""
+        return (value + self.pos_nn(difference)).unsqueeze(-1)
 
     def _sum_edge_by_edge(
         self, query: Tensor, key: Tensor, value: Tensor, pos: PairTensor, graph: Graph,
@@ -228,33 +236,8 @@ class PointTransformerConv(pyg.PointTransformerConv, AttentionConv):
         PyG calls this method if the layer computes edge by edge instead of with the kernels.
         """
         offset = self.pos_nn(pos_i - pos_j)
-        score = _scores(query_i, key_j, offset, self.attn_nn)
+        score = self._with_offset(query_i, key_j, offset)
         return self.softmax(score, index, ptr, size_i) * (value_j + offset)
-
-
-class _Networks(Module):
-    """Computation of the scores and the messages of a batch of edges by the networks attn_nn and
-    pos_nn.
-    """
-
-    def __init__(self, pos_nn: Network, attn_nn: Network | None) -> None:
-        super().__init__()
-        self.pos_nn, self.attn_nn = pos_nn, attn_nn
-
-    def scores(self, query: Tensor, key: Tensor, difference: Tensor) -> Tensor:
-        """Return the scores gamma(q_i - k_j + delta_ij), [b, c], given the differences of
-        positions, [b, 3].
-        """
-        return _scores(query, key, self.pos_nn(difference), self.attn_nn)
-
-    def messages(self, value: Tensor, difference: Tensor) -> Tensor:
-        """Return the messages v_j + delta_ij; each channel is a head, [b, c, 1]."""
-        return (value + self.pos_nn(difference)).unsqueeze(-1)
-
-
-def _scores(query: Tensor, key: Tensor, offset: Tensor, attn_nn: Network | None) -> Tensor:
-    score = query - key + offset
-    return score if attn_nn is None else attn_nn(score)
 
 
 def _pair(name: str, x: Tensor | PairTensor, channels: object) -> PairTensor:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
-from torch.nn import Module, ModuleList
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor
 
@@ -134,8 +133,9 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
             (self.lin_key, x_dst),
             (self.lin_query, x_src),
             (self.lin_value, x_src),
+            (self.lin_skip, x_dst),
         ):
-            if is_lazy(linear):
+            if linear is not None and is_lazy(linear):
                 linear(x[:0])
 
     def _sum(
@@ -152,20 +152,36 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
         )
         graph, (query, value) = graph.fetch_source_rows(query, value)
         weight = terms.weighted(value.new_ones(graph.num_edges, value.shape[1]))
-        maps = None if self.edge_dim is None else (self.lin_key, self.lin_query, self.lin_value)
-        message = _Message(self.act, maps, self.edge_dim or 0)
         if torch.compiler.is_compiling():
-            # torch.compile does not trace modules that are created in a forward pass.
             source, destination = graph.edge_index
-            messages = message(key[destination], edge_attr, (query[source], value[source]))
+            messages = self._messages(key[destination], edge_attr, (query[source], value[source]))
             return aggregate(weight, messages, graph.incidence())
         ends = ("destination", key), ("edge", edge_attr)
         if is_recording():
-            gates = _WithParameters(message, message.gates)
-            gates = edgewise(gates, graph, *ends, ("source", query))
+            gates = edgewise(self._gates, graph, *ends, ("source", query))
             record(gates.flatten(1), graph)
         ends = *ends, ("source", (query, value))
-        return edgewise(_WithParameters(message, message), graph, *ends, weight=("edge", weight))
+        return edgewise(self._messages, graph, *ends, weight=("edge", weight))
+
+    def _gates(self, key: Tensor, edge_attr: OptTensor, query: Tensor) -> Tensor:
+        """Return the gates act(k_i + q_j + (W_k + W_q) a_ij) of a batch of b edges, [b, 1, c]."""
+        score = key + query
+        if edge_attr is not None:
+            edge_weight = self._edge_columns(self.lin_key) + self._edge_columns(self.lin_query)
+            score = score + F.linear(edge_attr, edge_weight).unsqueeze(1)
+        return self.act(score)
+
+    def _messages(self, key: Tensor, edge_attr: OptTensor, source: tuple[Tensor, Tensor]) -> Tensor:
+        """Return the messages gate * (v_j + W_v a_ij) of a batch of b edges, [b, 1, c]."""
+        query, value = source
+        gates = self._gates(key, edge_attr, query)
+        if edge_attr is not None:
+            value = value + F.linear(edge_attr, self._edge_columns(self.lin_value)).unsqueeze(1)
+        return gates * value
+
+    def _edge_columns(self, linear: Linear) -> Tensor:
+        """Return the columns of a weight that multiply edge features, [c, edge_dim]."""
+        return linear.weight[:, linear.weight.shape[1] - cast(int, self.edge_dim) :]
 
     def _project_nodes(self, linear: Linear, x: Tensor) -> Tensor:
         """Multiply node features by those columns of a weight that belong to them, and add the
@@ -215,52 +231,3 @@ class ResGatedGraphConv(pyg.ResGatedGraphConv, AttentionConv):
         edge_attr = as_columns(edge_attr)
         check_input("edge_attr", edge_attr, self.edge_dim, self.lin_key)
         return edge_attr
-
-
-class _Message(NamedTuple):
-    """Gated messages for a batch of b edges, [b, 1, c], computed from the projected nodes at
-    their ends.
-    """
-
-    act: Callable[[Tensor], Tensor]
-    maps: tuple[Linear, Linear, Linear] | None
-    """Linear layers W_k, W_q and W_v, whose last columns multiply the edge features; None if there
-    are no edge features.
-    """
-    edge_dim: int
-
-    def gates(self, key: Tensor, edge_attr: Tensor | None, query: Tensor) -> Tensor:
-        """Return the gates act(k_i + q_j + (W_k + W_q) a_ij), [b, 1, c]."""
-        score = key + query
-        if edge_attr is not None and self.maps is not None:
-            edge_weight = self._edge_columns(self.maps[0]) + self._edge_columns(self.maps[1])
-            score = score + F.linear(edge_attr, edge_weight).unsqueeze(1)
-        return self.act(score)
-
-    def __call__(
-        self, key: Tensor, edge_attr: Tensor | None, source: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """Return the messages gate * (v_j + W_v a_ij), [b, 1, c]."""
-        query, value = source
-        gates = self.gates(key, edge_attr, query)
-        if edge_attr is not None and self.maps is not None:
-            value = value + F.linear(edge_attr, self._edge_columns(self.maps[2])).unsqueeze(1)
-        return gates * value
-
-    def _edge_columns(self, linear: Linear) -> Tensor:
-        """Return the columns of a weight that multiply edge features, [c, edge_dim]."""
-        return linear.weight[:, linear.weight.shape[1] - self.edge_dim :]
-
-
-class _WithParameters(Module):
-    """Module that calls a function of edges, and contains the linear layers that the function
-    uses.
-    """
-
-    def __init__(self, message: _Message, function: Callable[..., Tensor]) -> None:
-        super().__init__()
-        self.parts = ModuleList(message.maps or ())
-        self.function = function
-
-    def forward(self, *arguments: Any) -> Tensor:
-        return self.function(*arguments)

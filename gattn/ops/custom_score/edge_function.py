@@ -144,9 +144,7 @@ class EdgeFunction(NamedTuple):
     @property
     def is_builtin(self) -> bool:
         """True if the function belongs to one of gattn's layers."""
-        owner = getattr(self.function, "__self__", self.function)
-        module = getattr(owner, "__module__", None) or type(owner).__module__
-        return module.startswith("gattn.")
+        return (getattr(self.function, "__module__", None) or "").startswith("gattn.")
 
     @property
     def code(self) -> types.CodeType | None:
