@@ -140,6 +140,22 @@ class Layer:
         module = self.make(*sizes, **options)
         return module if self.call is None else Call(module, self.call)
 
+    def inputs(self, nodes=12, edges=40):
+        """Return random arguments for a layer made with the widths 6 and 3: positional and named.
+
+        The last node has no edge. The second of three graphs has no nodes.
+        """
+        generator = torch.Generator().manual_seed(nodes + edges)
+        sizes = (nodes, 6), (nodes + 3, 3), (edges, 3)
+        x, sources, edge_attr = (torch.randn(size, generator=generator) for size in sizes)
+        graph = 2 * (torch.arange(nodes) >= nodes // 2)
+        if self.readout:
+            return (x, graph), {"dim_size": 3}
+        pairs = torch.randint(max(nodes - 1, 1), (2, edges), generator=generator)
+        options = {"edge_attr": edge_attr} if self.edge_attr else {}
+        options |= {"batch": graph} if self.batch else {}
+        return ((sources, x) if self.bipartite else x, pairs), options
+
 
 def _sized(value, sizes):
     return next((size for placeholder, size in sizes.items() if value == placeholder), value)

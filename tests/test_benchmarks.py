@@ -16,6 +16,7 @@ from benchmarks.core.case import Contender, Topology
 from benchmarks.sides import layers
 from benchmarks.sides.families import OPERATORS
 from benchmarks.suites.cpu import comparisons, power_law
+from tests.test_architecture import Module
 
 ROOT = Path(__file__).parents[1]
 SCALE = 0.001
@@ -95,36 +96,23 @@ def test_benchmarks_import_only_public_modules_of_the_library() -> None:
     paths = sorted({*folder.rglob("*.py")} - {folder / "sides" / "internals.py"})
     assert paths
     for path in paths:
-        modules = imports(path)
+        imported = Module(path.stem, ast.parse(path.read_text())).imports
+        modules = {f"{module}.{name}".rstrip(".") for _, module, name in imported}
         private = {
             name for name in modules if name.startswith("gattn.") and not name.startswith(above)
         }
         assert not private, f"{path.relative_to(ROOT)} imports {private}"
 
 
-def imports(path: Path) -> set[str]:
-    """Return the modules that a file imports, at the top or inside of functions."""
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
-
-
+MOLECULES = ("attributions", "chemprop", "curves", "featurise", "inputs", "predict")
 COMMANDS = [
-    *sorted(path.stem for path in (ROOT / "benchmarks").glob("*.py")),
-    "molecules.attributions",
-    "molecules.chemprop",
-    "molecules.curves",
-    "molecules.featurise",
-    "molecules.inputs",
-    "molecules.predict",
+    "__main__",
+    *sorted(path.stem for path in (ROOT / "benchmarks").glob("[!_]*.py")),
+    *(f"molecules.{name}" for name in MOLECULES),
 ]
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "__init__"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help(name: str, capsys) -> None:
     if name == "gpu":
         pytest.importorskip("triton")

@@ -58,19 +58,10 @@ class Named(tnn.Module):
 
 def named_inputs(entry, nodes, edges, terms=()):
     """Return random inputs of a layer of the registry, by name."""
-    generator = torch.Generator().manual_seed(nodes + edges)
-    x = torch.randn(nodes, 6, generator=generator)
-    batch = 2 * (torch.arange(nodes) >= nodes // 2)
-    if entry.readout:
-        return {"x": x, "index": batch}
-    pairs = torch.randint(max(nodes - 1, 1), (2, edges), generator=generator)
-    sources = torch.randn(nodes + 3, 3, generator=generator)
-    tensors = {"x": (sources, x) if entry.bipartite else x, "edge_index": pairs}
-    if entry.edge_attr:
-        tensors["edge_attr"] = torch.randn(edges, 3, generator=generator)
-    if entry.batch:
-        tensors["batch"] = batch
-    return tensors | {term: torch.rand(edges, generator=generator) for term in terms}
+    args, options = entry.inputs(nodes, edges)
+    options.pop("dim_size", None)
+    options |= {term: torch.rand(edges) for term in terms}
+    return dict(zip(("x", "index" if entry.readout else "edge_index"), args)) | options
 
 
 def positional(entry, module, numbers=None, terms=()):

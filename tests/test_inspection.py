@@ -46,14 +46,7 @@ def only(report):
 
 @every({layer.kind: layer for layer in LAYERS})
 def test_names_a_path_for_every_layer(layer):
-    x, edge_index = torch.randn(NODES, 4), edges(100).unique(dim=1)
-    module, batch, options = layer.called(), torch.arange(NODES) // 10, {}
-    if layer.readout:
-        inputs, options = (x, batch), {"dim_size": 3}
-    else:
-        inputs = ((torch.randn(NODES, 3), x) if layer.bipartite else x), edge_index
-        options |= {"edge_attr": torch.randn(edge_index.shape[1], 2)} if layer.edge_attr else {}
-        options |= {"batch": batch} if layer.batch else {}
+    module, (inputs, options) = layer.called(6, 3), layer.inputs(NODES, 100)
     if layer.kind in READS_FLOATS:
         with pytest.raises(RuntimeError, match="reads the value of a floating-point tensor"):
             explain_path(module, *inputs, **options)

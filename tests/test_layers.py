@@ -38,19 +38,12 @@ def test_layer_is_what_the_registry_says(layer):
     if isinstance(module, AttentionConv):
         assert layer.conv or layer.bipartite or layer.call is not None
     assert set(layer.arguments) <= layer.settings
-    torch.manual_seed(1)
-    x, edge_index = torch.randn(7, 6), torch.randint(6, (2, 15))
-    batch = torch.tensor([0, 0, 0, 2, 2, 2, 2])
+    args, options = layer.inputs(7, 15)
     run = layer.called(6, 3).eval()
-    if layer.readout:
-        assert run(x, batch, dim_size=3).shape[0] == 3
-        return
-    inputs = {"edge_attr": torch.randn(15, 3)} if layer.edge_attr else {}
-    inputs |= {"batch": batch} if layer.batch else {}
-    out = run((torch.randn(9, 3), x) if layer.bipartite else x, edge_index, **inputs)
-    assert out.shape[0] == 7 or not layer.of_nodes
+    out = run(*args, **options)
+    assert out.shape[0] == (3 if layer.readout else 7) or not layer.of_nodes
     if layer.edge_attr:  # If the layer accepts edge features, its output must depend on them.
-        other = run(x, edge_index, **{**inputs, "edge_attr": torch.randn(15, 3)})
+        other = run(*args, **options | {"edge_attr": torch.randn(15, 3)})
         assert not torch.equal(out, other)
 
 

@@ -58,21 +58,12 @@ def test_forced_kernel_inside_a_transform_gets_an_error(monkeypatch):
             call()
 
 
-def _arguments(entry):
-    generator = torch.Generator().manual_seed(4)
-    edges = torch.randint(5, (2, 20), generator=generator)
-    options = {"batch": torch.arange(6) // 3} if entry.batch else {}
-    if entry.edge_attr:
-        options["edge_attr"] = torch.randn(20, 3, generator=generator)
-    return torch.randn(6, 6, generator=generator), edges, options
-
-
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
 @every({n: e for n, e in BY_NAME.items() if e.conv or e.batch})
 def test_many_gradients_at_once_are_those_one_by_one(layer):
     """Compare the batched gradients of jacobian(vectorize=True) and grad(is_grads_batched=True)."""
     module = layer.called(6, 3).eval()
-    x, edges, options = _arguments(layer)
+    (x, edges), options = layer.inputs(6, 20)
     jacobian = torch.autograd.functional.jacobian
     expected = jacobian(lambda x: module(x, edges, **options), x)
     actual = jacobian(lambda x: module(x, edges, **options), x, vectorize=True)

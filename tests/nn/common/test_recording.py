@@ -18,20 +18,10 @@ FREE = ("FAConv", "RGATConv", "ResGatedGraphConv")
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2, 5, 2], [1, 2, 0, 4, 5, 3, 2, 1, 5, 1]])
 
 
-def _inputs(layer):
-    torch.manual_seed(2)
-    x, batch = torch.randn(6, 6), torch.tensor([0, 0, 0, 1, 1, 1])
-    if layer.readout:
-        return (x, batch), {"dim_size": 2}
-    options = {"edge_attr": torch.randn(EDGES.shape[1], 3)} if layer.edge_attr else {}
-    options |= {"batch": batch} if layer.batch else {}
-    return ((torch.randn(6, 3), x) if layer.bipartite else x, EDGES), options
-
-
 @every(ATTENDS)
 def test_every_layer_records_its_weights(layer):
     module = layer.called(6, 3).eval()
-    args, options = _inputs(layer)
+    args, options = layer.inputs()
     plain = module(*args, **options)
     with record_attention(module) as recorded:
         out = module(*args, **options)

@@ -135,18 +135,8 @@ def test_width_of_minus_one_is_taken_from_the_input_or_refused_by_name(layer, wi
     if isinstance(module, ValueError):
         assert re.search(r"\b(\w*channels|\w*dim) must be an int >= [01]; got -1", str(module))
         return
-    generator = torch.Generator().manual_seed(0)
-    x, sources = (torch.randn(8, d, generator=generator) for d in (6, 3))
-    index = torch.arange(8) // 3
-    edges = torch.randint(8, (2, 20), generator=generator)
-    options = {"batch": index} if layer.batch else {}
-    if layer.edge_attr:
-        options["edge_attr"] = torch.randn(20, 3, generator=generator)
-    if layer.readout:
-        first, second = (module(x, index, dim_size=3) for _ in range(2))
-    else:
-        x = (sources, x) if layer.bipartite else x
-        first, second = (module(x, edges, **options) for _ in range(2))
+    args, options = layer.inputs()
+    first, second = (module(*args, **options) for _ in range(2))
     assert first.isfinite().all()
     assert torch.equal(first, second)
     shapes = {name: tensor.shape for name, tensor in module.state_dict().items()}

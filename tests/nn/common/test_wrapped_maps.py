@@ -154,20 +154,6 @@ def _exchange(layer, name, make):
     return module
 
 
-def _inputs(entry, nodes=12, edges=40):
-    generator = torch.Generator().manual_seed(2)
-    x = torch.randn(nodes, 6, generator=generator)
-    batch = torch.arange(nodes) // 5
-    if entry.readout:
-        return (x, batch), {"dim_size": 4}
-    pairs = torch.randint(nodes - 1, (2, edges), generator=generator)
-    sources = torch.randn(nodes, 3, generator=generator)
-    options = {"batch": batch} if entry.batch else {}
-    if entry.edge_attr:
-        options["edge_attr"] = torch.randn(edges, 3, generator=generator)
-    return ((sources, x) if entry.bipartite else x, pairs), options
-
-
 def _module_of(layer):
     return layer.module if isinstance(layer, Call) else layer
 
@@ -212,7 +198,7 @@ class Counted(torch.nn.Module):
 @each_layer
 def test_parametrised_weight_is_evaluated_once_for_each_call_of_its_map(name):
     entry = BY_NAME[name]
-    args, options = _inputs(entry)
+    args, options = entry.inputs()
     for part in _maps_of(entry):
         layer, equivalent, adapted = (entry.called(6, 3).eval() for _ in range(3))
         linear, counted = _module_of(layer).get_submodule(part), Counted()
@@ -260,7 +246,7 @@ CHANGES = {
 @pytest.mark.parametrize("how", CHANGES)
 def test_changed_linear_map_is_called(name, how):
     entry = BY_NAME[name]
-    args, options = _inputs(entry)
+    args, options = entry.inputs()
     for part in _maps_of(entry):
         changed, equivalent = entry.called(6, 3).eval(), entry.called(6, 3).eval()
         linear = _module_of(equivalent).get_submodule(part)
