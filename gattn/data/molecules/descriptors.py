@@ -136,10 +136,10 @@ def descriptor_rows(molecules: Sequence[Mol], skeletons: Skeletons) -> np.ndarra
         _in_intervals(which, surface, values, bounds, count)
         for values, bounds in ((logp, LOGP), (refractivity, REFRACTIVITY))
     ]
-    shared = _shared_charges(which, skeletons, count)
+    several = np.bincount(which, skeletons.charges != 0, count) > 1
     charged = [
-        PEOE_VSA_(in_settled_order(molecule)[0] if among else molecule)
-        for molecule, among in zip(molecules, shared)
+        PEOE_VSA_(in_settled_order(molecule)[0] if more else molecule)
+        for molecule, more in zip(molecules, several)
     ]
     rows = np.concatenate([np.stack([*whole, *sums], 1), *surfaces, charged], 1)
     return _defined(rows.astype(np.float32))
@@ -231,29 +231,6 @@ def _rotatable_bonds(molecule: Mol) -> int:
     from rdkit.Chem import rdMolDescriptors as rd
 
     return rd.CalcNumRotatableBonds(molecule, rd.NumRotatableBondsOptions.NonStrict)
-
-
-def _shared_charges(which: np.ndarray, skeletons: Skeletons, count: int) -> np.ndarray:
-    """Mark the molecules in which two charged atoms have the same element: [count] bool.
-
-    Args:
-        which: [n], the molecule of each atom.
-        skeletons: the columns of all molecules.
-        count: number of molecules.
-    """
-    charged = skeletons.charges != 0
-    kinds, times = np.unique(
-        which[charged] * _ELEMENTS + skeletons.elements[charged], return_counts=True
-    )
-    marked = np.zeros(count, np.bool_)
-    marked[kinds[times > 1] // _ELEMENTS] = True
-    return marked
-
-
-_ELEMENTS = 128
-"""Number larger than every atomic number; it is used to encode a molecule's index and an element in
-one integer.
-"""
 
 
 def in_settled_order(molecule: Mol) -> tuple[Mol, list[int]]:
