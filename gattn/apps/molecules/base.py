@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -257,11 +256,10 @@ class MoleculeEstimator(SmilesEstimator):
 
         index = self.place_of(target) if isinstance(target, str) else target
         texts, values = self._rows(smiles)
-        parsed = self.featurise(texts)
-        inputs = parsed.inputs.described(torch.from_numpy(values)[parsed.row_index])
+        parsed = self.featurise(texts, values)
         rows.warn_of(rows.bad_rows(texts, parsed))
         method = DEFAULT_METHOD if method is None else method
-        explanations = iter(explain_model(self, inputs, method, target=index, label=label))
+        explanations = iter(explain_model(self, parsed.inputs, method, target=index, label=label))
         return [None if error else next(explanations) for error in parsed.errors]
 
     def labelled(self, smiles: Rows, y: Any) -> rows.LabelledMolecules:
@@ -289,7 +287,7 @@ class MoleculeEstimator(SmilesEstimator):
         weights.
         """
         labels = torch.from_numpy(self._encode(table))
-        parsed = self.featurise(texts)
+        parsed = self.featurise(texts, values)
         bad = tuple(rows.bad_rows(texts, parsed))
         if bad and self.on_error == "raise":
             raise MoleculeError(bad, "smiles")
@@ -297,9 +295,8 @@ class MoleculeEstimator(SmilesEstimator):
         ends = None if bounds is None else torch.from_numpy(bounds)[parsed.row_index]
         mask = labels.isfinite() if ends is None else ~ends.isnan().any(2)
         index = mask.any(1).nonzero().flatten()
-        inputs = parsed.inputs.described(torch.from_numpy(values)[parsed.row_index])
         readable = rows.LabelledMolecules(
-            inputs, labels, weights[parsed.row_index], ends, rows=parsed.row_index,
+            parsed.inputs, labels, weights[parsed.row_index], ends, rows=parsed.row_index,
             canonical=parsed.canonical, bad=bad,
         )  # fmt: skip
         return readable if len(index) == len(labels) else readable[index]
@@ -328,12 +325,8 @@ class MoleculeEstimator(SmilesEstimator):
         """
         self.check_fitted()
         texts, values = self._rows(smiles)
-        if self.descriptors_columns_:
-            predicted = self.predictions(
-                list(zip(texts, values.tolist())), smiles=itemgetter(0), descriptors=itemgetter(1)
-            )
-        else:
-            predicted = self.predictions(texts)
+        items = list(zip(texts, values.tolist()))
+        predicted = self.predictions(items, read=lambda item: item)
         return _joined(texts, ((piece, choose(piece.result)) for piece in predicted))
 
     def _score(

@@ -15,7 +15,7 @@ from torch import Tensor
 from gattn.apps.fitting.scaling import moments
 from gattn.apps.molecules.arrays import as_numbers
 from gattn.apps.molecules.gaussian_process import FARTHEST
-from gattn.apps.molecules.row_format import join_smiles
+from gattn.apps.molecules.row_format import join_smiles, row_text
 from gattn.apps.tables.csv_table import LARGEST, Table, TableRow
 from gattn.apps.tables.formats import open_molecules
 from gattn.apps.tables.numbers import NumberFormat
@@ -115,6 +115,18 @@ def open_tables(
     )  # fmt: skip
 
 
+class InputRow(NamedTuple):
+    """Row to predict, in the form that the model reads.
+
+    Attributes:
+        text: its SMILES, those of several molecules as one text; "" for a row that cannot be read.
+        values: its descriptor columns, NaN for a missing value.
+    """
+
+    text: str
+    values: Sequence[float] = ()
+
+
 @dataclass(frozen=True)
 class DescriptorColumns:
     """Names and places of the descriptor columns in an open table.
@@ -123,11 +135,13 @@ class DescriptorColumns:
         names: the names of the f columns.
         places: the index of each column in the header.
         style: the format of their numbers.
+        smiles: the index of each column of SMILES.
     """
 
     names: tuple[str, ...]
     places: tuple[int, ...]
     style: NumberFormat
+    smiles: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, table: Table, names: Sequence[str], style: NumberFormat) -> DescriptorColumns:
@@ -137,7 +151,8 @@ class DescriptorColumns:
         concern labels.
         """
         numbers = NumberFormat(decimal=style.decimal, thousands=style.thousands)
-        return cls(tuple(names), tuple(map(table.place, names)), numbers)
+        places, smiles = (tuple(map(table.place, some)) for some in (names, table.smiles))
+        return cls(tuple(names), places, numbers, smiles)
 
     def read(self, row: TableRow) -> tuple[list[float], str]:
         """Convert the f descriptor cells of a row to numbers.
@@ -156,9 +171,14 @@ class DescriptorColumns:
             values.append(value)
         return values, row.problem
 
-    def values(self, row: TableRow) -> list[float]:
-        """Return the f descriptors of a row, with NaN for missing numbers."""
-        return self.read(row)[0]
+    def input_row(self, row: TableRow) -> InputRow:
+        """Return the SMILES and the descriptors of a row.
+
+        The text is "" for a row with a problem, such as a number of cells that differs from the
+        header's, because its cells may be in wrong columns.
+        """
+        text = "" if row.problem else row_text(row.cells, self.smiles)
+        return InputRow(text, tuple(self.read(row)[0]))
 
     def checked(self, rows: Iterable[TableRow]) -> Iterator[TableRow]:
         """Yield the rows; if a cell is not a number, the attribute ``problem`` of the row

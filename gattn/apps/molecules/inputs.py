@@ -552,8 +552,7 @@ def make_pieces(
     make: Callable[[MoleculeInputs], T],
     items: Iterable[Item],
     *,
-    smiles: Callable[[Item], str] | None = None,
-    descriptors: Callable[[Item], Sequence[float]] | None = None,
+    read: Callable[[Item], tuple[str, Sequence[float]]] | None = None,
     columns: int = 0,
     chunk: int = PIECE,
     max_atoms: int = MAX_ATOMS,
@@ -566,9 +565,8 @@ def make_pieces(
         make: function that computes the result from the valid molecules of a piece; sent to each
             process once.
         items: consumed lazily; they stay in this process.
-        smiles: function that returns the SMILES of an item; by default the items are SMILES.
-        descriptors: function that returns the values of an item's descriptor columns, NaN where
-            one is missing; None if there are no such columns.
+        read: function that returns the SMILES of an item, and the values of its descriptor columns,
+            NaN where one is missing; by default the items are SMILES without descriptors.
         columns: number of descriptor columns.
         chunk: number of items in a piece.
         max_atoms: larger molecules are errors.
@@ -587,12 +585,9 @@ def make_pieces(
     >>> [(piece.items, piece.result) for piece in make_pieces(len, ["C", "CC", "("], chunk=2)]
     [(['C', 'CC'], 2), (['('], 0)]
     """
-    get = cast("Callable[[Item], str]", smiles or (lambda item: item))
-    values = descriptors or (lambda item: ())
+    get = read or (lambda item: (cast(str, item), ()))
     work = partial(_make, make=make, max_atoms=max_atoms, columns=columns, row_format=row_format)
-    pieces = _process_in_chunks(
-        work, items, lambda item: (get(item), values(item)), chunk, max_atoms, workers
-    )
+    pieces = _process_in_chunks(work, items, get, chunk, max_atoms, workers)
     return (
         Piece(parsed.row_index, parsed.errors, some, result) for some, (parsed, result) in pieces
     )

@@ -85,15 +85,20 @@ class SmilesEstimator(SerializableEstimator, Parameters):
             tuple(self.standardize),
         )  # fmt: skip
 
-    def featurise(self, smiles: Sequence[str]) -> FeaturizedSmiles:
+    def featurise(self, smiles: Sequence[str], descriptors: Any = None) -> FeaturizedSmiles:
         """Compute the inputs of the model from the SMILES of n rows, as in training.
 
         Args:
             smiles: n texts.
+            descriptors: [n, f] values of descriptor columns; None if there are no such columns.
         """
-        return featurise(
+        parsed = featurise(
             smiles, max_atoms=self.max_atoms, workers=self.workers, row_format=self.row_format
         )
+        if descriptors is None:
+            return parsed
+        columns = torch.as_tensor(descriptors, dtype=torch.float64)[parsed.row_index]
+        return replace(parsed, inputs=parsed.inputs.described(columns))
 
     def _pieces(
         self, make: Callable[[MoleculeInputs], Result], items: Iterable[Item], **options: Any
@@ -162,8 +167,7 @@ class SmilesEstimator(SerializableEstimator, Parameters):
         self,
         items: Iterable[Item],
         *,
-        smiles: Callable[[Item], str] | None = None,
-        descriptors: Callable[[Item], Sequence[float]] | None = None,
+        read: Callable[[Item], tuple[str, Sequence[float]]] | None = None,
         neighbors: int = 0,
     ) -> Iterator[Piece[Item, Any]]:
         """Predict molecules in chunks, in the order of the input and with bounded memory.
@@ -172,9 +176,8 @@ class SmilesEstimator(SerializableEstimator, Parameters):
             items: SMILES, or objects that contain one, such as rows of a table; a generator is
                 consumed lazily. The SMILES of several molecules of a row are one text; see
                 :func:`gattn.apps.molecules.row_format.join_smiles`.
-            smiles: function that returns the SMILES of an item; by default the items are SMILES.
-            descriptors: function that returns the values of ``descriptors_columns_`` of an item,
-                NaN for a missing value; required if the model was trained with such columns.
+            read: function that returns the SMILES of an item, and the values of
+                ``descriptors_columns_``, NaN for a missing value; by default the items are SMILES.
             neighbors: number of most similar molecules to find for each; see
                 :meth:`MoleculePredictor.nearest`.
 
@@ -182,20 +185,18 @@ class SmilesEstimator(SerializableEstimator, Parameters):
             Consecutive items, with the predictions for those whose SMILES are valid.
 
         Raises:
-            ValueError: ``descriptors`` is missing, or the model reads no descriptor columns.
+            ValueError: ``read`` is missing, and the model reads descriptor columns.
         """
         self.check_fitted()
         columns = self.descriptors_columns_
-        if bool(columns) != (descriptors is not None):
-            needed = f"the descriptor columns {', '.join(columns)}" if columns else "SMILES alone"
-            passed = "no descriptors" if descriptors is None else "descriptors"
-            raise ValueError(f"this model reads {needed}; got {passed}")
+        if columns and read is None:
+            raise ValueError(
+                f"this model reads the descriptor columns {', '.join(columns)}; got no descriptors"
+            )
         predict = self.predictor_.predict
         if neighbors:
             predict = partial(predict, neighbors=neighbors)
-        return self._pieces(
-            predict, items, smiles=smiles, descriptors=descriptors, columns=len(columns)
-        )
+        return self._pieces(predict, items, read=read, columns=len(columns))
 
     @property
     def classes_by_target(self) -> list[np.ndarray]:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gattn.apps.molecules.descriptor_columns import DescriptorColumns
+from gattn.apps.molecules.descriptor_columns import DescriptorColumns, InputRow
 from gattn.apps.molecules.loading import smiles_columns
-from gattn.apps.molecules.runs.predict import ERROR, InputRow, PredictedRow, row_smiles
+from gattn.apps.molecules.runs.predict import ERROR, PredictedRow
 from gattn.apps.serve.errors import RequestError
 from gattn.apps.serve.molecules import ServedMolecules
 from gattn.apps.tables.csv_table import Table, TableRow
@@ -94,6 +94,4 @@ def read_csv_body(
                 rows.append(row)
         except (ValueError, LookupError) as error:
             raise RequestError(422, str(error).replace(str(path), NAME)) from error
-    get = row_smiles(table, table.smiles)
-    input_rows = [InputRow(get(row), tuple(style.values(row))) for row in rows]
-    return CsvBody(table, list(map(table.place, table.smiles)), rows, input_rows)
+    return CsvBody(table, list(style.smiles), rows, list(map(style.input_row, rows)))

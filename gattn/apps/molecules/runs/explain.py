@@ -8,13 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from gattn.apps.molecules.explain import METHODS, explain_model
 from gattn.apps.molecules.loading import open_run
-from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.row_format import name_after, name_column
-from gattn.apps.molecules.runs.predict import Counts, row_smiles
+from gattn.apps.molecules.runs.predict import Counts
 from gattn.apps.run.text import with_precision
 from gattn.apps.run.train import Log, no_log
 from gattn.apps.tables.csv_table import Table, TableRow
@@ -215,26 +212,22 @@ def explain_table(
     """
     if pictures < 0:
         raise ValueError(f"pictures must be at least 0; got {pictures}")
-    estimator, table, names, descriptors, _ = open_run(
-        run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads
-    )
+    opened = open_run(run, path, smiles=smiles, encoding=encoding, workers=workers, threads=threads)
+    estimator, table = opened.model, opened.table
     target_index = estimator.place_of(target)
-    rows = list(descriptors.checked(table.rows()))
-    texts = list(map(row_smiles(table, names), rows))
-    parsed = estimator.featurise(texts)
+    rows = list(opened.descriptors.checked(table.rows()))
+    inputs = list(map(opened.descriptors.input_row, rows))
+    texts = [each.text for each in inputs]
+    parsed = estimator.featurise(texts, [each.values for each in inputs])
     if not len(parsed.inputs):
         raise ValueError(f"{path} has no molecules that can be read")
-    inputs: MoleculeInputs = parsed.inputs
-    if descriptors.names:
-        values = torch.tensor([descriptors.values(row) for row in rows], dtype=torch.float64)
-        inputs = inputs.described(values[parsed.row_index])
     errors = [row.problem or error for row, error in zip(rows, parsed.errors)]
     explained = {
-        method: explain_model(estimator, inputs, method, target=target_index, label=label)
+        method: explain_model(estimator, parsed.inputs, method, target=target_index, label=label)
         for method in dict.fromkeys(methods or METHODS)
     }
     indices = parsed.row_index.tolist()
-    titles = _titles(table, names, rows, indices)
+    titles = _titles(table, opened.smiles, rows, indices)
     with new_folder(out) as folder:
         not_drawn = write_explanations(
             folder, indices, explained, titles=titles,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -13,9 +12,9 @@ import numpy as np
 
 from gattn.apps.fitting.settings import SettingsError, read_toml
 from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.descriptor_columns import InputRow
 from gattn.apps.molecules.loading import open_run
 from gattn.apps.molecules.pretrained import is_distributed, resolve
-from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.stages import read_run_source
@@ -23,7 +22,6 @@ from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import RunError, check_files, read_card, read_json
 from gattn.apps.run.run_folder import training_folder
 from gattn.apps.run.train import Log, no_log
-from gattn.apps.tables.csv_table import Table, TableRow
 from gattn.files import check_table_ending, new_file, reason
 
 INSIDE = 0.95
@@ -285,17 +283,16 @@ def predict_table(
         ValueError: the column is missing or appears twice, or ``out`` has another ending.
     """
     check_table_ending(out)
-    model, table, names, descriptors, level = open_run(
+    opened = open_run(
         run, path, smiles=smiles, encoding=encoding, coverage=coverage, workers=workers,
         threads=threads, on_bad_bytes="surrogateescape", lists=True,
     )  # fmt: skip
+    model, table = opened.model, opened.table
     measured = read_measured(run, model, neighbors) if neighbors else None
     columns = prediction_columns(model) + ([] if measured is None else measured.columns)
-    text_of = row_smiles(table, names)
-    pieces = model.predictions(
-        descriptors.checked(table.rows()), smiles=text_of, neighbors=neighbors,
-        descriptors=descriptors.values if descriptors.names else None,
-    )  # fmt: skip
+    items = opened.descriptors.checked(table.rows())
+    read = opened.descriptors.input_row
+    pieces = model.predictions(items, read=read, neighbors=neighbors)
     empty = [""] * len(columns)
     rows = bad = 0
     columns = [*columns, ERROR]
@@ -303,8 +300,8 @@ def predict_table(
     with new_file(out) as temporary, table.writer(temporary, columns, texts, log) as writer:
         for piece in pieces:
             index = piece.row_index.tolist()
-            smiles_of_rows = [text_of(piece.items[i]) for i in index]
-            cells = prediction_cells(model, piece.result, level, smiles_of_rows)
+            smiles_of_rows = [read(piece.items[i]).text for i in index]
+            cells = prediction_cells(model, piece.result, opened.coverage, smiles_of_rows)
             if measured is not None:
                 more = measured.cells(piece.result)
                 cells = [[*some, *others] for some, others in zip(cells, more)]
@@ -316,28 +313,6 @@ def predict_table(
             rows += len(piece.items)
             on_progress(len(piece.items))
     return Counts(rows, bad)
-
-
-def row_smiles(table: Table, columns: Sequence[str]) -> Callable[[TableRow], str]:
-    """Return a function that reads the SMILES of a table row, from one or several columns.
-
-    The function returns "" for a row with a problem, such as a number of cells that differs from
-    the header's, because its cells may be in wrong columns.
-    """
-    places = list(map(table.place, columns))
-    return lambda row: "" if row.problem else row_text(row.cells, places)
-
-
-class InputRow(NamedTuple):
-    """Row to predict, in the form that the model reads.
-
-    Attributes:
-        text: its SMILES, those of several molecules as one text; "" for a row that cannot be read.
-        values: its descriptor columns, NaN for a missing value.
-    """
-
-    text: str
-    values: Sequence[float] = ()
 
 
 class PredictedRow(NamedTuple):
@@ -363,11 +338,8 @@ def predict_rows(
         coverage: coverage of the intervals or label sets.
     """
     empty = [""] * len(prediction_columns(model))
-    descriptors: Callable[[InputRow], Sequence[float]] | None = None
-    if model.descriptors_columns_:
-        descriptors = attrgetter("values")
     predicted: list[PredictedRow] = []
-    for piece in model.predictions(rows, smiles=attrgetter("text"), descriptors=descriptors):
+    for piece in model.predictions(rows, read=lambda row: row):
         index = piece.row_index.tolist()
         cells = dict(zip(index, prediction_cells(model, piece.result, coverage)))
         predicted += [PredictedRow(cells.get(i, empty), e) for i, e in enumerate(piece.errors)]

@@ -19,7 +19,6 @@ from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
 from gattn.apps.molecules.inputs import PIECE
 from gattn.apps.molecules.loading import load_model, smiles_columns
-from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.columns import prediction_columns
 from gattn.apps.molecules.runs.predict import ERROR, InputRow, predict_rows
 from gattn.apps.molecules.screening import plan
@@ -416,7 +415,7 @@ def screen(
             # The first prediction solves the kernel equation, which takes much memory. The solution
             # is sent to the other processes together with the model.
             with one_thread():
-                values = [0.0] * len(model.descriptors_columns_)
+                values = (0.0,) * len(model.descriptors_columns_)
                 work([InputRow(model.row_format.example, values)])
         answered = engine(work, tasks, workers) if pending else ()
         for piece, answers in answered:
@@ -509,14 +508,14 @@ def _tasks(
     """
     rows: Iterator[TableRow] = iter(())
     columns = DescriptorColumns((), (), style)
-    open_input, position, places, molecules = -1, 0, [0], range(1)
+    open_input, position, places = -1, 0, [0]
     for shard in pending:
         source = sources[shard.input]
         if shard.input != open_input:
-            open_input, position, rows = shard.input, shard.start, source.rows(shard.start)
+            open_input, position = shard.input, shard.start
             places = [source.place(name) for name in (*source.smiles, *copied)]
-            molecules = range(len(source.smiles))
             columns = DescriptorColumns.of(source, descriptors, style)
+            rows = columns.checked(source.rows(shard.start))
         for _ in islice(rows, shard.start - position):
             pass
         position = shard.stop
@@ -524,10 +523,8 @@ def _tasks(
             size = min(PIECE, shard.stop - start)
             piece, input_rows = [], []
             for row in islice(rows, size):
-                values, problem = columns.read(row) if descriptors else ([], row.problem)
-                cells = [row.cells[place] for place in places]
-                piece.append((cells, problem))
-                input_rows.append(InputRow("" if problem else row_text(cells, molecules), values))
+                piece.append(([row.cells[place] for place in places], row.problem))
+                input_rows.append(columns.input_row(row))
             if len(piece) < size:
                 raise ValueError(f"{source.path} was changed while it was read")
             yield _Piece(shard, start, piece, start + size == shard.stop), input_rows
