@@ -330,11 +330,7 @@ class MoleculeEstimator(SmilesEstimator):
         return _joined(texts, ((piece, choose(piece.result)) for piece in predicted))
 
     def _score(
-        self,
-        metric: Callable[..., float],
-        smiles: Rows,
-        y: Any,
-        sample_weight: np.ndarray | None,
+        self, metric: Callable[..., float], smiles: Rows, y: Any, sample_weight: np.ndarray | None
     ) -> float:
         """Return a metric as its mean over the targets. It is computed on the valid SMILES that
         have a label.

@@ -405,11 +405,7 @@ class GaussianProcess:
         return torch.where(limited, truncated_mean(mean, variance.sqrt(), *bounds.unbind(2)), y)
 
     def with_more(
-        self,
-        inputs: MoleculeInputs,
-        y: Tensor,
-        weights: Tensor,
-        bounds: Tensor | None = None,
+        self, inputs: MoleculeInputs, y: Tensor, weights: Tensor, bounds: Tensor | None = None
     ) -> GaussianProcess:
         """Return a model with additional training molecules and the same hyperparameters and
         scales.

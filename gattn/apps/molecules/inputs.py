@@ -15,11 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules.model_inputs import (
-    MoleculeInputs,
-    PackedView,
-    join_pieces,
-)
+from gattn.apps.molecules.model_inputs import MoleculeInputs, PackedView, join_pieces
 from gattn.apps.molecules.row_format import BETWEEN, ONE_MOLECULE, RowFormat
 from gattn.apps.runtime.processes import in_order
 from gattn.data.molecules.arrays import MoleculeArrays, boundaries

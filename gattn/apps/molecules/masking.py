@@ -15,12 +15,7 @@ from gattn.data import DESCRIPTORS
 from gattn.data.molecules.building import MoleculeBuilder
 from gattn.data.molecules.counts import COUNTS, atom_codes, morgan_counter
 from gattn.data.molecules.dataset import Molecules
-from gattn.data.molecules.descriptors import (
-    LOGP,
-    REFRACTIVITY,
-    descriptor_row,
-    in_settled_order,
-)
+from gattn.data.molecules.descriptors import LOGP, REFRACTIVITY, descriptor_row, in_settled_order
 from gattn.data.molecules.pairs import atom_pairs
 from gattn.data.molecules.plain import plain, written_places
 from gattn.data.molecules.smiles import parse_any_size

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from gattn.apps.fitting.losses import (
-    cross_entropy,
-    multiclass_cross_entropy,
-    regression_loss,
-)
+from gattn.apps.fitting.losses import cross_entropy, multiclass_cross_entropy, regression_loss
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.molecules.network import (
     MoleculeBatch,
@@ -499,11 +495,7 @@ def cross_fit_members(
 
 
 def predict_members(
-    networks: Sequence[Any],
-    inputs: MoleculeInputs,
-    outputs: int,
-    *,
-    threads: int = 0,
+    networks: Sequence[Any], inputs: MoleculeInputs, outputs: int, *, threads: int = 0
 ) -> Tensor:
     """Return the outputs of each of K networks, [K, k, o] float64: scaled targets, or logits
     of classes.

@@ -13,38 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules import members
+from gattn.apps.molecules import members, nearest, stacking, target_transform
 from gattn.apps.molecules.components import Components, calibrate, disagreement, label_scaling
 from gattn.apps.molecules.descriptor_columns import column_tensors, with_standard_columns
 from gattn.apps.molecules.forest import Forest, forest_obstacle
-from gattn.apps.molecules.gaussian_process import (
-    GaussianProcess,
-    draw_labelled,
-    known_labels,
-)
+from gattn.apps.molecules.gaussian_process import GaussianProcess, draw_labelled, known_labels
 from gattn.apps.molecules.inputs import distinct_inputs, in_pieces
-from gattn.apps.molecules.nearest import (
-    MeasuredTargets,
-    NearestMolecules,
-    pack_bits,
-    residual_correlation,
-)
 from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs
 from gattn.apps.molecules.rows import FitPart
 from gattn.apps.molecules.settings import MoleculeSettings, Task
-from gattn.apps.molecules.stacking import (
-    Evidence,
-    combine,
-    extrapolated_std,
-    left_out_of_kernel,
-    predicted_std,
-)
-from gattn.apps.molecules.target_transform import (
-    Prediction,
-    TargetTransform,
-    empty_prediction,
-    in_target_units,
-)
+from gattn.apps.molecules.target_transform import Prediction
 from gattn.apps.run.model_io import add_prefix
 from gattn.apps.runtime.threads import Background, available_threads, limited_threads
 from gattn.data.splits import number_groups
@@ -59,7 +37,7 @@ It determines the number of threads.
 """
 
 
-_Others: TypeAlias = "tuple[GaussianProcess, Forest | None, Evidence | None]"
+_Others: TypeAlias = "tuple[GaussianProcess, Forest | None, stacking.Evidence | None]"
 """Components of a model that are not networks: the Gaussian process of the training part, the
 forest of both parts, and their predictions for fitting the weights.
 """
@@ -79,10 +57,11 @@ def _fit_others(
     )  # fmt: skip
     if settings.model != "stacked":
         return kernel, None, None
-    inner, outer = left_out_of_kernel(kernel, seed, groups[0], val.inputs)
+    inner, outer = stacking.left_out_of_kernel(kernel, seed, groups[0], val.inputs)
     first, rest = slice(0, len(train.inputs)), slice(len(train.inputs), None)
     if not forest:
-        return kernel, None, Evidence(inner, outer, None, None, torch.empty(0), train.y, *groups)
+        none = torch.empty(0)
+        return kernel, None, stacking.Evidence(inner, outer, None, None, none, train.y, *groups)
     trees, (few, all_trees) = Forest.fit(
         train.inputs, val.inputs, torch.cat([train.y, val.y]), trees=settings.trees, seed=seed,
         groups=torch.cat(groups), weights=torch.cat([train.weights, val.weights]), check=check,
@@ -90,7 +69,7 @@ def _fit_others(
     # No tree was trained on a missing label, so all trees may be used for its molecule.
     unlabelled = trees.predict(val.inputs)
     few_val, all_val = (each[rest].filled(unlabelled) for each in (few, all_trees))
-    evidence = Evidence(inner, outer, few[first], few_val, all_val.mean, train.y, *groups)
+    evidence = stacking.Evidence(inner, outer, few[first], few_val, all_val.mean, train.y, *groups)
     return kernel, trees, evidence
 
 
@@ -112,7 +91,7 @@ def _check(part: FitPart, name: str) -> None:
 
 def _bits(inputs: MoleculeInputs) -> Tensor:
     """Return the packed Morgan bits of molecules; see :func:`pack_bits`."""
-    return pack_bits(some.counts for some in in_pieces(inputs))
+    return nearest.pack_bits(some.counts for some in in_pieces(inputs))
 
 
 def _totals(inputs: MoleculeInputs) -> Tensor:
@@ -164,8 +143,8 @@ class MoleculePredictor(Components):
         classes: Sequence[int] = (), level: str = "",
     ) -> None:  # fmt: skip
         super().__init__(tensors, task, settings, classes, level)
-        self.validation = empty_prediction(self.targets)
-        self.transform = TargetTransform(
+        self.validation = target_transform.empty_prediction(self.targets)
+        self.transform = target_transform.TargetTransform(
             settings.target_transform if task == "regression" else "none"
         )
         self._add({})
@@ -173,11 +152,11 @@ class MoleculePredictor(Components):
     def _add(self, tensors: dict[str, Tensor]) -> None:
         """Add tensors to the state, and prepare the search for molecules of the training part."""
         self._tensors |= tensors
-        self._nearest = NearestMolecules(self._tensors["bits"])
-        self._measured: MeasuredTargets | None = None
+        self._nearest = nearest.NearestMolecules(self._tensors["bits"])
+        self._measured: nearest.MeasuredTargets | None = None
         if self.kernel is not None and "residuals" in self._tensors:
             errors = (self._tensors[name].numpy() for name in ("residuals", "correlation"))
-            self._measured = MeasuredTargets(self.kernel.counts.numpy(), *errors)
+            self._measured = nearest.MeasuredTargets(self.kernel.counts.numpy(), *errors)
 
     @classmethod
     def fit(
@@ -233,7 +212,7 @@ class MoleculePredictor(Components):
         if not train.y.isfinite().any(0).all():
             raise ValueError("y must have a label for every target; a target has no label")
         if task == "regression":
-            transform = TargetTransform(settings.target_transform)
+            transform = target_transform.TargetTransform(settings.target_transform)
             train, val = (
                 replace(
                     part, y=transform(part.y),
@@ -323,7 +302,7 @@ class MoleculePredictor(Components):
                 assert predictor.kernel is not None
                 some = torch.cat([groups[0][others[0].rows], groups[1][kernel_index]])
                 residuals = predictor.kernel.left_out_errors(some)
-                correlation = torch.from_numpy(residual_correlation(residuals.numpy()))
+                correlation = torch.from_numpy(nearest.residual_correlation(residuals.numpy()))
                 predictor._add({"residuals": residuals, "correlation": correlation})
         least = {"least_similarity": similarities.min()}
         predictor._add({
@@ -332,7 +311,7 @@ class MoleculePredictor(Components):
             "totals": torch.cat([tensors["totals"], _totals(val.inputs)]),
             **(least if task == "regression" else {"offset": offset}),
         })  # fmt: skip
-        predictor.validation = in_target_units(validation, predictor.transform)
+        predictor.validation = target_transform.in_target_units(validation, predictor.transform)
         return predictor
 
     def predict(self, inputs: MoleculeInputs, neighbors: int = 0) -> Prediction:
@@ -356,7 +335,7 @@ class MoleculePredictor(Components):
         predicted = self.predict_transformed(inputs)
         if self._measured is not None:
             predicted = _corrected(predicted, inputs, self._measured)
-        predicted = in_target_units(predicted, self.transform)
+        predicted = target_transform.in_target_units(predicted, self.transform)
         if neighbors:
             index, similarity = self.nearest(inputs, neighbors)
             predicted = replace(predicted, nearest_index=index, nearest_similarity=similarity)
@@ -377,12 +356,15 @@ class MoleculePredictor(Components):
         elements = members.batch_elements(min(len(inputs), members.PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
             means, outputs, variance = self.predict_components(inputs)
-            mean, similarities = combine(means, self._tensors["weights"]), self._similarity(inputs)
+            mean, similarities = (
+                stacking.combine(means, self._tensors["weights"]),
+                self._similarity(inputs),
+            )
             if self.task == "regression":
                 sources = self.error_inputs(means, outputs, variance)
                 least = self._tensors.get("least_similarity", torch.tensor(0.0))
-                std = predicted_std(sources, self._tensors["spread"])
-                std = extrapolated_std(std, similarities, least, self.scale)
+                std = stacking.predicted_std(sources, self._tensors["spread"])
+                std = stacking.extrapolated_std(std, similarities, least, self.scale)
             else:
                 mean = mean + self._tensors.get("offset", 0.0)
                 std = disagreement(means, outputs)
@@ -482,7 +464,7 @@ class MoleculePredictor(Components):
 
 
 def _corrected(
-    predicted: Prediction, inputs: MoleculeInputs, measured: MeasuredTargets
+    predicted: Prediction, inputs: MoleculeInputs, measured: nearest.MeasuredTargets
 ) -> Prediction:
     """Correct predictions by the measured targets of the molecules."""
     pieces = [measured.corrections(some.counts.numpy()) for some in in_pieces(inputs)]

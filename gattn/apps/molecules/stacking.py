@@ -26,12 +26,7 @@ SHRINKAGES = 101
 
 
 def fit_mixture(
-    first: Tensor,
-    second: Tensor,
-    prior: float,
-    factors: Tensor,
-    groups: Tensor,
-    excess: Tensor,
+    first: Tensor, second: Tensor, prior: float, factors: Tensor, groups: Tensor, excess: Tensor
 ) -> float:
     r"""Fit the weight of the second of two components to their errors. The errors are for molecules
     that were not used for training.

@@ -274,12 +274,7 @@ class AtomClassifier(ClassLabels, AtomEstimator):
         return self._collect(smiles, lambda p: [c.numpy() for c in self.probabilities(p.mean)])
 
 
-UNSUPPORTED = (
-    "reaction",
-    "standardize",
-    "target_transform",
-    "from_foundation",
-)
+UNSUPPORTED = ("reaction", "standardize", "target_transform", "from_foundation")
 """Settings of molecule models that models of atoms and bonds do not support."""
 MODELS = ("stacked", "attention")
 

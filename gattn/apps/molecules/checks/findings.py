@@ -21,13 +21,7 @@ from gattn.apps.run.text import case_hints, plural
 from gattn.apps.tables.copies import COPY, FEWEST, is_rewritten
 from gattn.apps.tables.csv_table import LARGEST, as_number
 from gattn.apps.tables.formats import open_molecules
-from gattn.apps.tables.numbers import (
-    NumberColumn,
-    NumberFormat,
-    classify,
-    is_missing,
-    read_numbers,
-)
+from gattn.apps.tables.numbers import NumberColumn, NumberFormat, classify, is_missing, read_numbers
 from gattn.data.molecules.identity import flat, identity, parent
 from gattn.data.molecules.smiles import MAX_ATOMS, need_rdkit, parse_or_reason
 from gattn.data.molecules.standardise import standardise

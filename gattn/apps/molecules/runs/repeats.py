@@ -22,14 +22,7 @@ from gattn.apps.molecules.runs.splits import (
     validation_groups,
 )
 from gattn.apps.molecules.runs.stages import MoleculeProduct, train_run
-from gattn.apps.report.report import (
-    Cell,
-    Link,
-    ReportContent,
-    Section,
-    Table,
-    write_report,
-)
+from gattn.apps.report.report import Cell, Link, ReportContent, Section, Table, write_report
 from gattn.apps.report.style import METRICS, number
 from gattn.apps.run.model_io import RunError, check_files, write_json
 from gattn.apps.run.notes import baseline_note

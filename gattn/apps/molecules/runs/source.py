@@ -14,11 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gattn.apps.molecules.atoms.labels import Places, read_lists
-from gattn.apps.molecules.descriptor_columns import (
-    DescriptorColumns,
-    SmilesRows,
-    open_tables,
-)
+from gattn.apps.molecules.descriptor_columns import DescriptorColumns, SmilesRows, open_tables
 from gattn.apps.molecules.relations import relation_columns, with_relation
 from gattn.apps.molecules.row_format import row_text
 from gattn.apps.molecules.runs.labels import (

@@ -13,64 +13,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gattn.apps.fitting.calibration import (
-    coverage_reliability,
-    probability_reliability,
-)
-from gattn.apps.molecules.atoms.estimators import (
-    AtomClassifier,
-    AtomRegressor,
-    check_atom_settings,
-)
+from gattn.apps.fitting.calibration import coverage_reliability, probability_reliability
+from gattn.apps.molecules.atoms.estimators import AtomClassifier, AtomRegressor, check_atom_settings
 from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.explain import class_probability
 from gattn.apps.molecules.row_format import drawn_smiles
 from gattn.apps.molecules.rows import LabelledMolecules
+from gattn.apps.molecules.runs import measure, splits
 from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.config import RunSettings
 from gattn.apps.molecules.runs.labels import SHARE, SKIP, decades_note
-from gattn.apps.molecules.runs.measure import (
-    distance_note,
-    measure_baselines,
-    run_metrics,
-    target_coverage_note,
-)
 from gattn.apps.molecules.runs.source import Source, built_in, read_source
-from gattn.apps.molecules.runs.splits import (
-    check_parts,
-    choose_parts,
-    constant_targets,
-    overlap_notes,
-    overlaps,
-    split_text,
-    splits_record,
-    validation_groups,
-)
 from gattn.apps.molecules.smiles_estimator import SmilesEstimator
 from gattn.apps.molecules.target_transform import Prediction, check_domain
+from gattn.apps.report import run_report
 from gattn.apps.report.report import Figure, Section, Table
-from gattn.apps.report.run_report import (
-    CLASSES,
-    TARGETS,
-    Words,
-    run_report,
-)
 from gattn.apps.report.style import number
 from gattn.apps.run import train as pipeline
 from gattn.apps.run.measure import PARTS
 from gattn.apps.run.run_folder import CHECKPOINTS
 from gattn.apps.run.text import plural
-from gattn.apps.run.train import (
-    PROMISE,
-    Log,
-    Parts,
-    Product,
-    Report,
-    TrainedRun,
-    no_log,
-    report_facts,
-)
 from gattn.apps.tables.formats import open_molecules
 from gattn.data import Split
 from gattn.draw import draw_molecule
@@ -95,7 +58,7 @@ COMPONENTS = {
 """Descriptions of the components of a stacked model."""
 
 
-def molecule_report(run: MoleculeRun) -> Report:
+def molecule_report(run: MoleculeRun) -> pipeline.Report:
     """Return the content of the report page, and a dictionary of its plots (the keys are file
     names without extension).
     """
@@ -106,25 +69,25 @@ def molecule_report(run: MoleculeRun) -> Report:
         notes += (f"The model has no forest of trees: {reason}.",)
     title = ", ".join(names) if len(names) <= 3 else f"{len(names)} targets"
     count = model.row_format.count(run.metrics["molecules"]["train"])
-    run_facts = report_facts(
+    run_facts = pipeline.report_facts(
         run,
         run.settings,
         chosen={"target": ", ".join(run.settings.label_columns)},
         title=f"{title} of {Path(source.name).name}",
         summary=(
             f"A {run.settings.model.model} model of {title}, trained on {count}; split: "
-            f"{split_text(run.split.protocol, model.row_format)}."
+            f"{splits.split_text(run.split.protocol, model.row_format)}."
         ),
         histories=model.history_,
         rows=len(source.smiles),
         errors={r.line or r.row: f"{r.text!r}: {r.reason}" for r in run.data.molecules.bad},
         decided=source.labels.notes,
         notes=notes,
-        promise=ATOMS if model.level_ else PROMISE,
+        promise=ATOMS if model.level_ else pipeline.PROMISE,
         **plotted(model, test, predicted, run.settings.unit),
     )
     largest = [] if model.level_ else [_worst_molecules(run)]
-    return run_report(run_facts, [*_components(run), *largest])
+    return run_report.run_report(run_facts, [*_components(run), *largest])
 
 
 def _components(run: MoleculeRun) -> list[Section]:
@@ -164,15 +127,15 @@ def _transforms(estimator: Any) -> list[str]:
     ]
 
 
-def _words(estimator: Any) -> Words:
+def _words(estimator: Any) -> run_report.Words:
     """Return the words for the plots' labels, for example the name of class 1."""
     if estimator.class_counts:
-        return CLASSES
+        return run_report.CLASSES
     named = _named_classes(estimator)
     if len(estimator.targets_) > 1 or not named:
-        return TARGETS
+        return run_report.TARGETS
     (name,) = named.values()
-    return TARGETS._replace(event=f"“{name}”")
+    return run_report.TARGETS._replace(event=f"“{name}”")
 
 
 def _named_classes(estimator: Any) -> dict[str, str]:
@@ -307,7 +270,11 @@ def _caption(
 
 
 def train_run(
-    settings: RunSettings, out: str | Path, *, progress: bool = False, log: Log = no_log
+    settings: RunSettings,
+    out: str | Path,
+    *,
+    progress: bool = False,
+    log: pipeline.Log = pipeline.no_log,
 ) -> dict[str, Any]:
     """Train a model and write all results to a folder; this is the command ``gattn molecules
     train``.
@@ -351,7 +318,7 @@ class MoleculeData:
 
 
 @dataclass(frozen=True, eq=False)
-class MoleculeParts(Parts):
+class MoleculeParts(pipeline.Parts):
     """Training, validation and test parts of a run.
 
     Attributes:
@@ -368,7 +335,7 @@ class MoleculeParts(Parts):
 
 
 @dataclass(frozen=True, eq=False)
-class MoleculeRun(TrainedRun):
+class MoleculeRun(pipeline.TrainedRun):
     """Trained model and its evaluation.
 
     Attributes:
@@ -390,13 +357,18 @@ class MoleculeRun(TrainedRun):
         return self.data.molecules[getattr(self.split, name)]
 
 
-class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
+class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
     """Implementation of the stages of ``gattn molecules train``."""
 
     settings: RunSettings
 
     def __init__(
-        self, settings: RunSettings, out: str | Path, log: Log = no_log, *, progress: bool = False
+        self,
+        settings: RunSettings,
+        out: str | Path,
+        log: pipeline.Log = pipeline.no_log,
+        *,
+        progress: bool = False,
     ) -> None:
         super().__init__(settings, out, log)
         self.inputs = [*settings.files]
@@ -440,17 +412,17 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
 
     def split(self, data: MoleculeData) -> MoleculeParts:
         """Split the molecules into parts, and count the molecules that occur in two parts."""
-        split, notes = choose_parts(
+        split, notes = splits.choose_parts(
             self.settings.split, data.molecules, data.source, self.settings.model.seed,
             data.estimator.row_format,
         )  # fmt: skip
         data, split, left_out_targets = self.without_constant(data, split)
         source, molecules = data.source, data.molecules
-        common = overlaps(split, molecules, source)
-        notes += [*left_out_targets, *overlap_notes(common)]
+        common = splits.overlaps(split, molecules, source)
+        notes += [*left_out_targets, *splits.overlap_notes(common)]
         for line in (*source.labels.notes, *notes):
             self.log(line)
-        record = splits_record(split, molecules, source)
+        record = splits.splits_record(split, molecules, source)
         left_out = _left_out(source, molecules)
         return MoleculeParts(record, left_out, data, split, common, notes)
 
@@ -463,7 +435,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             ValueError: all targets are constant.
         """
         source, molecules, estimator = data.source, data.molecules, data.estimator
-        constant = constant_targets(estimator, molecules[split.train].y)
+        constant = splits.constant_targets(estimator, molecules[split.train].y)
         if not constant:
             return data, split, []
         first, *_ = constant.values()
@@ -473,7 +445,7 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         rows = {part: molecules.rows[getattr(split, part)] for part in PARTS}
         molecules = _parse(estimator, source)
         split = replace(split, **rows).among(molecules.rows)
-        check_parts(split, self.settings.split)
+        splits.check_parts(split, self.settings.split)
         note = (
             f"{plural(len(constant), 'target')} left out, because the training part lacks "
             f"different labels, the first: {first}."
@@ -487,7 +459,9 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         train, val = (
             replace(
                 part,
-                groups=validation_groups(settings.split, part, data.source, estimator.row_format),
+                groups=splits.validation_groups(
+                    settings.split, part, data.source, estimator.row_format
+                ),
             )
             for part in (data.molecules[parts.split.train], data.molecules[parts.split.val])
         )
@@ -507,8 +481,10 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
         predicted, validation = model.predictor_.predict(test.inputs), model.predictor_.validation
         predictions, coverage = {"val": validation, "test": predicted}, self.settings.coverage
         metrics = {
-            **run_metrics(model, by_part, predictions, coverage, source.labels),
-            "baselines": measure_baselines(model, train, test, predicted, self.settings.model.seed),
+            **measure.run_metrics(model, by_part, predictions, coverage, source.labels),
+            "baselines": measure.measure_baselines(
+                model, train, test, predicted, self.settings.model.seed
+            ),
             "weights": model.predictor_.weights,
             "split": split.protocol,
             "molecules": {
@@ -517,16 +493,18 @@ class MoleculeProduct(Product[MoleculeData, MoleculeParts, Any, MoleculeRun]):
             },
             "overlaps": parts.overlaps,
         }
-        notes = target_coverage_note(metrics)
+        notes = measure.target_coverage_note(metrics)
         if not model.level_:
-            notes += distance_note(predicted.max_train_similarity, validation.max_train_similarity)
+            notes += measure.distance_note(
+                predicted.max_train_similarity, validation.max_train_similarity
+            )
         for note in notes:
             self.log(note)
         return MoleculeRun(
             model, split, metrics, self.settings, data, predictions, [*parts.notes, *notes]
         )
 
-    def report(self, run: MoleculeRun) -> Report:
+    def report(self, run: MoleculeRun) -> pipeline.Report:
         """Return the report page, with pictures of the molecules that have the largest errors."""
         return molecule_report(run)
 
