@@ -35,27 +35,17 @@ Severity = Literal["error", "warning", "note"]
 """``"error"`` for rows that cannot be used, ``"warning"`` for faults that change the model or its
 measured error, ``"note"`` for properties that are not always faults.
 """
+KINDS = (
+    "cells", "unreadable", "labels", "empty", "constant", "censored", "decades", "case", "units",
+    "outliers", "same_molecule", "conflicts", "salt_twins", "stereo_twins", "tautomer_twins",
+    "leaks", "copies", "readability",
+)  # fmt: skip
+"""Kinds of findings, in the order of the output."""
 SEVERITIES: dict[str, Severity] = {
-    "cells": "error",
-    "unreadable": "error",
-    "labels": "error",
-    "empty": "warning",
-    "constant": "warning",
-    "censored": "warning",
-    "decades": "warning",
-    "case": "warning",
-    "units": "warning",
-    "outliers": "warning",
-    "same_molecule": "note",
-    "conflicts": "warning",
-    "salt_twins": "warning",
-    "stereo_twins": "note",
-    "tautomer_twins": "warning",
-    "leaks": "warning",
-    "copies": "warning",
-    "readability": "warning",
+    **dict.fromkeys(("cells", "unreadable", "labels"), "error"),
+    **dict.fromkeys(("same_molecule", "stereo_twins"), "note"),
 }
-"""Severity of each kind of finding, in the order of the output."""
+"""Severity of each kind of finding that is no warning."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +73,7 @@ class Finding:
     @property
     def severity(self) -> Severity:
         """Severity of the finding's kind."""
-        return SEVERITIES[self.kind]
+        return SEVERITIES.get(self.kind, "warning")
 
 
 Column: TypeAlias = Any
@@ -337,8 +327,7 @@ def check_table(
         *check_columns(table),
         *check_parts(table, _parts(table, split, column), other),
     ]
-    order = list(SEVERITIES)
-    findings.sort(key=lambda finding: order.index(finding.kind))
+    findings.sort(key=lambda finding: KINDS.index(finding.kind))
     result = CheckResult(table, other, tuple(findings))
     if out is not None:
         with new_folder(out) as folder:
