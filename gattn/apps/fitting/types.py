@@ -11,26 +11,15 @@ from torch import Tensor
 
 from gattn.apps.fitting.settings import TrainingSettings, document
 
-Input: TypeAlias = "Tensor | TensorGroup"
+Input: TypeAlias = Any
+"""Type of the inputs of a network: a tensor, or a group of tensors such as PyG's ``Data``, whose
+methods ``to`` and ``apply`` move and convert all of its tensors.
+"""
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class TrainingError(RuntimeError):
     """Raised if training cannot start, continue or be resumed; the message contains the reason."""
-
-
-class TensorGroup(Protocol):
-    """Interface of groups of tensors that are moved and converted together, such as PyG's
-    ``Data``.
-    """
-
-    def to(self, device: Any, /) -> Any:
-        """Move all tensors to a device, and return the group."""
-        ...
-
-    def apply(self, func: Callable[[Any], Any], /) -> Any:
-        """Apply a function to each tensor, and return a group with the results."""
-        ...
 
 
 class Batches(Protocol):

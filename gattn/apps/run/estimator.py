@@ -7,7 +7,7 @@ import os
 import typing
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -19,24 +19,6 @@ from gattn.apps.fitting.types import History
 from gattn.apps.run.model_io import Json, RunError, read_model, write_model
 
 Self = TypeVar("Self", bound="SerializableEstimator")
-
-
-class Predictor(Protocol):
-    """Interface of trained models that can be converted to tensors and JSON values."""
-
-    history: list[History]
-    threads: int
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and the JSON values from which :meth:`from_state` restores the
-        model.
-        """
-        ...
-
-    @classmethod
-    def from_state(cls, tensors: dict[str, Tensor], state: dict[str, Any], /) -> Predictor:
-        """Restore a model from the result of :meth:`state`."""
-        ...
 
 
 class SerializableEstimator(BaseEstimator, ABC):
@@ -57,7 +39,7 @@ class SerializableEstimator(BaseEstimator, ABC):
     predictor_: Any
     threads: int
     _parameters: ClassVar[type]
-    _predictor_kind: ClassVar[type[Predictor]]
+    _predictor_kind: ClassVar[Any]
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "_parameters" in vars(cls):
@@ -116,7 +98,7 @@ class SerializableEstimator(BaseEstimator, ABC):
         return model
 
     @classmethod
-    def _restore(cls, tensors: dict[str, Tensor], state: dict[str, Any]) -> Predictor:
+    def _restore(cls, tensors: dict[str, Tensor], state: dict[str, Any]) -> Any:
         """Create the predictor from the result of its method ``state``."""
         return cls._predictor_kind.from_state(tensors, state)
 
