@@ -86,6 +86,11 @@ class NetworkPredictor(ABC):
             network = self._new_network(saved)
             network.load_state_dict(saved)
             self.networks.append(network.eval())
+        self._restore_others(tensors)
+
+    @abstractmethod
+    def _restore_others(self, tensors: dict[str, Tensor]) -> None:
+        """Restore the components that are not networks, and what is computed from the tensors."""
 
     @abstractmethod
     def _new_network(self, saved: dict[str, Tensor]) -> Any:
@@ -153,18 +158,16 @@ class Components(NetworkPredictor):
         forest: the forest of trees; None if the model has none.
     """
 
-    def __init__(
-        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings,
-        classes: Sequence[int] = (), level: str = "",
-    ) -> None:  # fmt: skip
-        super().__init__(tensors, task, settings, classes, level)
+    def _restore_others(self, tensors: dict[str, Tensor]) -> None:
         kernel = remove_prefix("gp.", tensors)
         # In classification, predict does not need the variance of the Gaussian process.
-        self.kernel = GaussianProcess(kernel, variance=task == "regression") if kernel else None
+        self.kernel = (
+            GaussianProcess(kernel, variance=self.task == "regression") if kernel else None
+        )
         trees = remove_prefix("forest.", tensors)
         self.forest = Forest(trees) if trees else None
-        self.names = [settings.model]
-        if settings.model == "stacked":
+        self.names = [self.settings.model]
+        if self.settings.model == "stacked":
             self.names = ["attention", "gp", *(["forest"] if self.forest is not None else [])]
 
     @property

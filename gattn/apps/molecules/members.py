@@ -190,23 +190,6 @@ def check_feature_version(source: str | os.PathLike[str], state: Mapping[str, An
         )
 
 
-def check_predictor_features(folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-    """Check the version of the features of the predictor of a model.
-
-    A card without the state of a predictor is no model, which another check reports.
-
-    Args:
-        folder: folder of the model, for the message.
-        card: the card of the model.
-
-    Raises:
-        RunError: this gattn computes another version.
-    """
-    state = card.get("predictor")
-    if isinstance(state, dict):
-        check_feature_version(folder, state)
-
-
 PREDICTION_BATCH = 512
 """Number of molecules in a batch of predictions."""
 RECORDED_OUTPUTS = 4096

@@ -138,14 +138,11 @@ class MoleculePredictor(Components):
         transform: the transform of the targets; see ``target_transform`` of the settings.
     """
 
-    def __init__(
-        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings,
-        classes: Sequence[int] = (), level: str = "",
-    ) -> None:  # fmt: skip
-        super().__init__(tensors, task, settings, classes, level)
+    def _restore_others(self, tensors: dict[str, Tensor]) -> None:
+        super()._restore_others(tensors)
         self.validation = target_transform.empty_prediction(self.targets)
         self.transform = target_transform.TargetTransform(
-            settings.target_transform if task == "regression" else "none"
+            self.settings.target_transform if self.task == "regression" else "none"
         )
         self._add({})
 

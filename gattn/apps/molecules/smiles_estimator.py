@@ -18,7 +18,7 @@ from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules.arrays import as_classes, as_numbers, find_classes
 from gattn.apps.molecules.classes import one_hot, split_classes
 from gattn.apps.molecules.inputs import FeaturizedSmiles, Piece, featurise, make_pieces
-from gattn.apps.molecules.members import check_predictor_features
+from gattn.apps.molecules.members import check_feature_version
 from gattn.apps.molecules.model_inputs import MoleculeInputs
 from gattn.apps.molecules.row_format import RowFormat
 from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
@@ -55,7 +55,7 @@ class SmilesEstimator(SerializableEstimator, Parameters):
     Attributes:
         targets_: the names of the targets.
         percentiles_: [t, 101] percentiles of the predictions of drug-like molecules
-            (:mod:`gattn.apps.molecules.base`); None if they were not predicted.
+            (:mod:`gattn.apps.molecules.estimators`); None if they were not predicted.
         level_: what a label belongs to: ``"atom"``, ``"bond"``, or "" for a molecule.
         bad_: the rows that the training left out.
         seen_: sorted hashes of the canonical SMILES of the training and the validation part.
@@ -236,7 +236,8 @@ class SmilesEstimator(SerializableEstimator, Parameters):
 
     @classmethod
     def _check_card(cls, folder: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
-        check_predictor_features(folder, card)
+        if isinstance(state := card.get("predictor"), dict):
+            check_feature_version(folder, state)
 
     def _extra_tensors(self) -> dict[str, Tensor]:
         return {"seen": self.seen_}

@@ -337,11 +337,7 @@ class AtomPredictor(NetworkPredictor):
     names = ("attention", "environments")
     validation: AtomPrediction | None = None
 
-    def __init__(
-        self, tensors: dict[str, Tensor], task: Task, settings: MoleculeSettings,
-        classes: Sequence[int], level: str,
-    ) -> None:  # fmt: skip
-        super().__init__(tensors, task, settings, classes, level)
+    def _restore_others(self, tensors: dict[str, Tensor]) -> None:
         self.environments = EnvironmentMeans(remove_prefix("environments.", tensors))
 
     def _new_network(self, saved: dict[str, Tensor]) -> AtomNetwork:

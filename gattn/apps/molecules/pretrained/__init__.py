@@ -17,9 +17,9 @@ ROOT = Path(__file__).parent
 ENCODERS = ROOT / "encoders"
 
 
-def names() -> list[str]:
+def names(root: Path = ROOT) -> list[str]:
     """Return the sorted names of the models that are distributed with gattn."""
-    return sorted(path.parent.name for path in ROOT.glob(f"*/{CARD}"))
+    return sorted(path.parent.name for path in root.glob(f"*/{CARD}"))
 
 
 def folder_of(name: str) -> Path:
@@ -38,7 +38,7 @@ def is_distributed(folder: Path) -> bool:
 
 def encoder_names() -> list[str]:
     """Return the sorted names of the pretrained encoders that are distributed with gattn."""
-    return sorted(path.parent.name for path in ENCODERS.glob(f"*/{CARD}"))
+    return names(ENCODERS)
 
 
 def encoder_folder(name: str) -> Path:
