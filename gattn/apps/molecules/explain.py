@@ -18,7 +18,7 @@ from gattn.apps.molecules.target_transform import TargetTransform
 from gattn.apps.runtime.threads import limited_threads
 
 if TYPE_CHECKING:
-    from gattn.apps.molecules.base import MoleculeEstimator
+    from gattn.apps.molecules.estimators import MoleculeEstimator
     from gattn.apps.molecules.model_inputs import MoleculeInputs
     from gattn.apps.molecules.predictor import MoleculePredictor
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.estimators import MoleculeRegressor
+from gattn.apps.molecules.estimators import MoleculeEstimator, MoleculeRegressor
 from gattn.apps.molecules.explain import DEFAULT_METHOD, METHODS, Explanation, explain_model
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.pretrained import is_distributed

@@ -12,7 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.estimators import MoleculeEstimator
 from gattn.apps.molecules.loading import load_model
 from gattn.apps.runtime.processes import prepare_process
 from gattn.apps.serve.errors import RequestError

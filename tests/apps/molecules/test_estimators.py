@@ -15,7 +15,7 @@ from sklearn.utils import estimator_checks
 
 from gattn.apps.molecules import MoleculeClassifier, MoleculeRegressor
 from gattn.apps.molecules.arrays import as_numbers, as_table, as_texts
-from gattn.apps.molecules.base import REFERENCE
+from gattn.apps.molecules.estimators import REFERENCE
 from gattn.apps.molecules.row_format import join_smiles
 from gattn.apps.molecules.rows import UnreadableMolecules
 from gattn.apps.run.model_io import RunError, read_model
@@ -79,7 +79,7 @@ def test_scikit_learn_checks_that_fit(kind, check, monkeypatch):
         assert molecules == 1
         return as_texts(_written(X)), np.empty((0, 0)), []
 
-    monkeypatch.setattr("gattn.apps.molecules.base.split_descriptors", texts_alone)
+    monkeypatch.setattr("gattn.apps.molecules.estimators.split_descriptors", texts_alone)
     # Model "gp" is the fastest, and all models have the same interface.
     estimator = kind(**TINY, model="gp")
     getattr(estimator_checks, f"check_{check}")(kind.__name__, estimator)

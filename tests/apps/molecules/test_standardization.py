@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gattn.apps.molecules import MoleculeRegressor
-from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.estimators import MoleculeEstimator
 from gattn.apps.molecules.loading import load_model
 from gattn.apps.molecules.runs.predict import InputRow, predict_rows
 from gattn.apps.serve.molecules import explain_molecule

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gattn.apps.fitting.metrics import class_agreement, undefined_metrics
-from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.classes import normalised
+from gattn.apps.molecules.estimators import MoleculeEstimator
 from gattn.apps.molecules.gaussian_process import draw
 from gattn.apps.molecules.inputs import in_pieces
 from gattn.apps.molecules.rows import LabelledMolecules

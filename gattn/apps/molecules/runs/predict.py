@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from gattn.apps.fitting.settings import SettingsError, read_toml
-from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.descriptor_columns import InputRow
+from gattn.apps.molecules.estimators import MoleculeEstimator
 from gattn.apps.molecules.loading import open_run
 from gattn.apps.molecules.pretrained import is_distributed, resolve
 from gattn.apps.molecules.runs.columns import prediction_cells, prediction_columns

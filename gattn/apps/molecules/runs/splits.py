@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gattn.apps.molecules.base import MoleculeEstimator
+from gattn.apps.molecules.estimators import MoleculeEstimator
 from gattn.apps.molecules.row_format import ONE_MOLECULE, RowFormat
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs.config import RULES

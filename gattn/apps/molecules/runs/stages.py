@@ -15,8 +15,7 @@ from torch import Tensor
 
 from gattn.apps.fitting.calibration import coverage_reliability, probability_reliability
 from gattn.apps.molecules.atoms.estimators import AtomClassifier, AtomRegressor, check_atom_settings
-from gattn.apps.molecules.base import MoleculeEstimator
-from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeRegressor
+from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeEstimator, MoleculeRegressor
 from gattn.apps.molecules.explain import class_probability
 from gattn.apps.molecules.row_format import drawn_smiles
 from gattn.apps.molecules.rows import LabelledMolecules

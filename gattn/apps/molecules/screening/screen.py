@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 from gattn.apps.fitting.settings import SettingsError
-from gattn.apps.molecules.base import MoleculeEstimator
 from gattn.apps.molecules.descriptor_columns import DescriptorColumns
+from gattn.apps.molecules.estimators import MoleculeEstimator
 from gattn.apps.molecules.inputs import PIECE
 from gattn.apps.molecules.loading import load_model, smiles_columns
 from gattn.apps.molecules.runs.columns import prediction_columns
