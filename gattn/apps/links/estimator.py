@@ -135,7 +135,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
             messages = messages.with_notes(*notes.values())
         table = messages.edge_table
         special = *(self.edge_features or ()), self.edge_weight, self.edge_type
-        if table is not None and self.time in table.table.columns and self.time not in special:
+        if self.time in table.table.columns and self.time not in special:
             table = replace(table, table=table.table.drop(columns=str(self.time)))
             messages = replace(messages, edge_table=table)
         if self.time in graph.table.columns and self.time not in (self.features or ()):

@@ -111,7 +111,7 @@ def link_times(graph: AttributedGraph, links: Links, name: str) -> NDArray[np.fl
             cannot be read.
     """
     table, times = graph.edge_table, edge_times(graph, name)
-    if times is None or table is None:
+    if times is None:
         at = node_times(graph, name)
         return np.maximum(at[links.pairs[0]], at[links.pairs[1]])
     pairs = table.pairs.numpy()
@@ -348,8 +348,7 @@ def restrict(graph: AttributedGraph, keys: NDArray) -> AttributedGraph:
         for each in (graph.edge_index, graph.arcs)
     )
     table = graph.edge_table
-    if table is not None:
-        table = table.select(_contains(keys, unordered_keys(table.pairs.numpy(), nodes)))
+    table = table.select(_contains(keys, unordered_keys(table.pairs.numpy(), nodes)))
     inputs = graph.edge_inputs
     return replace(
         graph,

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -15,34 +14,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gattn.apps.nodes.edge_table import EdgeInputs, EdgeTable, at_row
+from gattn.apps.nodes.edge_table import EdgeInputs, EdgeTable
 
 if TYPE_CHECKING:
     from gattn.apps.nodes.typed.network import TypedNetwork
 
-__all__ = [
-    "AttributedGraph",
-    "GraphError",
-    "LeftOut",
-    "Where",
-    "at_row",
-    "attribute_names",
-    "attributed_graph",
-    "check_names",
-    "doubled_note",
-    "left_out_edge",
-    "with_gaps",
-]
-
 PIECE = 1 << 22
 """Number of edges that are converted at once, to limit the memory."""
-NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 Where: TypeAlias = Callable[[int], str]
 """Type of a function that describes the position of a node, for example ``"at node 'n0' (line
 2)"``.
 """
+
+
+def at_row(place: int) -> str:
+    """Describe the position of a value by its row number, for nodes without names.
+
+    >>> at_row(4)
+    'in row 4 (counted from 0)'
+    """
+    return f"in row {place:,} (counted from 0)"
 
 
 class GraphError(ValueError):
@@ -68,61 +61,29 @@ class LeftOut:
 
 
 @dataclass(frozen=True, eq=False)
-class AttributedGraph:
-    """Graph whose nodes have names and a table of attributes.
+class Nodes:
+    """Nodes of one type, with their names and a table of attributes.
 
     Attributes:
         names: n different names of nodes.
-        edge_index: [2, e] int64 from source to destination, without duplicates and self-loops;
-            both directions of every edge if the graph is undirected.
         table: n rows of attributes.
         x: [n, d] float32 features, dense or ``torch.sparse_csr``; None to encode the attributes.
-        directed: True if messages follow the direction of the edges only.
-        notes: sentences about decisions of the reader of the graph.
-        left_out: the edges that were left out.
         unreadable: the reason for each attribute that cannot be read and is therefore not in
             ``table``. An error is raised only if the attribute is used.
         tensor_labels: True if the column ``y`` comes from a tensor, in which -1 marks a node
             without a label.
         lines: line of each node in its file, from 1; empty if the nodes were not read from a file.
-        arcs: [2, k] int64, the edges in the direction in which the data lists them.
-        edge_table: attributes of the edges; None if the data have none.
-        edge_inputs: tensors of the edges' attributes, whose edges are those of ``edge_index`` and
-            ``arcs``; None if no attribute of the edges is read. Without ``edge_inputs``, the graph
-            contains each edge once; with them, it contains an edge once for each combination of
-            attributes.
-        has_direction: True if the data declare that their edges have a direction, as a directed
-            networkx graph or PyG's ``Data`` do and a table of edges does not.
-        network: nodes of other types and the edges between all types; None for a graph of one
-            type. The edges of the graph are then those of
-            :func:`gattn.apps.nodes.typed.network.projection`.
     """
 
     names: list[Hashable]
-    edge_index: Tensor
     table: pd.DataFrame
-    x: Tensor | None
-    directed: bool
-    notes: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    x: Tensor | None = None
     unreadable: Mapping[Hashable, str] = field(default_factory=dict)
     tensor_labels: bool = False
-    lines: tuple[int, ...] = ()
-    arcs: Tensor = field(default_factory=lambda: torch.zeros(2, 0, dtype=torch.int64))
-    edge_table: EdgeTable | None = None
-    edge_inputs: EdgeInputs | None = None
-    has_direction: bool = False
-    network: TypedNetwork | None = None
+    lines: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.names)
-
-    @property
-    def compact(self) -> bool:
-        """True if the edges are int32, to limit the memory of a graph whose neighbours are
-        sampled.
-        """
-        return self.edge_index.dtype == torch.int32
 
     def node(self, place: int) -> str:
         """Return the name of a node, given its index; add its line in the file if this is known."""
@@ -146,6 +107,47 @@ class AttributedGraph:
             raise GraphError(f"the nodes have no attribute {name!r}; {attribute_names(self.table)}")
         return self.table[name]
 
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AttributedGraph(Nodes):
+    """Graph whose nodes have names and a table of attributes.
+
+    Attributes:
+        edge_index: [2, e] int64 from source to destination, without duplicates and self-loops;
+            both directions of every edge if the graph is undirected.
+        directed: True if messages follow the direction of the edges only.
+        arcs: [2, k] int64, the edges in the direction in which the data lists them.
+        edge_table: edges of the data and their attributes.
+        notes: sentences about decisions of the reader of the graph.
+        left_out: the edges that were left out.
+        edge_inputs: tensors of the edges' attributes, whose edges are those of ``edge_index`` and
+            ``arcs``; None if no attribute of the edges is read. Without ``edge_inputs``, the graph
+            contains each edge once; with them, it contains an edge once for each combination of
+            attributes.
+        has_direction: True if the data declare that their edges have a direction, as a directed
+            networkx graph or PyG's ``Data`` do and a table of edges does not.
+        network: nodes of other types and the edges between all types; None for a graph of one
+            type. The edges of the graph are then those of
+            :func:`gattn.apps.nodes.typed.network.projection`.
+    """
+
+    edge_index: Tensor
+    directed: bool
+    arcs: Tensor
+    edge_table: EdgeTable
+    notes: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    edge_inputs: EdgeInputs | None = None
+    has_direction: bool = False
+    network: TypedNetwork | None = None
+
+    @property
+    def compact(self) -> bool:
+        """True if the edges are int32, to limit the memory of a graph whose neighbours are
+        sampled.
+        """
+        return self.edge_index.dtype == torch.int32
+
     def with_notes(self, *notes: str) -> AttributedGraph:
         """Return a copy of the graph with additional sentences in ``notes``."""
         return replace(self, notes=(*self.notes, *notes))
@@ -162,12 +164,9 @@ class AttributedGraph:
 
     def _with_edges_of_data(self, compact: bool) -> AttributedGraph:
         """Return the graph with each edge of the data once."""
-        pairs, table = self.arcs, self.edge_table
-        if table is not None:
-            pairs = (
-                torch.cat([table.pairs, table.pairs.flip(0)], 1) if table.two_way else table.pairs
-            )
-            table = replace(table, pairs=table.pairs.int() if compact else table.pairs)
+        table = self.edge_table
+        pairs = torch.cat([table.pairs, table.pairs.flip(0)], 1) if table.two_way else table.pairs
+        table = replace(table, pairs=table.pairs.int() if compact else table.pairs)
         arcs, edges = _unique_edges(pairs, len(self), directed=self.directed, compact=compact)
         return replace(self, arcs=arcs, edge_index=edges, edge_table=table, edge_inputs=None)
 
@@ -186,10 +185,8 @@ class AttributedGraph:
         order = torch.tensor(sorted(range(len(self)), key=keys.__getitem__))
         position = torch.empty_like(order)
         position[order] = torch.arange(len(self))
-        edges = self.edge_table
-        if edges is not None:
-            pairs = position[edges.pairs]
-            edges = replace(edges, pairs=pairs).select(np.lexsort(pairs.numpy()))
+        pairs = position[self.edge_table.pairs]
+        edges = replace(self.edge_table, pairs=pairs).select(np.lexsort(pairs.numpy()))
         arcs, both = _unique_edges(position[self.arcs], len(self), directed=self.directed)
         ordered = replace(
             self,
@@ -202,61 +199,11 @@ class AttributedGraph:
         )
         return ordered, order
 
-    def with_gaps(self, words: Sequence[str]) -> AttributedGraph:
-        """Return a copy of the graph in which every attribute value that equals one of ``words`` is
-        missing.
-
-        Args:
-            words: texts that stand for a missing value, compared without the white space around
-                them. A number, such as ``-1``, is also compared with cells that are numbers.
-        """
-        if not {word.strip() for word in words}:
-            return self
-        table, notes = with_gaps(self.table, words)
-        graph = replace(self.with_notes(*notes), table=table)
-        if self.edge_table is None:
-            return graph
-        edges, notes = with_gaps(self.edge_table.table, words, " of the edges")
-        return replace(graph.with_notes(*notes), edge_table=replace(self.edge_table, table=edges))
-
 
 def _natural(name: Hashable) -> list[str | int]:
     """Return a key that sorts names with their numbers: n2 before n10."""
     parts = re.split(r"([0-9]+)", str(name))
     return [int(part) if place % 2 else part for place, part in enumerate(parts)]
-
-
-def with_gaps(
-    table: pd.DataFrame, words: Sequence[str], owner: str = ""
-) -> tuple[pd.DataFrame, list[str]]:
-    """Return a table in which every cell that equals one of ``words`` is missing, and notes on
-    these cells.
-
-    Args:
-        table: attributes of nodes or edges.
-        words: see :meth:`AttributedGraph.with_gaps`.
-        owner: text that follows the name of a column in a note, for example ``" of the edges"``.
-    """
-    gaps = {word.strip() for word in words}
-    numbers = {float(gap) for gap in gaps if NUMBER.fullmatch(gap)}
-
-    def stands_for_gap(cell: object) -> bool:
-        if isinstance(cell, str):
-            return cell.strip() in gaps
-        is_number = isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
-        return is_number and cell in numbers
-
-    is_gap = table.map(stands_for_gap)
-    counts = {name: int(is_gap[name].sum()) for name in table.columns}
-    notes = [
-        f"Column {name!r}{owner}: {_many(count, 'cell')} with {', '.join(map(repr, words))} "
-        f"{'is' if count == 1 else 'are'} missing."
-        for name, count in counts.items()
-        if count
-    ]
-    masked = table.astype(object).mask(is_gap, None)
-    columns = {name: masked[name] if counts[name] else table[name] for name in counts}
-    return pd.DataFrame(columns, index=table.index), notes
 
 
 def attribute_names(table: pd.DataFrame) -> str:
@@ -267,34 +214,22 @@ def attribute_names(table: pd.DataFrame) -> str:
 
 
 def attributed_graph(
-    names: Sequence[Hashable],
-    edge_index: Tensor,
-    table: pd.DataFrame,
+    nodes: Nodes,
+    edges: EdgeTable,
     *,
     directed: bool,
-    x: Tensor | None = None,
     notes: Sequence[str] = (),
     left_out: Sequence[LeftOut] = (),
-    unreadable: Mapping[Hashable, str] | None = None,
-    tensor_labels: bool = False,
-    lines: Sequence[int] = (),
-    edge_table: EdgeTable | None = None,
     compact: bool = False,
 ) -> AttributedGraph:
     """Create a graph without duplicate edges and self-loops; undirected edges get both directions.
 
     Args:
-        names: n names of nodes.
-        edge_index: [2, e] int64.
-        table: n rows of attributes.
+        nodes: the nodes.
+        edges: edges of the data and their attributes.
         directed: True if messages follow the direction of edges; False adds opposite edges.
-        x: see :class:`AttributedGraph`.
         notes: sentences about decisions that were already made.
         left_out: edges that were left out.
-        unreadable: see :class:`AttributedGraph`.
-        tensor_labels: see :class:`AttributedGraph`.
-        lines: see :class:`AttributedGraph`.
-        edge_table: attributes of the e edges; None if there are none.
         compact: True for compact edges, see :class:`AttributedGraph`.
 
     Returns:
@@ -305,31 +240,37 @@ def attributed_graph(
     Raises:
         GraphError: there are no nodes, or two nodes have the same name.
     """
-    if not len(names):
+    if not len(nodes):
         raise GraphError("the graph has no nodes")
-    check_names(names, lines=lines)
-    notes, nodes = list(notes), len(names)
-    source, destination = edge_index
-    no_loop = source != destination
-    if loops := int((~no_loop).sum()):
-        notes.append(f"{_many(loops, 'self-loop')} removed: layers that need self-loops add them.")
-    pairs = edge_index[:, no_loop] if loops else edge_index
-    arcs, edges = _unique_edges(pairs, nodes, directed=directed, compact=compact)
-    if edge_table is None:
-        notes += doubled_note(pairs.shape[1] - arcs.shape[1])
-    elif loops:
-        edge_table = edge_table.select(no_loop.numpy())
-    is_connected = np.zeros(nodes, bool)
-    for end in edges.numpy():
+    check_names(nodes.names, lines=nodes.lines)
+    edges, loops = without_loops(edges)
+    notes = [*notes, *loops]
+    arcs, both = _unique_edges(edges.pairs, len(nodes), directed=directed, compact=compact)
+    if not edges.has_columns:
+        notes += doubled_note(len(edges) - arcs.shape[1])
+    is_connected = np.zeros(len(nodes), bool)
+    for end in both.numpy():
         is_connected[end] = True
-    if isolated := nodes - int(is_connected.sum()):
+    if isolated := len(nodes) - int(is_connected.sum()):
         notes.append(
             f"{_many(isolated, 'node')} without an edge: predicted from their features only."
         )
+    arcs = both if edges.two_way else arcs
+    table = edges if edges.has_columns else EdgeTable.without_columns(arcs)
     return AttributedGraph(
-        list(names), edges, table.reset_index(drop=True), x, directed, tuple(notes),
-        tuple(left_out), unreadable or {}, tensor_labels, tuple(lines), arcs, edge_table,
+        **vars(nodes), edge_index=both, directed=directed, arcs=arcs, edge_table=table,
+        notes=tuple(notes), left_out=tuple(left_out),
     )  # fmt: skip
+
+
+def without_loops(edges: EdgeTable) -> tuple[EdgeTable, list[str]]:
+    """Return the edges that are no self-loops, and a note on the number of self-loops."""
+    no_loop = edges.pairs[0] != edges.pairs[1]
+    loops = int((~no_loop).sum())
+    if not loops:
+        return edges, []
+    note = f"{_many(loops, 'self-loop')} removed: layers that need self-loops add them."
+    return edges.select(no_loop.numpy()), [note]
 
 
 def doubled_note(count: int, same: str = "") -> list[str]:

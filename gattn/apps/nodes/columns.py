@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from torch import Tensor
 
-from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, at_row, attribute_names
+from gattn.apps.nodes.attributed import GraphError, Nodes, Where, at_row, attribute_names
 from gattn.apps.nodes.fields import csr_tensor
 from gattn.apps.nodes.values import (
     NUMERIC,
@@ -56,7 +56,7 @@ class ColumnEncoder:
     @classmethod
     def fit_columns(
         cls,
-        nodes: AttributedGraph,
+        nodes: Nodes,
         names: Sequence[str] | None,
         leave: Sequence[Hashable] = (),
         *,
@@ -103,7 +103,7 @@ class ColumnEncoder:
         width = sum(column.width for column in columns)
         return ColumnEncoder(tuple(columns), width, "columns" if columns else "structure"), notes
 
-    def read_columns(self, nodes: AttributedGraph) -> Tensor:
+    def read_columns(self, nodes: Nodes) -> Tensor:
         """Encode nodes as features, [n, width] float32, dense or CSR; without columns, [n, 0].
 
         Raises:
@@ -120,7 +120,7 @@ class ColumnEncoder:
         table = _with_names(nodes) if read_names else nodes.table
         return _compact_features(self.columns, table, nodes.where)
 
-    def unknown_columns(self, nodes: AttributedGraph) -> list[str]:
+    def unknown_columns(self, nodes: Nodes) -> list[str]:
         """Return a note for each column if none of its values occurred in training, so that its
         values have no features.
         """
@@ -148,7 +148,7 @@ def name_words(name: Hashable) -> str:
     return " ".join([*words, f"start_{words[0][:3]}"]) if words else ""
 
 
-def _with_names(graph: AttributedGraph) -> pd.DataFrame:
+def _with_names(graph: Nodes) -> pd.DataFrame:
     """Return the attribute table with an additional column that contains the words of the nodes'
     names.
     """
@@ -156,7 +156,7 @@ def _with_names(graph: AttributedGraph) -> pd.DataFrame:
     return graph.table.assign(**{NAMES: texts})
 
 
-def _as_columns(graph: AttributedGraph, names: Sequence[str]) -> list[str]:
+def _as_columns(graph: Nodes, names: Sequence[str]) -> list[str]:
     """Replace a vector attribute, such as ``x``, by the names of its columns: ``x.0``, ``x.1``,
     ...
     """

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
+import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
-from gattn.apps.nodes.attributed import GraphError, LeftOut, at_row, check_names, left_out_edge
-from gattn.apps.nodes.values import are_distinct_integers, as_numbers, flat_table
+from gattn.apps.nodes.attributed import (
+    GraphError,
+    LeftOut,
+    Nodes,
+    at_row,
+    check_names,
+    left_out_edge,
+)
+from gattn.apps.nodes.edge_table import EdgeTable
+from gattn.apps.nodes.values import SourceTable, are_distinct_integers, as_numbers
 
 UNNAMED = re.compile(r"(unnamed: \d+(\.\d+)?(_level_\d+)?)?", re.IGNORECASE)
 """Pattern for the names of row number columns. pandas and R write such a column without a name,
@@ -65,22 +76,22 @@ def as_names(column: pd.Series) -> pd.Series:
 IDS = ("id", "_id", "node", "node_id", "name", "paper", "paper_id")
 
 
-def named_nodes(
-    nodes: pd.DataFrame, ends: NDArray, lines: Sequence[int]
-) -> tuple[list[Hashable], pd.DataFrame, list[str], dict[Hashable, str]]:
-    """Return the nodes' names, their attributes, notes, and the attributes that cannot be read.
+def named_nodes(source: SourceTable, ends: NDArray) -> tuple[Nodes, list[str]]:
+    """Return the nodes of a table, and notes.
 
     Args:
-        nodes: table with a row for each node.
+        source: table with a row for each node.
         ends: different names of nodes in the edges.
-        lines: lines of the nodes in their file; empty if there is no file.
     """
+    nodes = source.frame
     if nodes.index.name is not None and nodes.index.name not in nodes.columns:
         nodes = nodes.reset_index()
     if not nodes.shape[1]:
         raise GraphError(
             "a table of nodes must have a column of names; got a table without columns"
         )
+    # A row of a Parquet file has no line.
+    lines = tuple(source.lines) if source.separator else ()
     columns, places = list(nodes.columns), list(range(nodes.shape[1]))
     numbering = [i for i in places if counts_rows(columns[i], nodes.iloc[:, i])]
     others = [i for i in places if i not in numbering]
@@ -101,9 +112,10 @@ def named_nodes(
         for i in numbering
         if i != place
     ]
-    rest = [i for i in others if i != place]
-    table, notes, unreadable = flat_table(nodes.iloc[:, rest].reset_index(drop=True), list(names))
-    return list(names), table, [*notes_on_names, *notes], unreadable
+    rest = replace(source, frame=nodes).columns([i for i in others if i != place])
+    table, notes, unreadable = rest.attributes(list(names))
+    read = Nodes(list(names), table, unreadable=unreadable, lines=lines)
+    return read, [*notes_on_names, *notes]
 
 
 def _count_ends(values: pd.Series, ends: NDArray) -> int:
@@ -246,7 +258,7 @@ class NamedEnds:
         columns: names of the columns with the sources and the destinations.
         source: names of the sources.
         destination: names of the destinations.
-        attributes: one row for each edge.
+        attributes: the other columns.
         decisions: sentences about the choice of the columns.
         one_kind: see :class:`EndColumns`.
     """
@@ -254,7 +266,7 @@ class NamedEnds:
     columns: tuple[Hashable, Hashable]
     source: _Ends
     destination: _Ends
-    attributes: pd.DataFrame
+    attributes: SourceTable
     decisions: tuple[str, ...]
     one_kind: bool = True
 
@@ -291,42 +303,112 @@ class NamedEnds:
 
     def join(
         self,
-        sources: Sequence[Hashable],
-        destinations: Sequence[Hashable],
-        lines: Sequence[int] | None,
+        sources: Nodes,
+        destinations: Nodes,
         kinds: tuple[str, str] = ("", ""),
-    ) -> tuple[NDArray, NDArray[np.int64], list[LeftOut]]:
-        """Convert the edges to positions of their nodes.
+        *,
+        compact: bool = False,
+    ) -> tuple[EdgeTable, list[LeftOut], list[str]]:
+        """Convert the names to positions of nodes.
 
         An edge whose source or destination is missing is left out.
 
         Args:
-            sources: names of the nodes at which an edge may begin.
-            destinations: names of the nodes at which an edge may end.
-            lines: lines of the edges in their file.
+            sources: nodes at which an edge may begin.
+            destinations: nodes at which an edge may end.
             kinds: types of the sources and destinations; empty if nodes have no types.
+            compact: True for positions of int32.
 
         Returns:
-            [2, k] edges, the indices [k] of these edges, and the edges that are left out.
+            The edges, those that are left out, and notes.
+
+        Raises:
+            GraphError: no edge connects two nodes.
         """
-        index = pd.Index(list(sources), dtype=object)
-        other = index if destinations is sources else pd.Index(list(destinations), dtype=object)
+        index = pd.Index(sources.names, dtype=object)
+        same = destinations is sources
+        other = index if same else pd.Index(destinations.names, dtype=object)
         ends = np.stack([self.source.places(index), self.destination.places(other)])
-        unknown = (ends < 0).any(0)
-        left_out = []
+        unknown, attributes = (ends < 0).any(0), self.attributes
+        left_out, notes = [], []
         for edge in np.flatnonzero(unknown).tolist():
             pair = self.source[edge], self.destination[edge]
             side = int(ends[0, edge] >= 0)
-            line = 0 if lines is None else lines[edge]
+            line = attributes.lines[edge] if len(attributes.lines) else 0
             left_out.append(left_out_edge(pair, pair[side], line, kinds[side]))
-        if not left_out:
-            return ends, np.arange(len(self)), []
-        rows = np.flatnonzero(~unknown)
-        return ends[:, rows], rows, left_out
+        if left_out:
+            first, count = left_out[0], len(left_out)
+            alike = _alike([(self.source, sources), (self.destination, destinations)])
+            if count == len(self):
+                names = (sources, destinations)[int(ends[0, 0] >= 0)].names
+                raise GraphError(
+                    f"no edge connects two nodes of the table{'s' * (not same)}: the first edge, "
+                    f"{first.text}, does not, because {first.reason}; the table's first node is "
+                    f"{names[0] if names else None!r}.{alike}"
+                )
+            notes.append(
+                f"{count:,} edge{'s' * (count > 1)} left out of {len(self):,}; the first: "
+                f"{first.text} ({first.reason}).{alike}"
+            )
+            rows = np.flatnonzero(~unknown)
+            ends, attributes = ends[:, rows], attributes.select(rows)
+        pairs = torch.from_numpy(ends if compact else ends.astype(np.int64))
+        if attributes.frame.columns.empty:
+            return EdgeTable.without_columns(pairs), left_out, notes
+        table, more, unreadable = attributes.attributes(owner=" of the edges")
+        edges = EdgeTable(pairs, table, False, attributes.lines, unreadable, self.columns)
+        return edges, left_out, [*notes, *more]
+
+
+def _alike(sides: Sequence[tuple[_Ends, Nodes]]) -> str:
+    """Return a sentence on names that are written differently in the edges and in the tables of
+    nodes; "" if there are none.
+    """
+    for form, reason in (
+        (_number_form, "are the same number"),
+        (_plain_form, "are the same name"),
+    ):
+        pairs: dict[str, str] = {}
+        for ends, nodes in sides:
+            by_form = {form(str(name)): str(name) for name in reversed(nodes.names)}
+            by_form.pop("", None)
+            names = set(nodes.names)
+            absent = [str(end) for end in ends.names.tolist() if end not in names]
+            pairs |= {end: by_form[form(end)] for end in absent if form(end) in by_form}
+        if pairs:
+            edge, node = next(iter(pairs.items()))
+            show = repr if edge.casefold() == node.casefold() else ascii
+            others = f" ({len(pairs):,} names of the edges differ so)" * (len(pairs) > 1)
+            return (
+                f" {show(edge)} in the edges and {show(node)} in the table {reason} written "
+                f"differently{others}: write the names in the same way."
+            )
+    return ""
+
+
+def _plain_form(name: str) -> str:
+    """Return a canonical text for a name, without the differences that are not visible.
+
+    These are composed letters, and characters without a width. The case is ignored, too.
+    """
+    letters = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(c for c in letters if unicodedata.category(c) != "Cf").strip()
+
+
+def _number_form(name: str) -> str:
+    """Return a canonical text for a name that is a number, so that 7 and 7.0 are equal; "" for
+    other names.
+    """
+    try:
+        number = float(name)
+    except ValueError:
+        return ""
+    # Longer numbers are rounded, which could make two names equal.
+    return repr(number) if math.isfinite(number) and len(name) < 16 and "_" not in name else ""
 
 
 def named_ends(
-    edges: pd.DataFrame, choice: EndColumns | None = None, ends: tuple[str, str] = ("", "")
+    edges: SourceTable, choice: EndColumns | None = None, ends: tuple[str, str] = ("", "")
 ) -> NamedEnds:
     """Return the names of the nodes in a table of edges.
 
@@ -338,15 +420,16 @@ def named_ends(
     Raises:
         GraphError: the columns with the names cannot be chosen.
     """
-    names = list(edges.columns)
+    frame = edges.frame
+    names = list(frame.columns)
     if choice is None:
-        is_index = [counts_rows(name, edges.iloc[:, i]) for i, name in enumerate(names)]
+        is_index = [counts_rows(name, frame.iloc[:, i]) for i, name in enumerate(names)]
         choice = choose_ends(names, is_index, ends)
     columns = names[choice.source], names[choice.destination]
     source, destination = (
-        _Ends.of(edges.iloc[:, place]) for place in (choice.source, choice.destination)
+        _Ends.of(frame.iloc[:, place]) for place in (choice.source, choice.destination)
     )
-    attributes = edges.iloc[:, list(choice.rest)]
+    attributes = edges.columns(choice.rest)
     return NamedEnds(columns, source, destination, attributes, tuple(choice.notes), choice.one_kind)
 
 

@@ -91,15 +91,6 @@ def narrow_block(block: Matrix, limit: int, size: int) -> Matrix:
     return sp.csr_matrix(np.asarray(projection.transform(block)))
 
 
-def at_row(place: int) -> str:
-    """Describe the position of a value by its row number, for nodes without names.
-
-    >>> at_row(4)
-    'in row 4 (counted from 0)'
-    """
-    return f"in row {place:,} (counted from 0)"
-
-
 @dataclass(frozen=True, eq=False)
 class EdgeTable:
     """Table of the edges' columns. It has one row for each edge in the data, including duplicate
@@ -125,6 +116,16 @@ class EdgeTable:
 
     def __len__(self) -> int:
         return self.pairs.shape[1]
+
+    @classmethod
+    def without_columns(cls, pairs: Tensor) -> EdgeTable:
+        """Return edges [2, m] without attributes."""
+        return cls(pairs, pd.DataFrame(index=range(pairs.shape[1])))
+
+    @property
+    def has_columns(self) -> bool:
+        """True if the data have attributes of the edges."""
+        return bool(len(self.table.columns) or self.unreadable)
 
     def select(self, rows: NDArray) -> EdgeTable:
         """Return the table of the selected rows; ``rows`` contains indices or is a mask."""

@@ -84,13 +84,6 @@ ALL_COLUMNS = EdgeColumns()
 """Value that selects all edge columns as features."""
 
 
-def edge_table_of(graph: AttributedGraph) -> EdgeTable:
-    """Return the table of edge columns; it has no columns if the graph has no edge attributes."""
-    if graph.edge_table is not None:
-        return graph.edge_table
-    return EdgeTable(graph.arcs, pd.DataFrame(index=range(graph.arcs.shape[1])))
-
-
 def edge_column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
     """Return an edge column; if it does not exist, raise an error that lists the existing
     columns.
@@ -370,7 +363,7 @@ class EdgeEncoder:
         Args:
             graph: another graph than that of the training.
         """
-        table = edge_table_of(graph).table
+        table = graph.edge_table.table
         notes = [
             column.unknown(table[column.name], "edges")
             for column in self.columns
@@ -397,7 +390,7 @@ class EdgeEncoder:
 
     def _edges(self, graph: AttributedGraph) -> EdgeTable:
         """Check the edge columns of a graph; return its edges, without edges of weight 0."""
-        edges = edge_table_of(graph)
+        edges = graph.edge_table
         times = [self.time] if self.time is not None and self.has_edge_times else []
         for name in (*self.names, *times):
             edge_column(edges, name, ", which the model reads")
@@ -548,12 +541,7 @@ def read_edge_columns(
         GraphError: a column that was named does not exist or cannot be read, or a weight is
             negative or missing.
     """
-    if graph.edge_table is None and chosen in (
-        ALL_COLUMNS,
-        EdgeColumns(features=()),
-    ):
-        return graph, None, []
-    edges = edge_table_of(graph)
+    edges = graph.edge_table
     check_different(chosen)
 
     def where(row: int) -> str:
@@ -612,19 +600,13 @@ def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> li
         graph: the graph, after :meth:`EdgeEncoder.attach` if there is an encoder.
         encoder: the encoder of the edges; None if no column is read.
     """
-    if graph.edge_table is None:
-        return []
-    edges = graph.edge_table if encoder is None else encoder._edges(graph)
-    source, destination = edges.pairs.numpy()
-    if edges.two_way:
-        source, destination = np.minimum(source, destination), np.maximum(source, destination)
-    pairs = pd.DataFrame({"source": source, "destination": destination})
-    doubled = int(pairs.duplicated().sum())
-    if graph.edge_inputs is None:
-        return doubled_note(doubled)
-    merged = len(edges) - len(graph.edge_inputs.structure.rows)
-    notes = doubled_note(merged, " with the same columns")
-    if different := doubled - merged:
+    edges, inputs = graph.edge_table, graph.edge_inputs
+    if encoder is None or inputs is None:
+        return doubled_note(len(edges) - graph.arcs.shape[1] // (1 + edges.two_way))
+    rows = inputs.structure.rows
+    notes = doubled_note(len(encoder._edges(graph)) - len(rows), " with the same columns")
+    ends = np.sort(rows.pairs.numpy(), 0) if rows.two_way else rows.pairs.numpy()
+    if different := int((~first_of_equal(*ends)).sum()):
         notes.append(
             f"{different:,} further edge{'s' * (different > 1)} between the same nodes with other "
             "columns: all are used."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,8 +18,9 @@ from gattn.apps.nodes.edge_ends import are_ends, named_ends
 from gattn.apps.nodes.reading import UNDIRECTED, from_data, from_networkx
 from gattn.apps.nodes.sources import CITATION, check_graph_file
 from gattn.apps.nodes.tables import TABLES, graph_of_ends, read_table
-from gattn.apps.nodes.typed.tables import converted, read_typed_files
-from gattn.apps.nodes.values import with_numbers
+from gattn.apps.nodes.typed.relations import parse_relations, parse_types
+from gattn.apps.nodes.typed.tables import typed_graph
+from gattn.apps.nodes.values import CellRules, SourceTable
 from gattn.apps.tables.encoding import read_text
 from gattn.apps.tables.numbers import NumberFormat, classify
 from gattn.data import load_citation
@@ -145,7 +146,7 @@ class _Line(NamedTuple):
 
 def read_list(
     path: Path, encoding: str | None, ends: tuple[str, str] = ("", "")
-) -> tuple[pd.DataFrame, list[int], list[str], str]:
+) -> tuple[SourceTable, list[str]]:
     """Read an edge list.
 
     The separator is the first of tab, semicolon, comma and bar that separates two names in every
@@ -163,8 +164,7 @@ def read_list(
             then has the columns 1, 2, ...
 
     Returns:
-        The table; the line of each row, from 1; sentences about the decisions that were made; and
-        the separator.
+        The table, and sentences about the decisions that were made.
 
     Raises:
         GraphError: the file is not a text in that encoding, a line names fewer than two nodes,
@@ -185,7 +185,7 @@ def read_list(
     if matrix is not None:
         table, places = matrix
         numbers = [lines[place].number for place in places]
-        return table, numbers, [*notes, matrix_note(len(table))], separator
+        return SourceTable(table, numbers, separator), [*notes, matrix_note(len(table))]
     for line, words in zip(lines, rows):
         _check(line, words, separator)
     header: list[str] = []
@@ -212,7 +212,7 @@ def read_list(
     columns = header + list(usual)[len(header) :]
     cells = [[word or None for word in (words + [""] * width)[:width]] for words in rows]
     table = pd.DataFrame(cells, columns=columns, dtype=object)
-    return table, [line.number for line in lines], notes, separator
+    return SourceTable(table, [line.number for line in lines], separator), notes
 
 
 def _content(texts: Sequence[str]) -> tuple[list[_Line], list[str]]:
@@ -500,7 +500,7 @@ class GraphReading:
         is_table = Path(path).suffix.lower() in TABLES + LISTS
         if not is_table and (self.source or self.target or self.bipartite is not None):
             raise GraphError(f"{ONE_TABLE}; got {path}")
-        style = self._style()
+        cells = self.cells
         if str(path).lower() in CITATION:
             data = load_citation(str(path), normalize_features=True)
             graph = from_data(data, directed=bool(directed))
@@ -510,19 +510,18 @@ class GraphReading:
         if not path.stat().st_size:
             raise GraphError(f"{path} is empty; expected a graph")
         try:
-            graph, separators = _read(path, self, directed, compact)
+            graph = _read(path, self, cells, directed, compact)
         except GraphError as error:
             raise GraphError(f"{path}: {error}") from None
-        graph = graph.compacted() if compact else graph
-        commas, edge_commas = (separator == ";" for separator in separators)
-        graph = graph.with_gaps(self.missing)
-        return with_numbers(graph, style, commas=commas, edge_commas=edge_commas)
+        return graph.compacted() if compact else graph
 
-    def _style(self) -> NumberFormat | None:
-        """Return the format of numbers in texts; None to detect it."""
-        if self.decimal is None and not self.thousands:
-            return None
-        return NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
+    @property
+    def cells(self) -> CellRules:
+        """Rules for reading the cells of attributes."""
+        style = None
+        if self.decimal is not None or self.thousands:
+            style = NumberFormat(decimal=self.decimal or ".", thousands=self.thousands)
+        return CellRules(self.missing, style)
 
     def _read_typed(
         self, path: str | Path, *, directed: bool | None, label: str | None, label_type: str | None
@@ -536,11 +535,22 @@ class GraphReading:
         if self.source or self.target or self.bipartite is not None:
             raise GraphError(ONE_TABLE)
         nodes = [self.nodes] if isinstance(self.nodes, str | Path) else self.nodes
-        graph, separators = read_typed_files(
-            [str(one) for one in nodes or () if one], self.edges, encoding=self.encoding,
-            directed=bool(directed), label=label, label_type=label_type,
+        try:
+            node_files = parse_types([str(one) for one in nodes or () if one])
+            edge_files = parse_relations(self.edges, list(node_files))
+        except ValueError as error:
+            raise GraphError(str(error)) from None
+        if not node_files:
+            raise GraphError("--edges RELATION=FILE needs tables of nodes: --nodes TYPE=FILE")
+
+        def read(file: str) -> SourceTable:
+            return read_table(Path(file), self.encoding, self.cells)
+
+        return typed_graph(
+            {kind: read(file) for kind, file in node_files.items()},
+            {relation: read(file) for relation, file in edge_files.items()},
+            label=label, label_type=label_type, directed=bool(directed),
         )  # fmt: skip
-        return converted(graph, self.missing, self._style(), separators)
 
 
 DEFAULT_READING = GraphReading()
@@ -572,9 +582,9 @@ def read_graph_file(
 
 
 def _read(
-    path: Path, rules: GraphReading, directed: bool | None, compact: bool
-) -> tuple[AttributedGraph, tuple[str, str]]:
-    """Read a graph; return it with the separators of its node table and its edge table."""
+    path: Path, rules: GraphReading, cells: CellRules, directed: bool | None, compact: bool
+) -> AttributedGraph:
+    """Read a graph from its file and, if there is one, the table of its nodes."""
     nodes: Any = rules.nodes or None
     encoding, ends = rules.encoding, (rules.source, rules.target)
     ending = path.suffix.lower()
@@ -583,40 +593,38 @@ def _read(
             raise GraphError(
                 f"{path} contains its nodes; a table of nodes is only for a table or list of edges"
             )
-        return from_networkx(_marked_up(path), directed=directed), ("", "")
+        return from_networkx(_marked_up(path), directed=directed, cells=cells)
     if ending not in TABLES + LISTS:
         endings = ", ".join([*MARKUP, *TABLES, *LISTS])
         raise GraphError(f"its name must end in {endings}; it ends in {ending or 'nothing'}")
-    table, separator, edge_separator = None, "", ""
-    node_lines: Sequence[int] = ()
     notes: list[str] = []
-    lines: Sequence[int]
     if ending in LISTS:
-        frame, lines, notes, edge_separator = read_list(path, encoding, ends)
+        table, notes = read_list(path, encoding, ends)
+        table = replace(table, cells=cells)
         directed = directed and UNDIRECTED not in notes
     else:
-        frame, lines, edge_separator = read_table(path, encoding, compact=compact)
+        table = read_table(path, encoding, cells, compact=compact)
+        frame = table.frame
         if frame.shape[1] - len(frame) in (0, 1) and not any(ends):
             rows = [list(frame.columns), *frame.to_numpy(dtype=object).tolist()]
             if (matrix := matrix_edges(rows)) is not None:
                 frame, places = matrix
                 # The header is the row 0.
-                lines = [lines[max(place - 1, 0)] for place in places]
-                notes = [matrix_note(len(frame))]
-    edges = named_ends(frame, ends=ends)
+                lines = [table.lines[max(place - 1, 0)] for place in places]
+                table, notes = replace(table, frame=frame, lines=lines), [matrix_note(len(frame))]
+    edges = named_ends(table, ends=ends)
     if not len(edges):
         if nodes is None:
             raise GraphError("it has no edges")
         if ending not in LISTS:
             notes = [f"{path.name} has a header but no edges."]
     if nodes is not None:
-        table, node_lines, separator = read_table(Path(nodes), encoding)
-        if table.empty:
-            raise GraphError(f"{nodes} has no nodes")
+        nodes = read_table(Path(nodes), encoding, cells)
+        if nodes.frame.empty:
+            raise GraphError(f"{rules.nodes} has no nodes")
     graph = graph_of_ends(
-        edges, table, directed=bool(directed), lines=lines, notes=notes, bipartite=rules.bipartite,
-        node_lines=node_lines if separator else (), compact=compact,
-        header=ending not in LISTS,
+        edges, nodes, directed=bool(directed), notes=notes, bipartite=rules.bipartite,
+        compact=compact, header=ending not in LISTS,
     )  # fmt: skip
     if len(edges) and not graph.edge_index.shape[1]:
         raise GraphError(f"no edge remains: each of {len(edges):,} joins a node to itself")
@@ -626,7 +634,7 @@ def _read(
             f"{len(rounded):,} names of nodes, such as {rounded[0]!r}, are numbers as a "
             "spreadsheet rounds them, so several nodes may have one name: export them as texts."
         )
-    return graph, (separator, edge_separator)
+    return graph
 
 
 def _marked_up(path: Path) -> networkx.Graph:

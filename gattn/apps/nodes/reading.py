@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -12,20 +12,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from gattn.apps.nodes.attributed import AttributedGraph, GraphError, attributed_graph
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Nodes, attributed_graph
 from gattn.apps.nodes.edge_ends import named_ends
 from gattn.apps.nodes.edge_table import EdgeTable
 from gattn.apps.nodes.splits import MASKS
 from gattn.apps.nodes.tables import graph_of_ends
-from gattn.apps.nodes.typed.relations import by_relation
-from gattn.apps.nodes.typed.tables import (
-    TypedTables,
-    choose_target,
-    edges_between,
-    typed_graph,
-    typed_network_graph,
-)
-from gattn.apps.nodes.values import flat_table, shape_fault
+from gattn.apps.nodes.typed.network import TypedNetwork
+from gattn.apps.nodes.typed.relations import Relation, by_relation
+from gattn.apps.nodes.typed.tables import choose_target, titled, typed_graph, typed_network_graph
+from gattn.apps.nodes.values import CellRules, SourceTable, shape_fault
 
 if TYPE_CHECKING:
     import networkx
@@ -80,10 +75,9 @@ def read_graph(
         return from_hetero_data(graph, **typed)
     if isinstance(graph, tuple) and len(graph) == 2 and isinstance(graph[1], Mapping):
         edges_by_relation, nodes_by_type = cast("tuple[Any, Mapping[str, pd.DataFrame]]", graph)
-        tables = TypedTables(
-            dict(nodes_by_type), _tables_by_relation(edges_by_relation, nodes_by_type)
-        )
-        return typed_graph(tables, **typed)
+        tables = _tables_by_relation(edges_by_relation, nodes_by_type)
+        nodes = {kind: SourceTable(one) for kind, one in nodes_by_type.items()}
+        return typed_graph(nodes, tables, **typed)
     if label_type is not None:
         raise GraphError(
             f"label_type {label_type!r} is for a network with several tables of nodes; got one"
@@ -91,11 +85,11 @@ def read_graph(
     if isinstance(graph, Data):
         return from_data(graph, directed=directed is not False)
     if isinstance(graph, pd.DataFrame):
-        return graph_of_ends(named_ends(graph), None, directed=bool(directed))
+        return graph_of_ends(named_ends(SourceTable(graph)), None, directed=bool(directed))
     if isinstance(graph, tuple):
         if [isinstance(one, pd.DataFrame) for one in graph] != [True, True]:
             raise TypeError("tables of a graph must be a pair (edges, nodes) of data frames")
-        edges, nodes = cast("tuple[pd.DataFrame, pd.DataFrame]", graph)
+        edges, nodes = map(SourceTable, cast("tuple[pd.DataFrame, pd.DataFrame]", graph))
         return graph_of_ends(named_ends(edges), nodes, directed=bool(directed))
     if hasattr(graph, "nodes") and hasattr(graph, "is_multigraph"):
         return from_networkx(graph, directed=directed)
@@ -105,7 +99,7 @@ def read_graph(
     )
 
 
-def _tables_by_relation(edges: Any, nodes: Mapping[str, Any]) -> dict[Any, pd.DataFrame]:
+def _tables_by_relation(edges: Any, nodes: Mapping[str, Any]) -> dict[Relation, SourceTable]:
     """Check the tables of a typed network, and return those of edges by relation."""
     values = [*edges.values(), *nodes.values()] if isinstance(edges, Mapping) else [edges]
     wrong = next((one for one in values if not isinstance(one, pd.DataFrame)), None)
@@ -115,48 +109,49 @@ def _tables_by_relation(edges: Any, nodes: Mapping[str, Any]) -> dict[Any, pd.Da
             f"of data frames; got {type(wrong).__name__}"
         )
     try:
-        tables: Any = by_relation(edges.items(), list(nodes))
+        tables: dict[Relation, Any] = by_relation(edges.items(), list(nodes))
     except ValueError as error:
         raise GraphError(str(error)) from None
-    return tables
+    return {relation: SourceTable(table) for relation, table in tables.items()}
 
 
-def from_networkx(graph: networkx.Graph, *, directed: bool | None = None) -> AttributedGraph:
+def from_networkx(
+    graph: networkx.Graph, *, directed: bool | None = None, cells: CellRules | None = None
+) -> AttributedGraph:
     """Convert a networkx graph; its node attributes become columns of a table.
 
     Args:
         graph: a networkx graph of any class.
         directed: see :func:`read_graph`.
+        cells: rules for reading the attributes.
 
     Returns:
         The graph, with its nodes in the order of ``graph.nodes``. An attribute that is a list of k
         numbers for every node becomes k columns, ``x.0``, ``x.1``, ...
     """
-    names = list(graph.nodes)
-    table = pd.DataFrame(
-        [dict(attributes) for _, attributes in graph.nodes(data=True)], index=range(len(names))
-    )
+    names, cells = list(graph.nodes), cells or CellRules()
     ends = list(graph.edges(data=True))
     place = {name: i for i, name in enumerate(names)}
     pairs = torch.tensor([[place[a], place[b]] for a, b, _ in ends], dtype=torch.int64)
     pairs = pairs.reshape(-1, 2).T
-    table, notes, unreadable = flat_table(table, names)
-    edges = [dict(attributes) for *_, attributes in ends]
-    edge_table = None
-    if any(edges):
-        frame, _, faults = flat_table(pd.DataFrame(edges, index=range(len(edges))))
-        edge_table = EdgeTable(pairs, frame, not graph.is_directed(), (), faults)
+
+    def table(rows: Sequence[Mapping[str, Any]]) -> SourceTable:
+        return SourceTable(pd.DataFrame(list(map(dict, rows)), range(len(rows))), cells=cells)
+
+    columns, notes, unreadable = table([row for _, row in graph.nodes(data=True)]).attributes(names)
+    of_edges, edge_notes, faults = table([row for *_, row in ends]).attributes(
+        owner=" of the edges"
+    )
     if graph.is_directed() and directed is None:
         notes = [BOTH_WAYS, *notes]
     elif directed and not graph.is_directed():
         notes = [UNDIRECTED, *notes]
     read = attributed_graph(
-        names, pairs, table, directed=bool(directed) and graph.is_directed(), notes=notes,
-        unreadable=unreadable, edge_table=edge_table,
+        Nodes(names, columns, unreadable=unreadable),
+        EdgeTable(pairs, of_edges, not graph.is_directed(), (), faults),
+        directed=bool(directed) and graph.is_directed(), notes=[*notes, *edge_notes],
     )  # fmt: skip
-    if graph.is_directed():
-        return replace(read, has_direction=True)
-    return replace(read, arcs=read.edge_index)
+    return replace(read, has_direction=graph.is_directed())
 
 
 def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
@@ -177,9 +172,18 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
         GraphError: ``data`` has no ``edge_index`` or number of nodes, or ``x`` is not [n, d] of
             finite numbers.
     """
-    nodes = data.num_nodes
-    if nodes is None or data.edge_index is None:
+    if data.num_nodes is None or data.edge_index is None:
         raise GraphError(f"data must have edge_index and a number of nodes; got {data}")
+    edges = _edge_tensors(data, _pairs(data.edge_index))
+    read = attributed_graph(_node_tensors(data), edges, directed=directed)
+    # The upper or lower triangle of a symmetric matrix is no evidence of a direction.
+    source, target = edges.pairs
+    return replace(read, has_direction=bool((source < target).any() and (source > target).any()))
+
+
+def _node_tensors(data: Any) -> Nodes:
+    """Return the nodes of a ``Data`` object, or of a type of ``HeteroData``."""
+    nodes = data.num_nodes
     columns, unreadable = {}, {}
     for name in ("y", *MASKS):
         value = data.get(name)
@@ -190,7 +194,7 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
             unreadable[name] = fault
         else:
             columns[name] = array.reshape(-1)
-    x = data.x
+    x = data.get("x")
     if x is not None:
         if x.dim() not in (1, 2):
             raise GraphError(f"x must be [n, d], with one row for each node; got {(*x.shape,)}")
@@ -203,15 +207,8 @@ def from_data(data: Data, *, directed: bool = True) -> AttributedGraph:
         x = x.coalesce().to_sparse_csr() if x.layout == torch.sparse_coo else x
         if not (x if x.layout == torch.strided else x.values()).isfinite().all():
             raise GraphError("x must be finite; it has NaN or an infinite number")
-    edge_index = _pairs(data.edge_index)
-    read = attributed_graph(
-        range(nodes), edge_index, pd.DataFrame(columns, index=range(nodes)),
-        directed=directed, x=x, unreadable=unreadable, tensor_labels=isinstance(data.y, Tensor),
-        edge_table=_edge_tensors(data, edge_index),
-    )  # fmt: skip
-    # The upper or lower triangle of a symmetric matrix is no evidence of a direction.
-    source, target = edge_index
-    return replace(read, has_direction=bool((source < target).any() and (source > target).any()))
+    table = pd.DataFrame(columns, index=range(nodes))
+    return Nodes(list(range(nodes)), table, x, unreadable, isinstance(data.get("y"), Tensor))
 
 
 def from_hetero_data(
@@ -233,16 +230,14 @@ def from_hetero_data(
         GraphError: a type has no number of nodes, a relation has no ``edge_index``, or the type to
             predict is unknown.
     """
-    nodes: dict[str, AttributedGraph] = {}
-    none = torch.zeros(2, 0, dtype=torch.int64)
+    nodes: dict[str, Nodes] = {}
     for kind in data.node_types:
-        store = data[kind]
-        columns = {name: store[name] for name in ("x", "y", *MASKS) if name in store}
-        part = Data(edge_index=none, num_nodes=store.num_nodes, **columns)
-        try:
-            nodes[kind] = replace(from_data(part, directed=directed), notes=())
-        except GraphError as error:
-            raise GraphError(f"type {kind!r}: {error}") from None
+        with titled(f"type {kind!r}"):
+            if data[kind].num_nodes is None:
+                raise GraphError("it must have a number of nodes")
+            nodes[kind] = _node_tensors(data[kind])
+            if not len(nodes[kind]):
+                raise GraphError("it has no nodes")
     columns_by_type = {kind: [*one.table.columns, *one.unreadable] for kind, one in nodes.items()}
     target = choose_target(columns_by_type, label, label_type)
     edges = {}
@@ -251,24 +246,23 @@ def from_hetero_data(
         if store.get("edge_index") is None:
             raise GraphError(f"relation {relation} must have an edge_index")
         pairs = _pairs(store.edge_index, f" of relation {relation}")
-        for end, kind in enumerate((relation.source, relation.destination)):
-            if pairs.shape[1] and not 0 <= int(pairs[end].min()) <= int(pairs[end].max()) < len(
-                nodes[kind]
-            ):
+        for end, kind in zip(pairs, (relation.source, relation.destination)):
+            low, high = (int(end.min()), int(end.max())) if len(end) else (0, 0)
+            if not 0 <= low <= high < len(nodes[kind]):
                 raise GraphError(
                     f"relation {relation} must connect nodes 0 to {len(nodes[kind]) - 1} of type "
-                    f"{kind!r}; got {int(pairs[end].min())} to {int(pairs[end].max())}"
+                    f"{kind!r}; got {low} to {high}"
                 )
-        columns = _edge_tensors(store, pairs)
-        edges[relation] = edges_between(pairs, None if columns is None else columns.table)
+        edges[relation] = _edge_tensors(store, pairs)
     # The labels and the masks of types that are not predicted are no features.
     others = {
         kind: replace(one, table=pd.DataFrame(index=range(len(one))), unreadable={})
         for kind, one in nodes.items()
         if kind != target
     }
+    network = TypedNetwork(target, len(nodes[target]), others, edges)
     notes = [f"Nodes of type {target} are predicted."]
-    return typed_network_graph(nodes[target], target, others, edges, notes)
+    return typed_network_graph(nodes[target], network, notes, directed=directed)
 
 
 def _pairs(edge_index: Tensor, where: str = "") -> Tensor:
@@ -279,10 +273,8 @@ def _pairs(edge_index: Tensor, where: str = "") -> Tensor:
     return edge_index.cpu().long()
 
 
-def _edge_tensors(data: Any, edge_index: Tensor) -> EdgeTable | None:
-    """Return the edge columns of a ``Data`` object, or of a relation of ``HeteroData``; None if
-    there are none.
-    """
+def _edge_tensors(data: Any, edge_index: Tensor) -> EdgeTable:
+    """Return the edges and their columns of ``Data``, or of a relation of ``HeteroData``."""
     edges, columns = edge_index.shape[1], {}
     for name in EDGE_TENSORS:
         value = data.get(name)
@@ -297,6 +289,4 @@ def _edge_tensors(data: Any, edge_index: Tensor) -> EdgeTable | None:
             columns[name] = array.reshape(-1)
         else:
             columns |= {f"{name}.{place}": column for place, column in enumerate(array.T)}
-    if not columns:
-        return None
     return EdgeTable(edge_index, pd.DataFrame(columns, index=range(edges)))

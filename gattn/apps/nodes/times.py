@@ -68,7 +68,7 @@ def edge_times(graph: AttributedGraph, name: str) -> NDArray[np.float64] | None:
         GraphError: a time is missing or cannot be read.
     """
     edges = graph.edge_table
-    if edges is None or (name not in edges.table.columns and name not in edges.unreadable):
+    if name not in edges.table.columns and name not in edges.unreadable:
         return None
     if name in edges.unreadable:
         raise GraphError(edges.unreadable[name])
@@ -96,8 +96,8 @@ def node_times(graph: AttributedGraph, name: str) -> NDArray[np.float64]:
     if _has_own_times(graph, name):
         return _complete(graph.column(name), f"column {name!r} of the nodes", graph.where)
     times, edges = edge_times(graph, name), graph.edge_table
-    if times is None or edges is None:
-        columns = [] if edges is None else list(map(repr, edges.table.columns[:20]))
+    if times is None:
+        columns = map(repr, edges.table.columns[:20])
         raise GraphError(
             f"neither the nodes nor the edges have a column {name!r} of times: of the nodes, "
             f"{attribute_names(graph.table)}; the edges have {', '.join(columns) or 'none'}"

@@ -12,59 +12,91 @@ import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import date, time, timedelta
+from numbers import Real
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where
+from gattn.apps.nodes.attributed import GraphError, Where
 from gattn.apps.tables import numbers as written
 from gattn.apps.tables.numbers import NumberFormat, Pattern, classify, read_numbers
 
 SAMPLE = 500
+WORD_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 POINTED = re.compile(r"[+-]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
 COMMAS = (NumberFormat(decimal=","), NumberFormat(decimal=",", thousands="."))
 """Formats of the numbers in a table that is separated by semicolons."""
 
 
-def with_numbers(
-    graph: AttributedGraph,
-    style: NumberFormat | None = None,
-    *,
-    commas: bool = False,
-    edge_commas: bool = False,
-) -> AttributedGraph:
-    """Convert those text columns of a graph that contain only numbers.
+@dataclass(frozen=True)
+class CellRules:
+    """Rules for reading the cells of the attributes of nodes and edges.
 
-    Args:
-        graph: the graph.
-        style: format of the numbers; None to leave numbers with a decimal point as texts.
-        commas: True to convert columns of numbers with decimal commas if ``style`` is None. This is
-            used for tables whose separator is a semicolon.
-        edge_commas: the same for the columns of the edges.
-
-    Returns:
-        The graph, with a note for each column that was converted.
-
-    >>> import pandas as pd
-    >>> from gattn.apps.nodes.reading import read_graph
-    >>> edges = pd.DataFrame({"source": ["a"], "target": ["b"]})
-    >>> nodes = pd.DataFrame({"id": ["a", "b"], "size": ["0,5", "2,25"]})
-    >>> with_numbers(read_graph((edges, nodes)), commas=True).table["size"].tolist()
-    [0.5, 2.25]
+    Attributes:
+        missing: words that stand for a missing value, compared without the white space around
+            them, besides empty cells. A number, such as ``-1``, is also compared with numbers.
+        style: format of the numbers in texts; None to leave numbers with a decimal point as texts,
+            and to read those with a decimal comma in tables that semicolons separate.
     """
-    formats = [style] if style else COMMAS
-    table, notes = _numbers(graph.table, formats if style or commas else (), style is not None)
-    edges, edge_notes = graph.edge_table, []
-    if edges is not None:
-        some = formats if style or edge_commas else ()
-        columns, edge_notes = _numbers(edges.table, some, style is not None, " of the edges")
-        edges = replace(edges, table=columns)
-    if not notes and not edge_notes:
-        return graph
-    return replace(graph.with_notes(*notes, *edge_notes), table=table, edge_table=edges)
+
+    missing: Sequence[str] = ()
+    style: NumberFormat | None = None
+
+    def read(
+        self, table: pd.DataFrame, separator: str = "", owner: str = ""
+    ) -> tuple[pd.DataFrame, list[str]]:
+        """Mark the missing values of a table, and convert the columns that contain only numbers.
+
+        Args:
+            table: attributes of nodes or edges.
+            separator: character between the cells of the file.
+            owner: text that follows the name of a column in a note, for example ``" of the
+                edges"``.
+
+        Returns:
+            The table, and a note for each column that was changed.
+
+        >>> table = pd.DataFrame({"size": ["0,5", "2,25", "-"]})
+        >>> CellRules(missing=["-"]).read(table, ";")[0]["size"].tolist()
+        [0.5, 2.25, nan]
+        """
+        table, notes = _with_gaps(table, self.missing, owner)
+        formats = [self.style] if self.style else COMMAS if separator == ";" else ()
+        table, number_notes = _numbers(table, formats, self.style is not None, owner)
+        return table, [*notes, *number_notes]
+
+
+def _with_gaps(
+    table: pd.DataFrame, words: Sequence[str], owner: str = ""
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table in which every cell that equals one of ``words`` is missing, and notes on
+    these cells.
+    """
+    gaps = {word.strip() for word in words}
+    if not gaps:
+        return table, []
+    numbers = {float(gap) for gap in gaps if WORD_NUMBER.fullmatch(gap)}
+
+    def stands_for_gap(cell: object) -> bool:
+        if isinstance(cell, str):
+            return cell.strip() in gaps
+        is_number = isinstance(cell, Real) and not isinstance(cell, bool | np.bool_)
+        return is_number and cell in numbers
+
+    is_gap = table.map(stands_for_gap)
+    counts = {name: int(is_gap[name].sum()) for name in table.columns}
+    notes = [
+        f"Column {name!r}{owner}: {count:,} cell{'s' * (count > 1)} with "
+        f"{', '.join(map(repr, words))} {'is' if count == 1 else 'are'} missing."
+        for name, count in counts.items()
+        if count
+    ]
+    masked = table.astype(object).mask(is_gap, None)
+    columns = {name: masked[name] if counts[name] else table[name] for name in counts}
+    return pd.DataFrame(columns, index=table.index), notes
 
 
 def _numbers(
@@ -78,12 +110,12 @@ def _numbers(
         is_chosen: True if the user chose the format, which then also reads numbers with a point.
         owner: follows the name of a column in the notes.
     """
-    table, notes = original.copy(), []
+    table, notes = original.copy(deep=False), []
     pointed: list[str] = []
     with_commas = False
-    for name in original.columns:
+    for name in original.columns if formats else ():
         values = original[name]
-        if not formats or not all(isinstance(value, str) for value in values.dropna()):
+        if not all(isinstance(value, str) for value in values.dropna()):
             continue
         texts = as_texts(values)
         if not looks_numeric(texts):
@@ -388,6 +420,40 @@ def flat_table(
     again = flat.columns.duplicated(keep=False)
     unreadable |= {name: _several(name) for name in flat.columns[again]}
     return flat.loc[:, ~again], notes, unreadable
+
+
+@dataclass(frozen=True, eq=False)
+class SourceTable:
+    """Table of nodes or edges, as it is in a file or in Python.
+
+    Attributes:
+        frame: a row for each node or edge.
+        lines: line of each row in the file, from 1; empty if there is no file.
+        separator: character between the cells of the file; empty for other tables.
+        cells: rules for reading the attributes.
+    """
+
+    frame: pd.DataFrame
+    lines: Sequence[int] = ()
+    separator: str = ""
+    cells: CellRules = field(default_factory=CellRules)
+
+    def select(self, rows: NDArray[np.intp]) -> SourceTable:
+        """Return the table of some rows."""
+        lines = np.asarray(self.lines)[rows].tolist() if len(self.lines) else ()
+        return replace(self, frame=self.frame.iloc[rows], lines=lines)
+
+    def columns(self, places: Sequence[int]) -> SourceTable:
+        """Return the table of the columns at some positions."""
+        return replace(self, frame=self.frame.iloc[:, list(places)])
+
+    def attributes(
+        self, names: Sequence[Hashable] | None = None, owner: str = ""
+    ) -> tuple[pd.DataFrame, list[str], dict[Hashable, str]]:
+        """Return the attributes of the rows; see :func:`flat_table` and :class:`CellRules`."""
+        table, notes, unreadable = flat_table(self.frame.reset_index(drop=True), names)
+        table, decisions = self.cells.read(table, self.separator, owner)
+        return table, [*notes, *decisions], unreadable
 
 
 def _parsed_lists(values: pd.Series) -> tuple[pd.Series, list[str]]:

@@ -1,6 +1,7 @@
 """Choice of the attribute that holds the labels, and their encoding as numbers."""
 
 import warnings
+from dataclasses import replace
 
 import networkx
 import numpy as np
@@ -10,8 +11,11 @@ import torch
 
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.attributed import GraphError
+from gattn.apps.nodes.edge_ends import named_ends
 from gattn.apps.nodes.labels import encode_classes, find_classes, read_labels
 from gattn.apps.nodes.reading import read_graph
+from gattn.apps.nodes.tables import graph_of_ends
+from gattn.apps.nodes.values import CellRules, SourceTable
 from tests.apps.cli.commands import runner
 from tests.pictures import leave_blank
 
@@ -107,7 +111,8 @@ def test_a_single_negative_label_gets_a_note():
 
 @pytest.mark.parametrize("cells", [["-1", "0", "1"], [-1, 0, 1], [-1.0, 0.0, 1.0]])
 def test_a_number_may_be_named_as_missing(cells):
-    graph = read_graph(_graph(y=cells * 4)).with_gaps(["-1"])
+    edges, nodes = map(SourceTable, _graph(y=cells * 4))
+    graph = graph_of_ends(named_ends(edges), replace(nodes, cells=CellRules(["-1"])))
     values, notes = read_labels(graph, classes=True)
     assert int(values.isna().sum()) == 4
     assert encode_classes(values, find_classes(values)).isnan().sum() == 4

@@ -134,12 +134,12 @@ def test_fields_of_a_list_are_columns_of_its_edges(tmp_path):
         ("a pp b\nb pd c\n", ("1", "3"), [("a", "b"), ("b", "c")], ["2"]),
         ("head rel tail\na pp b\nb pd c\n", ("", ""), [("a", "b"), ("b", "c")], ["rel"]),
         ("day who whom\n1 a b\n2 b c\n", ("who", "whom"), [("a", "b"), ("b", "c")], ["day"]),
-        ("1 2 7\n2 3 7\n3 4 7\n", ("", ""), [("1", "2"), ("2", "3"), ("3", "4")], None),
-        ("a b 2024-01-31\nb c 2024-02-01\n", ("", ""), [("a", "b"), ("b", "c")], None),
+        ("1 2 7\n2 3 7\n3 4 7\n", ("", ""), [("1", "2"), ("2", "3"), ("3", "4")], []),
+        ("a b 2024-01-31\nb c 2024-02-01\n", ("", ""), [("a", "b"), ("b", "c")], []),
     ):
         graph = _read(tmp_path, "e.txt", text, source=ends[0], target=ends[1])
         assert _pairs(graph) == pairs
-        assert (None if graph.edge_table is None else list(graph.edge_table.table)) == columns
+        assert list(graph.edge_table.table) == columns
 
 
 def test_numbers_of_two_kinds_of_nodes_are_refused_or_separated(tmp_path):

@@ -179,14 +179,9 @@ def _parquet_sizes(settings: NodeRunSettings) -> tuple[int, int, int] | None:
 
 
 def _graph_sizes(graph: AttributedGraph) -> tuple[int, int, int]:
-    edges = graph.arcs.shape[1] if graph.edge_table is None else len(graph.edge_table)
-    x = graph.x
-    values = len(graph) * graph.table.shape[1]
-    if graph.edge_table is not None:
-        values += graph.edge_table.table.size
-    if x is not None:
-        values += stored_values(x)
-    return len(graph), values, edges
+    values = len(graph) * graph.table.shape[1] + graph.edge_table.table.size
+    values += 0 if graph.x is None else stored_values(graph.x)
+    return len(graph), values, len(graph.edge_table)
 
 
 def _sampled_notes(settings: NodeSettings) -> list[str]:

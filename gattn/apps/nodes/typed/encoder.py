@@ -296,7 +296,9 @@ def _bipartite(
     edges = replace(edges, pairs=edges.pairs + torch.tensor([[0], [offset]]))
     pairs = edges.pairs.unique(dim=1)
     table = pd.DataFrame(index=range(len(names)))
-    return AttributedGraph(names, pairs, table, None, True, arcs=pairs, edge_table=edges)
+    return AttributedGraph(
+        names, table, edge_index=pairs, directed=True, arcs=pairs, edge_table=edges
+    )
 
 
 def _degrees(kind: str, count: int, messages: Mapping[Relation, Messages]) -> Tensor:

@@ -18,7 +18,7 @@ from gattn.apps.nodes.typed.relations import Relation
 from gattn.graph import Graph
 
 if TYPE_CHECKING:
-    from gattn.apps.nodes.attributed import AttributedGraph
+    from gattn.apps.nodes.attributed import AttributedGraph, Nodes
 
 PAIRS = 2_000_000
 """Maximum number of pairs of labelled nodes that share a neighbour. If there are more, neighbours
@@ -101,14 +101,14 @@ class TypedNetwork:
     Attributes:
         target: type of the labelled nodes.
         count: number of nodes of the target type.
-        others: nodes of each other type; their graphs have no edges.
+        others: nodes of each other type.
         edges: edges and their columns, by relation.
         inputs: tensors for the models; None before an encoder attached them.
     """
 
     target: str
     count: int
-    others: Mapping[str, AttributedGraph]
+    others: Mapping[str, Nodes]
     edges: Mapping[Relation, EdgeTable]
     inputs: TypedInputs | None = None
 

@@ -1,129 +1,30 @@
-"""Reader of several tables of nodes, one for each type, and of edges, one for each relation."""
+"""Graphs of several tables of nodes, one for each type, and of edges, one for each relation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
-from gattn.apps.nodes.attributed import AttributedGraph, GraphError, LeftOut
+from gattn.apps.nodes.attributed import (
+    AttributedGraph,
+    GraphError,
+    LeftOut,
+    Nodes,
+    without_loops,
+)
 from gattn.apps.nodes.edge_ends import EndColumns, NamedEnds, check_header, named_ends, named_nodes
 from gattn.apps.nodes.edge_table import EdgeTable
-from gattn.apps.nodes.tables import edge_table, read_table
 from gattn.apps.nodes.typed.network import Messages, TypedNetwork, projected_edges, projection
-from gattn.apps.nodes.typed.relations import Relation, parse_relations, parse_types
-from gattn.apps.nodes.values import with_numbers
-from gattn.apps.tables.numbers import NumberFormat
-
-
-def read_typed_files(
-    nodes: Sequence[str],
-    edges: Sequence[str],
-    *,
-    encoding: str | None = None,
-    directed: bool = False,
-    label: str | None = None,
-    label_type: str | None = None,
-) -> tuple[AttributedGraph, Mapping[str | Relation, str]]:
-    """Read a network with several tables of nodes.
-
-    Args:
-        nodes: values ``TYPE=FILE``; the files are ``.csv``, ``.tsv`` or ``.parquet``.
-        edges: values ``SOURCE-RELATION-DESTINATION=FILE``.
-        encoding: encoding of the files; None to detect it.
-        directed: True if messages follow the direction of edges only.
-        label: see :func:`gattn.apps.nodes.typed.tables.choose_target`.
-        label_type: see :func:`gattn.apps.nodes.typed.tables.choose_target`.
-
-    Returns:
-        The graph, and the separator of each table by type or relation.
-
-    Raises:
-        FileNotFoundError: a file does not exist.
-        GraphError: a value has another form, or a table cannot be read.
-    """
-    try:
-        node_files = parse_types(nodes)
-        edge_files = parse_relations(edges, list(node_files))
-    except ValueError as error:
-        raise GraphError(str(error)) from None
-    if not node_files:
-        raise GraphError("--edges RELATION=FILE needs tables of nodes: --nodes TYPE=FILE")
-    node_tables, node_lines, separators = {}, {}, {}
-    for kind, path in node_files.items():
-        node_tables[kind], lines, separators[kind] = read_table(Path(path), encoding)
-        node_lines[kind] = lines if separators[kind] else ()
-    edge_tables, edge_lines = {}, {}
-    for relation, path in edge_files.items():
-        (
-            edge_tables[relation], edge_lines[relation], separators[relation]
-        ) = read_table(Path(path), encoding)  # fmt: skip
-    tables = TypedTables(node_tables, edge_tables, node_lines, edge_lines)
-    graph = typed_graph(tables, label=label, label_type=label_type, directed=directed)
-    return graph, separators
-
-
-def converted(
-    graph: AttributedGraph,
-    missing: Sequence[str],
-    style: NumberFormat | None,
-    separators: Mapping[str | Relation, str],
-) -> AttributedGraph:
-    """Return a graph in which missing values are marked and texts of numbers are converted.
-
-    Args:
-        graph: the labelled nodes, with their network.
-        missing: words that stand for a missing attribute.
-        style: format of the numbers; None to detect it.
-        separators: separator of each table.
-    """
-    network = graph.network
-    assert network is not None
-    notes: list[str] = []
-
-    def read(one: AttributedGraph, key: str | Relation, title: str) -> AttributedGraph:
-        commas = separators[key] == ";"
-        result = with_numbers(
-            replace(one, notes=()).with_gaps(missing), style, commas=commas, edge_commas=commas
-        )
-        notes.extend(f"{title}: {note}" for note in result.notes)
-        return result
-
-    others = {kind: read(one, kind, f"Type {kind}") for kind, one in network.others.items()}
-    target = read(graph, network.target, f"Type {network.target}")
-    edges = {}
-    for relation, table in network.edges.items():
-        holder = replace(graph, table=pd.DataFrame(), edge_table=table, network=None)
-        edges[relation] = read(holder, relation, f"Relation {relation}").edge_table or table
-    network = replace(network, others=others, edges=edges)
-    return replace(target, notes=(*graph.notes, *notes), network=network)
-
+from gattn.apps.nodes.typed.relations import Relation
+from gattn.apps.nodes.values import SourceTable
 
 USUAL = ("y", "label")
-
-
-@dataclass(frozen=True, eq=False)
-class TypedTables:
-    """Tables of nodes by type, and tables of edges by relation.
-
-    Attributes:
-        nodes: a table with a row for each node, by type.
-        edges: a table with a row for each edge, by relation.
-        node_lines: lines of the nodes in their files, by type; empty if there are no files.
-        edge_lines: lines of the edges in their files, by relation; empty if there are no files.
-    """
-
-    nodes: Mapping[str, pd.DataFrame]
-    edges: Mapping[Relation, pd.DataFrame]
-    node_lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    edge_lines: Mapping[Relation, Sequence[int]] = field(default_factory=dict)
 
 
 def choose_target(
@@ -166,7 +67,8 @@ def choose_target(
 
 
 def typed_graph(
-    tables: TypedTables,
+    nodes: Mapping[str, SourceTable],
+    edges: Mapping[Relation, SourceTable],
     *,
     label: str | None = None,
     label_type: str | None = None,
@@ -180,7 +82,8 @@ def typed_graph(
     :func:`gattn.apps.nodes.edge_ends.choose_ends`.
 
     Args:
-        tables: the tables of nodes and edges.
+        nodes: a table with a row for each node, by type.
+        edges: a table with a row for each edge, by relation.
         label: see :func:`choose_target`.
         label_type: see :func:`choose_target`.
         directed: True if messages follow the direction of edges only.
@@ -192,64 +95,70 @@ def typed_graph(
         GraphError: a table is empty, names of nodes are missing or repeated, no edge of a relation
             connects two nodes of the tables, or the type to predict is unknown.
     """
-    if not tables.edges:
+    if not edges:
         raise GraphError("a network with several tables of nodes needs a table of edges (--edges)")
     ends: dict[Relation, NamedEnds] = {}
-    for relation, table in tables.edges.items():
+    for relation, table in edges.items():
         with titled(f"relation {relation}"):
-            ends[relation] = named_ends(table, _by_type(table, relation))
-    nodes, notes = {}, []
-    for kind, table in tables.nodes.items():
-        if table.empty:
-            raise GraphError(f"the table of type {kind!r} has no nodes")
-        lines = tables.node_lines.get(kind, ())
+            ends[relation] = named_ends(table, _by_type(table.frame, relation))
+    types, notes = {}, []
+    for kind, table in nodes.items():
         with titled(f"type {kind!r}"):
-            names, columns, decisions, unreadable = named_nodes(table, _used(ends, kind), lines)
+            if table.frame.empty:
+                raise GraphError("the table has no nodes")
+            types[kind], decisions = named_nodes(table, _used(ends, kind))
         notes += [f"Type {kind}: {note}" for note in decisions]
-        nodes[kind] = _plain(names, columns, directed, unreadable, lines)
-    target = choose_target(
-        {kind: [*one.table.columns, *one.unreadable] for kind, one in nodes.items()},
-        label, label_type,
-    )  # fmt: skip
-    edges, left_out = {}, []
+    columns = {kind: [*one.table.columns, *one.unreadable] for kind, one in types.items()}
+    target = choose_target(columns, label, label_type)
+    tables, left_out = {}, []
     for relation, named in ends.items():
-        table, gone, decisions = _edges(
-            relation, named, nodes[relation.source].names, nodes[relation.destination].names,
-            tables.edge_lines.get(relation),
-        )  # fmt: skip
-        edges[relation] = table
+        (first, second), kinds = named.columns, (relation.source, relation.destination)
+        source, destination = (types[kind] for kind in kinds)
+        with titled(f"relation {relation}"):
+            if not len(named):
+                raise GraphError("the table has no edges")
+            check_header(first, second, [*source.names, *destination.names])
+            table, gone, decisions = named.join(source, destination, kinds)
+        table, loops = without_loops(table) if source is destination else (table, [])
+        tables[relation] = table
         left_out += gone
+        points = f"Edges point from column {first!r} to column {second!r}."
+        decisions = [points, *named.decisions, *decisions, *loops]
         notes += [f"Relation {relation}: {note}" for note in decisions]
     way = "follow this direction" if directed else "are sent in both directions"
     notes.append(
         f"Nodes of type {target} are predicted. Edges point from the first type of a relation to "
         f"the last; messages {way}."
     )
-    others = {kind: one for kind, one in nodes.items() if kind != target}
-    return typed_network_graph(nodes[target], target, others, edges, notes, left_out)
+    others = {kind: one for kind, one in types.items() if kind != target}
+    network = TypedNetwork(target, len(types[target]), others, tables)
+    return typed_network_graph(types[target], network, notes, left_out, directed=directed)
 
 
 def typed_network_graph(
-    nodes: AttributedGraph,
-    target: str,
-    others: Mapping[str, AttributedGraph],
-    edges: Mapping[Relation, EdgeTable],
-    notes: Sequence[str] = (),
+    nodes: Nodes,
+    network: TypedNetwork,
+    notes: Sequence[str],
     left_out: Sequence[LeftOut] = (),
+    *,
+    directed: bool,
 ) -> AttributedGraph:
     """Return the graph of the labelled nodes with a typed network.
 
     Args:
-        nodes: the labelled nodes, without edges.
-        target: type of the labelled nodes.
-        others: nodes of the other types.
-        edges: edges by relation.
+        nodes: the labelled nodes.
+        network: the nodes of the other types, and the edges by relation.
         notes: sentences about decisions that were already made.
         left_out: edges that were left out.
+        directed: True if messages follow the direction of edges only.
     """
-    network = TypedNetwork(target, len(nodes), others, edges)
-    graph = with_projection(replace(nodes, network=network))
-    return replace(graph, notes=(*notes, *_isolated(graph, network)), left_out=tuple(left_out))
+    none = torch.zeros(2, 0, dtype=torch.int64)
+    graph = AttributedGraph(
+        **vars(nodes), edge_index=none, directed=directed, arcs=none,
+        edge_table=EdgeTable.without_columns(none), notes=(*notes, *_isolated(network)),
+        left_out=tuple(left_out), network=network,
+    )  # fmt: skip
+    return with_projection(graph)
 
 
 def with_projection(graph: AttributedGraph) -> AttributedGraph:
@@ -262,7 +171,8 @@ def with_projection(graph: AttributedGraph) -> AttributedGraph:
         messages[relation] = Messages(edges.pairs, None, None)
         messages[relation.reverse()] = messages[relation].reverse()
     pairs = projected_edges(projection(network.target, sizes, messages))
-    return replace(graph, edge_index=pairs, arcs=pairs)
+    edges = EdgeTable.without_columns(pairs)
+    return replace(graph, edge_index=pairs, arcs=pairs, edge_table=edges)
 
 
 @contextmanager
@@ -272,20 +182,6 @@ def titled(title: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise GraphError(f"{title}: {error}") from None
-
-
-def _plain(
-    names: Sequence[Hashable],
-    table: pd.DataFrame,
-    directed: bool,
-    unreadable: Mapping[Hashable, str],
-    lines: Sequence[int],
-) -> AttributedGraph:
-    """Return nodes without edges."""
-    none = torch.zeros(2, 0, dtype=torch.int64)
-    return AttributedGraph(
-        list(names), none, table, None, directed, unreadable=unreadable, lines=tuple(lines),
-    )  # fmt: skip
 
 
 def _used(ends: Mapping[Relation, NamedEnds], kind: str) -> np.ndarray:
@@ -319,46 +215,7 @@ def _stem(name: str) -> str:
     return stem[:-1] if stem.endswith("s") else stem
 
 
-def _edges(
-    relation: Relation,
-    named: NamedEnds,
-    sources: Sequence[Hashable],
-    destinations: Sequence[Hashable],
-    lines: Sequence[int] | None,
-) -> tuple[EdgeTable, list[LeftOut], list[str]]:
-    """Return the edges between nodes of the tables, the edges that are left out, and notes."""
-    first, second = named.columns
-    notes = [f"Edges point from column {first!r} to column {second!r}.", *named.decisions]
-    check_header(first, second, [*sources, *destinations])
-    ends, rows, gone = named.join(
-        sources, destinations, lines, (relation.source, relation.destination)
-    )
-    if len(gone) == len(named):
-        if not gone:
-            raise GraphError(f"relation {relation} has no edges")
-        raise GraphError(
-            f"relation {relation}: no edge connects two nodes of the tables. The first edge, "
-            f"{gone[0].text}, does not, because {gone[0].reason}"
-        )
-    if gone:
-        plural = "s" * (len(gone) > 1)
-        notes.append(
-            f"{len(gone):,} edge{plural} left out of {len(named):,}, because a node is missing in "
-            f"its table; the first: {gone[0].text} ({gone[0].reason})."
-        )
-    pairs = ends.astype(np.int64)
-    if relation.source == relation.destination:
-        loop = pairs[0] == pairs[1]
-        if loop.any():
-            plural = "s" * (int(loop.sum()) > 1)
-            notes.append(f"{int(loop.sum()):,} self-loop{plural} removed.")
-    else:
-        loop = np.zeros(pairs.shape[1], bool)
-    edges = edge_table(named.attributes, torch.from_numpy(pairs), rows, lines, (first, second))
-    return edges.select(~loop), gone, notes
-
-
-def _isolated(graph: AttributedGraph, network: TypedNetwork) -> list[str]:
+def _isolated(network: TypedNetwork) -> list[str]:
     """Return notes on the nodes of each type without an edge."""
     notes = []
     for kind in network.types:
@@ -373,9 +230,3 @@ def _isolated(graph: AttributedGraph, network: TypedNetwork) -> list[str]:
         elif alone:
             notes.append(f"Type {kind}: {alone:,} node{'s' * (alone > 1)} without an edge.")
     return notes
-
-
-def edges_between(pairs: Tensor, table: pd.DataFrame | None = None) -> EdgeTable:
-    """Return edges [2, e] with their columns, if there are any."""
-    rows = pd.DataFrame(index=range(pairs.shape[1])) if table is None else table
-    return EdgeTable(pairs, rows)
