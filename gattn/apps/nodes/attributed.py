@@ -94,7 +94,7 @@ class Nodes:
         """Describe the position of a node in words, for example ``"at node 'n0' (line 2)"``."""
         return f"at {self.node(place)}"
 
-    def column(self, name: str) -> pd.Series:
+    def column(self, name: Hashable) -> pd.Series:
         """Return an attribute of the nodes.
 
         Raises:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -128,15 +128,6 @@ class ColumnEncoder:
         notes = (column.unknown(nodes.column(column.name)) for column in present)
         return [note for note in notes if note]
 
-    def state(self) -> dict[str, Any]:
-        """Return the state of the encoder as a dictionary that can be stored in JSON."""
-        return {**vars(self), "columns": [column.state() for column in self.columns]}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> ColumnEncoder:
-        """Restore an encoder from the result of :meth:`state`."""
-        return cls(**{**state, "columns": tuple(map(Column.from_state, state["columns"]))})
-
 
 def name_words(name: Hashable) -> str:
     """Return the words of a node's name, and the first three letters of the first word.
@@ -232,7 +223,7 @@ class Column:
         idf: inverse document frequency of each hash in ``places``.
     """
 
-    name: str
+    name: str | int
     kind: Kind
     mean: float = 0.0
     std: float = 1.0
@@ -297,16 +288,6 @@ class Column:
             f"{unknown[0][:40]!r}: {len(unknown):,} of {len(values):,} {items} have no feature "
             "for this column."
         )
-
-    def state(self) -> dict[str, Any]:
-        """Return the state of the encoder as a dictionary that can be stored in JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Column:
-        """Restore an encoder from the result of :meth:`state`."""
-        lists = {name: tuple(state[name]) for name in ("categories", "places", "idf")}
-        return cls(**{**state, **lists})
 
 
 def learn_columns(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -84,7 +84,7 @@ ALL_COLUMNS = EdgeColumns()
 """Value that selects all edge columns as features."""
 
 
-def edge_column(edges: EdgeTable, name: str, why: str = "") -> pd.Series:
+def edge_column(edges: EdgeTable, name: Hashable, why: str = "") -> pd.Series:
     """Return an edge column; if it does not exist, raise an error that lists the existing
     columns.
     """
@@ -299,7 +299,7 @@ class EdgeEncoder:
     """
 
     columns: tuple[Column, ...]
-    dates: tuple[str, ...] = ()
+    dates: tuple[str | int, ...] = ()
     weight: str | None = None
     scale: float = 1.0
     spread: float = 1.0
@@ -307,7 +307,7 @@ class EdgeEncoder:
     types: tuple[str, ...] = ()
     rare: tuple[str, ...] = ()
     has_untyped: bool = False
-    cuts: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    cuts: tuple[tuple[str | int, tuple[float, ...]], ...] = ()
     time: str | None = None
     has_edge_times: bool = False
     cutoffs: tuple[float, ...] = ()
@@ -315,7 +315,7 @@ class EdgeEncoder:
     has_direction: bool = False
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> list[str | int]:
         """Names of the edge columns that are read, without the column of times."""
         special = [name for name in (self.weight, self.type) if name is not None]
         return list(dict.fromkeys([*special, *(column.name for column in self.columns)]))
@@ -343,7 +343,7 @@ class EdgeEncoder:
         inputs = self._inputs(structure, graph.names)
         return replace(graph, arcs=arcs, edge_index=edges, edge_inputs=inputs)
 
-    def permuted(self, graph: AttributedGraph, name: str, seed: int) -> AttributedGraph:
+    def permuted(self, graph: AttributedGraph, name: Hashable, seed: int) -> AttributedGraph:
         """Return the graph from :meth:`attach` after the values of one column were permuted
         among the edges.
         """
@@ -352,7 +352,8 @@ class EdgeEncoder:
         rows = structure.rows
         order = np.random.default_rng(seed).permutation(len(rows))
         values = rows.table[name].iloc[order].to_numpy()
-        table = rows.table.assign(**{name: pd.Series(values, dtype=rows.table[name].dtype)})
+        table = rows.table.copy(deep=False)
+        table[name] = pd.Series(values, dtype=table[name].dtype)
         structure = replace(structure, rows=replace(rows, table=table))
         return replace(graph, edge_inputs=self._inputs(structure, graph.names))
 
@@ -374,19 +375,6 @@ class EdgeEncoder:
             column = Column(str(self.type), "category", gaps=self.has_untyped, categories=types)
             notes.append(column.unknown(table[self.type], "edges"))
         return [edge_note(note) for note in notes if note]
-
-    def state(self) -> dict[str, Any]:
-        """Return the state of the encoder as a dictionary that can be stored in JSON."""
-        return {**vars(self), "columns": [column.state() for column in self.columns]}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> EdgeEncoder:
-        """Restore an encoder from the result of :meth:`state`."""
-        names = "dates", "types", "rare", "cutoffs", "age"
-        lists = {name: tuple(state[name]) for name in names if name in state}
-        lists["cuts"] = tuple((name, tuple(values)) for name, values in state["cuts"])
-        columns = tuple(map(Column.from_state, state["columns"]))
-        return cls(**{**state, **lists, "columns": columns})
 
     def _edges(self, graph: AttributedGraph) -> EdgeTable:
         """Check the edge columns of a graph; return its edges, without edges of weight 0."""

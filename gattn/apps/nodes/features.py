@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -124,26 +125,16 @@ class FeatureEncoder(ColumnEncoder):
                 yield str(relation), self.network.permuted(graph, relation, seed)
         elif self.edges is not None:
             for name in self.edges.names:
-                yield name, self.edges.permuted(graph, name, seed)
+                yield str(name), self.edges.permuted(graph, name, seed)
 
     def state(self) -> dict[str, Any]:
         """Return the state of the encoder as a dictionary that can be stored in JSON."""
-        edges = None if self.edges is None else self.edges.state()
-        network = None if self.network is None else self.network.state()
-        return {**super().state(), "edges": edges, "network": network}
+        return msgspec.to_builtins(self)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> FeatureEncoder:
         """Restore an encoder from the result of :meth:`state`."""
-        nodes = ColumnEncoder.from_state(
-            {key: state[key] for key in ("columns", "width", "source")}
-        )
-        edges, network = state["edges"], state["network"]
-        return cls(
-            nodes.columns, nodes.width, nodes.source, state["walk_steps"],
-            None if edges is None else EdgeEncoder.from_state(edges),
-            None if network is None else TypedEncoder.from_state(network),
-        )  # fmt: skip
+        return msgspec.convert(state, cls)
 
 
 @dataclass(frozen=True, eq=False)

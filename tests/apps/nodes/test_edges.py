@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import networkx
 import numpy as np
 import pandas as pd
@@ -112,7 +113,7 @@ def test_a_weight_of_zero_is_no_edge_for_attention(model):
         graph, encoder, _ = read_edge_columns(_graph(rows), columns)
         assert encoder is not None
         assert graph.edge_inputs is not None
-        encoder = EdgeEncoder.from_state(json.loads(json.dumps(encoder.state())))
+        encoder = msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(encoder))), EdgeEncoder)
         settings = NodeSettings(model=model, width=8, heads=2)
         network = make_network(settings, 3, 2, encoder.width).eval()
         field = whole_graph(graph.edge_index, 4, 2)

@@ -187,14 +187,14 @@ def _without_edges(graph: AttributedGraph, place: int, others: Sequence[int]) ->
     )
 
 
-def _without_value(graph: AttributedGraph, place: int, name: str) -> AttributedGraph:
+def _without_value(graph: AttributedGraph, place: int, name: Hashable) -> AttributedGraph:
     """Return the graph in which one attribute value of one node is missing."""
     table = graph.table.copy(deep=False)
     table[name] = table[name].where(np.arange(len(table)) != place)
     return replace(graph, table=table)
 
 
-def _attributes(predictor: AnyPredictor, graph: AttributedGraph) -> list[str]:
+def _attributes(predictor: AnyPredictor, graph: AttributedGraph) -> list[str | int]:
     """Return the attributes that the model reads and that the graph's table contains."""
     columns = predictor.encoder.columns
     return [column.name for column in columns if column.name in graph.table.columns]

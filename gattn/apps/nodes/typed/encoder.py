@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,14 +14,10 @@ from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.columns import ColumnEncoder
-from gattn.apps.nodes.edge_table import EdgeTable
-from gattn.apps.nodes.edges import EdgeColumns, EdgeEncoder, read_edge_columns
+from gattn.apps.nodes.edges import COLUMN, EdgeColumns, EdgeEncoder, read_edge_columns
 from gattn.apps.nodes.typed.network import Messages, TypedInputs, TypedNetwork
 from gattn.apps.nodes.typed.relations import Relation
 from gattn.apps.nodes.typed.tables import titled, with_projection
-
-COLUMN = re.compile(r"^(Column|attribute) (['\"]).*?\2")
-"""Pattern for the name of a column at the beginning of a note or an error message."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +27,19 @@ class TypedEncoder:
     Attributes:
         target: type of the labelled nodes.
         types: encoders of the nodes of each other type.
-        relations: encoders of the columns of each relation; None if no column is read.
+        readers: each relation, and the encoder of its columns; None if no column is read.
         directed: True if messages follow the direction of edges only.
     """
 
     target: str
     types: Mapping[str, ColumnEncoder]
-    relations: Mapping[Relation, EdgeEncoder | None]
+    readers: tuple[tuple[Relation, EdgeEncoder | None], ...]
     directed: bool
+
+    @property
+    def relations(self) -> dict[Relation, EdgeEncoder | None]:
+        """Encoders of the columns of the edges, by relation."""
+        return dict(self.readers)
 
     @classmethod
     def fit(
@@ -84,7 +84,7 @@ class TypedEncoder:
                     _bipartite(relation, network, graph), chosen_columns
                 )
             notes += [f"Relation {relation}: {note}" for note in decisions]
-        return cls(network.target, types, relations, graph.directed), notes
+        return cls(network.target, types, tuple(relations.items()), graph.directed), notes
 
     @property
     def messages(self) -> list[Relation]:
@@ -117,31 +117,40 @@ class TypedEncoder:
         network = _network(graph)
         self._check(network)
         messages: dict[Relation, Messages] = {}
-        for relation in sorted(self.relations):
-            one = self._messages(relation, network, graph)
-            messages[relation] = one
+        for relation, encoder in sorted(self.relations.items()):
+            # Edges that are equal in the columns are merged.
+            edges = _bipartite(relation, network, graph)
+            if encoder is not None:
+                with titled(f"relation {relation}"):
+                    edges = encoder.attach(edges)
+            pairs = edges.arcs - torch.tensor([[0], [_offset(relation, network)]])
+            features = weights = None
+            if edges.edge_inputs is not None:
+                features, weights = edges.edge_inputs.features, edges.edge_inputs.weights
+            weights = None if weights is None else torch.from_numpy(weights)
+            messages[relation] = Messages(pairs, features, weights)
             if not self.directed:
-                messages[relation.reverse()] = one.reverse()
-        return replace(graph, network=replace(network, inputs=self._inputs(network, messages, x)))
-
-    def with_edges(
-        self, graph: AttributedGraph, edges: Mapping[Relation, EdgeTable]
-    ) -> AttributedGraph:
-        """Return the graph from :meth:`attach` with other edges for some relations."""
-        network = _network(graph)
-        inputs = network.inputs
-        changed = replace(network, edges={**network.edges, **edges}, inputs=None)
-        edited = with_projection(replace(graph, network=changed))
-        return self.attach(edited, None if inputs is None else inputs.x)
+                messages[relation.reverse()] = messages[relation].reverse()
+        if x is None:
+            x = {}
+            for kind in self.kinds[1:]:
+                with titled(f"type {kind!r}"):
+                    x[kind] = self.types[kind].read_columns(network.others[kind])
+        degrees = {kind: _degrees(kind, network.size(kind), messages) for kind in self.kinds}
+        inputs = TypedInputs(x, degrees, messages)
+        return replace(graph, network=replace(network, inputs=inputs))
 
     def permuted(self, graph: AttributedGraph, relation: Relation, seed: int) -> AttributedGraph:
         """Return the graph from :meth:`attach` after the destinations of one relation were permuted
         among its edges.
         """
-        edges = _network(graph).edges[relation]
+        network = _network(graph)
+        edges, inputs = network.edges[relation], network.inputs
         order = np.random.default_rng(seed).permutation(len(edges))
         pairs = torch.stack([edges.pairs[0], edges.pairs[1, torch.from_numpy(order)]])
-        return self.with_edges(graph, {relation: replace(edges, pairs=pairs)})
+        changed = {**network.edges, relation: replace(edges, pairs=pairs)}
+        edited = with_projection(replace(graph, network=replace(network, edges=changed)))
+        return self.attach(edited, None if inputs is None else inputs.x)
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
         """Return a note for each column that has values that did not occur in training."""
@@ -157,50 +166,10 @@ class TypedEncoder:
                 notes += [f"Relation {relation}: {note}" for note in of_edges]
         return notes
 
-    def state(self) -> dict[str, Any]:
-        """Return the state of the encoder as a dictionary that can be stored in JSON."""
-        return {
-            "target": self.target,
-            "types": {kind: encoder.state() for kind, encoder in self.types.items()},
-            "relations": [
-                [*relation, None if one is None else one.state()]
-                for relation, one in self.relations.items()
-            ],
-            "directed": self.directed,
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> TypedEncoder:
-        """Restore an encoder from the result of :meth:`state`."""
-        return cls(
-            state["target"],
-            {kind: ColumnEncoder.from_state(one) for kind, one in state["types"].items()},
-            {
-                Relation(*names): None if one is None else EdgeEncoder.from_state(one)
-                for *names, one in state["relations"]
-            },
-            state["directed"],
-        )
-
     def edge_width(self, relation: Relation) -> int:
         """Return the number of features of an edge of a relation."""
         encoder = self.relations[relation]
         return 0 if encoder is None else encoder.width
-
-    def _messages(
-        self, relation: Relation, network: TypedNetwork, graph: AttributedGraph
-    ) -> Messages:
-        """Encode the edges of a relation. Edges that are equal in the columns are merged."""
-        edges, encoder = _bipartite(relation, network, graph), self.relations[relation]
-        if encoder is not None:
-            with titled(f"relation {relation}"):
-                edges = encoder.attach(edges)
-        pairs = edges.arcs - torch.tensor([[0], [_offset(relation, network)]])
-        inputs = edges.edge_inputs
-        if inputs is None:
-            return Messages(pairs, None, None)
-        weights = None if inputs.weights is None else torch.from_numpy(inputs.weights)
-        return Messages(pairs, inputs.features, weights)
 
     def _check(self, network: TypedNetwork) -> None:
         """Raise an error if the types and relations of a network differ from those in training."""
@@ -214,23 +183,6 @@ class TypedEncoder:
                     f"the model was trained with the {title} {names}"
                     f"{f' in addition to {self.target}' * (title == 'types')}; got {others}"
                 )
-
-    def _inputs(
-        self,
-        network: TypedNetwork,
-        messages: Mapping[Relation, Messages],
-        x: Mapping[str, Tensor] | None,
-    ) -> TypedInputs:
-        """Return the inputs of the network: features of the other types, degrees, and messages.
-        ``x`` contains features that were read before; None to read them.
-        """
-        if x is None:
-            x = {}
-            for kind in self.kinds[1:]:
-                with titled(f"type {kind!r}"):
-                    x[kind] = self.types[kind].read_columns(network.others[kind])
-        degrees = {kind: _degrees(kind, network.size(kind), messages) for kind in self.kinds}
-        return TypedInputs(x, degrees, messages)
 
 
 def split_features(
