@@ -63,6 +63,7 @@ def run(tmp_path_factory):
         nodes=tuple(v for k, v in zip(options[::2], options[1::2]) if k == "--nodes"),
         edges=tuple(v for k, v in zip(options[::2], options[1::2]) if k == "--edges"),
         label="topic",
+        features=("pages", "authors.country"),
         model=NodeSettings(**SMALL),
     )
     with pytest.MonkeyPatch.context() as patch:

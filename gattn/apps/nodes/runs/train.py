@@ -616,8 +616,10 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         estimator = (NodeClassifier if task == "classification" else NodeRegressor)(**options)
         y = estimator.learn_labels(values, graph.where)
         if task == "classification":
-            others = {values.name, settings.split_rule.column, *graph.unreadable}
-            columns = settings.features or [name for name in graph.table if name not in others]
+            others = {values.name, settings.split_rule.column}
+            columns = [name for name in graph.table if name not in others]
+            if settings.features:
+                columns = [name for name in columns if name in settings.features]
             notes += copy_notes(values, graph, columns)
             notes += number_notes(values) if settings.task == "auto" else []
         return NodeData(graph.with_notes(*notes), y, estimator, choice)
