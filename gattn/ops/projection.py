@@ -1,4 +1,4 @@
-"""Linear layers and sums on a CPU that write large results into huge pages.
+"""Linear layers on a CPU that write large results into huge pages.
 
 Newly allocated memory causes a page fault for each page. For the features of a large graph, these
 faults take as much time as the matrix product, and small pages slow down a later gather. Huge pages
@@ -38,23 +38,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if x.dim() == 2 and _uses_huge_pages(x, x.shape[0] * weight.shape[0], weight, bias):
         return _Linear.apply(x, weight, bias)
     return F.linear(x, weight, bias)
-
-
-def add(x: Tensor, bias: Tensor) -> Tensor:
-    """Compute x + b from x [n, c] and b [c]: [n, c]."""
-    if x.dim() == 2 and bias.dim() == 1 and _uses_huge_pages(x, x.numel(), bias):
-        return _Add.apply(x, bias)
-    return x + bias
-
-
-def fork(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return x, [n, c], twice. In backward, its two gradients are then added in huge pages.
-
-    Autograd itself does not use huge pages for such a sum.
-    """
-    if x.dim() == 2 and x.requires_grad and _uses_huge_pages(x, x.numel()):
-        return _Fork.apply(x)
-    return x, x
 
 
 def _uses_huge_pages(x: Tensor, elements: int, *others: Tensor | None) -> bool:
@@ -134,28 +117,3 @@ def _processor() -> str:
     """Return the operating system's description of the processor, which names the vendor."""
     cpuinfo = Path("/proc/cpuinfo")
     return cpuinfo.read_text() if cpuinfo.exists() else platform.processor()
-
-
-class _Add(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
-        return torch.add(x, bias, out=cpu.empty(x, *x.shape))
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return grad, grad.sum(0) if ctx.needs_input_grad[1] else None
-
-
-class _Fork(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.set_materialize_grads(False)
-        return x.view_as(x), x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, first: Tensor | None, second: Tensor | None) -> Any:
-        if first is None or second is None:
-            return second if first is None else first
-        if torch.is_grad_enabled():
-            return first + second
-        return torch.add(first, second, out=cpu.empty(first, *first.shape))

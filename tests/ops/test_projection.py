@@ -1,4 +1,4 @@
-"""Products and sums placed in huge pages give torch's numbers, and their derivatives."""
+"""Products placed in huge pages give torch's numbers, and their derivatives."""
 
 import pytest
 import torch
@@ -30,15 +30,13 @@ def test_linear_matches_torch(dtype):
     x, weight, bias = leaves(dtype)
     torch.testing.assert_close(projection.linear(x, weight), F.linear(x, weight))
     torch.testing.assert_close(projection.linear(x, weight, bias), F.linear(x, weight, bias))
-    y = F.linear(x, weight)
-    assert torch.equal(projection.add(y, bias), y + bias)
     assert projection.linear(x, weight).grad_fn.name().startswith("_Linear")
 
 
 def test_first_and_second_derivatives_pass_gradcheck():
     def composed(x, weight, bias):
-        one, other = projection.fork(projection.linear(x, weight, bias))
-        return projection.add(one * other.sin(), bias)
+        y = projection.linear(x, weight, bias)
+        return y * y.sin()
 
     assert torch.autograd.gradcheck(composed, leaves())
     assert torch.autograd.gradgradcheck(composed, leaves())

@@ -309,18 +309,17 @@ class BondAttention(nn.Module):
             The new features of the atoms.
         """
         projected = projection.linear(x, self.lin.weight)
-        for_values, for_scores = projection.fork(projected)
         heads, channels = self.att_src.shape[1:]
+        value = projected.unflatten(1, (heads, channels))
         vectors = torch.cat([self.att_dst, self.att_src]).to(projected.dtype)
-        scores = node_scores(for_scores.unflatten(1, (heads, channels)), vectors)
+        scores = node_scores(value, vectors)
         query, key = infinite_as_nan(scores).unbind(0)
         weight = self.lin_edge.weight.view(heads, channels, -1)
         folded = (self.att_edge.transpose(0, 1) @ weight).squeeze(1)
         edge = infinite_as_nan(F.linear(edge_attr, folded))
-        value = for_values.unflatten(1, (heads, channels))
         out = gat_attention(query, key, value, graph, edge_score=edge, negative_slope=SLOPE)
         out = out.flatten(1)
-        return projection.add(out, self.bias.to(out.dtype))
+        return out + self.bias.to(out.dtype)
 
 
 class QueryReadout(nn.Module):

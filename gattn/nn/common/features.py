@@ -152,7 +152,7 @@ def skip(lin: torch.nn.Module, x: Tensor) -> Tensor:
 def add_bias(out: Tensor, bias: Tensor | None, residual: Tensor | None = None) -> Tensor:
     """Return ``out + residual + bias``. The bias is converted to the dtype of ``out`` first."""
     out = out if residual is None else out + residual
-    return out if bias is None else projection.add(out, bias.to(out.dtype))
+    return out if bias is None else out + bias.to(out.dtype)
 
 
 def values_and_scores(
@@ -162,9 +162,8 @@ def values_and_scores(
 
     There is one tensor of scores for each vector a [1, h, c].
     """
-    values, score_inputs = projection.fork(project(lin, x, name))
-    channels = att[0].shape[-1]
-    return split_heads(values, channels), head_scores(split_heads(score_inputs, channels), *att)
+    values = split_heads(project(lin, x, name), att[0].shape[-1])
+    return values, head_scores(values, *att)
 
 
 def head_scores(value: Tensor, *att: Tensor) -> tuple[Tensor, ...]:
