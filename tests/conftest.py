@@ -14,6 +14,7 @@ import pytest
 import torch
 import torch_geometric.nn as pyg
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 from torch_geometric import EdgeIndex
 
 import gattn.nn
@@ -227,19 +228,13 @@ def _run(layer, args, kwargs):
 
 
 def _assert_same(expected, got, what):
-    if isinstance(expected, (tuple, list)):
-        assert isinstance(got, (tuple, list)), what
-        assert len(expected) == len(got), what
-        for i, (a, b) in enumerate(zip(expected, got)):
-            _assert_same(a, b, f"{what}[{i}]")
-    elif isinstance(expected, dict):
-        assert list(expected) == list(got), what
-        for key in expected:
-            _assert_same(expected[key], got[key], f"{what}[{key!r}]")
-    elif isinstance(expected, torch.Tensor) or isinstance(got, torch.Tensor):
-        _assert_same_tensor(expected, got, what)
-    else:
-        assert type(expected) is type(got), what
+    (expected, structure), (got, ours) = tree_flatten(expected), tree_flatten(got)
+    assert structure == ours, what
+    for i, (a, b) in enumerate(zip(expected, got)):
+        if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+            _assert_same_tensor(a, b, f"{what}[{i}]")
+        else:
+            assert type(a) is type(b), what
 
 
 def _assert_same_tensor(expected, got, what):
@@ -264,25 +259,21 @@ def _assert_same_tensor(expected, got, what):
     )
 
 
+def _is_float(value):
+    return (
+        isinstance(value, torch.Tensor)
+        and value.layout == torch.strided
+        and value.is_floating_point()
+    )
+
+
 def _tensors(value):
-    if isinstance(value, torch.Tensor):
-        return [value] if value.layout == torch.strided and value.is_floating_point() else []
-    if isinstance(value, dict):
-        value = value.values()
-    if isinstance(value, (tuple, list, type({}.values()))):
-        return [t for item in value for t in _tensors(item)]
-    return []
+    return list(filter(_is_float, tree_leaves(value)))
 
 
 def _fresh(value):
     """Return a copy whose floating tensors are leaves that require gradients."""
-    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
-        return value.detach().clone().requires_grad_() if value.is_floating_point() else value
-    if isinstance(value, dict):
-        return {key: _fresh(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_fresh(item) for item in value)
-    return value
+    return tree_map(lambda t: t.detach().clone().requires_grad_() if _is_float(t) else t, value)
 
 
 _leaves = _fresh

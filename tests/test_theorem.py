@@ -20,8 +20,7 @@ from gattn.testing import (
 from tests.layers import every, layers
 
 WIDTH = 4
-ALONG_EDGES = layers(edge_attr=False, bipartite=False, batch=False, readout=False)
-WITH_FEATURES = layers(edge_attr=True, batch=False)
+ALONG_EDGES = layers(bipartite=False, batch=False, readout=False)
 BIPARTITE = layers(bipartite=True)
 GLOBAL = layers(batch=True)
 READOUTS = layers(readout=True)
@@ -58,24 +57,16 @@ SEEDS = st.integers(0, 2**31)
 few = settings(max_examples=2, deadline=None, phases=[Phase.generate, Phase.shrink])
 
 
-@every(ALONG_EDGES)
+@every(ALONG_EDGES | GLOBAL)
 @given(case=batches(), seed=SEEDS)
 @few
 def test_every_layer_is_equivariant(layer, case, seed):
+    options = {"cases": [case], "seed": seed, "batch": layer.batch}
+    options["edge_dim"] = 2 if layer.edge_attr else None
     layer = layer.called(WIDTH)
-    assert_permutation_equivariant(layer, WIDTH, cases=[case], seed=seed)
-    assert_edge_order_independent(layer, WIDTH, cases=[case], seed=seed)
-    assert_batch_independent(layer, WIDTH, cases=[case], seed=seed)
-
-
-@every(WITH_FEATURES)
-@given(case=batches(), seed=SEEDS)
-@few
-def test_every_layer_with_edge_features_is_equivariant(layer, case, seed):
-    layer = layer.called(WIDTH)
-    assert_permutation_equivariant(layer, WIDTH, edge_dim=2, cases=[case], seed=seed)
-    assert_edge_order_independent(layer, WIDTH, edge_dim=2, cases=[case], seed=seed)
-    assert_batch_independent(layer, WIDTH, edge_dim=2, cases=[case], seed=seed)
+    assert_permutation_equivariant(layer, WIDTH, **options)
+    assert_edge_order_independent(layer, WIDTH, **options)
+    assert_batch_independent(layer, WIDTH, **options)
 
 
 @every(BIPARTITE)
@@ -87,16 +78,6 @@ def test_every_bipartite_layer_is_equivariant(layer, case, seed):
     assert_edge_order_independent(layer, (3, WIDTH), cases=[case], seed=seed)
 
 
-@every(GLOBAL)
-@given(case=batches(), seed=SEEDS)
-@few
-def test_every_layer_with_global_attention_is_equivariant(layer, case, seed):
-    layer = layer.called(WIDTH)
-    assert_permutation_equivariant(layer, WIDTH, batch=True, cases=[case], seed=seed)
-    assert_edge_order_independent(layer, WIDTH, batch=True, cases=[case], seed=seed)
-    assert_batch_independent(layer, WIDTH, batch=True, cases=[case], seed=seed)
-
-
 @every(READOUTS)
 @given(case=batches(), seed=SEEDS)
 @few
@@ -106,7 +87,7 @@ def test_every_readout_is_invariant(layer, case, seed):
     assert_batch_independent(readout, WIDTH, readout=True, cases=[case], seed=seed)
 
 
-@every(ALONG_EDGES | WITH_FEATURES)
+@every(ALONG_EDGES)
 def test_layers_on_edge_case_graphs_are_equivariant(layer):
     edge_dim, tolerance = (2, 1e-10) if layer.edge_attr else (None, 0.0)
     layer = layer.called(WIDTH)
@@ -127,7 +108,7 @@ def test_readouts_on_edge_case_graphs_are_invariant(layer):
 def test_no_layer_is_left_out():
     """Every layer and readout of the table is tested here."""
     proven = {layer.name for layer in layers().values()}
-    tables = ALONG_EDGES, WITH_FEATURES, BIPARTITE, GLOBAL, READOUTS
+    tables = ALONG_EDGES, BIPARTITE, GLOBAL, READOUTS
     assert proven == {name for table in tables for name in table}
 
 

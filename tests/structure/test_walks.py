@@ -7,29 +7,24 @@ from gattn import Graph, graphs
 from gattn.structure import return_probabilities, walk_probabilities
 
 EDGES = torch.tensor([[0, 1, 1, 2, 2, 3, 2, 4, 4, 4], [1, 0, 2, 1, 3, 2, 4, 2, 4, 0]])
+WEIGHT = torch.rand(10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+MATRIX = torch.zeros(6, 6, dtype=torch.float64).index_put(tuple(EDGES), WEIGHT)
+WALK = MATRIX / MATRIX.sum(1, keepdim=True).clamp(min=1e-9)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 8])
 def test_return_probabilities_are_diagonals_of_powers(steps):
-    weight = torch.rand(10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    matrix = torch.zeros(6, 6, dtype=torch.float64)
-    matrix[EDGES[0], EDGES[1]] = weight
-    walk = matrix / matrix.sum(1, keepdim=True).clamp(min=1e-9)
-    powers = [torch.linalg.matrix_power(walk, step).diagonal() for step in range(1, steps + 1)]
-    actual = return_probabilities(EDGES, 6, steps=steps, edge_weight=weight)
+    powers = [torch.linalg.matrix_power(WALK, step).diagonal() for step in range(1, steps + 1)]
+    actual = return_probabilities(EDGES, 6, steps=steps, edge_weight=WEIGHT)
     torch.testing.assert_close(actual.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_between_nodes_they_are_the_entries_of_powers(steps):
-    weight = torch.rand(10, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    matrix = torch.zeros(6, 6, dtype=torch.float64)
-    matrix[EDGES[0], EDGES[1]] = weight
-    walk = matrix / matrix.sum(1, keepdim=True).clamp(min=1e-9)
     over = Graph(torch.tensor([[0, 3, 0, 4, 5, 1, 0], [3, 0, 3, 2, 5, 5, 0]]), 6)
     source, destination = over.edge_index
-    powers = [torch.linalg.matrix_power(walk, step)[destination, source] for step in range(steps)]
-    actual = walk_probabilities(EDGES, over, steps=steps, edge_weight=weight)
+    powers = [torch.linalg.matrix_power(WALK, step)[destination, source] for step in range(steps)]
+    actual = walk_probabilities(EDGES, over, steps=steps, edge_weight=WEIGHT)
     torch.testing.assert_close(actual.double(), torch.stack(powers, dim=1), rtol=1e-6, atol=1e-7)
 
 
