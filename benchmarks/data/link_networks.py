@@ -94,8 +94,8 @@ def friends(seed: int) -> nx.Graph:
 
     Most links close a triangle; the others lead to an end of an earlier link.
     """
-    draw, graph = random.Random(seed), nx.Graph([(0, 1, {"time": 0}), (1, 2, {"time": 0})])
-    ends = [0, 1, 1, 2]
+    draw, graph, ends = random.Random(seed), nx.Graph(), [0, 1, 1, 2]
+    graph.add_edges_from([(0, 1), (1, 2)], time=0)
     while (time := len(ends) // 2) < 4000:
         source, target = draw.randrange(min(800, 20 + time // 4)), draw.choice(ends)
         if source in graph and draw.random() < 0.7:
