@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.links.metrics import fit_weights, link_metrics, noise
 from gattn.apps.links.pairs import Links, Ranking, make_folds, make_ranking, restrict
-from gattn.apps.links.proximity import COMPARED, FEATURES, HEURISTICS, WIDTH, Proximity
+from gattn.apps.links.proximity import COMPARED, HEURISTICS, WIDTH, Proximity
 from gattn.apps.links.settings import LinkSettings
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.features import FeatureEncoder
@@ -290,8 +290,6 @@ def _epochs(settings: LinkSettings, inputs: FieldInput) -> int:
     return min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(size, 1))))
 
 
-PAIRS = "pairs"
-"""Name of the pair perceptron among the components of a model."""
 STACK = "stack"
 """Name under which the metrics of the weighted sum of all components are stored."""
 METRICS: tuple[str, ...] = ("mrr", "roc_auc")
@@ -443,15 +441,9 @@ class LinkModel:
         )  # fmt: skip
         model.threads = threads
         folds = make_folds(links, train, seed, problem.times)
+        most = PERCEPTRON_LINKS // len(folds)
         supervised = [
-            make_ranking(
-                links,
-                fold.links,
-                PAIR_NEGATIVES,
-                draw,
-                PERCEPTRON_LINKS // len(folds),
-                PAIR_NEGATIVES,
-            )
+            make_ranking(links, fold.links, PAIR_NEGATIVES, draw, most, PAIR_NEGATIVES)
             for fold in folds
         ]
         if not len(ranking) or not all(map(len, supervised)):
@@ -461,7 +453,7 @@ class LinkModel:
             )
         z = None if matrix is None else reduction.apply(matrix)
         keys = links.unordered
-        with limited_threads(model._elements(graph), threads):
+        with limited_threads(len(graph) * settings.width, threads):
             view = model._make_view(graph, x, z)
             views, examples = [], []
             for fold, some in zip(folds, supervised):
@@ -553,15 +545,44 @@ class LinkModel:
         """Return the scores [m, c] of each component from the features of the pairs [m, c, f] and
         the embeddings of all nodes as sources and targets.
         """
-        scores = {name: features[..., FEATURES.index(name)] for name in HEURISTICS}
-        scores = {name: np.where(targets < 0, -np.inf, part) for name, part in scores.items()}
+        scores = {
+            name: np.where(targets < 0, -np.inf, features[..., place])
+            for place, name in enumerate(HEURISTICS)
+        }
         if self._is_structural:
             del scores["propagated_features"]
         ends = torch.from_numpy(sources), torch.from_numpy(targets)
         scores[self._network_name] = pair_scores(*embedded, *ends).numpy()
         if self.perceptron is not None:
-            scores[PAIRS] = self.perceptron(torch.from_numpy(features)).numpy()
+            scores["pairs"] = self.perceptron(torch.from_numpy(features)).numpy()
         return scores
+
+    def with_hard_negatives(
+        self, graph: AttributedGraph, links: Links, ranking: Ranking
+    ) -> Ranking:
+        """Return a ranking in which the other targets of each source are those that heuristics
+        score highest, an equal number by each heuristic, instead of random ones.
+
+        Args:
+            graph: the graph whose edges the heuristics read.
+            links: all links, of every part, which are no negatives.
+            ranking: the links, with random targets.
+
+        Reference:
+            Li et al., "Evaluating graph neural networks for link prediction" (NeurIPS 2023).
+        """
+        proximity, parts = self.view(graph).proximity, []
+        for part in proximity.chunks(len(ranking)):
+            lists = proximity.rows(ranking.sources[part]).shortlists()
+            length = max(1, (ranking.candidates.shape[1] - 1) // len(lists))
+            place, target = _shortlist(lists, links, ranking.sources[part], length)
+            parts.append((part.start + place, target))
+        row, target = map(np.concatenate, zip(*parts))
+        column = 1 + np.arange(len(row)) - np.searchsorted(row, row)
+        candidates = np.full((len(ranking), 1 + column.max()), -1)
+        candidates[:, 0] = ranking.candidates[:, 0]
+        candidates[row, column] = target
+        return replace(ranking, candidates=candidates)
 
     def measure(self, graph: AttributedGraph, ranking: Ranking) -> dict[str, Any]:
         """Score links, the other targets of their sources and random pairs, using a graph that does
@@ -679,9 +700,6 @@ class LinkModel:
             x = torch.cat([x.to_dense() if x.layout != torch.strided else x, vectors], 1)
         field = whole_graph(graph.edge_index, nodes, self.settings.layers)
         return View(FieldInput(x, field, edge_terms(graph.edge_inputs, field)), edges)
-
-    def _elements(self, graph: AttributedGraph) -> int:
-        return len(graph) * self.settings.width
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling without the last graph."""

@@ -11,10 +11,12 @@ import pytest
 
 from gattn.apps.fitting.settings import SettingsError
 from gattn.apps.links import LinkPredictor
+from gattn.apps.links.pairs import make_ranking
 from gattn.apps.links.runs.config import LinkRunSettings, override
 from gattn.apps.links.runs.train import train_run
 from gattn.apps.links.settings import LinkSettings
 from gattn.apps.nodes.attributed import GraphError
+from gattn.apps.nodes.files import read_graph_file
 from tests.apps.cli.commands import runner
 from tests.pictures import leave_blank
 
@@ -86,6 +88,31 @@ def test_run_has_all_files_and_is_better_than_chance(folder):
     ranked = pd.read_csv(run / "test_links.csv")
     assert len(ranked) == metrics["links"]["ranked"]
     assert (1 / ranked["rank"]).mean() == pytest.approx(metrics["test"]["mrr"])
+
+
+def test_hard_negatives_are_the_targets_that_heuristics_score_highest(
+    folder, tmp_path, monkeypatch
+):
+    leave_blank(monkeypatch)
+    settings = override(folder / "run" / "config.toml", {"hard_negatives": True})
+    hard, metrics = train_run(settings, tmp_path / "run"), metrics_of(folder / "run")
+    assert hard["test"]["mrr"] < metrics["test"]["mrr"]
+    assert hard["test"]["roc_auc"] == pytest.approx(metrics["test"]["roc_auc"])
+    assert hard["negatives"] <= 30
+    model = LinkPredictor.load(tmp_path / "run")
+    graph, links = model.read(read_graph_file(folder / "edges.csv", folder / "nodes.csv"))
+    ranking = make_ranking(links, np.arange(len(links)), 60, np.random.default_rng(0))
+    ranking = model.predictor_.with_hard_negatives(graph, links, ranking)
+    targets = ranking.candidates[:, 1:]
+    every = np.arange(links.nodes)
+    free = ~links.are_links(ranking.sources[:, None], every)
+    katz = model.predictor_.view(graph).proximity.rows(ranking.sources).katz.T
+    best = np.where(free, katz, -np.inf).argmax(1)
+    for row, unlinked, first in zip(targets, free, best):
+        named = row[row >= 0]
+        assert unlinked[named].all()
+        assert len(set(named)) == len(named)
+        assert first in named
 
 
 def test_proposed_links_are_new_and_within_communities(folder, gattn, tmp_path, monkeypatch):

@@ -9,12 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from gattn.apps.fitting.settings import (
-    SettingsError,
-    document,
-    read_toml,
-    updated,
-)
+from gattn.apps.fitting.settings import SettingsError, document, read_toml, updated
 from gattn.apps.links.settings import NAMES, LinkSettings, Negatives
 from gattn.apps.nodes.graph_settings import GraphSettings
 
@@ -57,6 +52,11 @@ to less than 1; got 0.6 and 0.5
     """Fraction of the links on which the model is evaluated. Raise it if the network has few links.
     """
     negatives: Negatives = 500
+    hard_negatives: bool = False
+    """Compare the target of each test link with the unlinked targets that heuristics score highest
+    for its source, an equal number by each heuristic, instead of random ones. The metrics of ranks
+    are then lower; those of random pairs do not change.
+    """
     directed: Annotated[
         bool | None,
         Meta(

@@ -63,6 +63,7 @@ def link_report(run: LinkRun) -> Report:
     y = torch.zeros(scores.shape, dtype=torch.float64)
     y[:, 0] = 1
     y = y.reshape(-1, 1)
+    kind = "heuristically chosen" if settings.hard_negatives else "random"
     chosen = {"directed": str(run.links.directed), "split": run.split.protocol}
     facts = report_facts(
         run,
@@ -84,7 +85,7 @@ def link_report(run: LinkRun) -> Report:
         words=WORDS,
         notes=(
             f"For each of {counts['ranked']:,} test links, the true target is ranked among "
-            f"{negatives_text(metrics)} random nodes that have no link with the source. Messages "
+            f"{negatives_text(metrics)} {kind} nodes that have no link with the source. Messages "
             "are sent along the edges of training links only. Heuristics read the same edges.",
         ),
     )
@@ -281,6 +282,8 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
                 "the test links cannot be ranked: every source is linked to every possible target"
             )
         predictor = model.predictor_
+        if settings.hard_negatives:
+            ranking = predictor.with_hard_negatives(parts.encoded.graph, links, ranking)
         measured = predictor.measure(parts.encoded.graph, ranking)
         scores, components = measured["scores"], measured["metrics"]
         counts = candidate_counts(scores["mrr"])
