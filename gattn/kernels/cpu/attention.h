@@ -116,6 +116,106 @@ template <class A> [[gnu::noinline]] void exponentials(A* y, i64 count) {
   for_lanes(count, [=](i64 k) { y[k] = exp_below(y[k]); });
 }
 
+// This class computes the gradients of the scores in a pass by destination. One row is processed at
+// a time, in blocks of edges.
+template <class T> struct ScoreGradients {
+  using A = acc_t<T>;
+
+  Table<const T> value, grad_out;
+  const A *out, *row_max, *row_sum;
+  T* grad_edge_attr;
+  i64 heads, lanes, channels, features;
+  A scale;
+  EdgeValues<A> edge_values;
+  EdgeTerms<T> terms;
+
+  // For each edge of a block, [count, lanes]: the score, which is replaced by the product of alpha,
+  // dropout factor and edge weight, and <dO_i, v_j>, which is replaced by the gradient.
+  Buffer<A> weights, grads;
+  Buffer<A> g, delta, shift, inverse;
+  const A* grad_row = nullptr;
+  // Rows of values of a block of edges and of later edges.
+  Buffer<const T*> rows, ahead;
+
+  i64 size() const { return heads * channels; }
+  void prepare() {
+    terms.prepare();
+    for (auto* numbers : {&weights, &grads}) numbers->resize(block * lanes);
+    for (auto* numbers : {&delta, &shift, &inverse}) numbers->resize(lanes);
+    g.resize(size()), rows.resize(block), ahead.resize(block);
+  }
+  void prefetch_row(i64 row) const {
+    prefetch(grad_out[row], size());
+    prefetch(out + row * size(), size());
+  }
+
+  void begin(i64 row) {
+    grad_row = widened(g.data(), grad_out[row], size());
+    // D_i is summed in the same order as <dO_i, v_j>. If a row has a single edge and no dropout,
+    // the difference of the two numbers is therefore exactly zero.
+    const A* out_row = out + row * size();
+    dot_rows<A>(delta.data(), lanes, grad_row, &out_row, nullptr, 1, heads, channels);
+    load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads, lanes);
+  }
+
+  // Add the biases to the scores of a block of edges, and compute <dO_i, v_j>.
+  template <class I> void inner_products(const Edges<I>& graph, i64 first, i64 count) {
+    if (terms.bias) terms.add_bias(weights.data(), first, count);
+    for (i64 t = 0; t < count; ++t) {
+      const i64 next = std::min(first + t + prefetch_distance, graph.e - 1);
+      rows[t] = value[graph.col[first + t]], ahead[t] = value[graph.col[next]];
+      if (grad_edge_attr) prefetch<1>(grad_edge_attr + graph.perm[next] * features, features);
+    }
+    dot_rows(grads.data(), lanes, grad_row, rows.data(), ahead.data(), count, heads, channels);
+  }
+
+  // Compute the weights of a block and the gradients of the scaled scores, and store both for the
+  // pass by source.
+  void compute(i64 first, i64 count) {
+    const A *row_shift = shift.data(), *inv = inverse.data(), *row_delta = delta.data();
+    for (i64 t = 0; t < count; ++t) {
+      A* exponent = weights.data() + t * lanes;
+      for_lanes(lanes, [=](i64 x) { exponent[x] -= row_shift[x]; });
+    }
+    exponentials(weights.data(), count * lanes);
+    if (terms.has_factors()) terms.scale_products(grads.data(), first, count);
+    for (i64 t = 0; t < count; ++t) {
+      A *p = weights.data() + t * lanes, *grad_score = grads.data() + t * lanes;
+      for_lanes(lanes, [=](i64 x) {
+        p[x] *= inv[x];
+        grad_score[x] = p[x] * (grad_score[x] - row_delta[x]);
+      });
+    }
+    if (terms.bias.gradient) terms.store_bias_gradients(grads.data(), first, count);
+    A* grad_scores = grads.data();
+    for_lanes(count * lanes, [=, factor = scale](i64 y) { grad_scores[y] *= factor; });
+    if (terms.has_factors()) terms.scale_weights(weights.data(), first, count);
+    for (i64 t = 0; t < count; ++t)
+      edge_values.store(first + t, weights.data() + t * lanes, grad_scores + t * lanes);
+  }
+};
+
+template <class T, class Args> ScoreGradients<T> score_gradients(const Args& args,
+                                                                 const Rows& value, double scale,
+                                                                 acc_t<T>* numbers) {
+  using A = acc_t<T>;
+  return {
+      .value = value,
+      .grad_out = args.grad_out,
+      .out = static_cast<const A*>(args.out_acc),
+      .row_max = static_cast<const A*>(args.row_max),
+      .row_sum = static_cast<const A*>(args.row_sum),
+      .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
+      .heads = args.heads,
+      .lanes = lanes_of(args.heads),
+      .channels = args.value_channels,
+      .features = args.features,
+      .scale = A(scale),
+      .edge_values = {numbers, args.heads},
+      .terms = terms_of<T>(args),
+  };
+}
+
 template <class Score, class T, class I> struct AttentionForward {
   using A = acc_t<T>;
 

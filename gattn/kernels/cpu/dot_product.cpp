@@ -210,16 +210,12 @@ template <class T, class I> struct DotProductBackwardByDestination {
   using A = acc_t<T>;
 
   DotProductScore<T, I> score;
-  Table<const T> grad_out;
-  const A *out, *edge_out, *row_max, *row_sum;
-  T *grad_query, *grad_edge_attr;
-  EdgeValues<A> edge_values;
-  EdgeTerms<T> terms;
+  ScoreGradients<T> gradients;
+  const A* edge_out;
+  T* grad_query;
 
-  Buffer<A> s, ds, g, grad_edge_out, grad_attr, delta, shift, inverse, total;
-  const A* grad_row = nullptr;
-  // Rows of values of a block of edges and of later edges, and pointers to the gradients of scores.
-  Buffer<const T*> rows, ahead;
+  Buffer<A> grad_edge_out, grad_attr, total;
+  // Pointers to the gradients of the scores of a block of edges.
   Buffer<const A*> grads;
   // Pairs of rows whose outer products have not been added to dW yet.
   Buffer<A> left, right;
@@ -228,18 +224,13 @@ template <class T, class I> struct DotProductBackwardByDestination {
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
   i64 c() const { return score.channels; }
-  i64 cv() const { return score.value_channels; }
   i64 features() const { return score.features; }
   i64 state_size() const { return heads() * (c() + features()); }
   i64 shared_size() const { return heads() * c() * features(); }  // size of dW, a sum over all rows
   void prepare() {
-    score.prepare(), terms.prepare();
-    s.resize(block * lanes()), ds.resize(block * lanes());
-    rows.resize(block), ahead.resize(block), grads.resize(block);
-    point_to_rows<A>(grads.data(), ds.data(), block, lanes());
-    g.resize(heads() * cv()), grad_edge_out.resize(heads() * features()),
-        grad_attr.resize(features());
-    delta.resize(lanes()), shift.resize(lanes()), inverse.resize(lanes());
+    score.prepare(), gradients.prepare(), grads.resize(block);
+    point_to_rows<A>(grads.data(), gradients.grads.data(), block, lanes());
+    grad_edge_out.resize(heads() * features()), grad_attr.resize(features());
     total.resize(heads() * c());
     if (features())
       left.resize(max_pending * heads() * c()), right.resize(max_pending * heads() * features());
@@ -248,107 +239,60 @@ template <class T, class I> struct DotProductBackwardByDestination {
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
   void prefetch_row(i64 row) const {
     prefetch(score.query[row], heads() * c());
-    prefetch(grad_out[row], heads() * cv());
-    prefetch(out + row * heads() * cv(), heads() * cv());
+    gradients.prefetch_row(row);
     if (features()) prefetch(edge_out + row * heads() * features(), heads() * features());
     prefetch<1>(grad_query + row * heads() * c(), heads() * c());
   }
-  void set_end(i64 last) { terms.set_end(last); }
+  void set_end(i64 last) { gradients.terms.set_end(last); }
   void finish(A* shared) {
     if (features()) flush_products(shared);
-    terms.finish();
+    gradients.terms.finish();
   }
 
   void begin_row(i64 row) {
-    score.begin(row);
-    grad_row = widened(g.data(), grad_out[row], heads() * cv());
-    if (features()) score.project(grad_edge_out.data(), grad_row);
-    // D_i is summed in the same order as <dO_i, v_j>. If a row has a single edge and no dropout,
-    // the difference of the two numbers is therefore exactly zero.
-    const A* out_row = out + row * heads() * cv();
-    dot_rows<A>(delta.data(), lanes(), grad_row, &out_row, nullptr, 1, heads(), cv());
-    load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
+    score.begin(row), gradients.begin(row);
+    if (!features()) return;
+    score.project(grad_edge_out.data(), gradients.grad_row);
     // Add the part of D_i that comes from edge features: (W^T dO_i) . E_i.
-    if (features())
-      add_head_dots(delta.data(), grad_edge_out.data(), edge_out + row * heads() * features(),
-                    heads(), features());
+    add_head_dots(gradients.delta.data(), grad_edge_out.data(),
+                  edge_out + row * heads() * features(), heads(), features());
   }
 
   void add_edges(A* state, A* shared, i64 row, i64 first, i64 last) {
     A *grad_q = state, *grad_u = state + heads() * c();
+    A *weights = gradients.weights.data(), *grad_scores = gradients.grads.data();
     begin_row(row);
     fill(grad_u, A(0), heads() * features());
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
-      score.scores(at, count, s.data());
-      if (terms.bias) terms.add_bias(s.data(), at, count);
-      inner_products(at, count);
-      gradients(at, count);
+      score.scores(at, count, weights);
+      gradients.inner_products(score.graph, at, count);
+      if (features())
+        add_feature_dots(grad_scores, grad_edge_out.data(), score.attr_rows.data(), count, heads(),
+                         lanes(), features());
+      gradients.compute(at, count);
       add_weighted_rows(grad_q, at == first, count, heads(), heads(), c(), grads.data(),
                         score.key_rows.data());
-      for (i64 t = 0; t < count; ++t) {
-        const i64 position = at + t;
-        const A* grad_score = ds.data() + t * lanes();
-        edge_values.store(position, s.data() + t * lanes(), grad_score);
-        if (grad_edge_attr)
-          edge_gradient(grad_score, s.data() + t * lanes(), score.graph.perm[position]);
-      }
+      for (i64 t = 0; gradients.grad_edge_attr && t < count; ++t)
+        edge_gradient(grads[t], weights + t * lanes(), score.graph.perm[at + t]);
       if (features())
-        add_feature_rows(grad_u, ds.data(), score.attr_rows.data(), count, heads(), lanes(),
+        add_feature_rows(grad_u, grad_scores, score.attr_rows.data(), count, heads(), lanes(),
                          features());
     }
     if (features()) weight_gradient(shared, grad_u, row, first == score.graph.rowptr[row]);
   }
 
-  // For each edge of a block, write <dO_i, v_j> + <dE_i, a_ij> to ds.
-  void inner_products(i64 first, i64 count) {
-    const Edges<I>& graph = score.graph;
-    for (i64 t = 0; t < count; ++t) {
-      const i64 next = std::min(first + t + prefetch_distance, graph.e - 1);
-      rows[t] = score.value[graph.col[first + t]], ahead[t] = score.value[graph.col[next]];
-      if (grad_edge_attr) prefetch<1>(grad_edge_attr + graph.perm[next] * features(), features());
-    }
-    dot_rows(ds.data(), lanes(), grad_row, rows.data(), ahead.data(), count, heads(), cv());
-    if (features())
-      add_feature_dots(ds.data(), grad_edge_out.data(), score.attr_rows.data(), count, heads(),
-                       lanes(), features());
-  }
-
-  // For each edge of a block, write the product of alpha, dropout factor and edge weight to s, and
-  // the gradient of the scaled score to ds.
-  void gradients(i64 first, i64 count) {
-    A *alphas = s.data(), *grads = ds.data();
-    const A *row_shift = shift.data(), *inv = inverse.data(), *row_delta = delta.data();
-    const A factor = score.scale;
-    for (i64 t = 0; t < count; ++t) {
-      A* exponent = alphas + t * lanes();
-      for_lanes(lanes(), [=](i64 x) { exponent[x] -= row_shift[x]; });
-    }
-    exponentials(alphas, count * lanes());
-    if (terms.has_factors()) terms.scale_products(grads, first, count);
-    for (i64 t = 0; t < count; ++t) {
-      A *p = alphas + t * lanes(), *grad_score = ds.data() + t * lanes();
-      for_lanes(lanes(), [=](i64 x) {
-        p[x] *= inv[x];
-        grad_score[x] = p[x] * (grad_score[x] - row_delta[x]);
-      });
-    }
-    if (terms.bias.gradient) terms.store_bias_gradients(grads, first, count);
-    for_lanes(count * lanes(), [=](i64 y) { grads[y] *= factor; });
-    if (terms.has_factors()) terms.scale_weights(alphas, first, count);
-  }
-
   void edge_gradient(const A* grad_score, const A* weight, i64 edge) {
     feature_gradient(grad_attr.data(), grad_score, score.u.data(), weight, grad_edge_out.data(),
                      heads(), features());
-    store(grad_edge_attr + edge * features(), grad_attr.data(), features());
+    store(gradients.grad_edge_attr + edge * features(), grad_attr.data(), features());
   }
 
   // Add the terms of dW for some edges of a row. The term of E is computed once per row, together
   // with the first edges.
   void weight_gradient(A* to, const A* grad_u, i64 row, bool is_first) {
     add_product(to, score.query_row, grad_u);
-    if (is_first) add_product(to, grad_row, edge_out + row * heads() * features());
+    if (is_first) add_product(to, gradients.grad_row, edge_out + row * heads() * features());
   }
 
   // Add the outer product of a_x and b_x to the matrix to_x for each head x. Shapes: a [h, c], b
@@ -453,15 +397,9 @@ void dot_product_backward(const DotProductArgs& args) {
     const Buffer<A> total(size);
     const DotProductBackwardByDestination<T, I> by_destination{
         .score = score_of<T, I>(args),
-        .grad_out = args.grad_out,
-        .out = static_cast<const A*>(args.out_acc),
+        .gradients = score_gradients<T>(args, args.value, args.scale, numbers.get()),
         .edge_out = static_cast<const A*>(args.edge_out),
-        .row_max = static_cast<const A*>(args.row_max),
-        .row_sum = static_cast<const A*>(args.row_sum),
         .grad_query = static_cast<T*>(args.grad_query),
-        .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
-        .edge_values = {numbers.get(), heads},
-        .terms = terms_of<T>(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work, by_destination, total.data());
     store(static_cast<T*>(args.grad_edge_proj), total.data(), size);
@@ -469,7 +407,7 @@ void dot_product_backward(const DotProductArgs& args) {
         .graph = edges,
         .query = args.query,
         .grad_out = args.grad_out,
-        .edge_values = by_destination.edge_values,
+        .edge_values = by_destination.gradients.edge_values,
         .grad_key = static_cast<T*>(args.grad_key),
         .grad_value = static_cast<T*>(args.grad_value),
         .heads = heads,

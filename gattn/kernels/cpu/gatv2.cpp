@@ -9,10 +9,11 @@
 // computed for a block of edges at a time, so that they stay in the cache.
 //
 // Backward consists of two passes over the edges. The pass by destination computes
-//   ds_ij = alpha_ij (r_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   dz_ij = ds_ij w act'(z_ij)
-//   dq_i = sum_j dz_ij, dw = sum ds act(z), dW = sum dz a^T, da = W^T dz
+//   ds_ij = alpha_ij (r_ij <dO_i, v_j> - D_i), D_i = <dO_i, O_i>,   f_ij = ds_ij act'(z_ij)
+//   dq_i = w sum_j f_ij, dw = sum ds act(z), dW = w sum f a^T, da = W^T (w f)
+// where w multiplies each channel of a sum only once. For LeakyReLU, ds act(z) = f z.
 // For the second pass, it writes r alpha and ds, [e, h] in CSR order, and (for LeakyReLU) the signs
-// of z, one bit for each channel. The pass by source computes dk_j = sum_i dz_ij and dv_j = sum_i
+// of z, one bit for each channel. The pass by source computes dk_j = w sum_i f_ij and dv_j = sum_i
 // r_ij alpha_ij dO_i; for tanh, it must compute z again. The derivation is in docs/kernels.md.
 #include "attention.h"
 #include "head_sums.h"
@@ -46,58 +47,59 @@ template <class Z, class A> inline Z leaky_relu(Z z, A negative_slope) {
   return z > 0 ? z : low;
 }
 
-// The signs of z of an edge are stored as bits. In each group of 128 channels, bit v of byte i
-// belongs to channel 16 v + i and is set if z is positive. Therefore, bit v of 16 bytes is the mask
-// of 16 adjacent channels.
-constexpr i64 sign_lanes = 16, signs_together = 8 * sign_lanes;
+// The signs of z of an edge are stored as bits. A register contains L numbers. In each group of 8 L
+// channels, bit v of byte i belongs to channel L v + i and is set if z is positive.
+template <class A> constexpr i64 sign_lanes = register_bytes / sizeof(A);
+template <class A> using Lanes = Vector<A, sign_lanes<A>>;
+template <class A> using Bits = decltype(Lanes<A>() > 0);
 
-inline i64 sign_bytes(i64 channels) {
-  return (channels + signs_together - 1) / signs_together * sign_lanes;
+template <class A> i64 sign_bytes(i64 channels) {
+  return (channels + 8 * sign_lanes<A> - 1) / (8 * sign_lanes<A>)*sign_lanes<A>;
 }
 
-// For each bit v, call function(v, k, n), where k is the first of the n channels of the bit.
-template <class Function>
+// Convert between the numbers of a register and one byte each. For the first function, GCC would
+// compile __builtin_convertvector to scalar code.
+template <class A> GATTN_INLINE Bits<A> load_bytes(const std::uint8_t* from) {
+  std::conditional_t<sizeof(A) == 4, std::int32_t, i64> numbers[sign_lanes<A>];
+#pragma omp simd
+  for (i64 i = 0; i < sign_lanes<A>; ++i) numbers[i] = from[i];
+  return std::bit_cast<Bits<A>>(numbers);
+}
+template <class A> GATTN_INLINE void store_bytes(std::uint8_t* to, const Bits<A>& bits) {
+  const auto bytes = __builtin_convertvector(bits, Vector<std::uint8_t, sign_lanes<A>>);
+  std::memcpy(to, &bytes, sizeof(bytes));
+}
+
+template <class A> GATTN_INLINE Lanes<A> read(const A* from, i64 n) {
+  Lanes<A> numbers = {};
+  std::memcpy(&numbers, from, n * sizeof(A));
+  return numbers;
+}
+template <class A> GATTN_INLINE void write(A* to, const Lanes<A>& numbers, i64 n) {
+  std::memcpy(to, &numbers, n * sizeof(A));
+}
+
+// For each bit v of a group of channels, call function(v, k, n), where k is the first of the n
+// channels of the bit.
+template <class A, class Function>
 GATTN_INLINE void for_signs(i64 first, i64 channels, const Function& function) {
-  if (first + signs_together <= channels) {
+  constexpr i64 L = sign_lanes<A>;
+  if (first + 8 * L <= channels) {
 #pragma GCC unroll 8
-    for (int v = 0; v < 8; ++v)
-      function(v, first + v * sign_lanes, std::integral_constant<i64, sign_lanes>());
+    for (int v = 0; v < 8; ++v) function(v, first + v * L, std::integral_constant<i64, L>());
     return;
   }
-  for (int v = 0; first < channels; ++v, first += sign_lanes)
-    function(v, first, std::min(sign_lanes, channels - first));
+  int v = 0;
+  for (; first + L <= channels; ++v, first += L)
+    function(v, first, std::integral_constant<i64, L>());
+  if (first < channels) function(v, first, channels - first);
 }
 
-// Write the bit masks of the signs of z, where z has shape [channels].
-template <class A> [[gnu::noinline]] void pack_signs(std::uint8_t* to, const A* z, i64 channels) {
-  for (i64 first = 0; first < channels; first += signs_together, to += sign_lanes) {
-    int bits[sign_lanes] = {};
-    for_signs(first, channels, [&](int v, i64 at, auto n) {
-#pragma omp simd
-      for (i64 i = 0; i < n; ++i) bits[i] |= z[at + i] > 0 ? 1 << v : 0;
-    });
-#pragma omp simd
-    for (i64 i = 0; i < sign_lanes; ++i) to[i] = std::uint8_t(bits[i]);
-  }
-}
-
-// Add the gradient to `to`. The gradient is multiplied by the slope of LeakyReLU in channels in
-// which z is not positive.
-template <class A> [[gnu::noinline]] void add_signed(A* __restrict to, const A* __restrict grad,
-                                                     const std::uint8_t* sign, A negative_slope,
-                                                     i64 channels) {
-  for (i64 first = 0; first < channels; first += signs_together, sign += sign_lanes) {
-    int bits[sign_lanes];
-#pragma omp simd
-    for (i64 i = 0; i < sign_lanes; ++i) bits[i] = sign[i];
-    for_signs(first, channels, [&](int v, i64 at, auto n) {
-#pragma omp simd
-      for (i64 i = 0; i < n; ++i) {
-        const A whole = grad[at + i], scaled = negative_slope * whole;
-        to[at + i] += bits[i] & 1 << v ? whole : scaled;
-      }
-    });
-  }
+// Write the number of each head to all channels of the head: to [h, c].
+template <class A> GATTN_INLINE void spread_heads(A* to, const A* from, i64 heads, i64 channels) {
+  with_channels<A>(channels, [=]<int C>() {
+    for (i64 x = 0; x < heads; ++x) fill(to + x * width<C>(channels), from[x], width<C>(channels));
+  });
 }
 
 // The functions with tanh have one loop for any number of channels. Compiling them for fixed
@@ -115,96 +117,89 @@ template <class A> [[gnu::noinline]] void tanh_scores(A* score, const A* w, cons
     }
 }
 
-// Replace z_x of an edge by its gradient, grad_x w_x tanh'(z_x), for each head x.
+// For each head x of an edge, add grad_x tanh(z_x) to sum_x, and replace z_x by f_x = grad_x
+// tanh'(z_x).
 template <class A>
-[[gnu::noinline]] void tanh_gradient(A* z, const A* w, const A* grad, i64 heads, i64 channels) {
+[[gnu::noinline]] void tanh_gradient(A* sum, A* z, const A* grad, i64 heads, i64 channels) {
   for (i64 x = 0; x < heads; ++x) {
-    A* to = z + x * channels;
-    const A *v = w + x * channels, grad_score = grad[x];
+    A *to = z + x * channels, *total = sum + x * channels, grad_score = grad[x];
 #pragma omp simd
     for (i64 k = 0; k < channels; ++k) {
       const A y = tanh_of(to[k]);
-      to[k] = grad_score * v[k] * (1 - y * y);
+      total[k] += grad_score * y;
+      to[k] = grad_score * (1 - y * y);
     }
   }
 }
 
-// Add grad_x tanh(z_x) of an edge to to_x, for each head x.
-template <class A>
-[[gnu::noinline]] void add_tanh(A* to, const A* grad, const A* z, i64 heads, i64 channels) {
-  for (i64 x = 0; x < heads; ++x) {
-    const A factor = grad[x];
-#pragma omp simd
-    for (i64 k = 0; k < channels; ++k)
-      to[x * channels + k] += factor * tanh_of(z[x * channels + k]);
-  }
-}
+// The functions with LeakyReLU do not depend on the dtype of the inputs. They compute z as the sum
+// of `row` and rows[t], which are stored in the accumulation type.
 
-// The functions with LeakyReLU are compiled for common numbers of channels. They do not depend on
-// the dtype of the inputs, because z and the gradients are stored in the accumulation type.
-
-// Compute the score <w_x, LeakyReLU(z_x)> of each edge of a block and each head x. Shapes: score
-// [count, lanes], z [count, h, c].
-template <class A> [[gnu::noinline]] void leaky_scores(A* score, const A* w, const A* z, A slope,
-                                                       i64 count, i64 heads, i64 lanes,
+// Compute the score <w_x, LeakyReLU(z_x)> of each edge of a block and each head x. The row ahead[t]
+// is prefetched, unless `ahead` is null. Shapes: score [count, lanes], w and row [h, c].
+template <class A> [[gnu::noinline]] void leaky_scores(A* score, const A* w, const A* row,
+                                                       const A* const* rows, const A* const* ahead,
+                                                       A slope, i64 count, i64 heads, i64 lanes,
                                                        i64 channels) {
   with_channels<A>(channels, [=]<int C>() {
     const i64 n = width<C>(channels);
     for (i64 t = 0; t < count; ++t) {
-      const A* from = z + t * heads * n;
+      const A* from = rows[t];
+      if (ahead) prefetch(ahead[t], heads * n);
       sums_of_heads<C, A>(score + t * lanes, heads, n, [=](auto at) {
-        return at.of(w, at.head * n) * leaky_relu(at.of(from, at.head * n), slope);
+        const i64 x = at.head * n;
+        return at.of(w, x) * leaky_relu(at.of(row, x) + at.of(from, x), slope);
       });
     }
   });
 }
 
-// For each edge of a block, given the gradient of its scores, add ds LeakyReLU(z) to the gradient
-// dw, store the signs of z, replace z by its gradient dz, and add dz to the gradient dq. Shapes:
-// dw and dq [h, c], grad [count, lanes], z [count, h, c].
-template <class A> [[gnu::noinline]] void leaky_gradients(A* dw, A* dq, std::uint8_t* signs,
-                                                          const A* w, A* z, const A* grad, A slope,
-                                                          i64 count, i64 heads, i64 lanes,
-                                                          i64 channels) {
-  with_channels<A>(channels, [=]<int C>() {
-    const i64 n = width<C>(channels), size = heads * n;
-    for (i64 t = 0; t < count; ++t) {
-      A* edge_z = z + t * size;
-      const A* edge_grad = grad + t * lanes;
-      for (i64 x = 0; x < heads; ++x) {
-        const A factor = edge_grad[x];
-#pragma omp simd
-        for (i64 k = x * n; k < x * n + n; ++k) dw[k] += factor * leaky_relu(edge_z[k], slope);
-      }
-      pack_signs(signs + t * sign_bytes(size), edge_z, size);
-      for (i64 x = 0; x < heads; ++x) {
-        const A factor = edge_grad[x];
-#pragma omp simd
-        for (i64 k = x * n; k < x * n + n; ++k)
-          edge_z[k] = factor * w[k] * (edge_z[k] > 0 ? A(1) : slope);
-      }
-      add(dq, edge_z, size);
+// For each edge of a block, given the gradient of its scores, compute f. Add f z to the gradient
+// dw and f to `sum`, store the signs of z, and write f to `to` unless it is null. Shapes: dw, sum
+// and the scratch memory g [h, c], to [count, h, c], grad [count, lanes].
+template <class A> [[gnu::noinline]] void leaky_gradients(A* dw, A* sum, std::uint8_t* signs, A* to,
+                                                          A* g, const A* row, const A* const* rows,
+                                                          const A* grad, A slope, i64 count,
+                                                          i64 heads, i64 lanes, i64 channels) {
+  constexpr i64 L = sign_lanes<A>;
+  const i64 size = heads * channels;
+  for (i64 t = 0; t < count; ++t) {
+    const A* from = rows[t];
+    spread_heads(g, grad + t * lanes, heads, channels);
+    for (i64 first = 0; first < size; first += 8 * L, signs += L) {
+      Bits<A> bits = {};
+      for_signs<A>(first, size, [&](int v, i64 k, auto n) {
+        const Lanes<A> z = read(row + k, n) + read(from + k, n), whole = read(g + k, n);
+        const Lanes<A> low = slope * whole, f = z > 0 ? whole : low;
+        bits |= (z > 0) & (1 << v);
+        write(sum + k, read(sum + k, n) + f, n);
+        write(dw + k, read(dw + k, n) + f * z, n);
+        if (to) write(to + t * size + k, f, n);
+      });
+      store_bytes<A>(signs, bits);
     }
-  });
+  }
 }
 
-// For each edge of a block, add the gradient dz to `to`, given the gradient of its scores and the
-// signs of z. The array `product`, [h, c], is scratch memory.
-template <class A>
-[[gnu::noinline]] void add_signed_gradients(A* to, A* product, const A* w, const A* const* grads,
-                                            const std::uint8_t* const* signs, A slope, i64 count,
-                                            i64 heads, i64 channels) {
-  with_channels<A>(channels, [=]<int C>() {
-    const i64 n = width<C>(channels);
-    for (i64 t = 0; t < count; ++t) {
-      for (i64 x = 0; x < heads; ++x) {
-        A* row = product + x * n;
-        const A *v = w + x * n, grad_score = grads[t][x];
-        for_channels<C>(n, [=](i64 k) { row[k] = grad_score * v[k]; });
-      }
-      add_signed(to, product, signs[t], slope, heads * n);
+// For each edge of a block, add f to `sum`, given the gradient of its scores and the signs of z.
+// The array g, [h, c], is scratch memory.
+template <class A> [[gnu::noinline]] void add_signed_gradients(A* sum, A* g, const A* const* grads,
+                                                               const std::uint8_t* const* signs,
+                                                               A slope, i64 count, i64 heads,
+                                                               i64 channels) {
+  constexpr i64 L = sign_lanes<A>;
+  const i64 size = heads * channels;
+  for (i64 t = 0; t < count; ++t) {
+    const std::uint8_t* from = signs[t];
+    spread_heads(g, grads[t], heads, channels);
+    for (i64 first = 0; first < size; first += 8 * L, from += L) {
+      const Bits<A> bits = load_bytes<A>(from);
+      for_signs<A>(first, size, [&](int v, i64 k, auto n) {
+        const Lanes<A> whole = read(g + k, n), low = slope * whole;
+        write(sum + k, read(sum + k, n) + ((bits & (1 << v)) != 0 ? whole : low), n);
+      });
     }
-  });
+  }
 }
 
 // This class computes z and the scores of blocks of edges, in a pass by destination or by source.
@@ -221,8 +216,12 @@ template <class T, class I> struct GATv2Score {
   bool tanh;
   A negative_slope;
 
-  Buffer<A> row_buffer, w, z, attr, projection;
+  Buffer<A> row_buffer, w, z, zeros, product, attr, projection;
   const A* current_row = nullptr;
+  // For LeakyReLU, z of edge t of a block is the sum of `base` and z_rows[t]. The gathered rows
+  // `ahead` belong to later edges.
+  const A* base = nullptr;
+  Buffer<const A*> z_rows, ahead;
   // Number of edges of earlier blocks whose products for dW and da are not computed yet.
   i64 pending = 0;
 
@@ -235,6 +234,8 @@ template <class T, class I> struct GATv2Score {
   A* attr_of(i64 t) const { return attr.data() + (pending + t) * features; }
   void prepare(i64 capacity = block) {
     row_buffer.resize(row_size()), w.resize(row_size()), z.resize(capacity * row_size());
+    zeros.resize(row_size()), product.resize(row_size());
+    z_rows.resize(block), ahead.resize(block);
     for (i64 x = 0; x < heads; ++x) load(w.data() + x * c(), weight[x], c());
     if (!features) return;
     attr.resize(capacity * features), projection.resize(features * row_size());
@@ -244,7 +245,22 @@ template <class T, class I> struct GATv2Score {
         for (i64 d = 0; d < features; ++d)
           projection[d * row_size() + x * c() + k] = wide(edge_proj[x][k * features + d]);
   }
-  void begin(i64 row) { current_row = widened(row_buffer.data(), row_table[row], row_size()); }
+  void begin(i64 row) {
+    current_row = widened(row_buffer.data(), row_table[row], row_size());
+    base = reads_rows() ? current_row : zeros.data();
+  }
+
+  // If this is true, z is the sum of two inputs and is not stored.
+  bool reads_rows() const { return std::is_same_v<T, A> && !features && !tanh; }
+
+  // Multiply the channels of a sum by w.
+  A* weighted(const A* sum) const {
+    A* to = product.data();
+    const A* factor = w.data();
+#pragma omp simd
+    for (i64 k = 0; k < row_size(); ++k) to[k] = factor[k] * sum[k];
+    return to;
+  }
 
   // Compute the inputs z_ij of the activation for a block of edges. The function gathered(t)
   // returns the features of the node at the other end of edge t, and position(t) returns the index
@@ -266,6 +282,15 @@ template <class T, class I> struct GATv2Score {
 
   // Compute the scores of a block of edges. Forward, backward and gatv2_score call this function.
   [[gnu::noinline]] void scores(i64 first, i64 count, A* __restrict s) {
+    if constexpr (std::is_same_v<T, A>)
+      if (reads_rows()) {
+        for (i64 t = 0; t < count; ++t) {
+          const i64 next = std::min(first + t + prefetch_distance, graph.e - 1);
+          z_rows[t] = other[graph.col[first + t]], ahead[t] = other[graph.col[next]];
+        }
+        return leaky_scores<A>(s, w.data(), base, z_rows.data(), ahead.data(), negative_slope,
+                               count, heads, lanes, channels);
+      }
     hidden(
         count,
         [&](i64 t) {
@@ -277,10 +302,10 @@ template <class T, class I> struct GATv2Score {
           return other[graph.col[at]];
         },
         [&](i64 t) { return graph.perm[first + t]; });
-    if (tanh)
-      tanh_scores(s, w.data(), z_of(0), count, heads, lanes, channels);
-    else
-      leaky_scores(s, w.data(), z_of(0), negative_slope, count, heads, lanes, channels);
+    if (tanh) return tanh_scores(s, w.data(), z_of(0), count, heads, lanes, channels);
+    point_to_rows<A>(z_rows.data(), z_of(0), count, row_size());
+    leaky_scores<A>(s, w.data(), base, z_rows.data(), nullptr, negative_slope, count, heads, lanes,
+                    channels);
   }
 
   void accumulate_extra(A*, A*, i64, i64, const A*, const A*, const T* const*) {}
@@ -311,87 +336,75 @@ template <class T, class I> struct GATv2BackwardByDestination {
   using A = acc_t<T>;
 
   GATv2Score<T, I> score;
-  Table<const T> value, grad_out;
-  const A* out;
-  i64 value_channels;
-  const A *row_max, *row_sum;
-  T *grad_query, *grad_edge_attr;
-  EdgeValues<A> edge_values;
+  ScoreGradients<T> gradients;
+  T* grad_query;
   // The pointer is null if the activation is tanh.
   std::uint8_t* signs;
-  EdgeTerms<T> terms;
 
-  Buffer<A> s, ds, g, delta, shift, inverse, grad_attr, transposed;
-  const A* grad_row = nullptr;
-  // Rows of values of a block of edges and of later edges.
-  Buffer<const T*> rows, ahead;
+  Buffer<A> grad_attr, transposed;
   // Indices, in the caller's order, of the edges whose products are not computed yet.
   Buffer<i64> pending_edges;
 
   i64 heads() const { return score.heads; }
   i64 lanes() const { return score.lanes; }
   i64 c() const { return score.c(); }
-  i64 cv() const { return value_channels; }
   i64 state_size() const { return score.row_size(); }
   // Sums over all rows: dw, followed by dW with shape [d, h c].
   i64 shared_size() const { return score.row_size() * (1 + score.features); }
   void prepare() {
     constexpr i64 capacity = max_pending + block;
-    score.prepare(capacity), terms.prepare();
-    s.resize(block * lanes()), ds.resize(block * lanes()), g.resize(heads() * cv());
-    delta.resize(lanes()), shift.resize(lanes()), inverse.resize(lanes());
-    rows.resize(block), ahead.resize(block);
-    if (!grad_edge_attr) return;
+    score.prepare(capacity), gradients.prepare();
+    if (!gradients.grad_edge_attr) return;
     const i64 size = score.row_size(), n = score.features;
     pending_edges.resize(capacity), grad_attr.resize(capacity * n), transposed.resize(size * n);
+    // The transpose of w W.
     for (i64 k = 0; k < n; ++k)
-      for (i64 y = 0; y < size; ++y) transposed[y * n + k] = score.projection[k * size + y];
+      for (i64 y = 0; y < size; ++y)
+        transposed[y * n + k] = score.w[y] * score.projection[k * size + y];
   }
   void begin(A* state) const { fill(state, A(0), state_size()); }
   void merge(A* into, const A* from) const { add(into, from, state_size()); }
   void prefetch_row(i64 row) const {
     score.prefetch_row(row);
-    prefetch(grad_out[row], heads() * cv());
-    prefetch(out + row * heads() * cv(), heads() * cv());
+    gradients.prefetch_row(row);
     prefetch<1>(grad_query + row * state_size(), state_size());
   }
-  void set_end(i64 last) { terms.set_end(last); }
+  void set_end(i64 last) { gradients.terms.set_end(last); }
   void finish(A* shared) {
     flush_products(shared);
-    terms.finish();
+    gradients.terms.finish();
   }
   void end(const A* state, i64 row) const {
-    store(grad_query + row * state_size(), state, state_size());
+    store(grad_query + row * state_size(), score.weighted(state), state_size());
   }
 
   void add_edges(A* state, A* shared, i64 row, i64 first, i64 last) {
-    begin_row(row), begin(state);
+    score.begin(row), gradients.begin(row), begin(state);
     const i64 size = score.row_size();
+    const A* grads = gradients.grads.data();
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
-      score.scores(at, count, s.data());
-      if (terms.bias) terms.add_bias(s.data(), at, count);
-      gradients(at, count);
-      for (i64 t = 0; t < count; ++t)
-        edge_values.store(at + t, s.data() + t * lanes(), ds.data() + t * lanes());
+      score.scores(at, count, gradients.weights.data());
+      gradients.inner_products(score.graph, at, count);
+      gradients.compute(at, count);
       if (score.tanh)
         for (i64 t = 0; t < count; ++t) {
-          A *z = score.z_of(t), *grad_score = ds.data() + t * lanes();
-          add_tanh(shared, grad_score, z, heads(), c());
-          tanh_gradient(z, score.w.data(), grad_score, heads(), c());
-          add(state, z, size);
+          tanh_gradient(shared, score.z_of(t), grads + t * lanes(), heads(), c());
+          add(state, score.z_of(t), size);
         }
       else
-        leaky_gradients(shared, state, signs + at * sign_bytes(size), score.w.data(), score.z_of(0),
-                        ds.data(), score.negative_slope, count, heads(), lanes(), c());
+        leaky_gradients<A>(shared, state, signs + at * sign_bytes<A>(size),
+                           score.features ? score.z_of(0) : nullptr, score.product.data(),
+                           score.base, score.z_rows.data(), grads, score.negative_slope, count,
+                           heads(), lanes(), c());
       if (score.features) append_pending(shared, at, count);
     }
   }
 
-  // Store dz of a block until the products for dW and da are computed. They are computed for
+  // Keep f of a block until the products for dW and da are computed. They are computed for
   // several short rows together.
   void append_pending(A* shared, i64 first, i64 count) {
-    if (grad_edge_attr)
+    if (gradients.grad_edge_attr)
       for (i64 t = 0; t < count; ++t)
         pending_edges[score.pending + t] = score.graph.perm[first + t];
     score.pending += count;
@@ -400,54 +413,18 @@ template <class T, class I> struct GATv2BackwardByDestination {
 
   void flush_products(A* shared) {
     const i64 size = score.row_size(), n = score.features, count = score.pending;
-    if (grad_edge_attr) edge_gradients(count);
+    if (gradients.grad_edge_attr) edge_gradients(count);
     multiply_add(shared + size, score.attr.data(), 1, n, score.z.data(), n, count, size, size);
     score.pending = 0;
   }
 
-  void begin_row(i64 row) {
-    score.begin(row);
-    grad_row = widened(g.data(), grad_out[row], heads() * cv());
-    const A* out_row = out + row * heads() * cv();
-    dot_rows<A>(delta.data(), lanes(), grad_row, &out_row, nullptr, 1, heads(), cv());
-    load_softmax(shift.data(), inverse.data(), row_max, row_sum, row, heads(), lanes());
-  }
-
-  // For each edge of a block, write the product of alpha, dropout factor and edge weight to s, and
-  // the gradient of the score to ds.
-  void gradients(i64 first, i64 count) {
-    const Edges<I>& graph = score.graph;
-    A *alphas = s.data(), *products = ds.data();
-    const A *row_shift = shift.data(), *inv = inverse.data(), *row_delta = delta.data();
-    for (i64 t = 0; t < count; ++t) {
-      const i64 next = std::min(first + t + prefetch_distance, graph.e - 1);
-      rows[t] = value[graph.col[first + t]], ahead[t] = value[graph.col[next]];
-      if (grad_edge_attr)
-        prefetch<1>(grad_edge_attr + graph.perm[next] * score.features, score.features);
-      A* exponent = alphas + t * lanes();
-      for_lanes(lanes(), [=](i64 x) { exponent[x] -= row_shift[x]; });
-    }
-    dot_rows(products, lanes(), grad_row, rows.data(), ahead.data(), count, heads(), cv());
-    exponentials(alphas, count * lanes());
-    if (terms.has_factors()) terms.scale_products(products, first, count);
-    for (i64 t = 0; t < count; ++t) {
-      A *p = alphas + t * lanes(), *grad_score = ds.data() + t * lanes();
-      for_lanes(lanes(), [=](i64 x) {
-        p[x] *= inv[x];
-        grad_score[x] = p[x] * (grad_score[x] - row_delta[x]);
-      });
-    }
-    if (terms.bias.gradient) terms.store_bias_gradients(products, first, count);
-    if (terms.has_factors()) terms.scale_weights(alphas, first, count);
-  }
-
-  // Compute the gradient da = W^T dz of the edges whose products are not computed yet.
+  // Compute the gradient da = W^T (w f) of the edges whose products are not computed yet.
   void edge_gradients(i64 count) {
     const i64 size = score.row_size(), n = score.features;
     fill(grad_attr.data(), A(0), count * n);
     multiply_add(grad_attr.data(), score.z.data(), size, 1, transposed.data(), count, size, n, n);
     for (i64 t = 0; t < count; ++t)
-      store(grad_edge_attr + pending_edges[t] * n, grad_attr.data() + t * n, n);
+      store(gradients.grad_edge_attr + pending_edges[t] * n, grad_attr.data() + t * n, n);
   }
 };
 
@@ -462,7 +439,7 @@ template <class T, class I> struct GATv2BackwardBySource {
   EdgeValues<A> edge_values;
   // The pointer is null if the activation is tanh. In this case, z is computed again.
   const std::uint8_t* signs;
-  // If value is key, grad_value is null, and dv is added to dk.
+  // If value is key, grad_value is null, and dv is added to dk at the end.
   T *grad_key, *grad_value;
 
   // Pointers to the row of grad_out, the weights, the gradients of the scores and the signs of each
@@ -475,7 +452,7 @@ template <class T, class I> struct GATv2BackwardBySource {
   i64 cv() const { return value_channels; }
   i64 key_size() const { return score.row_size(); }
   i64 value_size() const { return score.heads * cv(); }
-  i64 state_size() const { return key_size() + (grad_value ? value_size() : 0); }
+  i64 state_size() const { return key_size() + value_size(); }
   i64 shared_size() const { return 0; }
   void prepare() {
     score.prepare(), rows.resize(block), weights.resize(block);
@@ -491,8 +468,8 @@ template <class T, class I> struct GATv2BackwardBySource {
 
   void add_edges(A* state, A*, i64 source, i64 first, i64 last) {
     const Edges<I>& graph = score.graph;
-    A *grad_k = state, *grad_v = grad_value ? state + key_size() : state;
-    score.begin(source), begin(state);
+    A *grad_k = state, *grad_v = state + key_size();
+    score.begin(source), fill(grad_k, A(0), key_size());
     for (i64 at = first; at < last; at += block) {
       const i64 count = std::min(block, last - at);
       for (i64 t = 0; t < count; ++t) prefetch_edge(at + t + prefetch_distance);
@@ -500,19 +477,19 @@ template <class T, class I> struct GATv2BackwardBySource {
         const i64 position = graph.csr2csc[at + t];
         rows[t] = grad_out[graph.row[at + t]];
         weights[t] = edge_values.weight(position), grads[t] = edge_values.grad_score(position);
-        if (signs) edge_signs[t] = signs + position * sign_bytes(key_size());
+        if (signs) edge_signs[t] = signs + position * sign_bytes<A>(key_size());
       }
       if (signs) {
-        add_signed_gradients(grad_k, score.z_of(0), score.w.data(), grads.data(), edge_signs.data(),
-                             score.negative_slope, count, score.heads, c());
+        add_signed_gradients<A>(grad_k, score.product.data(), grads.data(), edge_signs.data(),
+                                score.negative_slope, count, score.heads, c());
       } else {
         compute_hidden(at, count);
         for (i64 t = 0; t < count; ++t) {
-          tanh_gradient(score.z_of(t), score.w.data(), grads[t], score.heads, c());
+          tanh_gradient(score.product.data(), score.z_of(t), grads[t], score.heads, c());
           add(grad_k, score.z_of(t), key_size());
         }
       }
-      add_weighted_rows(grad_v, false, count, score.heads, score.heads, cv(), weights.data(),
+      add_weighted_rows(grad_v, at == first, count, score.heads, score.heads, cv(), weights.data(),
                         rows.data());
     }
   }
@@ -528,7 +505,8 @@ template <class T, class I> struct GATv2BackwardBySource {
     const Edges<I>& graph = score.graph;
     if (at >= graph.e) return;
     if (signs) {
-      prefetch(signs + graph.csr2csc[at] * sign_bytes(key_size()), sign_bytes(key_size()));
+      const i64 bytes = sign_bytes<A>(key_size());
+      prefetch(signs + graph.csr2csc[at] * bytes, bytes);
     } else {
       if (score.features) {
         prefetch(score.edge_attr[graph.perm[graph.csr2csc[at]]], score.features);
@@ -542,8 +520,13 @@ template <class T, class I> struct GATv2BackwardBySource {
   }
 
   void end(const A* state, i64 source) const {
-    store(grad_key + source * key_size(), state, key_size());
-    if (grad_value) store(grad_value + source * value_size(), state + key_size(), value_size());
+    A* grad_k = score.weighted(state);
+    const A* grad_v = state + key_size();
+    if (grad_value)
+      store(grad_value + source * value_size(), grad_v, value_size());
+    else
+      add(grad_k, grad_v, key_size());
+    store(grad_key + source * key_size(), grad_k, key_size());
   }
 };
 
@@ -580,11 +563,16 @@ i64 work_per_edge(const GATv2Args& args) {
   return args.heads * (args.channels * (2 + args.features) + args.value_channels + 8);
 }
 
-// Write the gradient dW in the shape of the parameter, [h, c, d]. It was summed with shape [d, h
-// c].
-template <class T, class A> void store_transposed(T* to, const A* from, i64 features, i64 size) {
+// Write the gradient dW in the shape of the parameter, [h, c, d]. The sum of f a^T, with shape [d,
+// h c], is multiplied by w.
+template <class T, class A> void store_edge_proj(const GATv2Args& args, const A* from) {
+  const i64 size = args.heads * args.channels;
+  const Table<const T> weight(args.weight);
+  T* to = static_cast<T*>(args.grad_edge_proj);
   for (i64 y = 0; y < size; ++y)
-    for (i64 k = 0; k < features; ++k) to[y * features + k] = narrow<T>(from[k * size + y]);
+    for (i64 k = 0; k < args.features; ++k)
+      to[y * args.features + k] =
+          narrow<T>(wide(weight[y / args.channels][y % args.channels]) * from[k * size + y]);
 }
 
 void gatv2_forward(const GATv2Args& args) {
@@ -601,30 +589,22 @@ void gatv2_backward(const GATv2Args& args) {
     const i64 heads = args.heads, size = heads * args.channels, features = args.features;
     const auto numbers = scratch<A>(edges.e * 2 * heads);
     const bool has_signs = args.activation == Activation::leaky_relu;
-    const auto signs = scratch<std::uint8_t>(has_signs ? edges.e * sign_bytes(size) : 0);
+    const auto signs = scratch<std::uint8_t>(has_signs ? edges.e * sign_bytes<A>(size) : 0);
     const Buffer<A> total(size * (1 + features));
     const GATv2BackwardByDestination<T, I> by_destination{
         .score = score_of<T, I>(args, args.query, args.key),
-        .value = value_of(args),
-        .grad_out = args.grad_out,
-        .out = static_cast<const A*>(args.out_acc),
-        .value_channels = args.value_channels,
-        .row_max = static_cast<const A*>(args.row_max),
-        .row_sum = static_cast<const A*>(args.row_sum),
+        .gradients = score_gradients<T>(args, value_of(args), 1, numbers.get()),
         .grad_query = static_cast<T*>(args.grad_query),
-        .grad_edge_attr = static_cast<T*>(args.grad_edge_attr),
-        .edge_values = {numbers.get(), heads},
         .signs = has_signs ? signs.get() : nullptr,
-        .terms = terms_of<T>(args),
     };
     walk_rows(edges.rowptr, edges.n, 2 * work_per_edge(args), by_destination, total.data());
     store(static_cast<T*>(args.grad_weight), total.data(), size);
-    store_transposed(static_cast<T*>(args.grad_edge_proj), total.data() + size, features, size);
+    store_edge_proj<T>(args, total.data() + size);
     const GATv2BackwardBySource<T, I> by_source{
         .score = score_of<T, I>(args, args.key, args.query),
         .grad_out = args.grad_out,
         .value_channels = args.value_channels,
-        .edge_values = by_destination.edge_values,
+        .edge_values = by_destination.gradients.edge_values,
         .signs = by_destination.signs,
         .grad_key = static_cast<T*>(args.grad_key),
         .grad_value = static_cast<T*>(args.grad_value),
