@@ -30,12 +30,15 @@ def check_training_inputs(run: RunSettings, out: Path) -> None:
     """
     if not run.files or (out / "metrics.json").exists():
         return
-    for path in run.files:
+    for path in (*run.files, *filter(None, [run.also])):
         Path(path).stat()
     columns = dict.fromkeys(run.target, TARGET)
     columns |= dict.fromkeys(run.atom_target, "name the column of labels with --atom-target")
     columns |= dict.fromkeys(run.bond_target, "name the column of labels with --bond-target")
     _check_columns(run.data, run.smiles_columns, columns, run.encoding)
+    if run.also:
+        columns = dict.fromkeys(run.also_target, "name the column of labels with --also-target")
+        _check_columns(run.also, run.smiles_columns, columns, run.encoding)
 
 
 def check_run_inputs(

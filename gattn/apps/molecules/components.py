@@ -172,7 +172,7 @@ class Components(NetworkPredictor):
 
     @property
     def extra(self) -> int:
-        """Number of descriptor columns of the user."""
+        """Number of descriptor columns, with those of related targets."""
         return len(self._tensors.get(SCALE[0], ()))
 
     @property

@@ -495,13 +495,19 @@ class GaussianProcess:
         self._factors = factors
         return [self._in_units(mean, variance) for mean, variance in predictions]
 
-    def left_out_errors(self, groups: Tensor) -> Tensor:
-        """Return the errors of the predictions of :meth:`leave_out` for all training molecules,
-        divided by their standard deviations: [n, t]. ``groups`` [n] is the group of each molecule.
+    def left_out(self, groups: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the means and variances [n, t] of :meth:`leave_out` for all training molecules.
+        ``groups`` [n] is the group of each molecule.
         """
-        ((mean, variance),) = self.leave_out(
-            torch.arange(len(groups)), groups, torch.full_like(groups, -1)
-        )
+        rows = torch.arange(len(groups))
+        ((mean, variance),) = self.leave_out(rows, groups, torch.full_like(groups, -1))
+        return mean, variance
+
+    def left_out_errors(self, groups: Tensor) -> Tensor:
+        """Return the errors of the means of :meth:`left_out`, divided by their standard deviations:
+        [n, t].
+        """
+        mean, variance = self.left_out(groups)
         labels, _ = self._in_units(self._tensors["y"], torch.zeros(1))
         return (labels - mean) / variance.sqrt()
 

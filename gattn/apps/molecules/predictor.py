@@ -20,10 +20,11 @@ from gattn.apps.molecules.forest import Forest, forest_obstacle
 from gattn.apps.molecules.gaussian_process import GaussianProcess, draw_labelled, known_labels
 from gattn.apps.molecules.inputs import distinct_inputs, in_pieces
 from gattn.apps.molecules.network import MoleculeNetwork, batch_inputs
+from gattn.apps.molecules.related import with_related
 from gattn.apps.molecules.rows import FitPart
 from gattn.apps.molecules.settings import MoleculeSettings, Task
 from gattn.apps.molecules.target_transform import Prediction
-from gattn.apps.run.model_io import add_prefix
+from gattn.apps.run.model_io import add_prefix, remove_prefix
 from gattn.apps.runtime.threads import Background, available_threads, limited_threads
 from gattn.data.splits import number_groups
 
@@ -150,10 +151,18 @@ class MoleculePredictor(Components):
         """Add tensors to the state, and prepare the search for molecules of the training part."""
         self._tensors |= tensors
         self._nearest = nearest.NearestMolecules(self._tensors["bits"])
+        related = remove_prefix("related.", self._tensors)
+        self._related = GaussianProcess(related, variance=False) if related else None
         self._measured: nearest.MeasuredTargets | None = None
         if self.kernel is not None and "residuals" in self._tensors:
             errors = (self._tensors[name].numpy() for name in ("residuals", "correlation"))
             self._measured = nearest.MeasuredTargets(self.kernel.counts.numpy(), *errors)
+
+    def read_related(self, kernel: GaussianProcess) -> None:
+        """Compute the last descriptor columns by the Gaussian process that predicted them for the
+        parts of the training (:func:`gattn.apps.molecules.related.with_related`).
+        """
+        self._add(add_prefix("related.", kernel.state()))
 
     @classmethod
     def fit(
@@ -369,7 +378,8 @@ class MoleculePredictor(Components):
             return Prediction(mean, std, named, outputs, similarities)
 
     def standardised(self, inputs: MoleculeInputs) -> MoleculeInputs:
-        """Return the inputs with standardised descriptor columns, as the model reads them.
+        """Return the inputs with standardised descriptor columns, as the model reads them: those of
+        the user, and predictions of related targets.
 
         A column has the mean 0 and the standard deviation 1 in the training part. A missing value
         becomes 0, the mean. Values beyond 6 standard deviations are clipped.
@@ -378,11 +388,16 @@ class MoleculePredictor(Components):
             ValueError: the model was trained with another number of columns.
         """
         count = inputs.extra_descriptors.shape[1]
-        if count != self.extra:
+        expected = self.extra
+        if self._related is not None:
+            expected -= self._tensors["related.y"].shape[1]
+        if count != expected:
             raise ValueError(
-                f"the model was trained with {self.extra} descriptor columns; got {count}"
+                f"the model was trained with {expected} descriptor columns; got {count}"
             )
-        return with_standard_columns(inputs, self._tensors) if count else inputs
+        if self._related is not None:
+            inputs = with_related(inputs, self._related)
+        return with_standard_columns(inputs, self._tensors) if self.extra else inputs
 
     def _similarity(self, inputs: MoleculeInputs) -> Tensor:
         """Return the similarity of each molecule to the most similar training molecule: [k]."""

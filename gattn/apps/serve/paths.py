@@ -11,7 +11,7 @@ from typing import Any
 from gattn.apps.run.model_io import CARD, read_json
 from gattn.files import reason
 
-FILES = ("data", "more_data", "validation", "test", "nodes", "edges")
+FILES = ("data", "more_data", "validation", "test", "also", "nodes", "edges")
 """Settings of a training run that are files or lists of files, possibly after ``NAME=``."""
 
 

@@ -20,7 +20,7 @@ MOLECULES = "--epochs 1 --width 8 --layers 1 --threads 1 --model attention --wor
 CALLS: dict[str, list[str]] = {
     "molecules train": [
         "table.csv --target y --target z --smiles smiles --split random --workers 1 "
-        "--task regression --weight-column weight "
+        "--task regression --weight-column weight --also test.csv --also-target z "
         "--descriptors-columns size --encoding utf-8 "
         "--epochs 1 --batch-size 16 --width 8 --layers 1 --coverage 0.5 "
         "--learning-rate 0.01 --standardize neutral --config table.toml "

@@ -28,12 +28,12 @@ RULES = ("random", "scaffold", "butina", "time")
 """Values of ``--split`` that divide the molecules of one table."""
 OF_MOLECULES = (
     "target", "descriptors_columns", "decimal", "thousands", "relation_column", "error_column",
-    "weight_column",
+    "weight_column", "also",
 )  # fmt: skip
 """Settings of labels of molecules, which atoms and bonds do not have."""
 IN_TABLE = (
     "target", "atom_target", "bond_target", "descriptors_columns", "relation_column",
-    "error_column", "weight_column", "time", "test", "validation",
+    "error_column", "weight_column", "time", "test", "validation", "also",
 )  # fmt: skip
 """Settings that name a column, or the table of a part."""
 
@@ -124,6 +124,13 @@ class RunSettings(NumberSettings):
     temperature or a pH. Repeat the option to read several columns. A missing number is replaced by
     the mean of the training part. Tables for prediction must contain the same columns.
     """
+    also: Annotated[str, Meta(extra={"default": "none"})] = ""
+    """CSV file of other molecules with other labels, such as a cheap screen. A Gaussian process
+    predicts these labels for the molecules of DATA, and the model reads the predictions if they
+    lower its error for training molecules that are left out. The report states the gain.
+    """
+    also_target: tuple[str, ...] = ()
+    """Name of a column of labels of the file --also. Repeat the option for several columns."""
     unit: str = ""
     """Unit of the labels, for example nM, which the report and the page of the service show. The
     cells contain numbers without the unit.
@@ -215,6 +222,11 @@ class RunSettings(NumberSettings):
                 "a run has --atom-target or --bond-target: train one run for the atoms, and "
                 "another one for the bonds"
             )
+        if bool(self.also) != bool(self.also_target):
+            raise SettingsError(
+                f"--also names a file and --also-target its columns of labels, so both are needed; "
+                f"got also {self.also!r} and also_target {', '.join(self.also_target)!r}"
+            )
         if not self.data and (options := self._changed(IN_TABLE)):
             raise SettingsError(f"{options[0]} was set without DATA, the table that has the column")
         if self.model.bounded and self.censored != "refuse":
@@ -261,6 +273,16 @@ class RunSettings(NumberSettings):
         labels as limits.
         """
         return replace(super().style, censored="limit") if self.model.bounded else super().style
+
+    @property
+    def of_related(self) -> RunSettings:
+        """Settings by which the file of ``also`` is read."""
+        return RunSettings(
+            data=self.also, smiles=self.smiles, target=self.also_target, encoding=self.encoding,
+            decimal=self.decimal, thousands=self.thousands, censored=self.censored,
+            skip_bad_labels=self.skip_bad_labels, workers=self.workers, threads=self.threads,
+            model=replace(self.model, target_transform="none"),
+        )  # fmt: skip
 
     @property
     def files(self) -> list[str]:

@@ -17,6 +17,7 @@ from gattn.apps.fitting.calibration import coverage_reliability, probability_rel
 from gattn.apps.molecules.atoms.estimators import AtomClassifier, AtomRegressor, check_atom_settings
 from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeEstimator, MoleculeRegressor
 from gattn.apps.molecules.explain import class_probability
+from gattn.apps.molecules.related import compare, fit_related, with_left_out
 from gattn.apps.molecules.row_format import drawn_smiles
 from gattn.apps.molecules.rows import LabelledMolecules
 from gattn.apps.molecules.runs import measure, splits
@@ -309,11 +310,13 @@ class MoleculeData:
         source: all rows of the table.
         molecules: the labelled molecules.
         estimator: the estimator before training; it has the names and classes of the targets.
+        also: the molecules and labels of the file of related targets; None if there is none.
     """
 
     source: Source
     molecules: LabelledMolecules
     estimator: Any
+    also: LabelledMolecules | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -370,7 +373,7 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         progress: bool = False,
     ) -> None:
         super().__init__(settings, out, log)
-        self.inputs = [*settings.files]
+        self.inputs = [*settings.files, *filter(None, [settings.also])]
         self.progress = progress
 
     def load(self) -> MoleculeData:
@@ -407,7 +410,11 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         if unlabelled := len(source.smiles) - len(bad) - len(molecules):
             line += f"; {plural(unlabelled, 'row')} without a label"
         self.log(line)
-        return MoleculeData(source, molecules, estimator)
+        also = None
+        if settings.also:
+            other = MoleculeProduct(settings.of_related, self.out, self.log).load()
+            also = replace(other.molecules, y=other.estimator.outputs_of(other.molecules.y))
+        return MoleculeData(source, molecules, estimator, also)
 
     def split(self, data: MoleculeData) -> MoleculeParts:
         """Split the molecules into parts, and count the molecules that occur in two parts."""
@@ -449,7 +456,7 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
             f"{plural(len(constant), 'target')} left out, because the training part lacks "
             f"different labels, the first: {first}."
         )
-        return MoleculeData(source, molecules, estimator), split, [note]
+        return replace(data, source=source, molecules=molecules), split, [note]
 
     def fit(self, data: MoleculeData, parts: MoleculeParts) -> MoleculeEstimator:
         """Train the model."""
@@ -464,7 +471,18 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
             )
             for part in (data.molecules[parts.split.train], data.molecules[parts.split.val])
         )
+        related = None
+        if data.also is not None:
+            kernel = fit_related(data.also, settings.model.kernel_rows, settings.model.seed)
+            described = with_left_out(train, kernel, data.also)
+            is_read, note = compare(train, described, estimator)
+            parts.notes.append(note)
+            self.log(note)
+            if is_read:
+                train, val, related = described, with_left_out(val, kernel, data.also), kernel
         estimator.fit_labelled(train, val, folder=self.out / CHECKPOINTS, progress=self.progress)
+        if related is not None:
+            estimator.predictor_.read_related(related)
         if not settings.level and estimator.has_percentiles:
             estimator.fit_percentiles()
         return estimator
