@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
@@ -11,14 +13,31 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.typing import Adj, OptTensor, PairTensor, Size
 
+from gattn.functional import edge_dot
 from gattn.graph import Graph
+from gattn.kernels.precision import infinite_as_nan
 from gattn.nn.common.checks import check_at_least, check_input_of, is_lazy, shape_of_rows
 from gattn.nn.common.edge_inputs import read_edges
 from gattn.nn.common.edge_terms import EdgeTerms
-from gattn.nn.common.features import as_columns, node_pair, project, split_heads
-from gattn.nn.common.scores import EdgeScore, Score
+from gattn.nn.common.features import (
+    as_columns,
+    features_and_weight,
+    head_scores,
+    node_pair,
+    project,
+    split_heads,
+)
+from gattn.nn.common.scores import (
+    EdgeScore,
+    FusedScore,
+    Score,
+    WithEdgeValues,
+    attend_with_score,
+    gat_score,
+    sum_with_edges,
+)
 from gattn.nn.conv.base import AttentionConv
-from gattn.nn.conv.messages import Messages, opposite_products
+from gattn.ops.custom_score.chunked import edgewise
 
 _TYPES = ("additive", "dot_product")
 
@@ -132,21 +151,98 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
         self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor, graph: Graph, terms: EdgeTerms
     ) -> Tensor:
         """Compute the weighted sums of the messages, [n, h, c], with fused operators."""
-        messages = self._messages(x_src, x_dst, edge_attr)
+        messages = self._messages(x_src, x_dst)
         score: Score | None = None
         if self.attention and self.attention_type == "additive":
-            score = messages.score(self.att_msg, x_dst.shape[0])
+            score = self._additive_score(messages, edge_attr, x_dst.shape[0])
         elif self.attention:
-            reverse = messages if x_dst is x_src else self._messages(x_dst, x_src, edge_attr)
-            product = opposite_products(messages, reverse, graph)
+            reverse = messages if x_dst is x_src else self._messages(x_dst, x_src)
+            if is_lazy(self.lin_self):  # edgewise reads all parameters of the layer
+                self.lin_self(x_dst[:0])
+            product = self._opposite_products(messages, reverse, edge_attr, graph)
             score = EdgeScore(F.leaky_relu(product / self.scaler.to(product.dtype), 0.2))
-        return messages.sum(score, graph, terms)
+        value, columns, proj = messages.source, None, None
+        if messages.destination is not None:
+            # Append a channel of ones, whose weighted sum is the sum of the weights.
+            value = F.pad(value, (0, 1), value=1.0)
+        if edge_attr is not None:
+            columns, weight = features_and_weight(self.lin_edge, edge_attr)
+            proj = weight.unflatten(0, (self.heads, -1))
+            proj = F.pad(proj, (0, 0, 0, value.shape[-1] - self.out_channels))
+        if score is None:
+            ones = terms.weighted(value.new_ones(graph.num_edges, self.heads))
+            out = sum_with_edges(ones, value, graph, columns, proj)
+        else:
+            if columns is not None and proj is not None:
+                score = WithEdgeValues(score, columns, proj)
+            out = attend_with_score(score, value, graph, terms=terms)[0]
+        if messages.destination is None:
+            return out
+        return out[..., :-1] + out[..., -1:] * messages.destination
 
-    def _messages(self, x_src: Tensor, x_dst: Tensor, edge_attr: OptTensor) -> Messages:
+    def _messages(self, x_src: Tensor, x_dst: Tensor) -> _Messages:
         """Return the terms of the messages along edges from rows of x_src to rows of x_dst."""
         destination = None if self.directed_msg else self._project(self.lin_msg_i, x_dst)
-        lin_edge = None if edge_attr is None else self.lin_edge
-        return Messages(self._project(self.lin_msg, x_src), destination, edge_attr, lin_edge)
+        return _Messages(self._project(self.lin_msg, x_src), destination)
+
+    def _additive_score(self, messages: _Messages, edge_attr: OptTensor, nodes: int) -> FusedScore:
+        """Return the score LeakyReLU(a . m_ij), given the number n of destinations."""
+        vector = self.att_msg
+        (key,) = head_scores(messages.source, vector)
+        query = key.new_zeros(nodes, key.shape[1])
+        if messages.destination is not None:
+            (query,) = head_scores(messages.destination, vector)
+        edge = None
+        if edge_attr is not None:
+            columns, weight = features_and_weight(self.lin_edge, edge_attr)
+            folded = vector.transpose(0, 1) @ weight.unflatten(0, vector.shape[1:])
+            edge = infinite_as_nan(F.linear(columns, folded.squeeze(1)))
+        return gat_score(query, key, edge_score=edge)
+
+    def _opposite_products(
+        self, messages: _Messages, reverse: _Messages, edge_attr: OptTensor, graph: Graph
+    ) -> Tensor:
+        """Return the dot product m_ij . m_ji of the two messages of each edge, for each head: [e,
+        h].
+
+        Both messages use the features of the same edge.
+
+        Args:
+            messages: terms of the messages m_ij along the edges.
+            reverse: terms of the messages m_ji against the edges: destinations have the source
+                terms.
+            edge_attr: edge features, or None.
+            graph: the edges.
+        """
+        if edge_attr is None and messages.destination is None:
+            return edge_dot(reverse.source, messages.source, graph)
+        dst_terms = _without_none(reverse.source, messages.destination)
+        src_terms = _without_none(messages.source, reverse.destination)
+        graph, src_terms = graph.fetch_source_rows(*src_terms)
+        if torch.compiler.is_compiling():
+            source, destination = graph.edge_index
+            rows = [t[destination] for t in dst_terms], [t[source] for t in src_terms]
+            return self._products(*rows, edge_attr)
+        ends = ("destination", dst_terms), ("source", src_terms), ("edge", edge_attr)
+        return edgewise(self._products, graph, *ends)
+
+    def _products(
+        self, dst_terms: Sequence[Tensor], src_terms: Sequence[Tensor], edge_attr: OptTensor
+    ) -> Tensor:
+        """Return the dot products m_ij . m_ji for a batch of b edges, [b, h].
+
+        Args:
+            dst_terms: the terms v_i and, if there is one, u_i of the destinations, each [b, h, c].
+            src_terms: the terms v_j and, if there is one, u_j of the sources, each [b, h, c].
+            edge_attr: edge features [b, d], or None.
+        """
+        forward, reverse = src_terms[0], dst_terms[0]
+        if len(dst_terms) > 1:
+            forward, reverse = forward + dst_terms[1], reverse + src_terms[1]
+        if edge_attr is not None and self.lin_edge is not None:
+            edge_term = self.lin_edge(edge_attr).view_as(forward)
+            forward, reverse = forward + edge_term, reverse + edge_term
+        return (forward * reverse).sum(-1)
 
     def _project(self, linear: Linear, x: Tensor) -> Tensor:
         return split_heads(project(linear, x), self.out_channels)
@@ -207,3 +303,16 @@ class GeneralConv(pyg.GeneralConv, AttentionConv):
 
     def __repr__(self) -> str:
         return MessagePassing.__repr__(self)
+
+
+class _Messages(NamedTuple):
+    """Terms of the nodes in the messages m_ij = v_j + u_i + W_e a_ij."""
+
+    source: Tensor
+    """Term of the source nodes, v, [m, h, c]."""
+    destination: Tensor | None
+    """Term of the destination nodes, u, [n, h, c]; None if there is no such term."""
+
+
+def _without_none(*tensors: Tensor | None) -> list[Tensor]:
+    return [tensor for tensor in tensors if tensor is not None]
