@@ -58,38 +58,6 @@ COMPONENTS = {
 """Descriptions of the components of a stacked model."""
 
 
-def molecule_report(run: MoleculeRun) -> pipeline.Report:
-    """Return the content of the report page, and a dictionary of its plots (the keys are file
-    names without extension).
-    """
-    test, predicted = run.part("test"), run.predictions["test"]
-    model, source, names = run.estimator, run.data.source, run.estimator.targets_
-    notes = (*run.notes, *_class_names(model), *_transforms(model))
-    if reason := model.predictor_.without_forest:
-        notes += (f"The model has no forest of trees: {reason}.",)
-    title = ", ".join(names) if len(names) <= 3 else f"{len(names)} targets"
-    count = model.row_format.count(run.metrics["molecules"]["train"])
-    run_facts = pipeline.report_facts(
-        run,
-        run.settings,
-        chosen={"target": ", ".join(run.settings.label_columns)},
-        title=f"{title} of {Path(source.name).name}",
-        summary=(
-            f"A {run.settings.model.model} model of {title}, trained on {count}; split: "
-            f"{splits.split_text(run.split.protocol, model.row_format)}."
-        ),
-        histories=model.history_,
-        rows=len(source.smiles),
-        errors={r.line or r.row: f"{r.text!r}: {r.reason}" for r in run.data.molecules.bad},
-        decided=source.labels.notes,
-        notes=notes,
-        promise=ATOMS if model.level_ else pipeline.PROMISE,
-        **plotted(model, test, predicted, run.settings.unit),
-    )
-    largest = [] if model.level_ else [_worst_molecules(run)]
-    return run_report.run_report(run_facts, [*_components(run), *largest])
-
-
 def _components(run: MoleculeRun) -> list[Section]:
     """Return the section on the weights of the models in a stack; none for a single model."""
     weights = run.metrics["weights"]
@@ -188,30 +156,28 @@ def _worst_molecules(run: MoleculeRun) -> Section:
     and a molecule is shown for its target with the largest error.
     """
     model, test, predicted = run.estimator, run.part("test"), run.predictions["test"]
-    rows, targets = _largest_errors(model, test, predicted)
+    error = _errors(model, test, predicted)
+    largest, target_of = error.nan_to_num(nan=-1.0).max(1)
+    order = largest.argsort(descending=True, stable=True)
+    order = order[largest[order] >= 0].tolist()
+    small = (row for row in order if len(test.inputs[[row]].molecules.arrays.x) <= DRAWN)
+    rows = list(islice(small, WORST))
     smiles = [test.inputs[[row]].molecules.smiles[0] for row in rows]
-    captions = [
-        _caption(model, test, predicted, row, target, run.settings.unit)
-        for row, target in zip(rows, targets)
-    ]
-    noun = model.row_format.rows_noun
+    captions = [_caption(run, row, int(target_of[row])) for row in rows]
     text = (
-        f"The {noun} of the test part with the largest errors and at most {DRAWN} atoms, the "
-        "largest first, with the measured → the predicted value, and with the Tanimoto similarity "
-        "to the nearest one of the training and validation parts.",
+        f"The {model.row_format.rows_noun} of the test part with the largest errors and at most "
+        f"{DRAWN} atoms, the largest first, with the measured → the predicted value, and with the "
+        "Tanimoto similarity to the nearest one of the training and validation parts.",
     )
-    if not model.reaction:
-        figures = [
-            Figure(
-                draw_molecule(drawn_smiles(one), size=SIZE),
-                f"The structure of {one}",
-                f"{caption}\n{one}",
-            )
-            for one, caption in zip(smiles, captions)
-        ]
-        return Section("Largest errors", text, figures=tuple(figures), gallery=True)
-    listed = tuple((one, caption.replace("\n", ", ")) for one, caption in zip(smiles, captions))
-    return Section("Largest errors", text, (Table(("reaction", "prediction"), listed),))
+    if model.reaction:
+        listed = tuple((one, caption.replace("\n", ", ")) for one, caption in zip(smiles, captions))
+        return Section("Largest errors", text, (Table(("reaction", "prediction"), listed),))
+    pictures = (draw_molecule(drawn_smiles(one), size=SIZE) for one in smiles)
+    figures = tuple(
+        Figure(picture, f"The structure of {one}", f"{caption}\n{one}")
+        for picture, one, caption in zip(pictures, smiles, captions)
+    )
+    return Section("Largest errors", text, figures=figures, gallery=True)
 
 
 def _errors(estimator: Any, molecules: LabelledMolecules, predicted: Prediction) -> Tensor:
@@ -228,43 +194,22 @@ def _errors(estimator: Any, molecules: LabelledMolecules, predicted: Prediction)
     return (predicted.mean - y).abs() / torch.where(spread > 0, spread, 1.0)
 
 
-def _largest_errors(
-    estimator: Any, molecules: LabelledMolecules, predicted: Prediction
-) -> tuple[list[int], list[int]]:
-    """Return the molecules with the largest errors that can be drawn, and the target on which
-    each error occurs.
-    """
-    error = _errors(estimator, molecules, predicted)
-    largest, target = error.nan_to_num(nan=-1.0).max(1)
-    order = largest.argsort(descending=True, stable=True)
-    order = order[largest[order] >= 0].tolist()
-    small = (row for row in order if len(molecules.inputs[[row]].molecules.arrays.x) <= DRAWN)
-    rows = list(islice(small, WORST))
-    return rows, target[rows].tolist()
-
-
-def _caption(
-    estimator: Any,
-    molecules: LabelledMolecules,
-    predicted: Prediction,
-    row: int,
-    target: int,
-    unit: str,
-) -> str:
+def _caption(run: MoleculeRun, row: int, target: int) -> str:
     """Return the caption of a molecule's picture: label, prediction and similarity to training
     molecules.
     """
-    y = float(molecules.y[row, target])
-    lines = [estimator.targets_[target]] if len(estimator.targets_) > 1 else []
-    if isinstance(estimator, MoleculeClassifier):
-        kinds = estimator.classes_by_target[target]
-        chance = estimator.probabilities(predicted.mean[[row]])[target][0]
+    model, predicted = run.estimator, run.predictions["test"]
+    y = float(run.part("test").y[row, target])
+    lines = [model.targets_[target]] if len(model.targets_) > 1 else []
+    if isinstance(model, MoleculeClassifier):
+        kinds = model.classes_by_target[target]
+        chance = model.probabilities(predicted.mean[[row]])[target][0]
         place = int(chance.argmax())
-        name = class_probability(estimator, target, place)
+        name = class_probability(model, target, place)
         lines += [f"{kinds[int(y)]} → {kinds[place]}", f"{name} {number(float(chance[place]))}"]
     else:
-        mean, std = (float(values[row, target]) for values in (predicted.mean, predicted.std))
-        lines += [f"{number(y)} → {number(mean)} ± {number(std)} {unit}".rstrip()]
+        mean, std = (number(float(each[row, target])) for each in (predicted.mean, predicted.std))
+        lines += [f"{number(y)} → {mean} ± {std} {run.settings.unit}".rstrip()]
     lines += [f"similarity {number(float(predicted.max_train_similarity[row]))}"]
     return "\n".join(lines)
 
@@ -523,7 +468,32 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
 
     def report(self, run: MoleculeRun) -> pipeline.Report:
         """Return the report page, with pictures of the molecules that have the largest errors."""
-        return molecule_report(run)
+        test, predicted = run.part("test"), run.predictions["test"]
+        model, source, names = run.estimator, run.data.source, run.estimator.targets_
+        notes = (*run.notes, *_class_names(model), *_transforms(model))
+        if reason := model.predictor_.without_forest:
+            notes += (f"The model has no forest of trees: {reason}.",)
+        title = ", ".join(names) if len(names) <= 3 else f"{len(names)} targets"
+        count = model.row_format.count(run.metrics["molecules"]["train"])
+        run_facts = pipeline.report_facts(
+            run,
+            run.settings,
+            chosen={"target": ", ".join(run.settings.label_columns)},
+            title=f"{title} of {Path(source.name).name}",
+            summary=(
+                f"A {run.settings.model.model} model of {title}, trained on {count}; split: "
+                f"{splits.split_text(run.split.protocol, model.row_format)}."
+            ),
+            histories=model.history_,
+            rows=len(source.smiles),
+            errors={r.line or r.row: f"{r.text!r}: {r.reason}" for r in run.data.molecules.bad},
+            decided=source.labels.notes,
+            notes=notes,
+            promise=ATOMS if model.level_ else pipeline.PROMISE,
+            **plotted(model, test, predicted, run.settings.unit),
+        )
+        largest = [] if model.level_ else [_worst_molecules(run)]
+        return run_report.run_report(run_facts, [*_components(run), *largest])
 
     def card(self, run: MoleculeRun) -> Mapping[str, Any]:
         """Return the data description in the model card: SMILES column, units and so on."""
