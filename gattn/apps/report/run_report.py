@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 LOWER_IS_BETTER = {"rmse", "mae", "log_loss"}
 SHOWN = 12
 """Maximum number of targets with separate plots."""
+LISTED = 20
+"""Maximum number of rows that were left out in the table of these rows."""
 
 
 class Words(NamedTuple):
@@ -249,14 +251,18 @@ def _training(histories: Sequence[History], losses: Figure) -> Section:
 
 
 def _data(run: RunFacts) -> Section:
-    sentence, tables = left_out(run.errors, run.rows)
-    unlabelled = run.rows - len(run.errors) - sum(run.parts.values())
-    text = [sentence, *run.decided]
-    if unlabelled > 0:
-        rows = "row has" if unlabelled == 1 else "rows have"
-        text.insert(1, f"{unlabelled:,} more {rows} no label.")
-    parts = Table(("part", run.item), tuple(run.parts.items()))
-    return Section("Data", tuple(text), (parts, *tables))
+    """Return a section on the parts, and on the rows that were left out with the reasons."""
+    count, tables = len(run.errors), [Table(("part", run.item), tuple(run.parts.items()))]
+    text = [f"No rows were left out of {run.rows:,}."]
+    if run.errors:
+        text = [f"Left out: {count:,} of {run.rows:,} rows."]
+        caption = f"The first {LISTED} rows that were left out" if count > LISTED else "Left out"
+        tables.append(Table(("line", "why"), tuple(run.errors.items())[:LISTED], caption))
+    if (unlabelled := run.rows - count - sum(run.parts.values())) > 0:
+        text.append(
+            f"{unlabelled:,} more {'row has' if unlabelled == 1 else 'rows have'} no label."
+        )
+    return Section("Data", (*text, *run.decided), tuple(tables))
 
 
 def compare(
@@ -314,25 +320,3 @@ def facts(values: Mapping[str, Cell]) -> Table:
     (('epochs', 60), ('device', 'cpu'))
     """
     return Table(("name", "value"), tuple(values.items()))
-
-
-def left_out(errors: Mapping[int, str], rows: int, *, shown: int = 20) -> tuple[str, list[Table]]:
-    """Describe the rows that were left out of the data, and the reasons.
-
-    Args:
-        errors: the reason for each row that was left out, by its line in the file.
-        rows: number of rows of the input.
-        shown: maximum number of rows in the table.
-
-    Returns:
-        A sentence, and a table of the first rows that were left out; no table if there are none.
-
-    >>> left_out({7: "not a SMILES"}, 100)[0]
-    'Left out: 1 of 100 rows.'
-    """
-    if not errors:
-        return f"No rows were left out of {rows:,}.", []
-    sentence = f"Left out: {len(errors):,} of {rows:,} rows."
-    caption = "Left out" if len(errors) <= shown else f"The first {shown} rows that were left out"
-    listed = tuple(list(errors.items())[:shown])
-    return sentence, [Table(("line", "why"), listed, caption)]
