@@ -293,16 +293,11 @@ class _Training:
         self.saved = False
 
     @property
-    def epochs_without_gain(self) -> int:
-        """Number of epochs since the lowest validation loss."""
-        return len(self.records) - 1 - self.best_epoch
-
-    @property
     def is_finished(self) -> bool:
         """True if the training has reached its last epoch or stops early."""
         return (
             len(self.records) == self.settings.epochs
-            or self.epochs_without_gain >= self.settings.patience
+            or len(self.records) - 1 - self.best_epoch >= self.settings.patience
         )
 
     def needs_checkpoint(self, seconds: float) -> bool:

@@ -74,7 +74,10 @@ class Foundation:
                 f"from_foundation {self.source} is a run of atoms or bonds, whose network has no "
                 "readout of molecules: use a run of molecules or an encoder"
             )
-        mine, other = (_architecture(each) for each in (settings, self.settings))
+        mine, other = (
+            {name: getattr(each, name) for name in ARCHITECTURE}
+            for each in (settings, self.settings)
+        )
         if mine != other:
             differ = [name for name in other if mine[name] != other[name]]
             has, got = (
@@ -161,10 +164,6 @@ def write_foundation(
     }
     state = {"settings": to_table(settings), "featuriser": FEATURISER}
     write_model(folder, tensors, {**facts, KEY: cast(Any, state)})
-
-
-def _architecture(settings: MoleculeSettings) -> dict[str, Any]:
-    return {name: getattr(settings, name) for name in ARCHITECTURE}
 
 
 FIRST = "1"

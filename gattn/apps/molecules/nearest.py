@@ -159,11 +159,6 @@ class NearestMolecules:
     """
 
     def __init__(self, train: Tensor) -> None:
-        if train.dim() != 2 or train.dtype != torch.uint8:
-            raise ValueError(
-                "train must be the packed bits of m molecules, [bits, m] uint8; got "
-                f"{(*train.shape,)} {train.dtype}"
-            )
         self._train = train.numpy()
 
     def similarity(self, counts: Tensor) -> Tensor:

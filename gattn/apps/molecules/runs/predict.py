@@ -177,7 +177,7 @@ class MeasuredMolecules:
         """Return the cells of the measured molecule in a column of the fingerprints."""
         molecule = int(self.training.index[column])
         values = (self.training.value(molecule, i) for i in range(len(self.model.targets_)))
-        texts = ("" if value is None else _text(value) for value in values)
+        texts = (f"{each:.6g}" if isinstance(each, float) else str(each or "") for each in values)
         return [self.training.smiles[molecule], f"{similarity:.6g}", *texts]
 
 
@@ -212,10 +212,6 @@ def read_measured(folder: str | Path, model: MoleculeEstimator, count: int) -> M
     except ValueError as error:
         raise ValueError(f"the measured molecules of {folder} cannot be read: {error}") from error
     return MeasuredMolecules(model, training, threshold, count)
-
-
-def _text(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.6g}"
 
 
 ERROR = "error"

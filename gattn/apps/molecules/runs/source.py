@@ -176,7 +176,6 @@ def read_source(
     numeric = [*descriptors, *filter(None, (error, weight))]
     columns = DescriptorColumns.of(table, numeric, style or NumberFormat())
     values, unread = array("d"), array("q")
-    text_places = list(map(table.place, molecules))
     part_place = table.place(part_column or molecules[0])
     texts: list[str] = []
     cells: list[tuple[str, ...]] = []
@@ -191,7 +190,7 @@ def read_source(
     for row in table.rows():
         # If a row has more or fewer cells than the header, its cells may be in wrong columns.
         fits = not row.problem
-        texts.append(row_text(row.cells, text_places))
+        texts.append(row_text(row.cells, columns.smiles))
         labels_of_row = [row.cells[p] if fits else "" for p in places]
         if relation:
             sign = row.cells[table.place(relation)]
@@ -270,12 +269,11 @@ def read_source(
         )  # fmt: skip
     except ValueError as exception:
         raise ValueError(f"{path}{signs}: {exception}") from None
-    if dropped:
-        labels = replace(labels, notes=(_dropped_note(dropped), *labels.notes))
+    notes = unit_notes(units)
     if relation:
-        note = f"Column {relation!r} is read as the relations of the labels."
-        labels = replace(labels, notes=(note, *labels.notes))
-    labels = replace(labels, notes=(*unit_notes(units), *labels.notes))
+        notes.append(f"Column {relation!r} is read as the relations of the labels.")
+    notes += [_dropped_note(dropped)] * bool(dropped)
+    labels = replace(labels, notes=(*notes, *labels.notes))
     problems = faults
     if places_of_labels is None:
         problems = [fault or problem for fault, problem in zip(faults, labels.problems)]

@@ -317,14 +317,9 @@ def _ruled_split(
     rows, everything = molecules.rows.tolist(), torch.arange(len(molecules))
     fixed = ["" if source.fixed is None else source.fixed[row] for row in rows]
     free, val, test = (everything[[part == name for part in fixed]] for name in ("", "val", "test"))
-    train_share, val_share, test_share = EIGHT_ONE_ONE
-    shares = [train_share, val_share, test_share]
-    if source.fixed is not None:
-        files = set(source.fixed)
-        shares = [
-            train_share, val_share * ("val" not in files), test_share * ("test" not in files)
-        ]  # fmt: skip
-        train_share, val_share, test_share = (share / sum(shares) for share in shares)
+    files = set(source.fixed or ())
+    shares = [share * (part not in files) for part, share in zip(PARTS, EIGHT_ONE_ONE)]
+    train_share, val_share, test_share = (share / sum(shares) for share in shares)
     fractions = (train_share, val_share, test_share)
     canonical = [molecules.canonical[i] for i in free.tolist()]
     if spec == "random":
@@ -344,8 +339,7 @@ def _ruled_split(
         split = butina_split(first, fractions=fractions)
     protocol = split.protocol
     if source.fixed is not None:
-        named = {"val": "validation", "test": "test"}
-        titles = " and ".join(name for part, name in named.items() if part in source.fixed)
+        titles = " and ".join(TITLES[part] for part in PARTS if part in files)
         shown = ":".join(f"{10 * share:g}" for share in shares if share)
         divided = protocol.replace(ratio(fractions), shown) if ":" in shown else "a file"
         protocol = f"{divided}, with a file for the {titles} part"
