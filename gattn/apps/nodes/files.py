@@ -18,7 +18,7 @@ from gattn.apps.nodes.edge_ends import are_ends, named_ends
 from gattn.apps.nodes.reading import UNDIRECTED, from_data, from_networkx
 from gattn.apps.nodes.sources import CITATION, check_graph_file
 from gattn.apps.nodes.tables import TABLES, graph_of_ends, read_table
-from gattn.apps.nodes.typed.relations import parse_relations, parse_types
+from gattn.apps.nodes.typed.relations import parse_sources
 from gattn.apps.nodes.typed.tables import typed_graph
 from gattn.apps.nodes.values import CellRules, SourceTable
 from gattn.apps.tables.encoding import read_text
@@ -527,28 +527,19 @@ class GraphReading:
         self, path: str | Path, *, directed: bool | None, label: str | None, label_type: str | None
     ) -> AttributedGraph:
         """Read a network with several tables of nodes."""
-        if str(path) not in ("", "."):
-            raise GraphError(
-                f"a network with several tables of nodes needs no GRAPH; got {path}. Pass its "
-                "edges with --edges"
-            )
         if self.source or self.target or self.bipartite is not None:
             raise GraphError(ONE_TABLE)
-        nodes = [self.nodes] if isinstance(self.nodes, str | Path) else self.nodes
         try:
-            node_files = parse_types([str(one) for one in nodes or () if one])
-            edge_files = parse_relations(self.edges, list(node_files))
+            nodes, edges = parse_sources(path, self.nodes, self.edges)
         except ValueError as error:
             raise GraphError(str(error)) from None
-        if not node_files:
-            raise GraphError("--edges RELATION=FILE needs tables of nodes: --nodes TYPE=FILE")
 
         def read(file: str) -> SourceTable:
             return read_table(Path(file), self.encoding, self.cells)
 
         return typed_graph(
-            {kind: read(file) for kind, file in node_files.items()},
-            {relation: read(file) for relation, file in edge_files.items()},
+            {kind: read(file) for kind, file in nodes.items()},
+            {relation: read(file) for relation, file in edges.items()},
             label=label, label_type=label_type, directed=bool(directed),
         )  # fmt: skip
 

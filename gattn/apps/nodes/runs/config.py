@@ -20,7 +20,7 @@ from gattn.apps.fitting.settings import (
 )
 from gattn.apps.nodes.graph_settings import GraphSettings
 from gattn.apps.nodes.settings import PRESETS, TYPED_MODELS, NodeSettings
-from gattn.apps.nodes.typed.relations import parse_relations, parse_types, typed_files
+from gattn.apps.nodes.typed.relations import parse_sources, typed_files
 from gattn.apps.run.split_rule import SplitRule, read_rule
 
 if TYPE_CHECKING:
@@ -156,23 +156,10 @@ class NodeRunSettings(GraphSettings):
                     "label_type is for several tables of nodes: --nodes TYPE=FILE for each"
                 )
             return
-        nodes = [self.nodes] if isinstance(self.nodes, str) else list(self.nodes)
         try:
-            types = parse_types([one for one in nodes if one])
-            parse_relations(self.edges, list(types))
+            parse_sources(self.data, self.nodes, self.edges)
         except ValueError as error:
             raise SettingsError(str(error)) from None
-        if not self.edges:
-            raise SettingsError(
-                "several tables of nodes need tables of edges: "
-                "--edges SOURCE-RELATION-DESTINATION=FILE"
-            )
-        if not types:
-            raise SettingsError("edges need tables of nodes: --nodes TYPE=FILE for each type")
-        if self.data:
-            raise SettingsError(
-                f"a network with several tables of nodes needs no graph; got {self.data!r}"
-            )
         for name in ("time", "edge_type", "memory"):
             if getattr(self, name):
                 raise SettingsError(

@@ -5,6 +5,7 @@ mappings.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 Table = TypeVar("Table")
@@ -88,6 +89,33 @@ def parse_relations(values: Sequence[str], types: Collection[str]) -> dict[Relat
             raise ValueError(f"a table of edges must be written as {FORM}; got {value!r}")
         pairs.append((name, path))
     return by_relation(pairs, types)
+
+
+def parse_sources(
+    data: str | Path, nodes: str | Path | Sequence[str] | None, edges: Sequence[str]
+) -> tuple[dict[str, str], dict[Relation, str]]:
+    """Return the files of the tables of nodes by type, and of the tables of edges by relation.
+
+    Args:
+        data: the graph, which a network with several tables does not have.
+        nodes: values ``TYPE=FILE``.
+        edges: values ``SOURCE-RELATION-DESTINATION=FILE``.
+
+    Raises:
+        ValueError: a value has another form, there is a graph, or there are no tables of nodes or
+            of edges.
+    """
+    values = [nodes] if isinstance(nodes, str | Path) else nodes or ()
+    types = parse_types([str(one) for one in values if one])
+    if not edges:
+        raise ValueError(
+            "several tables of nodes need tables of edges: --edges SOURCE-RELATION-DESTINATION=FILE"
+        )
+    if not types:
+        raise ValueError("edges need tables of nodes: --nodes TYPE=FILE for each type")
+    if str(data) not in ("", "."):
+        raise ValueError(f"a network with several tables of nodes needs no graph; got {data!r}")
+    return types, parse_relations(edges, list(types))
 
 
 def _relation_of(name: str | tuple[str, ...], types: Collection[str]) -> Relation:
