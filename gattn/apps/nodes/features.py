@@ -77,9 +77,9 @@ class FeatureEncoder(ColumnEncoder):
             RuntimeError: the encoder reads columns of edges, and the graph was not passed through
                 :meth:`attach_edges`, so that a model would ignore them.
         """
-        if self.edges is not None and graph.edge_inputs is None:
-            raise RuntimeError("pass the graph through attach_edges before its features are read")
-        if self.network is not None and (graph.network is None or graph.network.inputs is None):
+        lacks_edges = self.edges is not None and graph.edge_inputs is None
+        is_typed = self.network is not None
+        if lacks_edges or (is_typed and (graph.network is None or graph.network.inputs is None)):
             raise RuntimeError("pass the graph through attach_edges before its features are read")
         if self.source != "structure":
             return self.read_columns(graph)
@@ -182,33 +182,17 @@ def encode_graph(
 
     The arguments are those of :meth:`FeatureEncoder.fit`, and the columns of edges to read.
     """
-    if graph.network is not None:
-        return _encode_typed(graph, names, leave, node_names=node_names, edges=edges)
-    graph, edge_encoder, edge_notes = read_edge_columns(graph, edges)
-    encoder, notes = FeatureEncoder.fit(graph, names, leave, node_names=node_names)
-    encoder = replace(encoder, edges=edge_encoder)
-    notes = (*graph.notes, *edge_notes, *notes)
-    return EncodedGraph(graph, encoder, encoder.features(graph), notes)
-
-
-def _encode_typed(
-    graph: AttributedGraph,
-    names: Sequence[str] | None,
-    leave: Sequence[Hashable],
-    *,
-    node_names: bool,
-    edges: EdgeColumns,
-) -> EncodedGraph:
-    """Return a graph with a typed network, the features of its labelled nodes, and the inputs of
-    the network.
-    """
-    of_target, of_others = split_features(graph, names)
-    encoder, notes = FeatureEncoder.fit(graph, of_target, leave, node_names=node_names)
-    network, network_notes = TypedEncoder.fit(graph, of_others, edges)
-    encoder = replace(encoder, network=network)
-    graph = encoder.attach_edges(graph)
-    notes = (*graph.notes, *notes, *network_notes)
-    return EncodedGraph(graph, encoder, encoder.features(graph), notes)
+    if graph.network is None:
+        graph, reader, edge_notes = read_edge_columns(graph, edges)
+        encoder, notes = FeatureEncoder.fit(graph, names, leave, node_names=node_names)
+        encoder, notes = replace(encoder, edges=reader), [*edge_notes, *notes]
+    else:
+        of_target, of_others = split_features(graph, names)
+        encoder, notes = FeatureEncoder.fit(graph, of_target, leave, node_names=node_names)
+        network, network_notes = TypedEncoder.fit(graph, of_others, edges)
+        encoder, notes = replace(encoder, network=network), [*notes, *network_notes]
+        graph = network.attach(graph)
+    return EncodedGraph(graph, encoder, encoder.features(graph), (*graph.notes, *notes))
 
 
 def _degrees(graph: AttributedGraph) -> tuple[Tensor, Tensor]:
