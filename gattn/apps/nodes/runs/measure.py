@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import precision_recall_fscore_support
@@ -26,6 +25,7 @@ from gattn.apps.nodes.estimators import (
 )
 from gattn.apps.nodes.features import EncodedGraph
 from gattn.apps.nodes.settings import NodeTask
+from gattn.apps.nodes.stack.blocks import as_matrix
 from gattn.apps.nodes.stack.propagation import Neighbours, propagate
 from gattn.apps.nodes.typed.predictor import attention_shares
 from gattn.apps.run import measure as common
@@ -78,7 +78,7 @@ def baseline_predictions(
 
 
 def _features_only(x: Tensor, y: Tensor, train: Tensor, task: NodeTask, classes: int) -> Tensor:
-    matrix = _as_scipy(x)
+    matrix = as_matrix(x).astype(np.float64)
     if task == "regression":
         ridge = Ridge().fit(matrix[train.numpy()], y.numpy())
         return torch.from_numpy(ridge.predict(matrix))[:, None]
@@ -94,13 +94,6 @@ def _features_only(x: Tensor, y: Tensor, train: Tensor, task: NodeTask, classes:
         model.fit(matrix[train.numpy()], labels)
     probability[:, kinds] = model.predict_proba(matrix)
     return torch.from_numpy(probability)
-
-
-def _as_scipy(x: Tensor) -> sp.csr_matrix:
-    if x.layout == torch.strided:
-        return sp.csr_matrix(x.double().numpy())
-    parts = x.values().double().numpy(), x.col_indices().numpy(), x.crow_indices().numpy()
-    return sp.csr_matrix(parts, shape=tuple(x.shape))
 
 
 MAX_VALUES = 2_000_000

@@ -379,9 +379,6 @@ class Trainer:
         """Train the model of a plan, and return it with its metrics."""
         estimator = copy.copy(self.estimator).set_params(seed=plan.seed)
         estimator.fit_parts(self.encoded, self.y, self.splits[plan.split], on_epoch=on_epoch)
-        return self._measure(plan, estimator)
-
-    def _measure(self, plan: TrialPlan, estimator: NodeEstimator) -> Trial:
         predictor, split = estimator.predictor_, estimator.split_
         predicted = predictor.predict(self.encoded.graph)
         # The final models of a stack may also be fitted to the validation part.
