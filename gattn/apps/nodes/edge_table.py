@@ -166,12 +166,11 @@ class EdgeStructure:
     open: NDArray[np.bool_] | None
 
 
-@dataclass(frozen=True, eq=False)
-class EdgeInputs:
-    """Attributes of edges as tensors that the models of nodes read.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EdgeInputs(EdgeStructure):
+    """Edges and their attributes as tensors that the models of nodes read.
 
     Attributes:
-        structure: the edges and the rows of their attributes.
         has_direction: True if the model reads edges along and against their direction separately.
         features: [e, d] float32 features of the edges of ``edge_index``; None if there are none.
         bias: [e] float32, logarithms of the weights of the edges of ``edge_index``; None if there
@@ -181,11 +180,10 @@ class EdgeInputs:
         groups: divisions of the arcs into parts. Means over neighbours are computed separately for
             each part. A division consists of the part [k] int8 of each arc, from 0, or -1 for no
             part, and of the number of parts.
-        row_features: [m, d] sparse float32, features of the structure's rows for means over the
-            edges of a node; None if there are none.
+        row_features: [m, d] sparse float32, features of the rows for means over the edges of a
+            node; None if there are none.
     """
 
-    structure: EdgeStructure
     has_direction: bool
     features: Tensor | None
     bias: Tensor | None
@@ -200,21 +198,12 @@ class EdgeInputs:
             edges: [e] mask of the edges of ``edge_index``.
             arcs: [k] mask of the graph's ``arcs``.
         """
-        old = self.structure
-        structure = replace(
-            old,
-            arc_rows=old.arc_rows[arcs],
-            edge_rows=old.edge_rows[edges],
-            against=None if old.against is None else old.against[edges],
-            ages=None if old.ages is None else old.ages[edges],
-            open=None if old.open is None else old.open[:, arcs],
-        )
-        mask = torch.from_numpy(edges)
+        of_edges = "edge_rows", "against", "ages", "features", "bias"
+        masks = dict.fromkeys(of_edges, edges) | dict.fromkeys(("arc_rows", "weights"), arcs)
+        values = {name: getattr(self, name) for name in masks}
         return replace(
             self,
-            structure=structure,
-            features=None if self.features is None else self.features[mask],
-            bias=None if self.bias is None else self.bias[mask],
-            weights=None if self.weights is None else self.weights[arcs],
+            **{n: None if value is None else value[masks[n]] for n, value in values.items()},
+            open=None if self.open is None else self.open[:, arcs],
             groups=[(part[arcs], count) for part, count in self.groups],
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -203,8 +203,8 @@ def all_zero(name: str) -> str:
     return f"weights of edges (column {name!r}) must not all be 0"
 
 
-def learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-    """Return the edge types that get their own features, all other types, and notes."""
+def learn_types(edges: EdgeTable, name: str) -> tuple[Column | None, list[str]]:
+    """Return the edge types, of which the first have their own features, and notes."""
     texts = as_texts(edge_column(edges, name), gaps=False)
     counts = Counter(text for text in texts if text)
     notes = []
@@ -213,15 +213,16 @@ def learn_types(edges: EdgeTable, name: str) -> tuple[tuple[str, ...], tuple[str
     if len(counts) < 2:
         reason = f"all edges are of type {next(iter(counts))!r}" if counts else "it is empty"
         notes.append(f"Column {name!r} of the edges has no effect: {reason}.")
-        return (), (), notes
-    most = [text for text, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+        return None, notes
+    most = sorted(counts, key=lambda text: (-counts[text], text))
     if len(most) > TYPES:
         rest = sum(counts[text] for text in most[TYPES:])
         notes.append(
             f"Column {name!r} of the edges contains {len(most):,} types: separate means are "
             f"computed for the {TYPES} most frequent ones, but not for the other {rest:,} edges."
         )
-    return tuple(most[:TYPES]), tuple(most[TYPES:]), notes
+    gaps = bool(is_empty(edges.table[name]).any())
+    return Column(name, "category", gaps=gaps, categories=tuple(most)), notes
 
 
 def learn_cuts(
@@ -285,10 +286,7 @@ class EdgeEncoder:
         weight: column of weights; None if there is none.
         scale: mean of the weights above 0.
         spread: standard deviation of the logarithms of these weights, above 0.
-        type: column of types; None if there is none.
-        types: the types that have separate features.
-        rare: the other types.
-        has_untyped: True if edges without a type occurred in training.
+        type: column of types, from the most frequent one; None if there is none.
         cuts: for each column of numbers that divides the edges, its name and its standardised
             quartiles.
         time: column of times of the nodes or the edges; None if there is none.
@@ -303,10 +301,7 @@ class EdgeEncoder:
     weight: str | None = None
     scale: float = 1.0
     spread: float = 1.0
-    type: str | None = None
-    types: tuple[str, ...] = ()
-    rare: tuple[str, ...] = ()
-    has_untyped: bool = False
+    type: Column | None = None
     cuts: tuple[tuple[str | int, tuple[float, ...]], ...] = ()
     time: str | None = None
     has_edge_times: bool = False
@@ -317,8 +312,14 @@ class EdgeEncoder:
     @property
     def names(self) -> list[str | int]:
         """Names of the edge columns that are read, without the column of times."""
-        special = [name for name in (self.weight, self.type) if name is not None]
-        return list(dict.fromkeys([*special, *(column.name for column in self.columns)]))
+        columns = self.columns if self.type is None else (self.type, *self.columns)
+        special = [] if self.weight is None else [self.weight]
+        return list(dict.fromkeys([*special, *(column.name for column in columns)]))
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Types of edges that have separate features."""
+        return () if self.type is None else self.type.categories[:TYPES]
 
     @property
     def width(self) -> int:
@@ -348,13 +349,13 @@ class EdgeEncoder:
         among the edges.
         """
         assert graph.edge_inputs is not None
-        structure = graph.edge_inputs.structure
-        rows = structure.rows
+        inputs = graph.edge_inputs
+        rows = inputs.rows
         order = np.random.default_rng(seed).permutation(len(rows))
         values = rows.table[name].iloc[order].to_numpy()
         table = rows.table.copy(deep=False)
         table[name] = pd.Series(values, dtype=table[name].dtype)
-        structure = replace(structure, rows=replace(rows, table=table))
+        structure = replace(inputs, rows=replace(rows, table=table))
         return replace(graph, edge_inputs=self._inputs(structure, graph.names))
 
     def unknown(self, graph: AttributedGraph) -> list[str]:
@@ -365,15 +366,12 @@ class EdgeEncoder:
             graph: another graph than that of the training.
         """
         table = graph.edge_table.table
+        columns = self.columns if self.type is None else (*self.columns, self.type)
         notes = [
             column.unknown(table[column.name], "edges")
-            for column in self.columns
+            for column in columns
             if column.name in table.columns
         ]
-        if self.types and self.type in table.columns:
-            types = (*self.types, *self.rare)
-            column = Column(str(self.type), "category", gaps=self.has_untyped, categories=types)
-            notes.append(column.unknown(table[self.type], "edges"))
         return [edge_note(note) for note in notes if note]
 
     def _edges(self, graph: AttributedGraph) -> EdgeTable:
@@ -457,8 +455,9 @@ class EdgeEncoder:
             bias = np.log(weights)
             blocks.append(sp.csr_matrix((bias / self.spread)[:, None]))
         groups: list[tuple[NDArray, int]] = []
-        if self.types:
-            types = pd.Index(self.types).get_indexer(pd.Index(as_texts(rows.table[self.type])))
+        if self.type is not None:
+            texts = as_texts(rows.table[self.type.name])
+            types = pd.Index(self.types).get_indexer(pd.Index(texts))
             hot = np.flatnonzero(types >= 0)
             shape = len(rows), len(self.types)
             blocks.append(sp.csr_matrix((np.ones(len(hot)), (hot, types[hot])), shape))
@@ -473,15 +472,15 @@ class EdgeEncoder:
         row_features: Matrix = None
         if wide:
             row_features = sp.csr_matrix(sp.hstack(wide, format="csr", dtype=np.float32))
+        weights = None if weights is None else weights[arc_rows].astype(np.float32)
+        bias = None if bias is None else torch.from_numpy(bias[edge_rows].astype(np.float32))
+        narrow = [narrow_block(block, NARROW, PROJECTED) for block in blocks]
         return EdgeInputs(
-            structure,
-            self.has_direction,
-            self._features([narrow_block(block, NARROW, PROJECTED) for block in blocks], structure),
-            None if bias is None else torch.from_numpy(bias[edge_rows].astype(np.float32)),
-            None if weights is None else weights[arc_rows].astype(np.float32),
-            [(parts[arc_rows], count) for parts, count in groups],
-            row_features,
-        )
+            **{each.name: getattr(structure, each.name) for each in fields(EdgeStructure)},
+            has_direction=self.has_direction, features=self._features(narrow, structure),
+            bias=bias, weights=weights, row_features=row_features,
+            groups=[(parts[arc_rows], count) for parts, count in groups],
+        )  # fmt: skip
 
     def _features(self, blocks: Sequence[Matrix], structure: EdgeStructure) -> Tensor | None:
         """Return the features of the edges of ``edge_index``, [e, width]; None if there are none.
@@ -550,18 +549,15 @@ def read_edge_columns(
     if chosen.weight is not None:
         scale, spread, weight_notes = learn_weights(edges, chosen.weight, where)
         notes += weight_notes
-    types, rare = (), ()
-    has_untyped = False
+    types = None
     if chosen.type is not None:
-        types, rare, type_notes = learn_types(edges, chosen.type)
-        has_untyped = bool(is_empty(edges.table[chosen.type]).any())
+        types, type_notes = learn_types(edges, chosen.type)
         notes += type_notes
     if not columns and (chosen.weight, chosen.type, chosen.time) == (None, None, None):
         return graph, None, [*notes, *merged_edges_note(graph, None)]
     cuts = learn_cuts(columns, table, where)
     encoder = EdgeEncoder(
-        tuple(columns), dates, chosen.weight, scale, spread, chosen.type, types, rare,
-        has_untyped, cuts, chosen.time,
+        tuple(columns), dates, chosen.weight, scale, spread, types, cuts, chosen.time,
         chosen.time is not None and edge_times(graph, chosen.time) is not None, chosen.cutoffs,
     )  # fmt: skip
     arcs, messages, structure = encoder._structure(graph)
@@ -591,7 +587,7 @@ def merged_edges_note(graph: AttributedGraph, encoder: EdgeEncoder | None) -> li
     edges, inputs = graph.edge_table, graph.edge_inputs
     if encoder is None or inputs is None:
         return doubled_note(len(edges) - graph.arcs.shape[1] // (1 + edges.two_way))
-    rows = inputs.structure.rows
+    rows = inputs.rows
     notes = doubled_note(len(encoder._edges(graph)) - len(rows), " with the same columns")
     ends = np.sort(rows.pairs.numpy(), 0) if rows.two_way else rows.pairs.numpy()
     if different := int((~first_of_equal(*ends)).sum()):
@@ -618,8 +614,8 @@ def _read_notes(encoder: EdgeEncoder) -> list[str]:
     ]
     if encoder.weight is not None:
         parts.append(f"{encoder.weight!r} (weights)")
-    if encoder.types:
-        parts.append(f"{encoder.type!r} ({len(encoder.types)} types)")
+    if encoder.type is not None:
+        parts.append(f"{encoder.type.name!r} ({len(encoder.types)} types)")
     if encoder.has_edge_times:
         parts.append(f"{encoder.time!r} (times)")
     return [f"Columns of the edges that are used: {', '.join(parts)}."] if parts else []

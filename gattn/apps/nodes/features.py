@@ -201,7 +201,7 @@ def _degrees(graph: AttributedGraph) -> tuple[Tensor, Tensor]:
 
 
 def _has_times(graph: AttributedGraph) -> bool:
-    return graph.edge_inputs is not None and graph.edge_inputs.structure.open is not None
+    return graph.edge_inputs is not None and graph.edge_inputs.open is not None
 
 
 def _two_steps(graph: AttributedGraph) -> int:

@@ -79,7 +79,7 @@ class Neighbours:
         is_edge = (edge_index[0] != edge_index[1]).numpy()
         pairs, n = edge_index.numpy(), nodes
         weights = None if inputs is None else inputs.weights
-        is_open = None if inputs is None else inputs.structure.open
+        is_open = None if inputs is None else inputs.open
         self.timed = is_open is not None
         into, out, both = _adjacency(pairs, n, weights, is_edge, is_open)
         # The feature columns of a model must be the same for every graph that is predicted.
@@ -101,7 +101,7 @@ class Neighbours:
         if inputs is not None and inputs.row_features is not None:
             ends = pairs[1:] if directed or symmetric else pairs[::-1]
             masks = is_open if is_open is not None else np.stack([is_edge, is_edge])
-            rows = inputs.structure.arc_rows
+            rows = inputs.arc_rows
             self.edge_means = np.hstack(
                 [
                     edge_means(end, n, is_edge & mask, inputs.row_features, rows)
