@@ -69,13 +69,13 @@ def _measure(name: str, split: str, seed: int) -> dict[str, float]:
                     raise
         with open(f"{folder}/run/predictions.csv", newline="", encoding="utf-8") as file:
             test = [i for i, row in enumerate(csv.DictReader(file)) if row["part"] == "test"]
-    (outputs, y, *rest), settings = calls[-1]
+    (outputs, to), settings = calls[-1]
 
     def accuracy(names: Sequence[str]) -> float:
         parts = {name: outputs[name] for name in names}
-        fitted = fit(parts, y, *rest, **settings)
+        fitted = fit(parts, to, **settings)
         combined = pool_by_name(parts, fitted.weights, is_class=True) * np.array(fitted.factors)
-        return float(np.mean(combined[test].argmax(1) == y[test]))
+        return float(np.mean(combined[test].argmax(1) == to.y[test]))
 
     whole = accuracy([*outputs])
     left_out = {one: [name for name in outputs if name != one] for one in outputs}

@@ -6,6 +6,7 @@ import torch
 
 from gattn.apps.nodes.stack import consistency
 from gattn.apps.nodes.stack.consistency import ConsistentNetworks
+from gattn.apps.nodes.stack.linear import Targets
 from gattn.apps.nodes.stack.propagation import Neighbours
 
 
@@ -22,7 +23,8 @@ def _network(nodes=240, classes=3, seed=0):
 
 def _fit(x, means, y, train, **options):
     val = np.arange(len(train), 2 * len(train))
-    return ConsistentNetworks.fit(x, means, y, train, val, int(np.nanmax(y)) + 1, 0, **options)
+    to = Targets(y, train, val, int(np.nanmax(y)) + 1, True)
+    return ConsistentNetworks.fit(x, means, to, **options)
 
 
 def test_few_labels_are_enough_for_a_network_with_homophily():

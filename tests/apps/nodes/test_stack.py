@@ -1,5 +1,7 @@
 """Stacked models of nodes: their components, labels of neighbours, weights, saving."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from gattn.apps.nodes import NodeClassifier
 from gattn.apps.nodes.scratch import Scratch
 from gattn.apps.nodes.stack.components import Components
-from gattn.apps.nodes.stack.linear import Linear
+from gattn.apps.nodes.stack.linear import Linear, Targets
 from gattn.apps.nodes.stack.perceptron import Perceptron
 from gattn.apps.nodes.stack.propagation import (
     Neighbours,
@@ -124,11 +126,10 @@ def test_walks_to_training_nodes_are_those_of_two_steps_that_do_not_return():
 
 def test_walks_are_fitted_again_to_other_training_nodes():
     graph, x = _neighbours(), torch.from_numpy(DRAW.normal(size=(30, 2)))
-    rest = {"y": np.arange(30) % 2.0, "val": np.arange(25, 30), "outputs": 2, "seed": 0}
-    rest |= {"is_class": True, "epochs": 0}
-    first, _ = Components.fit(x, graph, train=np.arange(20), **rest)
-    more = {"train": np.arange(25), "like": first, "reuse": first.models.keys()}
-    model, predicted = Components.fit(x, graph, **rest, **more)
+    to = Targets(np.arange(30) % 2.0, np.arange(20), np.arange(25, 30), 2, True)
+    first, _ = Components.fit(x, graph, to, epochs=0)
+    more = {"like": first, "reuse": first.models.keys(), "epochs": 0}
+    model, predicted = Components.fit(x, graph, replace(to, train=np.arange(25)), **more)
     np.testing.assert_array_equal(
         model.predict(x, graph, with_labels=True)["walks"], predicted["walks"]
     )
@@ -146,13 +147,14 @@ def test_linear_models_with_the_chosen_penalty_equal_those_of_scikit_learn(class
     y = score.argmax(1).astype(float) if classes > 1 else score[:, 0]
     train, val, is_class = np.arange(150), np.arange(150, 200), classes > 1
     whole = [sp.csr_matrix(x)]
-    model = Linear.fit(whole, y, train, val, classes, 0, is_class=is_class)
+    to = Targets(y, train, val, classes, is_class)
+    model = Linear.fit(whole, to)
     scaled = model.scaler.join(whole)
     if is_class:
         reference = LogisticRegression(C=model.penalty, max_iter=1000, tol=1e-8)
         expected = reference.fit(scaled[train], y[train]).predict_proba(scaled)
         np.testing.assert_allclose(model.predict(whole), expected, atol=0.02)
-        one_class = Linear.fit(whole, 0 * y, train, val, 3, 0, is_class=True)
+        one_class = Linear.fit(whole, replace(to, y=0 * y, outputs=3))
         assert one_class.predict([x[:1]]).tolist() == [[1, 0, 0]]
     else:
         reference = Ridge(alpha=150**0.5 / model.penalty).fit(scaled[train], y[train])
@@ -165,7 +167,7 @@ def test_linear_models_with_the_chosen_penalty_equal_those_of_scikit_learn(class
 def test_a_perceptron_learns_a_function_that_is_not_linear():
     x = DRAW.normal(size=(4000, 2)).astype(np.float32)
     y = (x[:, 0] * x[:, 1] > 0).astype(float)
-    model = Perceptron.fit([x], y, np.arange(3000), 2, 0, is_class=True)
+    model = Perceptron.fit([x], Targets(y, np.arange(3000), np.arange(0), 2, True))
     assert (model.predict([x])[3000:].argmax(1) == y[3000:]).mean() > 0.9
 
 
@@ -254,9 +256,9 @@ def test_a_training_does_not_depend_on_the_order_of_the_rows():
 def test_sets_of_a_refit_come_from_fits_that_left_the_node_out(monkeypatch):
     parts, fit = [], Components.fit
 
-    def record(x, neighbours, y, train, **options):
-        parts.append((train, options["val"]))
-        return fit(x, neighbours, y, train, **options)
+    def record(x, neighbours, to, **options):
+        parts.append((to.train, to.val))
+        return fit(x, neighbours, to, **options)
 
     monkeypatch.setattr(Components, "fit", record)
     tables = class_network(nodes=200, homophily=0.7)

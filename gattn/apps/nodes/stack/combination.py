@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gattn.apps.nodes.scratch import pieces, sample
+from gattn.apps.nodes.stack.linear import Targets
 from gattn.apps.nodes.stack.priors import class_factors, scale_classes
 from gattn.apps.nodes.stack.weights import cross_fit, fit_weights, pool_by_name
 
@@ -37,32 +38,20 @@ class Combination:
 
     @classmethod
     def fit(
-        cls,
-        outputs: Mapping[str, NDArray],
-        y: NDArray,
-        train: NDArray,
-        val: NDArray,
-        seed: int,
-        *,
-        is_class: bool,
-        timed: bool,
-        label_free: Sequence[str],
+        cls, outputs: Mapping[str, NDArray], to: Targets, *, timed: bool, label_free: Sequence[str]
     ) -> Combination:
         """Fit the weights of the components, and the factors of the classes.
 
         Args:
             outputs: predictions [n, outputs] of the components, by name.
-            y: [n] classes or numbers.
-            train: [k] training nodes.
-            val: [m] validation nodes.
-            seed: seed of the folds.
-            is_class: True for classes.
+            to: the labels and the parts.
             timed: True if a prediction must not depend on newer nodes.
             label_free: names of the components that do not read labels.
         """
-        parts, truth = _rows(outputs, val), y[val]
+        y, is_class = to.y, to.is_class
+        parts, truth = _rows(outputs, to.val), y[to.val]
         values = fit_weights([*parts.values()], truth, is_class=is_class)
-        validation = cross_fit([*parts.values()], truth, seed, is_class=is_class)
+        validation = cross_fit([*parts.values()], truth, to.seed, is_class=is_class)
         weights = dict(zip(outputs, values.tolist()))
         names = [name for name in label_free if name in outputs]
         values = fit_weights([parts[name] for name in names], truth, is_class=is_class)
@@ -70,31 +59,25 @@ class Combination:
         if not is_class:
             return cls(weights, other, [], validation)
         nodes = np.arange(0 if timed else len(y))
-        rest = sample(np.setdiff1d(nodes, np.concatenate([train, val])), OTHERS, seed)
+        rest = sample(np.setdiff1d(nodes, np.concatenate([to.train, to.val])), OTHERS, to.seed)
         others = pool_by_name(_rows(outputs, rest), weights, is_class=True)
-        factors, validation = class_factors(validation, truth, others, y[train], seed)
+        factors, validation = class_factors(validation, truth, others, y[to.train], to.seed)
         return cls(weights, other, factors.tolist(), validation)
 
     def fit_again(
-        self,
-        first: Mapping[str, NDArray],
-        again: Mapping[str, NDArray],
-        y: NDArray,
-        seed: int,
-        *,
-        is_class: bool,
+        self, first: Mapping[str, NDArray], again: Mapping[str, NDArray], to: Targets
     ) -> Combination:
         """Return the combination with the validation predictions of models that were fitted again.
 
         Args:
             first: predictions [m, outputs] of the validation nodes by the models of :meth:`fit`.
             again: the same by models that were fitted again without the node.
-            y: [m] labels of the validation nodes.
-            seed: seed of the folds of the weights.
-            is_class: True for classes.
+            to: the labels and the parts.
         """
-        some = [again[name] for name in first]
-        validation = cross_fit([*first.values()], y, seed, is_class=is_class, predicted=some)
+        some, truth = [again[name] for name in first], to.y[to.val]
+        validation = cross_fit(
+            [*first.values()], truth, to.seed, is_class=to.is_class, predicted=some
+        )
         if self.factors:
             validation = scale_classes(validation, np.array(self.factors))
         return replace(self, validation=validation)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +15,7 @@ from gattn.apps.nodes.fields import stored_values
 from gattn.apps.nodes.scratch import pieces
 from gattn.apps.nodes.stack.blocks import Blocks, Reduction
 from gattn.apps.nodes.stack.consistency import ConsistentNetworks, affordable_epochs
-from gattn.apps.nodes.stack.linear import Linear
+from gattn.apps.nodes.stack.linear import Linear, Targets
 from gattn.apps.nodes.stack.perceptron import Perceptron
 from gattn.apps.nodes.stack.propagation import (
     Neighbours,
@@ -45,6 +44,7 @@ several folds.
 Model: TypeAlias = Linear | Perceptron
 
 
+@dataclass(eq=False)
 class Components:
     """Models of a stack that do not depend on the seed; they are fitted once for each split.
 
@@ -78,38 +78,24 @@ class Components:
         has_walks: True if `walks` is fitted.
     """
 
-    def __init__(
-        self,
-        models: dict[str, Model],
-        consistent: ConsistentNetworks | None,
-        reduction: Reduction,
-        train: NDArray,
-        labels: NDArray[np.float32],
-        seed: int,
-        *,
-        is_class: bool,
-        is_large: bool,
-        has_spread: bool,
-        has_walks: bool,
-    ) -> None:
-        self.models, self.consistent, self.reduction = models, consistent, reduction
-        self.train, self.labels, self.seed = train, labels, seed
-        self.is_class, self.is_large, self.has_spread = is_class, is_large, has_spread
-        self.has_walks = has_walks
-        self._mean = labels.mean(0, dtype=np.float64)
+    models: dict[str, Model]
+    consistent: ConsistentNetworks | None
+    reduction: Reduction
+    train: NDArray[np.int64]
+    labels: NDArray[np.float32]
+    seed: int
+    is_class: bool
+    is_large: bool
+    has_spread: bool
+    has_walks: bool
 
     @classmethod
     def fit(
         cls,
         x: Tensor,
         neighbours: Neighbours,
-        y: NDArray,
-        train: NDArray,
-        val: NDArray,
-        outputs: int,
-        seed: int,
+        to: Targets,
         *,
-        is_class: bool,
         like: Components | None = None,
         reuse: Container[str] = (),
         epochs: int = 1000,
@@ -119,13 +105,7 @@ class Components:
         Args:
             x: [n, d] encoded features.
             neighbours: the graph.
-            y: [n] classes from 0, or standardised numbers; only the labels of the two parts are
-                read.
-            train: [k] nodes to fit.
-            val: [m] validation nodes, by which penalties are chosen.
-            outputs: number of classes; 1 for numbers.
-            seed: seed of folds and of perceptrons.
-            is_class: True for classes.
+            to: the labels and the parts.
             like: fitted models, whose types, penalties and projection are used again; None to
                 choose them.
             reuse: names of those models of ``like`` that are not fitted again.
@@ -134,16 +114,16 @@ class Components:
         Returns:
             The models, and their predictions [n, outputs] for all nodes, by name.
         """
+        seed, train, outputs, is_class = to.seed, to.train, to.outputs, to.is_class
         blocks = Blocks(x, neighbours, None if like is None else like.reduction, seed)
-        labels = np.eye(outputs)[y[train].astype(int)] if is_class else y[train][:, None]
+        labels = np.eye(outputs)[to.y[train].astype(int)] if is_class else to.y[train][:, None]
         is_large = len(train) >= MANY or stored_values(x) > MAX_VALUES
         is_large = is_large if like is None else like.is_large
         size = neighbours.means.nnz * outputs
         is_used = not is_large and not neighbours.timed
         pairs = float(np.square(neighbours.means.getnnz(1), dtype=np.float64).sum())
         new = cls(
-            {}, None, blocks.reduction, train, labels.astype(np.float32), seed, is_class=is_class,
-            is_large=is_large,
+            {}, None, blocks.reduction, train, labels.astype(np.float32), seed, is_class, is_large,
             has_spread=size <= MAX_SPREAD if like is None else like.has_spread,
             has_walks=is_used and pairs <= MAX_VALUES if like is None else like.has_walks,
         )  # fmt: skip
@@ -158,10 +138,10 @@ class Components:
         else:
             epochs = 0 if like.consistent is None else int(like.consistent.epochs)
         if new.consistent is None and epochs:
+            chosen = None if like is None else epochs
             new.consistent = ConsistentNetworks.fit(
-                blocks.joined, neighbours.means, y, train, val, outputs, seed,
-                epochs=None if like is None else epochs, most=epochs,
-            )  # fmt: skip
+                blocks.joined, neighbours.means, to, epochs=chosen, most=epochs
+            )
 
         def fit_one(name: str, inputs: Sequence[Any]) -> None:
             old = None if like is None else like.models[name]
@@ -169,14 +149,10 @@ class Components:
             if old is not None and name in reuse and name != "walks":
                 new.models[name] = old
             elif is_large and name != "columns":
-                new.models[name] = Perceptron.fit(
-                    inputs, y, train, outputs, seed, is_class=is_class
-                )
+                new.models[name] = Perceptron.fit(inputs, to)
             else:
                 assert not isinstance(old, Perceptron)
-                new.models[name] = Linear.fit(
-                    inputs, y, train, val, outputs, seed, is_class=is_class, like=old
-                )
+                new.models[name] = Linear.fit(inputs, to, old)
 
         return new, new._predict(blocks, fit_one, with_labels=True)
 
@@ -184,13 +160,10 @@ class Components:
         """Return the models for a changed network. ``places`` [k] contains the positions of the
         training nodes in it; the labels of nodes at -1 are left out.
         """
-        components, mask = copy(self), places >= 0
-        components.train, components.labels = places[mask], self.labels[mask]
-        model = self.models.get("walks")
-        if isinstance(model, Linear):
-            model = replace(model, weight=model.weight[mask])
-            components.models = {**self.models, "walks": model}
-        return components
+        mask, models = places >= 0, dict(self.models)
+        if isinstance(model := models.get("walks"), Linear):
+            models["walks"] = replace(model, weight=model.weight[mask])
+        return replace(self, models=models, train=places[mask], labels=self.labels[mask])
 
     def predict(
         self, x: Tensor, neighbours: Neighbours, *, with_labels: bool
@@ -228,7 +201,8 @@ class Components:
             return out
 
         hops = blocks.split_hops() if self.is_large else blocks.hops()
-        constant = np.broadcast_to(self._mean.astype(np.float32), (n, outputs))
+        mean = self.labels.mean(0, dtype=np.float64).astype(np.float32)
+        constant = np.broadcast_to(mean, (n, outputs))
         predictions = {"columns": ask("columns", [blocks.x]), "neighbours": ask("neighbours", hops)}
         if self.consistent is not None:
             predictions["consistent"] = self.consistent.predict(blocks.joined, neighbours.means)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gattn.apps.fitting.full_batch import EpochChoice
+from gattn.apps.nodes.stack.linear import Targets
 from gattn.apps.nodes.stack.propagation import normalise, weighted_graph
 from gattn.functional import aggregate
 from gattn.graph import Graph
@@ -137,36 +138,22 @@ class ConsistentNetworks(nn.Module):
 
     @classmethod
     def fit(
-        cls,
-        x: Matrix,
-        means: Matrix,
-        y: NDArray,
-        train: NDArray,
-        val: NDArray,
-        outputs: int,
-        seed: int,
-        *,
-        epochs: int | None = None,
-        most: int = EPOCHS,
+        cls, x: Matrix, means: Matrix, to: Targets, *, epochs: int | None = None, most: int = EPOCHS
     ) -> ConsistentNetworks:
         """Train the networks on all nodes of a graph.
 
         Args:
             x: [n, d] sparse features.
             means: [n, n] means over neighbours.
-            y: [n] classes from 0; only those of the two parts are read.
-            train: [k] nodes with labels.
-            val: [m] validation nodes, by which the epoch is chosen.
-            outputs: number of classes.
-            seed: seed of weights and dropout.
+            to: the classes and the parts.
             epochs: number of epochs; None to choose it by the validation nodes.
             most: maximum number of epochs if it is chosen.
         """
-        model = cls(x.shape[1], outputs)
-        model.reset_parameters(seed)
+        model = cls(x.shape[1], to.outputs)
+        model.reset_parameters(to.seed)
         inputs = Inputs(x, means)
-        target = torch.from_numpy(y).nan_to_num(0).long()
-        rows, held_out = torch.from_numpy(train), torch.from_numpy(val)
+        target = torch.from_numpy(to.y).nan_to_num(0).long()
+        rows, held_out = torch.from_numpy(to.train), torch.from_numpy(to.val)
         rate = LEARNING_RATE * (EPOCHS / (affordable_epochs(x, means) or EPOCHS)) ** 0.5
         optimizer = torch.optim.Adam(
             model.parameters(), rate, weight_decay=WEIGHT_DECAY, fused=True

@@ -57,6 +57,28 @@ def _squares(block: Matrix) -> float:
 
 
 @dataclass(frozen=True, eq=False)
+class Targets:
+    """Labels of nodes, and the parts to which the models of a stack are fitted.
+
+    Attributes:
+        y: [n] numbers of classes from 0, or standardised numbers; only those of the two parts are
+            read.
+        train: [k] training nodes.
+        val: [m] validation nodes, by which penalties, epochs and weights are chosen.
+        outputs: number of classes; 1 for numbers.
+        is_class: True for classes.
+        seed: seed of folds, samples and initial weights.
+    """
+
+    y: NDArray
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    outputs: int
+    is_class: bool
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
 class Linear:
     """Linear model that predicts classes or numbers.
 
@@ -75,47 +97,32 @@ class Linear:
     scaler: Scaler
 
     @classmethod
-    def fit(
-        cls,
-        blocks: Sequence[Matrix],
-        y: NDArray,
-        train: NDArray,
-        val: NDArray,
-        outputs: int,
-        seed: int,
-        *,
-        is_class: bool,
-        like: Linear | None = None,
-    ) -> Linear:
+    def fit(cls, blocks: Sequence[Matrix], to: Targets, like: Linear | None = None) -> Linear:
         """Fit a linear model for each penalty, and return the one with the lowest validation loss.
 
         Args:
             blocks: blocks of features [n, ...] of all nodes, dense or sparse.
-            y: [n] numbers of classes from 0, or numbers to predict.
-            train: indices of the training nodes, of which at most 30,000 are used.
-            val: indices of the validation nodes, by which the penalty is chosen.
-            outputs: number of classes; 1 for numbers.
-            seed: seed of the choice among many nodes.
-            is_class: True for logistic regression, False for ridge regression.
+            to: classes for logistic regression, or numbers for ridge regression. At most 30,000
+                nodes of each part are used.
             like: model whose penalty is used; None to choose it by the validation part.
 
         Warns:
             ConvergenceWarning: a logistic regression stopped after 40 steps. Callers may ignore it,
                 because the validation part compares the results.
         """
-        scaler = Scaler.fit(blocks)
-        train, val = sample(train, ROWS, seed), sample(val, ROWS, seed)
+        scaler, is_class = Scaler.fit(blocks), to.is_class
+        train, val = (sample(part, ROWS, to.seed) for part in (to.train, to.val))
         x, of_val = (scaler.join([block[rows] for block in blocks]) for rows in (train, val))
         penalty = None if like is None else like.penalty
         strengths = STRENGTHS if is_class else (0.1, *STRENGTHS, 1000.0)
         fits = (_logistic if is_class else _ridge)(
-            x, y[train], outputs, (penalty,) if penalty else strengths, scaler
+            x, to.y[train], to.outputs, (penalty,) if penalty else strengths, scaler
         )
         best, lowest = None, np.inf
         for model in fits:
             if penalty:
                 return model
-            loss = mean_loss(model._outputs(of_val), y[val], is_class=is_class)
+            loss = mean_loss(model._outputs(of_val), to.y[val], is_class=is_class)
             if best is not None and loss >= lowest:
                 break
             best, lowest = model, loss

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gattn.apps.fitting.losses import class_loss, squared_error
 from gattn.apps.nodes.scratch import sample
-from gattn.apps.nodes.stack.linear import Scaler
+from gattn.apps.nodes.stack.linear import Scaler, Targets
 from gattn.apps.nodes.stack.propagation import weighted_graph
 from gattn.functional import aggregate
 
@@ -108,35 +108,22 @@ class Perceptron(nn.Module):
         return x * torch.empty_like(x).bernoulli_(1 - p, generator=self.generator) / (1 - p)
 
     @classmethod
-    def fit(
-        cls,
-        blocks: Sequence[Matrix],
-        y: NDArray,
-        train: NDArray,
-        outputs: int,
-        seed: int,
-        *,
-        is_class: bool,
-    ) -> Perceptron:
+    def fit(cls, blocks: Sequence[Matrix], to: Targets) -> Perceptron:
         """Train a perceptron with a one-cycle learning rate schedule.
 
         Args:
             blocks: blocks of features [n, ...] of all nodes, sparse or dense.
-            y: [n] numbers of classes from 0, or standardised numbers.
-            train: [k] indices of the training nodes, of which at most 400,000 are used.
-            outputs: number of classes; 1 for numbers.
-            seed: seed of weights, order and dropout.
-            is_class: True for classes.
+            to: the labels, and the training nodes, of which at most 400,000 are used.
         """
-        train = sample(train, ROWS, seed)
+        train = sample(to.train, ROWS, to.seed)
         sparse = list(filter(sp.issparse, blocks))
         scaler = Scaler.fit(sparse)
         columns, x = _split([block[train] for block in blocks], scaler)
-        target = torch.from_numpy(y[train, None]).float()
-        loss_of = class_loss if is_class else squared_error
+        target = torch.from_numpy(to.y[train, None]).float()
+        loss_of = class_loss if to.is_class else squared_error
         widths = len(sparse), columns.shape[1], x.shape[1]
-        model = cls(*widths, outputs, is_class=is_class)
-        model.reset_parameters(seed)
+        model = cls(*widths, to.outputs, is_class=to.is_class)
+        model.reset_parameters(to.seed)
         model.factors.copy_(torch.tensor(scaler.factors, dtype=torch.float64))
         model.center.copy_(x.mean(0))
         model.scale.copy_(x.std(0).clamp(min=1e-6))

@@ -26,6 +26,7 @@ from gattn.apps.nodes.sampled.predictor import DEFAULTS, SampledPredictor
 from gattn.apps.nodes.settings import NodeSettings, NodeTask
 from gattn.apps.nodes.stack.combination import Combination
 from gattn.apps.nodes.stack.components import LABEL_FREE, Components
+from gattn.apps.nodes.stack.linear import Targets
 from gattn.apps.nodes.stack.residual import (
     LabelledPredictor,
     ResidualPredictor,
@@ -118,7 +119,7 @@ class StackedPredictor:
         threads: int = 0,
     ) -> StackedPredictor:
         """Train a stack; see :meth:`NodePredictor.fit` for the arguments."""
-        graph, is_class, seed = problem.graph, task == "classification", settings.seed
+        graph, is_class = problem.graph, task == "classification"
         neighbours = neighbours_of(graph)
         kind, network_settings = _choose_network(settings, problem, timed=neighbours.timed)
         # The gradients of a normalisation depend on the number of threads.
@@ -127,21 +128,18 @@ class StackedPredictor:
         reads_labels = isinstance(network, LabelledPredictor)
         y = ((problem.y - network.mean) / network.std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
-        fit_components = partial(
-            Components.fit, problem.x, neighbours, y, val=val, outputs=problem.outputs,
-            seed=seed, is_class=is_class, epochs=settings.epochs,
-        )  # fmt: skip
+        to = Targets(y, train, val, problem.outputs, is_class, settings.seed)
+        fit_components = partial(Components.fit, problem.x, neighbours, epochs=settings.epochs)
         with _one_thread(threads):
-            components, predictions = fit_components(train)
+            components, predictions = fit_components(to)
 
         def combine(network: NodePredictor) -> tuple[dict[str, NDArray], Combination]:
             network.threads = threads
             of_network = _network_part(network, graph, components)
+            label_free = LABEL_FREE if reads_labels else (*LABEL_FREE, NETWORK, TYPED_NETWORK)
             return of_network, Combination.fit(
-                predictions | of_network, y, train, val, seed, is_class=is_class,
-                timed=neighbours.timed,
-                label_free=LABEL_FREE if reads_labels else (*LABEL_FREE, NETWORK, TYPED_NETWORK),
-            )  # fmt: skip
+                predictions | of_network, to, timed=neighbours.timed, label_free=label_free
+            )
 
         of_network, combination = combine(network)
         epochs = min(LONGER * network_settings.epochs, settings.epochs)
@@ -157,19 +155,20 @@ class StackedPredictor:
             if "labels" in used:
                 used.add("neighbours")  # its predictions are inputs of the model `labels`
             fit_again = partial(fit_components, like=components, reuse=predictions.keys() - used)
-            fold = np.random.default_rng(seed).permutation(len(val)) % REFIT_FOLDS
+            fold = np.random.default_rng(to.seed).permutation(len(val)) % REFIT_FOLDS
             left_out = {name: p.copy() for name, p in at_val.items()}
             with _one_thread(threads):
                 for number in range(min(REFIT_FOLDS, len(val))):
                     inside = fold == number
                     some = np.sort(np.concatenate([train, val[~inside]]))
-                    others, again = fit_again(some)
+                    others, again = fit_again(replace(to, train=some))
                     if reads_labels:
                         again |= _network_part(network, graph, others)
                     for name, p in again.items():
                         left_out[name][inside] = p[val[inside]]
-                components, predictions = fit_again(np.sort(np.concatenate([train, val])))
-            combination = combination.fit_again(at_val, left_out, y[val], seed, is_class=is_class)
+                both = np.sort(np.concatenate([train, val]))
+                components, predictions = fit_again(replace(to, train=both))
+            combination = combination.fit_again(at_val, left_out, to)
             if reads_labels:
                 of_network = _network_part(network, graph, components)
         training = TrainingNodes.fit(graph, components.train)
@@ -185,11 +184,6 @@ class StackedPredictor:
     def weights(self) -> dict[str, float]:
         """Weight of each component by name, for the graph of :meth:`fit`."""
         return self.combination.weights
-
-    @property
-    def other_weights(self) -> dict[str, float]:
-        """Weight by name of each component that does not read labels, for other graphs."""
-        return self.combination.other
 
     @property
     def history(self) -> list[History]:
@@ -283,7 +277,7 @@ class StackedPredictor:
         return tensors | {PREFIX + name: tensor for name, tensor in arrays.items()}, {
             **network, "settings": to_table(self.settings), "network": network["settings"],
             "components": components, "weights": self.weights,
-            "factors": self.combination.factors, "other_weights": self.other_weights,
+            "factors": self.combination.factors, "other_weights": self.combination.other,
         }  # fmt: skip
 
     @classmethod
