@@ -22,7 +22,7 @@ from gattn.apps.fitting.types import EpochRecord
 from gattn.apps.nodes import splits
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError, Where, at_row
 from gattn.apps.nodes.edges import EdgeColumns
-from gattn.apps.nodes.features import EncodedGraph, FeatureEncoder, encode_graph
+from gattn.apps.nodes.features import EncodedGraph, encode_graph
 from gattn.apps.nodes.labels import (
     Labels,
     encode_classes,
@@ -45,8 +45,6 @@ AnyPredictor: TypeAlias = NodePredictor | StackedPredictor
 
 def fit_predictor(
     problem: NodeProblem,
-    encoder: FeatureEncoder,
-    task: NodeTask,
     settings: NodeSettings,
     on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     threads: int = 0,
@@ -67,7 +65,7 @@ def fit_predictor(
             "the model hgt needs several tables of nodes (--nodes TYPE=FILE and --edges); for one "
             "table, use gat"
         )
-    arguments = problem, encoder, task, settings, on_epoch, threads
+    arguments = problem, settings, on_epoch, threads
     if model == "stacked":
         return StackedPredictor.fit(*arguments)
     predictor = network_kind(graph).fit(*arguments)
@@ -260,10 +258,10 @@ class NodeEstimator(SerializableEstimator, Parameters):
             if not len(part):
                 raise GraphError(f"the {name} part has no node with a label")
         drawn = splits.has_drawn_validation(split)
-        problem = NodeProblem(encoded.graph, encoded.x, y, self.outputs, train, val, drawn)
-        predictor = fit_predictor(
-            problem, encoded.encoder, self.task, self.settings(), on_epoch, self.checked_threads()
+        problem = NodeProblem(
+            encoded.graph, encoded.x, y, self.outputs, train, val, self.task, encoded.encoder, drawn
         )
+        predictor = fit_predictor(problem, self.settings(), on_epoch, self.checked_threads())
         self.predictor_ = predictor
         self.graph_, self.y_, self.notes_ = encoded.graph, y, encoded.notes
         self.split_ = replace(split, train=train, val=val, test=test)
@@ -383,20 +381,22 @@ class NodeEstimator(SerializableEstimator, Parameters):
         fractions = (1 - fraction, fraction, 0.0)
         return splits.random_node_split(y, self.seed, fractions, by_class=by_class), []
 
-    def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[AttributedGraph, Tensor]:
-        """Return a graph and labels on which the model can be scored. By default, these are the
-        labels that ``fit`` did not use.
+    def _held_out(self, graph: GraphLike | None, y: Any) -> tuple[Tensor, Tensor]:
+        """Return labels with which the model can be scored, and the predictions of their nodes. By
+        default, these are the labels that ``fit`` did not use.
         """
         read = self.read(graph)
         if graph is not None or y is not None:
-            return read, self.encode_labels(self._read_labels(read, y)[0], read.where)
-        rest = self.y_.clone()
-        rest[torch.cat([self.split_.train, self.split_.val])] = torch.nan
-        if not rest.isfinite().any():
-            raise GraphError(
-                "every labelled node was used in fit: pass a graph and labels to score"
-            )
-        return read, rest
+            truth = self.encode_labels(self._read_labels(read, y)[0], read.where)
+        else:
+            truth = self.y_.clone()
+            truth[torch.cat([self.split_.train, self.split_.val])] = torch.nan
+            if not truth.isfinite().any():
+                raise GraphError(
+                    "every labelled node was used in fit: pass a graph and labels to score"
+                )
+        mask = truth.isfinite()
+        return truth[mask], self.predictor_.predict(read)[mask]
 
     @property
     @abstractmethod
@@ -514,10 +514,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         Raises:
             GraphError: no node is labelled.
         """
-        read, truth = self._held_out(graph, y)
-        mask = truth.isfinite()
-        guess = self.predictor_.predict(read).argmax(1)
-        return float(accuracy_score(truth[mask].numpy(), guess[mask].numpy()))
+        truth, predicted = self._held_out(graph, y)
+        return float(accuracy_score(truth.numpy(), predicted.argmax(1).numpy()))
 
     @property
     def outputs(self) -> int:
@@ -606,10 +604,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
 
     def score(self, graph: GraphLike | None = None, y: Any = None) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return R² on the labelled nodes, which are chosen as in :meth:`NodeClassifier.score`."""
-        read, truth = self._held_out(graph, y)
-        mask = truth.isfinite()
-        guess = self.predictor_.predict(read)[:, 0]
-        return float(r2_score(truth[mask].numpy(), guess[mask].numpy()))
+        truth, predicted = self._held_out(graph, y)
+        return float(r2_score(truth.numpy(), predicted[:, 0].numpy()))
 
     @property
     def outputs(self) -> int:

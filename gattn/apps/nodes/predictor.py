@@ -35,6 +35,9 @@ class NodeProblem:
         outputs: number of classes; 1 for numbers.
         train: [k] int64 nodes to train on.
         val: [k] int64 validation nodes, by which the epoch is chosen.
+        task: type of the labels.
+        encoder: encoder of the features.
+        drawn: True if the validation part was drawn from the nodes for training.
     """
 
     graph: AttributedGraph
@@ -43,6 +46,8 @@ class NodeProblem:
     outputs: int
     train: Tensor
     val: Tensor
+    task: NodeTask
+    encoder: FeatureEncoder
     drawn: bool = False
 
 
@@ -91,8 +96,6 @@ class NodePredictor:
     def fit(
         cls: type[Self],
         problem: NodeProblem,
-        encoder: FeatureEncoder,
-        task: NodeTask,
         settings: NodeSettings,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
@@ -101,8 +104,6 @@ class NodePredictor:
 
         Args:
             problem: the graph, its labels and parts.
-            encoder: encoder of the features.
-            task: type of the labels.
             settings: settings of the model.
             on_epoch: called after every epoch.
             threads: number of threads inside an operator; 0 to choose it by the size of the
@@ -111,8 +112,10 @@ class NodePredictor:
         Raises:
             TrainingError: a part has no label, or the loss is not finite.
         """
-        predictor = cls(settings, task, encoder, problem.outputs)
-        mean, std = label_moments(problem, task)
+        predictor = cls(settings, problem.task, problem.encoder, problem.outputs)
+        mean, std = 0.0, 1.0
+        if problem.task == "regression":
+            mean, std = (float(one) for one in moments(problem.y[problem.train, None]))
         history = predictor._train(problem, (problem.y - mean) / std, on_epoch, threads)
         predictor.mean, predictor.std, predictor.threads = mean, std, threads
         predictor.history = [history]
@@ -241,14 +244,6 @@ class NodePredictor:
         predictor.network.load_state_dict(tensors)
         predictor.mean, predictor.std = state["mean"], state["std"]
         return predictor
-
-
-def label_moments(problem: NodeProblem, task: NodeTask) -> tuple[float, float]:
-    """Return the mean and the standard deviation of the training labels; 0 and 1 for classes."""
-    if task == "classification":
-        return 0.0, 1.0
-    mean, std = (float(one) for one in moments(problem.y[problem.train, None]))
-    return mean, std
 
 
 def graph_elements(graph: AttributedGraph, settings: NodeSettings) -> int:

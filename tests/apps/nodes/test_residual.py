@@ -99,9 +99,9 @@ def test_a_network_whose_loss_still_falls_is_trained_three_times_as_long(
         monkeypatch.setattr(residual, name, value)
     fit, combine, epochs = LabelledPredictor.fit, Combination.fit, []
 
-    def fit_with_lowest(problem, encoder, task, settings, *arguments):
+    def fit_with_lowest(problem, settings, *arguments):
         """Fit the network, and set its lowest validation loss at an epoch of the test."""
-        network = fit(problem, encoder, task, settings, *arguments)
+        network = fit(problem, settings, *arguments)
         epochs.append(len(network.history[0].records))
         losses = [float(place != lowest) for place in range(settings.epochs)]
         records = zip(network.history[0].records, losses, strict=True)

@@ -19,7 +19,6 @@ from torch import Tensor
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.nodes.attributed import AttributedGraph
-from gattn.apps.nodes.features import FeatureEncoder
 from gattn.apps.nodes.fields import field_size
 from gattn.apps.nodes.predictor import NodePredictor, NodeProblem
 from gattn.apps.nodes.sampled.predictor import DEFAULTS, SampledPredictor
@@ -112,19 +111,17 @@ class StackedPredictor:
     def fit(
         cls,
         problem: NodeProblem,
-        encoder: FeatureEncoder,
-        task: NodeTask,
         settings: NodeSettings,
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
         threads: int = 0,
     ) -> StackedPredictor:
         """Train a stack; see :meth:`NodePredictor.fit` for the arguments."""
-        graph, is_class = problem.graph, task == "classification"
+        graph, is_class = problem.graph, problem.task == "classification"
         neighbours = neighbours_of(graph)
         kind, network_settings = _choose_network(settings, problem, timed=neighbours.timed)
         # The gradients of a normalisation depend on the number of threads.
         network_threads = 1 if kind in (ResidualPredictor, LabelledPredictor) else threads
-        network = kind.fit(problem, encoder, task, network_settings, on_epoch, network_threads)
+        network = kind.fit(problem, network_settings, on_epoch, network_threads)
         reads_labels = isinstance(network, LabelledPredictor)
         y = ((problem.y - network.mean) / network.std).numpy()
         train, val = problem.train.numpy(), problem.val.numpy()
@@ -146,7 +143,7 @@ class StackedPredictor:
         is_short = reads_labels and epochs > network_settings.epochs
         if is_short and combination.weights[NETWORK] and _is_improving(network.history[0]):
             more = replace(network_settings, epochs=epochs)
-            other = kind.fit(problem, encoder, task, more, on_epoch, network_threads)
+            other = kind.fit(problem, more, on_epoch, network_threads)
             network = min(network, other, key=lambda one: _least_loss(one.history[0]))
             of_network, combination = combine(network)
         at_val = {name: p[val] for name, p in (predictions | of_network).items()}
