@@ -185,9 +185,7 @@ def _complete(
                 f"{without:,} of the {total:,} nodes of {titles[part]} have no label: they "
                 "are left out of this part."
             )
-    rest = labelled.clone()
-    for mask in marks.values():
-        rest &= ~mask
+    rest = labelled & ~torch.stack([*marks.values()]).any(0)
     if "train" not in marks:
         train, source = rest, "the labelled nodes in no mask"
         if not rest.any():

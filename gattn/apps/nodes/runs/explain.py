@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -242,7 +241,10 @@ def explain_graph_node(
     with new_folder(out) as folder:
         graph = read_graph(estimator, path, reading, log)
         explanation = explain_node(estimator.predictor_, graph, node, most=most)
-        neighbours = chain(_rows("neighbour", explanation.neighbours), _own_row(graph, explanation))
+        neighbours = list(_rows("neighbour", explanation.neighbours))
+        if not math.isnan(explanation.own_attention):
+            # The self-loop belongs to the network and cannot be removed.
+            neighbours.append((node, f"{explanation.own_attention:.6g}", "", ""))
         write_rows(folder / "neighbours.csv", neighbours)
         write_rows(folder / "attributes.csv", _rows("attribute", explanation.attributes))
         (folder / "network.png").write_bytes(_picture(estimator, graph, explanation))
@@ -257,14 +259,6 @@ def _rows(name: str, influences: Iterable[Influence]) -> Iterable[Sequence[objec
     for one in influences:
         attention = "" if math.isnan(one.attention) else f"{one.attention:.6g}"
         yield one.name, attention, f"{one.without:.6g}", f"{one.change:.6g}"
-
-
-def _own_row(graph: AttributedGraph, explanation: NodeExplanation) -> Iterable[Sequence[object]]:
-    """Yield the row of the attention of the node to itself, if there is a self-loop. It has no
-    prediction, because the self-loop belongs to the network and cannot be removed.
-    """
-    if not math.isnan(explanation.own_attention):
-        yield graph.names[explanation.place], f"{explanation.own_attention:.6g}", "", ""
 
 
 def _sentences(

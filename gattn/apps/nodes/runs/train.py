@@ -57,13 +57,6 @@ from gattn.draw import draw_network
 
 WITHOUT_NAME = {"classification": "classes", "regression": "numbers"}
 ALL_FEATURES = {"x": "x", "columns": "all others", "structure": "place in the graph"}
-MODELS = {
-    "stacked": "A stack of models",
-    "gat": "GAT",
-    "gatv2": "GATv2",
-    "transformer": "Graph transformer",
-    "hgt": "HGT",
-}
 COMPONENTS = {
     "constant": "share of each class, or the mean of the numbers",
     "columns": "linear model of a node's own columns",
@@ -122,7 +115,7 @@ def _facts(run: NodeRun) -> RunFacts:
         },
         title=f"{settings.label or WITHOUT_NAME[estimator.task]} of {data}",
         summary=(
-            f"{MODELS[settings.model.model]}, trained {times} on "
+            f"The model {settings.model.model}, trained {times} on "
             f"{counts['train']:,} of {counts['all']:,} nodes of {data}; split: "
             f"{run.metrics['split']}."
         ),

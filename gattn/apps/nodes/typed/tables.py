@@ -153,12 +153,13 @@ def typed_network_graph(
         directed: True if messages follow the direction of edges only.
     """
     none = torch.zeros(2, 0, dtype=torch.int64)
-    graph = AttributedGraph(
-        **vars(nodes), edge_index=none, directed=directed, arcs=none,
-        edge_table=EdgeTable.without_columns(none), notes=(*notes, *_isolated(network)),
-        left_out=tuple(left_out), network=network,
+    return with_projection(
+        AttributedGraph(
+            **vars(nodes), edge_index=none, directed=directed, arcs=none,
+            edge_table=EdgeTable.without_columns(none), notes=(*notes, *_isolated(network)),
+            left_out=tuple(left_out), network=network,
+        )
     )  # fmt: skip
-    return with_projection(graph)
 
 
 def with_projection(graph: AttributedGraph) -> AttributedGraph:
@@ -225,8 +226,6 @@ def _isolated(network: TypedNetwork) -> list[str]:
                 if end == kind:
                     touched[pairs] = True
         alone = int((~touched).sum())
-        if alone == len(touched):
-            notes.append(f"Type {kind}: no node has an edge, so it has no influence.")
-        elif alone:
+        if alone:
             notes.append(f"Type {kind}: {alone:,} node{'s' * (alone > 1)} without an edge.")
     return notes
