@@ -333,23 +333,6 @@ class Trial:
         return self.estimator.predictor_.validation_loss
 
 
-class VarianceComponents(NamedTuple):
-    """Mean of a metric over trials, and the parts of its variation.
-
-    Attributes:
-        mean: mean over all trials.
-        std: standard deviation over all trials; NaN for a single trial.
-        of_weights: standard deviation over trials with the same split, which is caused by the
-            initial weights.
-        of_parts: standard deviation that is caused by the split, in addition to ``of_weights``.
-    """
-
-    mean: float
-    std: float
-    of_weights: float
-    of_parts: float
-
-
 @dataclass(frozen=True, eq=False)
 class Trainer:
     """Inputs that are common to all trials; each process receives them once.
@@ -442,7 +425,7 @@ def best_trial(trials: Sequence[Trial]) -> Trial:
     return min(trials, key=lambda one: one.validation_loss)
 
 
-def variance_components(trials: Sequence[Trial], metric: str) -> VarianceComponents:
+def variance_components(trials: Sequence[Trial], metric: str) -> dict[str, float]:
     """Separate the variation of a metric that is due to initial weights from the variation that is
     due to splits.
 
@@ -455,21 +438,23 @@ def variance_components(trials: Sequence[Trial], metric: str) -> VarianceCompone
         metric: name of the metric.
 
     Returns:
-        The mean and the standard deviations; NaN for a standard deviation that needs more trials.
+        The mean and the standard deviation ``std`` over all trials, the standard deviation
+        ``of_weights`` within splits, and ``of_parts``, which the splits add; NaN for a standard
+        deviation that needs more trials.
     """
     values = torch.tensor([trial.test[metric] for trial in trials], dtype=torch.float64)
     part = torch.tensor([trial.plan.split for trial in trials])
     groups = [values[part == number] for number in part.unique()]
     mean, std = float(values.mean()), float(values.std()) if len(values) > 1 else math.nan
-    freedom = len(values) - len(groups)
-    if not freedom:
-        return VarianceComponents(mean, std, math.nan, math.nan)
-    within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / freedom
-    if len(groups) < 2:
-        return VarianceComponents(mean, std, math.sqrt(within), math.nan)
-    share = sum(1 / len(group) for group in groups) / len(groups)
-    between = float(torch.stack([group.mean() for group in groups]).var()) - within * share
-    return VarianceComponents(mean, std, math.sqrt(within), math.sqrt(max(between, 0.0)))
+    result = {"mean": mean, "std": std, "of_weights": math.nan, "of_parts": math.nan}
+    if freedom := len(values) - len(groups):
+        within = sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / freedom
+        result["of_weights"] = math.sqrt(within)
+        if len(groups) > 1:
+            share = sum(1 / len(group) for group in groups) / len(groups)
+            means = torch.stack([group.mean() for group in groups])
+            result["of_parts"] = math.sqrt(max(float(means.var()) - within * share, 0.0))
+    return result
 
 
 MAX_CLASSES = 20
@@ -656,7 +641,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
             "test": undefined(estimator, y[test]),
             "val": undefined(estimator, y[split.val]),
         }
-        components = {name: variance_components(trials, name)._asdict() for name in best.test}
+        components = {name: variance_components(trials, name) for name in best.test}
         metrics: dict[str, Any] = {
             "task": task,
             "test": best.test,
