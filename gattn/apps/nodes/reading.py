@@ -260,9 +260,9 @@ def from_hetero_data(
         for kind, one in nodes.items()
         if kind != target
     }
-    network = TypedNetwork(target, len(nodes[target]), others, edges)
+    network = TypedNetwork(target, nodes | others, edges)
     notes = [f"Nodes of type {target} are predicted."]
-    return typed_network_graph(nodes[target], network, notes, directed=directed)
+    return typed_network_graph(network, notes, directed=directed)
 
 
 def _pairs(edge_index: Tensor, where: str = "") -> Tensor:

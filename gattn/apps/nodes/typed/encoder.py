@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -81,7 +80,7 @@ class TypedEncoder:
             )
             with titled(f"relation {relation}"):
                 _, relations[relation], decisions = read_edge_columns(
-                    _bipartite(relation, network, graph), chosen_columns
+                    _bipartite(relation, network), chosen_columns
                 )
             notes += [f"Relation {relation}: {note}" for note in decisions]
         return cls(network.target, types, tuple(relations.items()), graph.directed), notes
@@ -119,7 +118,7 @@ class TypedEncoder:
         messages: dict[Relation, Messages] = {}
         for relation, encoder in sorted(self.relations.items()):
             # Edges that are equal in the columns are merged.
-            edges = _bipartite(relation, network, graph)
+            edges = _bipartite(relation, network)
             if encoder is not None:
                 with titled(f"relation {relation}"):
                     edges = encoder.attach(edges)
@@ -162,7 +161,7 @@ class TypedEncoder:
             notes += [_with_type(note, kind) for note in unknown]
         for relation, reader in self.relations.items():
             if reader is not None:
-                of_edges = reader.unknown(_bipartite(relation, network, graph))
+                of_edges = reader.unknown(_bipartite(relation, network))
                 notes += [f"Relation {relation}: {note}" for note in of_edges]
         return notes
 
@@ -235,16 +234,14 @@ def _offset(relation: Relation, network: TypedNetwork) -> int:
     return 0 if relation.source == relation.destination else network.size(relation.source)
 
 
-def _bipartite(
-    relation: Relation, network: TypedNetwork, graph: AttributedGraph
-) -> AttributedGraph:
+def _bipartite(relation: Relation, network: TypedNetwork) -> AttributedGraph:
     """Return the edges of a relation as a directed graph among its sources and, after them, its
     destinations.
     """
     edges, offset = network.edges[relation], _offset(relation, network)
-    names: list[Any] = list(network.names(relation.source, graph))
+    names = list(network.nodes[relation.source].names)
     if offset:
-        names += network.names(relation.destination, graph)
+        names += network.nodes[relation.destination].names
     edges = replace(edges, pairs=edges.pairs + torch.tensor([[0], [offset]]))
     pairs = edges.pairs.unique(dim=1)
     table = pd.DataFrame(index=range(len(names)))

@@ -1,8 +1,8 @@
-"""Nodes of other types than the labelled one, and the edges between all types."""
+"""Nodes of several types, and the edges between them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from gattn.apps.nodes.typed.relations import Relation
 from gattn.graph import Graph
 
 if TYPE_CHECKING:
-    from gattn.apps.nodes.attributed import AttributedGraph, Nodes
+    from gattn.apps.nodes.attributed import Nodes
 
 PAIRS = 2_000_000
 """Maximum number of pairs of labelled nodes that share a neighbour. If there are more, neighbours
@@ -96,21 +96,24 @@ class TypedInputs:
 
 @dataclass(frozen=True, eq=False)
 class TypedNetwork:
-    """Part of a typed network beside the labelled nodes, which are an ``AttributedGraph``.
+    """Nodes of all types of a network, and the edges between them.
 
     Attributes:
-        target: type of the labelled nodes.
-        count: number of nodes of the target type.
-        others: nodes of each other type.
+        target: type of the labelled nodes, which are also those of the ``AttributedGraph``.
+        nodes: nodes of each type.
         edges: edges and their columns, by relation.
         inputs: tensors for the models; None before an encoder attached them.
     """
 
     target: str
-    count: int
-    others: Mapping[str, Nodes]
+    nodes: Mapping[str, Nodes]
     edges: Mapping[Relation, EdgeTable]
     inputs: TypedInputs | None = None
+
+    @property
+    def others(self) -> dict[str, Nodes]:
+        """Nodes of each type but the target."""
+        return {kind: one for kind, one in self.nodes.items() if kind != self.target}
 
     @property
     def types(self) -> list[str]:
@@ -119,11 +122,7 @@ class TypedNetwork:
 
     def size(self, kind: str) -> int:
         """Return the number of nodes of a type."""
-        return self.count if kind == self.target else len(self.others[kind])
-
-    def names(self, kind: str, graph: AttributedGraph) -> Sequence[object]:
-        """Return the names of the nodes of a type; ``graph`` contains the labelled nodes."""
-        return graph.names if kind == self.target else self.others[kind].names
+        return len(self.nodes[kind])
 
     def without_inputs(self) -> TypedNetwork:
         """Return the network as it was read."""

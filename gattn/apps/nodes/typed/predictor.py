@@ -236,7 +236,7 @@ def node_titles(graph: AttributedGraph) -> tuple[list[str], np.ndarray]:
     names: list[str] = []
     kinds = []
     for place, kind in enumerate(offsets(network)):
-        some: Any = network.names(kind, graph)
+        some = network.nodes[kind].names
         suffix = f" ({kind})" if place else ""
         names += [f"{name}{suffix}" for name in some]
         kinds.append(np.full(len(some), place))

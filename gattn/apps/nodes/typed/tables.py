@@ -15,7 +15,6 @@ from gattn.apps.nodes.attributed import (
     AttributedGraph,
     GraphError,
     LeftOut,
-    Nodes,
     without_loops,
 )
 from gattn.apps.nodes.edge_ends import EndColumns, NamedEnds, check_header, named_ends, named_nodes
@@ -130,13 +129,11 @@ def typed_graph(
         f"Nodes of type {target} are predicted. Edges point from the first type of a relation to "
         f"the last; messages {way}."
     )
-    others = {kind: one for kind, one in types.items() if kind != target}
-    network = TypedNetwork(target, len(types[target]), others, tables)
-    return typed_network_graph(types[target], network, notes, left_out, directed=directed)
+    network = TypedNetwork(target, types, tables)
+    return typed_network_graph(network, notes, left_out, directed=directed)
 
 
 def typed_network_graph(
-    nodes: Nodes,
     network: TypedNetwork,
     notes: Sequence[str],
     left_out: Sequence[LeftOut] = (),
@@ -146,8 +143,7 @@ def typed_network_graph(
     """Return the graph of the labelled nodes with a typed network.
 
     Args:
-        nodes: the labelled nodes.
-        network: the nodes of the other types, and the edges by relation.
+        network: the nodes by type, and the edges by relation.
         notes: sentences about decisions that were already made.
         left_out: edges that were left out.
         directed: True if messages follow the direction of edges only.
@@ -155,7 +151,7 @@ def typed_network_graph(
     none = torch.zeros(2, 0, dtype=torch.int64)
     return with_projection(
         AttributedGraph(
-            **vars(nodes), edge_index=none, directed=directed, arcs=none,
+            **vars(network.nodes[network.target]), edge_index=none, directed=directed, arcs=none,
             edge_table=EdgeTable.without_columns(none), notes=(*notes, *_isolated(network)),
             left_out=tuple(left_out), network=network,
         )
