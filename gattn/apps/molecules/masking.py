@@ -124,14 +124,20 @@ def atoms_of(inputs: MoleculeInputs, *, add_h: bool = False) -> list[MoleculeAto
 
 
 def _atoms(smiles: str, add_h: bool) -> MoleculeAtoms:
+    from rdkit.Chem import CanonicalRankAtoms
+
     molecule = plain(parse_any_size(smiles), smiles)
+    classes, ranks = (
+        torch.tensor(list(CanonicalRankAtoms(molecule, breakTies=ties))) for ties in (False, True)
+    )
     symbols = tuple(atom.GetSymbol() for atom in molecule.GetAtoms())
     places = tuple(written_places(smiles, len(symbols)))
     environments, shares = _environments(molecule), descriptor_shares(molecule)
     owners = _owners(molecule) if add_h else None
     return MoleculeAtoms(
-        symbols, places, *_ranks(molecule), environments, _pairs(molecule, smiles), shares, owners
-    )
+        symbols, places, classes, ranks.argsort(), environments, _pairs(molecule, smiles), shares,
+        owners,
+    )  # fmt: skip
 
 
 def _owners(molecule: Mol) -> Tensor:
@@ -143,16 +149,6 @@ def _owners(molecule: Mol) -> Tensor:
     count = molecule.GetNumAtoms()
     added = [atom.GetNeighbors()[0].GetIdx() for atom in list(AddHs(molecule).GetAtoms())[count:]]
     return torch.tensor([*range(count), *added])
-
-
-def _ranks(molecule: Mol) -> tuple[Tensor, Tensor]:
-    """Return the symmetry classes of the atoms, and the indices of the atoms in canonical order."""
-    from rdkit.Chem import CanonicalRankAtoms
-
-    classes, ranks = (
-        torch.tensor(list(CanonicalRankAtoms(molecule, breakTies=ties))) for ties in (False, True)
-    )
-    return classes, ranks.argsort()
 
 
 def masked_inputs(

@@ -456,7 +456,9 @@ def cross_fit_members(
     """
     outputs = predict_members(networks, val.inputs, val.outputs, threads=threads)
     loss = _loss(task, settings, classes)
-    measured = _measured(val.targets)
+    measured = ~val.targets.isnan()
+    if val.bounded:  # A label is known if both of its ends are known.
+        measured = measured.all(2)
     for member, history in enumerate(histories):
         if history.outputs is None:
             continue
@@ -495,14 +497,6 @@ def predict_members(
             batch = batch_inputs(inputs[positions], counts=networks[0].reads_counts)
             pieces.append(torch.stack([network(batch) for network in networks]).double())
     return torch.cat(pieces, 1)
-
-
-def _measured(targets: Tensor) -> Tensor:
-    """Return a mask [k, t] that is True where a target is known. A bounded target [k, t, 2] counts
-    as known if both of its ends are known.
-    """
-    mask = ~targets.isnan()
-    return mask.all(2) if targets.dim() > 2 else mask
 
 
 def _loss(task: Task, settings: MoleculeSettings, classes: Sequence[int]) -> Loss:

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from gattn.apps.tables.numbers import is_missing
 from gattn.data.molecules.arrays import MoleculeArrays
-from gattn.data.molecules.plain import written_places
+from gattn.data.molecules.plain import plain, written_places
+from gattn.data.molecules.smiles import parse_any_size
 from gattn.data.molecules.smiles_text import strip_blanks, without_maps
 
 Item: TypeAlias = "float | int | str | None"
@@ -165,15 +166,6 @@ class Entries:
     edges: int
 
 
-def graph_entries(arrays: MoleculeArrays, index: int) -> tuple[np.ndarray, int]:
-    """Return the two atoms of each of b bonds of a molecule, [b, 2], and the number of atoms."""
-    begin, end = arrays.edge_ptr[index : index + 2].tolist()
-    first, last = arrays.ptr[index : index + 2].tolist()
-    # Bond k has two edges in the graph: edge 2 k in RDKit's direction, and edge 2 k + 1 in the
-    # other direction.
-    return arrays.edge_index[:, begin:end:2].t().numpy(), last - first
-
-
 def find_entries(smiles: str, arrays: MoleculeArrays, index: int, *, add_h: bool) -> Entries:
     """Return the nodes and bonds to which the values in a molecule's lists belong.
 
@@ -192,10 +184,14 @@ def find_entries(smiles: str, arrays: MoleculeArrays, index: int, *, add_h: bool
     >>> find_entries("[H]OC", graph, 0, add_h=False).atoms.tolist()
     [-1, 0, 1]
     """
-    bonds, nodes = graph_entries(arrays, index)
-    heavy = nodes
-    if add_h:
-        heavy = nodes - _added(bonds, nodes, smiles)
+    begin, end = arrays.edge_ptr[index : index + 2].tolist()
+    # Bond k has two edges in the graph: edge 2 k in RDKit's direction, and edge 2 k + 1 in the
+    # other direction.
+    bonds = arrays.edge_index[:, begin:end:2].t().numpy()
+    nodes = heavy = int(arrays.ptr[index + 1] - arrays.ptr[index])
+    if add_h and len(bonds):
+        # The hydrogens that were added to the graph are its last nodes.
+        heavy = plain(parse_any_size(smiles), smiles).GetNumAtoms()
     if not WRITTEN.search(smiles):
         return Entries(np.arange(nodes), np.arange(len(bonds)), nodes, heavy, len(bonds))
     from rdkit import Chem, rdBase
@@ -244,14 +240,6 @@ def place_values(count: int, level: str, entries: Entries) -> tuple[np.ndarray, 
         places = places[(places >= 0) & (places < without)]
     positions = np.flatnonzero(places >= 0)
     return positions, places[positions]
-
-
-def _added(bonds: np.ndarray, nodes: int, smiles: str) -> int:
-    """Return the number of hydrogens that were added to a graph. They are its last nodes."""
-    from gattn.data.molecules.plain import plain
-    from gattn.data.molecules.smiles import parse_any_size
-
-    return nodes - plain(parse_any_size(smiles), smiles).GetNumAtoms() if len(bonds) else 0
 
 
 def _pair_hydrogens(atoms: np.ndarray, ends: np.ndarray, bonds: np.ndarray, heavy: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -93,7 +94,8 @@ def prediction_cells(
                 chance = mean[:, i, None]
             columns += [labels, *map(_numbers, (*chance.unbind(1), spread[:, 0]))]
             if sets is not None:
-                columns.append([_joined(kinds, is_in) for is_in in sets[:, i].tolist()])
+                rows = ([*map(str, compress(kinds, is_in))] for is_in in sets[:, i].tolist())
+                columns.append(["|".join(row) for row in rows])
             columns += percent[i]
     if not estimator.level_:
         return [list(cells) for cells in zip(*columns, _numbers(predicted.max_train_similarity))]
@@ -157,7 +159,3 @@ def _precise(column: Tensor, std: Tensor) -> list[str]:
     """Format numbers with so many digits that four digits of their standard deviation are shown."""
     pairs = zip(column.tolist(), std.tolist())
     return [with_precision(value, error, digits=6, error_digits=4) for value, error in pairs]
-
-
-def _joined(kinds: Iterable[object], is_in: Sequence[bool]) -> str:
-    return "|".join(str(kind) for kind, chosen in zip(kinds, is_in) if chosen)

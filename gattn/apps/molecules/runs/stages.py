@@ -552,13 +552,11 @@ def _parse(estimator: Any, source: Source) -> LabelledMolecules:
     table.
     """
     y, labels = source.labels.y, source.labels
-    if source.places is not None:
-        molecules = estimator.read(source.rows, y, targets=source.targets, places=source.places)
-    else:
+    options = {"places": source.places}
+    if source.places is None:
         y = y[:, 0] if len(source.targets) == 1 else y
-        molecules = estimator.read(
-            source.rows, y, targets=source.targets, bounds=labels.bounds, weights=source.weights
-        )
+        options = {"bounds": labels.bounds, "weights": source.weights}
+    molecules = estimator.read(source.rows, y, targets=source.targets, **options)
     bad = {row.row: replace(row, line=source.lines[row.row]) for row in molecules.bad}
     bad |= {row.row: row for row in source.bad}
     return replace(molecules, bad=tuple(bad[row] for row in sorted(bad)))
