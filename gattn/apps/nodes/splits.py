@@ -141,13 +141,6 @@ def masked_split(
             f"'test_mask'; {attribute_names(graph.table)}"
         )
     marks = {part: _mask(graph, name) for part, name in columns.items()}
-    present = {*graph.table.columns, *graph.unreadable}
-    unread = [
-        f"{name} is not used: {columns[part]} marks the {TITLES[part]} part."
-        for part, names in PARTS.items()
-        for name in names
-        if name in present and name != columns[part]
-    ]
     faults = [
         _overlap(graph, (columns[a], marks[a]), (columns[b], marks[b]))
         for a, b in combinations(marks, 2)
@@ -155,8 +148,7 @@ def masked_split(
     ]
     if faults:
         raise GraphError(f"a node must be in one part; {'; '.join(faults)}")
-    split, notes = _complete(marks, columns, y, seed, fraction, by_class, "public")
-    return split, [*unread, *notes]
+    return _complete(marks, columns, y, seed, fraction, by_class, "public")
 
 
 def _overlap(graph: AttributedGraph, one: tuple[str, Tensor], other: tuple[str, Tensor]) -> str:

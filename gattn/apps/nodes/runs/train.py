@@ -77,7 +77,7 @@ def node_report(run: NodeRun) -> Report:
     """
     weights = run.estimator.predictor_.attention(run.encoded.graph)
     figures = {"network": _picture(run, weights)}
-    sections = [_trials_section(run)]
+    sections = [_trials_section(run)] if len(run.trials) > 1 else []
     if "components" in run.metrics:
         sections.append(_components(run))
     if "edges" in run.metrics:
@@ -143,9 +143,6 @@ def _reliability(run: NodeRun, y: Tensor, predicted: Tensor) -> Reliability:
 
 def _trials_section(run: NodeRun) -> Section:
     """Return the section on the mean and the variation of the metrics over the trials."""
-    if len(run.trials) < 2:
-        text = "One training run; --runs 10 estimates how much the metrics depend on the seed."
-        return Section("Runs", (text,))
     rows = tuple(
         (METRICS[name], *each.values()) for name, each in run.metrics["runs"]["test"].items()
     )
