@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -118,7 +119,7 @@ class ColumnEncoder:
             return torch.zeros(len(nodes), 0)
         read_names = any(column.name == NAMES for column in self.columns)
         table = _with_names(nodes) if read_names else nodes.table
-        return _compact_features(self.columns, table, nodes.where)
+        return write_features(self.columns, table, nodes.where)
 
     def unknown_columns(self, nodes: Nodes) -> list[str]:
         """Return a note for each column if none of its values occurred in training, so that its
@@ -159,9 +160,7 @@ def _as_columns(graph: Nodes, names: Sequence[str]) -> list[str]:
     return expanded
 
 
-def _compact_features(
-    columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
-) -> Tensor:
+def write_features(columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row) -> Tensor:
     """Encode columns of n nodes as features, [n, d] float32: dense, or CSR if few are nonzero.
 
     Args:
@@ -172,24 +171,35 @@ def _compact_features(
     Raises:
         GraphError: the table lacks a column, or it cannot be read.
     """
+    for column in columns:
+        if column.name not in table.columns:
+            raise GraphError(
+                f"the nodes have no attribute {column.name!r}, which the model reads; "
+                f"{attribute_names(table)}"
+            )
+    shape = len(table), sum(column.width for column in columns)
+    matrix: Any
     try:
-        dense = write_numbers(columns, table, where)
-        if dense is not None and np.count_nonzero(dense) > DENSE * dense.size:
-            return torch.from_numpy(dense)
-        matrix = write_features(columns, table, where)
+        if all(column.kind == "number" for column in columns):
+            # A sparse matrix of numbers would need several times the memory.
+            matrix = np.empty(shape, np.float32)
+            numbers = (column.scaled(table[column.name], where) for column in columns)
+            for place, values in enumerate(chain.from_iterable(numbers)):
+                matrix[:, place] = values
+            stored = np.count_nonzero(matrix)
+        else:
+            blocks = [column.features(table[column.name], where) for column in columns]
+            matrix = sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
+            stored = matrix.nnz
     except ValueError as error:
         raise GraphError(str(error)) from None
-    width = sum(column.width for column in columns)
-    if matrix.nnz > DENSE * len(table) * width:
-        return torch.from_numpy(matrix.toarray())
-    return _as_tensor(matrix, width)
-
-
-def _as_tensor(matrix: sp.csr_matrix, width: int) -> Tensor:
-    pointers, columns = (
+    if stored > DENSE * shape[0] * shape[1]:
+        return torch.from_numpy(matrix.toarray() if sp.issparse(matrix) else matrix)
+    matrix = sp.csr_matrix(matrix)
+    pointers, places = (
         torch.from_numpy(part.astype(np.int64)) for part in (matrix.indptr, matrix.indices)
     )
-    return csr_tensor(pointers, columns, torch.from_numpy(matrix.data), (len(pointers) - 1, width))
+    return csr_tensor(pointers, places, torch.from_numpy(matrix.data), shape)
 
 
 Kind = Literal["number", "category", "text"]
@@ -320,54 +330,6 @@ def learn_columns(
             columns.append(column)
         notes += column_notes
     return columns, notes
-
-
-def write_numbers(
-    columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
-) -> NDArray[np.float32] | None:
-    """Encode the columns of a table like :func:`write_features`, as a dense array [n, d] float32.
-
-    Returns:
-        The features; None if a column does not contain numbers.
-    """
-    _check_present(columns, table)
-    if not columns or any(column.kind != "number" for column in columns):
-        return None
-    features = np.empty((len(table), sum(column.width for column in columns)), np.float32)
-    place = 0
-    for column in columns:
-        for values in column.scaled(table[column.name], where):
-            features[:, place] = values
-            place += 1
-    return features
-
-
-def write_features(
-    columns: Sequence[Column], table: pd.DataFrame, where: Where = at_row
-) -> sp.csr_matrix:
-    """Encode all columns of a table as features, [n, d] float32.
-
-    Args:
-        columns: encoders from :func:`learn_columns`.
-        table: attributes of n nodes.
-        where: describes the position of a node.
-
-    Raises:
-        ValueError: a column is missing, or a column of numbers contains a text.
-    """
-    _check_present(columns, table)
-    blocks = [column.features(table[column.name], where) for column in columns]
-    return sp.csr_matrix(sp.hstack(blocks, format="csr", dtype=np.float32))
-
-
-def _check_present(columns: Sequence[Column], table: pd.DataFrame) -> None:
-    """Raise a ValueError if a column is missing in the table."""
-    for column in columns:
-        if column.name not in table.columns:
-            raise ValueError(
-                f"the nodes have no attribute {column.name!r}, which the model reads; "
-                f"{attribute_names(table)}"
-            )
 
 
 def _learn(name: str, values: pd.Series, where: Where) -> tuple[Column | None, list[str]]:

@@ -20,7 +20,7 @@ WORDS = [f"attention paper {i % 7} on graph{i % 3} and method{i % 5}" for i in r
 def _dense(values):
     table = pd.DataFrame({"c": values})
     (column,), notes = learn_columns(table, ["c"])
-    return column, write_features([column], table).toarray(), notes
+    return column, write_features([column], table).to_dense().numpy(), notes
 
 
 def test_numbers_are_standardised_and_gaps_have_a_feature():
