@@ -199,7 +199,8 @@ class EdgeInputs(EdgeStructure):
             arcs: [k] mask of the graph's ``arcs``.
         """
         of_edges = "edge_rows", "against", "ages", "features", "bias"
-        masks = dict.fromkeys(of_edges, edges) | dict.fromkeys(("arc_rows", "weights"), arcs)
+        masks: dict[str, NDArray[np.bool_]] = {"arc_rows": arcs, "weights": arcs}
+        masks |= dict.fromkeys(of_edges, edges)
         values = {name: getattr(self, name) for name in masks}
         return replace(
             self,
