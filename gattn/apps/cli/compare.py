@@ -30,12 +30,11 @@ def add_compare(app: CommandGroup) -> None:
                 compared with the first one.
             out: New PNG file with a picture of the differences.
         """
-        from gattn.apps.run.compare import compare_runs
+        from gattn.apps.run.compare import compare_runs, differences_plot
 
         differences = compare_runs(runs)
         show_differences(differences)
         if out is not None:
-            from gattn.apps.run.differences import differences_plot
             from gattn.files import new_file
 
             # Only the names of the folders are shown, because paths can be wider than the picture.

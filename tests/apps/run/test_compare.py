@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gattn.apps.run.compare import compare_runs
-from gattn.apps.run.differences import differences_plot
+from gattn.apps.run.compare import compare_runs, differences_plot
 from gattn.apps.run.model_io import RunError, write_model
 
 LABELS = np.random.default_rng(0).normal(size=200)
