@@ -89,7 +89,7 @@ def _row(entry: Record, ignored: Mapping[str, Any], others: Mapping[str, Any]) -
         title += f", {entry['split']}"
     title += "".join(f", `{option}`" for option in entry["options"])
     return [
-        title, str(entry["splits"]), f"**{_cell(accuracy[entry['model']])}**",
+        title, str(entry["splits"]), _cell(accuracy[entry["model"]]),
         _cell(ignored["stacked"]) if ignored else "", _best(components),
         _best({name: each for name, each in baselines.items() if name != "majority"}),
         *(_cell(others[name]) if name in others else "" for name in OTHERS),
