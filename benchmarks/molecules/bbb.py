@@ -3,7 +3,6 @@
     pip install qc-b3db                                         # the data, CC0 1.0
     python -m benchmarks.molecules.bbb --run RUN                # train, measure on the external set
     python -m benchmarks.molecules.bbb --run RUN --ship         # and write the shipped files
-    python -m benchmarks.molecules.bbb --run RUN --model gp --split random
 
 The package ``qc-b3db`` contains B3DB: 7,807 molecules with a class, BBB+ (enters the brain) or
 BBB-, and an external set of 175 molecules that its authors collected later. A training molecule
@@ -11,8 +10,7 @@ whose constitution (formula and bonds, without stereochemistry) is in the extern
 of the training, so that the external molecules are new to the model. The rest is divided by
 scaffolds into training, validation and test parts: the molecules of a scaffold are in one part.
 The sets of classes are then calibrated on scaffolds that are new to the model, like the external
-molecules. With ``--split random``, they are calibrated on near duplicates of training molecules,
-and contain the class of an external molecule less often than they promise.
+molecules.
 
 Only four external molecules are BBB-. The area under the ROC curve of the external set is therefore
 printed with its standard error (Hanley and McNeil, 1982).
@@ -40,7 +38,6 @@ from gattn.apps.molecules.runs.predict import read_threshold
 from gattn.apps.molecules.runs.stages import train_run
 from gattn.apps.molecules.settings import MoleculeSettings
 
-MODULE = "benchmarks.molecules.bbb"
 NAME, CLASS = "bbb", "class"
 TABLES = {"train": "B3DB_classification.tsv", "external": "B3DB_classification_external.tsv"}
 MODEL = MoleculeSettings(kernel_rows=2000)
@@ -51,19 +48,8 @@ TEMPLATE = Path(__file__).with_name("bbb_card.md")
 
 def main(arguments: Sequence[str]) -> None:
     """Train the model, measure it on the external set, and write its files if requested."""
-    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=main.__doc__)
+    parser = argparse.ArgumentParser("python -m benchmarks.molecules.bbb", description=main.__doc__)
     parser.add_argument("--run", type=Path, required=True, help="folder of the training run")
-    parser.add_argument(
-        "--split",
-        default="scaffold",
-        choices=["random", "scaffold"],
-        help="rule of the test part (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--model", default=MODEL.model, choices=["stacked", "attention", "gp"],
-        help="model to train (default: %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--epochs", type=int, default=MODEL.epochs, help="epochs of the network")
     parser.add_argument("--ship", action="store_true", help="write the files that gattn ships")
     options = parser.parse_args(arguments)
     run = options.run.resolve()
@@ -73,11 +59,8 @@ def main(arguments: Sequence[str]) -> None:
         train, external, left_out = write_tables(Path())
         print(f"{left_out} training molecules have the constitution of an external molecule")
         settings = RunSettings(
-            data=str(train), target=(CLASS,), task="classification", split=options.split,
-            model=MoleculeSettings(
-                kernel_rows=MODEL.kernel_rows, epochs=options.epochs, model=options.model
-            ),
-        )  # fmt: skip
+            data=str(train), target=(CLASS,), task="classification", split="scaffold", model=MODEL
+        )
         metrics = train_run(settings, run, progress=True, log=print)
         measured = evaluate_table(run, external, workers=1, log=print)
         os.chdir(run)
@@ -127,22 +110,19 @@ def summarise(
 ) -> dict[str, dict[str, Any]]:
     """Return the figures of the test part and of the external set for the model card."""
     return {
-        "test": {
-            "molecules": metrics["molecules"]["test"],
-            **metrics["test"],
-            "standard_error": standard_error(metrics["test"]["roc_auc"], **_classes(metrics)),
-            "coverage": metrics["intervals"]["held"],
-            "mean_size": metrics["intervals"].get("mean_size"),
-        },
-        "external": {
-            "molecules": external["molecules"]["test"],
-            "negative": _classes(external)["negative"],
-            **external["test"],
-            "standard_error": standard_error(external["test"]["roc_auc"], **_classes(external)),
-            "coverage": external["intervals"]["held"],
-            "mean_size": external["intervals"].get("mean_size"),
-        },
+        "test": _figures(metrics),
+        "external": {**_figures(external), "negative": _classes(external)["negative"]},
         "train": {"molecules": metrics["molecules"]["train"], "left_out": left_out},
+    }
+
+
+def _figures(metrics: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "molecules": metrics["molecules"]["test"],
+        **metrics["test"],
+        "standard_error": standard_error(metrics["test"]["roc_auc"], **_classes(metrics)),
+        "coverage": metrics["intervals"]["held"],
+        "mean_size": metrics["intervals"].get("mean_size"),
     }
 
 
