@@ -97,6 +97,15 @@ def own_threads(as_many_threads_as_before: None) -> Iterator[None]:
 
 
 @pytest.fixture
+def in_double() -> Iterator[None]:
+    """Create float64 tensors by default."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.fixture
 def uneven_products() -> Iterator[None]:
     """Round the dense products of PyTorch differently in each row, as they may on some processor.
 
@@ -187,6 +196,8 @@ def _pair(name, *args, dtype=torch.float64, theirs=None, ours=None, first=None, 
     for factory in (theirs or getattr(pyg, name), ours or getattr(gattn.nn, name)):
         torch.manual_seed(7)
         layer = factory(*copy.deepcopy(args), **copy.deepcopy(kwargs)).to(dtype)
+        if isinstance(layer, pyg.RGATConv):  # PyG does not initialise this parameter
+            layer.l2.data.fill_(1 / layer.out_channels)
         if first is not None:
             layer(*first)
         layers.append(layer)

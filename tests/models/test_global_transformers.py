@@ -26,12 +26,7 @@ EDGES = torch.tensor([[0, 1, 2, 3, 2, 5, 4], [1, 0, 2, 1, 3, 4, 5]])
 BATCH = torch.tensor([0, 0, 0, 0, 1, 1])
 
 
-@pytest.fixture(autouse=True)
-def in_double():
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
+pytestmark = pytest.mark.usefixtures("in_double")
 
 
 def _pair(beside_pyg, case):

@@ -9,14 +9,15 @@ from tests.zoo import build_once
 
 
 @pytest.fixture
-def gattn(monkeypatch, capsys):
+def gattn(request, monkeypatch, capsys):
     """Return a function that runs a command and returns its exit code and output.
 
-    Plots are empty, because drawing takes most of the time; only the runs of the fixture ``folder``
-    contain drawn plots.
+    The first word of the command is molecules, or the PRODUCT of the module. Plots are empty,
+    because drawing takes most of the time; only a run of the fixture ``folder`` contains them.
     """
     leave_blank(monkeypatch)
-    return runner(monkeypatch, capsys, "molecules")
+    product = getattr(request.module, "PRODUCT", "molecules")
+    return runner(monkeypatch, capsys, product)
 
 
 @pytest.fixture(scope="session")

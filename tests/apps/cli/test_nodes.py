@@ -18,17 +18,8 @@ from tests.apps.nodes.typed_networks import typed_tables, write_tables
 from tests.pictures import leave_blank
 from tests.zoo import build_once
 
+PRODUCT = "nodes"
 NETWORK = ["--epochs", 12, "--width", 8, "--heads", 2, "--learning-rate", 0.02, "--dropout", 0.2]
-
-
-@pytest.fixture
-def gattn(monkeypatch, capsys):
-    """Return a function that runs a command and returns its exit code and its output.
-
-    Plots are empty; only the run ``classes`` of the fixture ``folder`` contains drawn plots.
-    """
-    leave_blank(monkeypatch)
-    return runner(monkeypatch, capsys, "nodes")
 
 
 @pytest.fixture(scope="module")

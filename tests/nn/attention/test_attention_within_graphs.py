@@ -19,12 +19,7 @@ OPTIONS = {
 SIZES = 1, 0, 3, 4
 
 
-@pytest.fixture(autouse=True)
-def in_double():
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
+pytestmark = pytest.mark.usefixtures("in_double")
 
 
 @pytest.fixture(params=OPTIONS)

@@ -65,15 +65,8 @@ def _taught(theirs, weight, bias, loops, monkeypatch):
     theirs.register_message_forward_hook(weighted)
 
 
-def _rgat(*args, **options):
-    """Create PyG's layer, with a value for the parameter that PyG does not initialise."""
-    layer = pyg.RGATConv(*args, **options)
-    layer.l2.data.fill_(1 / layer.out_channels)
-    return layer
-
-
 def _pair(beside_pyg, name, args, options):
-    theirs = {"GATEConv": attentive_fp.GATEConv, "RGATConv": _rgat}.get(name)
+    theirs = {"GATEConv": attentive_fp.GATEConv}.get(name)
     pair = beside_pyg.pair(name, *args, theirs=theirs, **options)
     return [layer.eval() for layer in pair]
 

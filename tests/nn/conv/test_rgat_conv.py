@@ -1,7 +1,6 @@
 import networkx
 import pytest
 import torch
-import torch_geometric.nn as pyg
 
 from gattn import Graph
 from gattn.nn import RGATConv
@@ -21,13 +20,6 @@ OPTIONS = [
 ]
 
 
-def _theirs(*args, **kwargs):
-    """Create PyG's layer, with a value for the parameter that PyG does not initialise."""
-    layer = pyg.RGATConv(*args, **kwargs)
-    layer.l2.data.fill_(1 / layer.out_channels)
-    return layer
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -35,7 +27,7 @@ def test_matches_pyg_on_every_graph(beside_pyg, mechanism, mode, options):
     dtype = torch.float32 if options["mod"] is None else torch.float64
     options = {"attention_mechanism": mechanism, "attention_mode": mode, "heads": 2, **options}
     options["dim"] = 3 if mode.startswith("multiplicative") else 1
-    pair = beside_pyg.pair("RGATConv", 6, 4, 3, theirs=_theirs, dtype=dtype, **options)
+    pair = beside_pyg.pair("RGATConv", 6, 4, 3, dtype=dtype, **options)
     for case in beside_pyg.graphs()[2:10]:
         x, edges = beside_pyg.draw(case.size[0], 6, dtype=dtype), case.edge_index.shape[1]
         edge_attr = beside_pyg.draw(edges, 3, dtype=dtype) if "edge_dim" in options else None
@@ -51,7 +43,7 @@ def test_matches_pyg_on_every_graph(beside_pyg, mechanism, mode, options):
 def test_many_relations_project_only_the_pairs_that_occur(beside_pyg, monkeypatch, padded, options):
     monkeypatch.setattr(typed, "MAX_PADDED", padded)
     nodes, edges, relations = 300, 100, 40
-    pair = beside_pyg.pair("RGATConv", 6, 4, relations, theirs=_theirs, heads=2, **options)
+    pair = beside_pyg.pair("RGATConv", 6, 4, relations, heads=2, **options)
     x, edge_index = beside_pyg.draw(nodes, 6), torch.randint(nodes, (2, edges))
     beside_pyg.check(*pair, x, edge_index, torch.arange(edges) % (relations - 1))
     graph = Graph(edge_index, nodes)
@@ -63,7 +55,7 @@ def test_many_relations_project_only_the_pairs_that_occur(beside_pyg, monkeypatc
 @pytest.mark.parametrize("options", [{}, {"num_blocks": 2}, {"num_bases": 3}], ids=str)
 def test_few_pairs_of_a_relation_are_projected_once(beside_pyg, options):
     nodes, edges, relations = 50, 60, 90
-    pair = beside_pyg.pair("RGATConv", 6, 4, relations, theirs=_theirs, heads=2, **options)
+    pair = beside_pyg.pair("RGATConv", 6, 4, relations, heads=2, **options)
     x, edge_index = beside_pyg.draw(nodes, 6), torch.randint(nodes, (2, edges))
     beside_pyg.check(*pair, x, edge_index, torch.arange(edges) % (relations - 1))
     pairs = typed.typed_graph(Graph(edge_index, nodes), torch.arange(edges), relations)
@@ -78,7 +70,7 @@ def test_numbers_in_an_adjacency_are_relations(beside_pyg, layout):
     kinds = torch.tensor([0, 1, 2, 1, 0, 2])
     adj_t = torch.sparse_coo_tensor(pairs.flip(0), kinds, (5, 5), is_coalesced=True)
     adj_t = adj_t if layout == "coo" else adj_t.to_sparse_csr()
-    theirs, ours = beside_pyg.pair("RGATConv", 6, 4, 3, theirs=_theirs)
+    theirs, ours = beside_pyg.pair("RGATConv", 6, 4, 3)
     x = beside_pyg.draw(5, 6)
     beside_pyg.check(theirs, ours, x, adj_t, kinds, return_attention_weights=True)
     torch.testing.assert_close(ours(x, adj_t), theirs(x, pairs, kinds))
