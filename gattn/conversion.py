@@ -40,8 +40,6 @@ The blocks of the Set Transformer are not in it, because gattn's blocks read set
 WHOLE = pyg.Polynormer, pyg.SGFormer, pyg_sgformer.GraphModule, pyg_sgformer.SGModule
 """Models that are replaced only if all of their submodules are replaced."""
 
-pyg_internals.register_equations(*TWINS)
-
 
 UNSUPPORTED = frozenset((
     "ASAPooling", "CuGraphGATConv", "DNAConv", "DenseGATConv", "FeaStConv", "JumpingKnowledge",

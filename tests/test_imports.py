@@ -31,7 +31,8 @@ STEPS = {
         "from gattn.graphs import *; from gattn.sampling import *; from gattn.structure import *"
     ),
     "PyG": "import torch_geometric.nn",
-    "layers": "gattn.nn.GATConv, gattn.models.GAT",
+    # PyG's message in GATEConv is no override, also if gattn.conversion is not imported.
+    "layers": "gattn.models.GAT; assert gattn.nn.GATEConv(8, 8, 3).fused",
 }
 """Code that one interpreter runs, step by step."""
 

@@ -57,10 +57,11 @@ EQUATIONS.
 
 def register_equations(*classes: type) -> None:
     """Store the present methods in EQUATIONS of some classes as the original methods, so that a
-    later replacement by a user is detected.
+    later replacement by a user is detected. Classes that are already stored are left out.
     """
     for cls in classes:
-        _registered[cls] = {name: vars(cls)[name] for name in EQUATIONS if name in vars(cls)}
+        methods = {name: vars(cls)[name] for name in EQUATIONS if name in vars(cls)}
+        _registered.setdefault(cls, methods)
 
 
 register_equations(MessagePassing)

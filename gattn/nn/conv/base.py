@@ -128,7 +128,7 @@ class AttentionConv(pyg_internals.Twin, TermsEdgeByEdge):
         if cls.__module__.startswith("gattn."):
             # A layer of PyG among the base classes may have methods that PyG generated for it.
             cls.propagate, cls.edge_updater = MessagePassing.propagate, MessagePassing.edge_updater
-            pyg_internals.register_equations(cls)
+            pyg_internals.register_equations(*cls.__bases__, cls)
 
     @staticmethod
     def _check_arguments(arguments: dict[str, Any]) -> None:
