@@ -219,7 +219,7 @@ def test_a_signal_to_the_main_process_ends_all(tmp_path, command, number, begun)
         assert len(others) >= (begun == "worker")
         process.send_signal(number)
         code, word = CODES[number]
-        assert process.wait(timeout=15) == code
+        assert process.wait(timeout=60) == code
         assert stderr.read_text().splitlines()[-1] == f"gattn: {word}"
         end = time.monotonic() + 5
         while (left := [pid for pid in others if runs(pid)]) and time.monotonic() < end:
