@@ -29,6 +29,7 @@ def tables(tmp_path_factory):
     frame = pd.DataFrame({"smiles": smiles, "y": y, "heat": noise, "screen": 10 * y + 3 * noise})
     frame[MINE].drop(columns="screen").to_csv(folder / "mine.csv", index=False)
     frame[OTHERS].to_csv(folder / "related.csv", index=False)
+    frame[:500].to_csv(folder / "all.csv", index=False)
     frame[OTHERS].assign(screen=noise[OTHERS]).to_csv(folder / "unrelated.csv", index=False)
     frame[500:700].to_csv(folder / "new.csv", index=False)
     return folder
@@ -94,6 +95,29 @@ def test_the_labels_of_a_molecule_are_left_out_of_its_columns():
     plain = with_related(mine.inputs, kernel).extra_descriptors[:, 0]
     assert torch.equal(plain[:20], before[:20])
     assert (plain - before)[20:30].abs().min() > 0
+
+
+def test_labels_of_test_molecules_in_the_other_table_are_not_read(gattn, tables, tmp_path):
+    runs = []
+    for name, shift in ("known", 0), ("shifted", 1e4):
+        table = pd.read_csv(tables / "all.csv")
+        if runs:
+            split = json.loads((runs[0] / "splits.json").read_text())
+            table.loc[split["test"], "screen"] += shift
+        table.to_csv(tmp_path / f"{name}.csv", index=False)
+        also = ["--also", tmp_path / f"{name}.csv", "--also-target", "screen"]
+        runs.append(tmp_path / f"run_{name}")
+        text, _ = trained(gattn, tables, runs[-1], *also)
+        assert "so the model reads them" in text
+    before, after = (json.loads((run / "metrics.json").read_text())["test"] for run in runs)
+    assert before == after
+    # An evaluation leaves out the molecules of the other table, too.
+    code, error = gattn(
+        "evaluate", runs[0], tmp_path / "known.csv", "--target", "y", "--out", tmp_path / "again"
+    )
+    assert code == 0, error
+    again = json.loads((tmp_path / "again" / "metrics.json").read_text())
+    assert again["molecules"]["test"] == len(split["test"])
 
 
 @pytest.mark.parametrize(

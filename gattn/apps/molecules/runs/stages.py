@@ -19,7 +19,7 @@ from gattn.apps.molecules.estimators import MoleculeClassifier, MoleculeEstimato
 from gattn.apps.molecules.explain import class_probability
 from gattn.apps.molecules.related import compare, fit_related, with_left_out
 from gattn.apps.molecules.row_format import drawn_smiles
-from gattn.apps.molecules.rows import LabelledMolecules
+from gattn.apps.molecules.rows import LabelledMolecules, smiles_hashes
 from gattn.apps.molecules.runs import measure, splits
 from gattn.apps.molecules.runs.columns import prediction_table
 from gattn.apps.molecules.runs.config import RunSettings
@@ -418,16 +418,25 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         )
         related = None
         if data.also is not None:
-            kernel = fit_related(data.also, settings.model.kernel_rows, settings.model.seed)
-            described = with_left_out(train, kernel, data.also)
+            # With labels of test molecules, the test error would be that of known labels.
+            tested = smiles_hashes(data.molecules[parts.split.test].canonical)
+            hidden = torch.isin(smiles_hashes(data.also.canonical), tested)
+            if hidden.all():
+                raise ValueError(f"{settings.also} has no labelled molecule outside the test part")
+            also = data.also[(~hidden).nonzero().flatten()]
+            kernel = fit_related(also, settings.model.kernel_rows, settings.model.seed)
+            described = with_left_out(train, kernel, also)
             is_read, note = compare(train, described, estimator)
             parts.notes.append(note)
             self.log(note)
             if is_read:
-                train, val, related = described, with_left_out(val, kernel, data.also), kernel
+                train, val, related = described, with_left_out(val, kernel, also), kernel
         estimator.fit_labelled(train, val, folder=self.out / CHECKPOINTS, progress=self.progress)
         if related is not None:
             estimator.predictor_.read_related(related)
+            # A later evaluation leaves out these molecules, whose columns contain their labels.
+            seen = estimator.seen_, smiles_hashes(also.canonical)
+            estimator.seen_ = torch.cat(seen).unique()
         if not settings.level and estimator.has_percentiles:
             estimator.fit_percentiles()
         return estimator
