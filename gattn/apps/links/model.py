@@ -21,7 +21,7 @@ from gattn.apps.fitting.losses import class_loss
 from gattn.apps.fitting.settings import from_table, to_table
 from gattn.apps.fitting.types import EpochRecord, History
 from gattn.apps.links.metrics import fit_weights, link_metrics, noise
-from gattn.apps.links.pairs import Links, Ranking, make_folds, make_ranking, restrict
+from gattn.apps.links.pairs import ROUNDS, Links, Ranking, make_folds, make_ranking, restrict
 from gattn.apps.links.proximity import COMPARED, HEURISTICS, WIDTH, Proximity
 from gattn.apps.links.settings import LinkSettings
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
@@ -176,7 +176,13 @@ class DrawnBatches:
         """Draw the batch of the next step."""
         self._step += 1
         inputs, rows = self._folds[self._step % len(self._folds)]
-        ranking = make_ranking(self._links, rows, NEGATIVES, self._draw, self.size)
+        # If the graph is nearly complete, the sources of all drawn links may lack a negative.
+        for _ in range(ROUNDS):
+            ranking = make_ranking(self._links, rows, NEGATIVES, self._draw, self.size)
+            if len(ranking):
+                break
+        else:
+            raise GraphError(NO_NEGATIVES)
         # Links whose source has no negative are replaced by repetitions of other links.
         order = np.resize(np.arange(len(ranking)), self.size)
         return RankedBatch(
@@ -290,6 +296,9 @@ def _epochs(settings: LinkSettings, inputs: FieldInput) -> int:
     return min(settings.epochs, max(FEWEST_EPOCHS, int(MAX_PRODUCTS / max(size, 1))))
 
 
+NO_NEGATIVES = (
+    "links cannot be ranked: every source of the links of a part is linked to every possible target"
+)
 STACK = "stack"
 """Name under which the metrics of the weighted sum of all components are stored."""
 METRICS: tuple[str, ...] = ("mrr", "roc_auc")
@@ -447,10 +456,7 @@ class LinkModel:
             for fold in folds
         ]
         if not len(ranking) or not all(map(len, supervised)):
-            raise GraphError(
-                "links cannot be ranked: every source of the links of a part is linked to every "
-                "possible target"
-            )
+            raise GraphError(NO_NEGATIVES)
         z = None if matrix is None else reduction.apply(matrix)
         keys = links.unordered
         with limited_threads(len(graph) * settings.width, threads):

@@ -115,6 +115,19 @@ def test_hard_negatives_are_the_targets_that_heuristics_score_highest(
         assert first in named
 
 
+@pytest.mark.parametrize(
+    "network", [networkx.path_graph(13), networkx.complete_graph(9)], ids=["few links", "complete"]
+)
+def test_parts_of_one_link_and_links_without_negatives_are_trained(gattn, tmp_path, network):
+    network.remove_edges_from([(0, 1), (2, 3)] if len(network) == 9 else [])
+    pairs = pd.DataFrame(network.edges, columns=["source", "target"])
+    pairs.to_csv(tmp_path / "edges.csv", index=False)
+    options = ("--epochs", 3, "--width", 8, "--heads", 2, "--threads", 1)
+    code, error = gattn("train", tmp_path / "edges.csv", "--out", tmp_path / "run", *options)
+    assert code == 0, error
+    assert len(json.loads((tmp_path / "run" / "splits.json").read_text())["test"]) >= 1
+
+
 def test_proposed_links_are_new_and_within_communities(folder, gattn, tmp_path, monkeypatch):
     tables = [folder / "edges.csv", "--nodes", folder / "nodes.csv"]
     code, text = gattn("predict", folder / "run", *tables, "--top", 40, "--out", tmp_path / "a.csv")

@@ -216,7 +216,7 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
         on_epoch: Callable[[EpochRecord], None] = lambda record: None,
     ) -> None:
         super().__init__(settings, out, log)
-        self.inputs = [name for name in (settings.data, settings.nodes) if name]
+        self.inputs = {"sha256": [name for name in (settings.data, settings.nodes) if name]}
         self.on_epoch = on_epoch
 
     def load(self) -> LinkData:
@@ -257,7 +257,10 @@ class LinkProduct(Product[LinkData, LinkParts, LinkPredictor, LinkRun]):
             "sha256": data_hash(settings.data, settings.nodes),
             "protocol": split.protocol,
             **{
-                part: [[graph.names[end] for end in pair] for pair in pairs[getattr(split, part)]]
+                part: [
+                    [graph.names[end] for end in pair]
+                    for pair in pairs[getattr(split, part).numpy()]
+                ]
                 for part in PARTS
             },
         }
