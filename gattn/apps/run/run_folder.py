@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -40,14 +40,15 @@ class AnyRunSettings(Protocol):
 
 
 def finished_metrics(
-    out: Path, settings: AnyRunSettings, inputs: Sequence[str]
+    out: Path, settings: AnyRunSettings, inputs: Mapping[str, Sequence[str]]
 ) -> dict[str, Any] | None:
     """Return the metrics of a finished run, or None if the run has to be started or resumed.
 
     Args:
         out: the folder of the run.
         settings: the settings of the run.
-        inputs: files that the run reads; if all of them exist, their content is compared with
+        inputs: files that the run reads, by the key of their hash in ``splits.json``; if all files
+            of a key exist, their content is compared with
             the content at the start of the run.
 
     Raises:
@@ -63,7 +64,7 @@ def finished_metrics(
             raise RunError(message) from error
         if (difference := _difference(before, settings)) and _has_results(out):
             raise RunError(f"{out} contains another run ({difference}): choose another folder")
-        return _metrics(out, [Path(name) for name in inputs])
+        return _metrics(out, inputs)
     # The folder may already contain empty subfolders, because another process of the same run may
     # have created them for checkpoints.
     if is_first_process() and _has_files(out):
@@ -195,18 +196,20 @@ def _has_files(folder: Path) -> bool:
     return any(not path.is_dir() and path.name != LOCK for path in folder.rglob("*"))
 
 
-def _metrics(out: Path, inputs: Sequence[Path]) -> dict[str, Any] | None:
+def _metrics(out: Path, inputs: Mapping[str, Sequence[str]]) -> dict[str, Any] | None:
     """Return the metrics of a finished run, or None; raise an error if the input files have
     changed.
     """
     if not (out / METRICS).exists():
         return None
-    exist = bool(inputs) and all(path.is_file() for path in inputs)
-    if exist and file_hash(*inputs) != _splits(out)["sha256"]:
-        names = " and ".join(map(str, inputs))
-        raise RunError(
-            f"{out} contains a run with another content of {names}: choose another folder"
-        )
+    for key, names in inputs.items():
+        paths = [Path(name) for name in names]
+        exist = bool(paths) and all(path.is_file() for path in paths)
+        if exist and file_hash(*paths) != _splits(out)[key]:
+            raise RunError(
+                f"{out} contains a run with another content of {' and '.join(names)}: choose "
+                "another folder"
+            )
     remedy = "remove it to start the run again"
     metrics = read_json(out / METRICS, "task", "test", remedy=remedy)
     if metrics != read_card(out).get("metrics"):

@@ -118,14 +118,15 @@ class Product(ABC, Generic[Data, AnyParts, Model, Run]):
         settings: settings of the run.
         out: folder of the run.
         log: function that is called with each line of output for the user.
-        inputs: files that the run reads; empty for a built-in data set.
+        inputs: files that the run reads, by the key of their hash in ``splits.json``; no files for
+            a built-in data set.
     """
 
     def __init__(
         self, settings: run_folder.AnyRunSettings, out: str | Path, log: Log = no_log
     ) -> None:
         self.settings, self.out, self.log = settings, Path(out), log
-        self.inputs: Sequence[str] = ()
+        self.inputs: Mapping[str, Sequence[str]] = {}
 
     @abstractmethod
     def load(self) -> Data:

@@ -32,6 +32,7 @@ def tables(tmp_path_factory):
     frame[:500].to_csv(folder / "all.csv", index=False)
     frame[OTHERS].assign(screen=noise[OTHERS]).to_csv(folder / "unrelated.csv", index=False)
     frame[500:700].to_csv(folder / "new.csv", index=False)
+    pd.DataFrame({"smiles": ["C("] * 3, "z": [1.5, 2.5, 3.5]}).to_csv(folder / "bad.csv")
     return folder
 
 
@@ -59,6 +60,15 @@ def test_a_related_table_lowers_the_error_and_an_unrelated_one_is_not_read(gattn
     assert "so the model reads them" in text
     assert "so the model reads them" in (tmp_path / "better" / "report.html").read_text("utf-8")
     assert np.square(better - y).mean() < 0.9 * np.square(alone - y).mean()
+
+    command = ("train", tables / "mine.csv", "--target", "y", "--descriptors-columns", "heat", *GP)
+    code, text = gattn(*command, *also, "--out", tmp_path / "better")
+    assert code == 0
+    assert "nothing to do" in text
+    pd.read_csv(tmp_path / "screen.csv").head(60).to_csv(tmp_path / "screen.csv", index=False)
+    code, text = gattn(*command, *also, "--out", tmp_path / "better")
+    assert code == 2
+    assert "another content of" in text
 
     # The model contains what it needs of the other table.
     (tmp_path / "screen.csv").unlink()
@@ -127,11 +137,12 @@ def test_labels_of_test_molecules_in_the_other_table_are_not_read(gattn, tables,
         (("--also-target", "screen"), "so both are needed; got also '' and also_target 'screen'"),
         (("--also", "new.csv", "--also-target", "z"), "no column 'z'.*with --also-target"),
         (("--also", "none.csv", "--also-target", "z"), "none.csv"),
+        (("--also", "bad.csv", "--also-target", "z"), "bad.csv: no row has a SMILES that can be"),
     ],
 )  # fmt: skip
 def test_errors_name_the_options(gattn, tables, tmp_path, monkeypatch, options, message):
     monkeypatch.chdir(tables)
     code, error = gattn("train", "mine.csv", "--target", "y", "--out", tmp_path / "run", *options)
     assert code == 2
-    assert len(error.splitlines()) == 1
+    assert error.count("gattn: ") == 1
     assert re.search(message, error)

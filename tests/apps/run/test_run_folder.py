@@ -14,10 +14,10 @@ from gattn.apps.run.run_folder import CHECKPOINTS, finished_metrics, lock_folder
 
 def test_folders_of_another_process_do_not_count_as_files(tmp_path):
     (tmp_path / "checkpoints" / "member-0").mkdir(parents=True)
-    assert finished_metrics(tmp_path, RunSettings(), []) is None
+    assert finished_metrics(tmp_path, RunSettings(), {}) is None
     (tmp_path / "checkpoints" / "mine").write_text("")
     with pytest.raises(RunError, match="is not empty and does not contain a run: choose another"):
-        finished_metrics(tmp_path, RunSettings(), [])
+        finished_metrics(tmp_path, RunSettings(), {})
 
 
 def test_a_folder_with_a_run_of_nodes_is_refused_for_molecules(tmp_path):
@@ -26,7 +26,7 @@ def test_a_folder_with_a_run_of_nodes_is_refused_for_molecules(tmp_path):
         "does not contain a run of this command: choose another folder .*unknown setting censored"
     )
     with pytest.raises(RunError, match=message):
-        finished_metrics(tmp_path, NodeRunSettings("cora"), [])
+        finished_metrics(tmp_path, NodeRunSettings("cora"), {})
 
 
 def test_folders_of_another_process_do_not_count_as_results(tmp_path):
@@ -74,4 +74,4 @@ def test_a_folder_in_use_is_refused_until_its_training_is_killed(tmp_path):
             pass
         holder.kill()
     with lock_folder(tmp_path):
-        assert finished_metrics(tmp_path, RunSettings(), []) is None
+        assert finished_metrics(tmp_path, RunSettings(), {}) is None

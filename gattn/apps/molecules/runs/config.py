@@ -280,6 +280,7 @@ class RunSettings(NumberSettings):
         return RunSettings(
             data=self.also, smiles=self.smiles, target=self.also_target, encoding=self.encoding,
             decimal=self.decimal, thousands=self.thousands, censored=self.censored,
+            task="regression" if self.task == "regression" else "auto",
             skip_bad_labels=self.skip_bad_labels, workers=self.workers, threads=self.threads,
             model=replace(self.model, target_transform="none"),
         )  # fmt: skip

@@ -32,7 +32,7 @@ from gattn.apps.report.report import Figure, Section, Table
 from gattn.apps.report.style import number
 from gattn.apps.run import train as pipeline
 from gattn.apps.run.measure import PARTS
-from gattn.apps.run.run_folder import CHECKPOINTS
+from gattn.apps.run.run_folder import CHECKPOINTS, file_hash
 from gattn.apps.run.text import plural
 from gattn.apps.tables.formats import open_molecules
 from gattn.data import Split
@@ -43,6 +43,8 @@ ATOMS = (
     "from the distribution of the validation molecules. Every molecule counts once, however many "
     "atoms it has."
 )
+ALSO = "also_sha256"
+"""Key of the hash of the file of ``also`` in ``splits.json``."""
 WORST = 12
 """Number of molecules that the report page shows, those with the largest errors."""
 DRAWN = 100
@@ -318,7 +320,8 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         progress: bool = False,
     ) -> None:
         super().__init__(settings, out, log)
-        self.inputs = [*settings.files, *filter(None, [settings.also])]
+        also = {ALSO: [settings.also]} if settings.also else {}
+        self.inputs = {"sha256": settings.files, **also}
         self.progress = progress
 
     def load(self) -> MoleculeData:
@@ -358,6 +361,12 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         also = None
         if settings.also:
             other = MoleculeProduct(settings.of_related, self.out, self.log).load()
+            for note in other.source.labels.notes:
+                self.log(note)
+            if not len(other.molecules):
+                raise ValueError(
+                    f"{settings.also}: no row has a SMILES that can be read and a label"
+                )
             also = replace(other.molecules, y=other.estimator.outputs_of(other.molecules.y))
         return MoleculeData(source, molecules, estimator, also)
 
@@ -374,6 +383,8 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
         for line in (*source.labels.notes, *notes):
             self.log(line)
         record = splits.splits_record(split, molecules, source)
+        if data.also is not None:
+            record[ALSO] = file_hash(Path(self.settings.also))
         left_out = _left_out(source, molecules)
         return MoleculeParts(record, left_out, data, split, common, notes)
 

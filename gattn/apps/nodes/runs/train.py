@@ -562,7 +562,7 @@ class NodeProduct(Product[NodeData, NodeParts, "list[Trial]", NodeRun]):
         on_run_end: Callable[[Trial], None] = lambda trial: None,
     ) -> None:
         super().__init__(settings, out, log)
-        self.inputs = [name for name in (settings.data, *settings.tables) if name]
+        self.inputs = {"sha256": [name for name in (settings.data, *settings.tables) if name]}
         self.on_epoch, self.on_run_end = on_epoch, on_run_end
 
     def load(self) -> NodeData:
