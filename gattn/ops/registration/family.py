@@ -112,7 +112,7 @@ class Family:
                 continue
             if tensor is None or not _fits(tensor.shape, letters, lengths):
                 expected = [lengths.get(letter, _FREE.get(letter, letter)) for letter in letters]
-                checks.check_shape(name, tensor, *expected)
+                checks.check_shape(name, named[name], *expected)
         if (named.get("edge_attr") is None) != (named.get("edge_proj") is None):
             raise ValueError(
                 "edge_attr and edge_proj must be passed together; got only one of them"
