@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,20 +37,24 @@ def with_related(inputs: MoleculeInputs, kernel: GaussianProcess) -> MoleculeInp
 
 
 def with_left_out(
-    part: LabelledMolecules, kernel: GaussianProcess, also: LabelledMolecules
-) -> LabelledMolecules:
-    """Return a part with the columns of :func:`with_related`. A molecule that is also in the table
+    parts: Sequence[LabelledMolecules], kernel: GaussianProcess, also: LabelledMolecules
+) -> list[LabelledMolecules]:
+    """Return parts with the columns of :func:`with_related`. A molecule that is also in the table
     of the Gaussian process is predicted without its labels there.
     """
-    inputs, texts = with_related(part.inputs, kernel), also.canonical
+    texts = also.canonical
     mean, _ = kernel.left_out(number_groups(texts, len(texts))[kernel.rows])
     row_of = {texts[row]: i for i, row in enumerate(kernel.rows.tolist())}
-    columns = inputs.extra_descriptors
-    for old, text in zip(columns[:, -mean.shape[1] :], part.canonical, strict=True):
-        if text in row_of:
-            new = mean[row_of[text]]
-            old.copy_(torch.where(new.isfinite(), new, old))
-    return replace(part, inputs=inputs.described(columns))
+    described = []
+    for part in parts:
+        inputs = with_related(part.inputs, kernel)
+        columns = inputs.extra_descriptors
+        for old, text in zip(columns[:, -mean.shape[1] :], part.canonical, strict=True):
+            if text in row_of:
+                new = mean[row_of[text]]
+                old.copy_(torch.where(new.isfinite(), new, old))
+        described.append(replace(part, inputs=inputs.described(columns)))
+    return described
 
 
 def compare(

@@ -97,7 +97,7 @@ def test_the_labels_of_a_molecule_are_left_out_of_its_columns():
     changed[0] += 100
     moved = GaussianProcess(state | {"y": changed})
     moved.rows = kernel.rows
-    inputs = [with_left_out(mine, each, others).inputs for each in (kernel, moved)]
+    inputs = [with_left_out([mine], each, others)[0].inputs for each in (kernel, moved)]
     before, after = (each.extra_descriptors[:, 0] for each in inputs)
     place = mine.canonical.index(others.canonical[0])
     assert before[place] == pytest.approx(float(after[place]), abs=1e-6)

@@ -436,12 +436,12 @@ class MoleculeProduct(pipeline.Product[MoleculeData, MoleculeParts, Any, Molecul
                 raise ValueError(f"{settings.also} has no labelled molecule outside the test part")
             also = data.also[(~hidden).nonzero().flatten()]
             kernel = fit_related(also, settings.model.kernel_rows, settings.model.seed)
-            described = with_left_out(train, kernel, also)
-            is_read, note = compare(train, described, estimator)
+            described = with_left_out((train, val), kernel, also)
+            is_read, note = compare(train, described[0], estimator)
             parts.notes.append(note)
             self.log(note)
             if is_read:
-                train, val, related = described, with_left_out(val, kernel, also), kernel
+                (train, val), related = described, kernel
         estimator.fit_labelled(train, val, folder=self.out / CHECKPOINTS, progress=self.progress)
         if related is not None:
             estimator.predictor_.read_related(related)
