@@ -109,8 +109,7 @@ class MoleculeEstimator(SmilesEstimator):
                 have the mean weight.
             validation: validation molecules as SMILES and labels, which are used to choose the
                 epoch and to calibrate the intervals; by default ``validation_fraction`` of the
-                molecules, sampled by ``seed``, with all
-                rows of a molecule in one part.
+                molecules, sampled by ``seed``, with all rows of a molecule in one part.
             folder: a folder for checkpoints, from which an interrupted fit continues.
             progress: show a progress bar with the time left.
 

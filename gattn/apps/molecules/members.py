@@ -463,9 +463,8 @@ def cross_fit_members(
         if history.outputs is None:
             continue
         losses = torch.stack([loss(each, val.targets.nan_to_num(0.0)) for each in history.outputs])
-        losses = (
-            (val.weights * losses).where(measured, 0.0).double().sum(2)
-        )  # [epochs, m] losses of molecules
+        # The losses of the molecules after each epoch, [epochs, m].
+        losses = (val.weights * losses).where(measured, 0.0).double().sum(2)
         for fold in folds.unique():
             inside = folds == fold
             if inside.all() or not varied(val.y[~inside]).any():

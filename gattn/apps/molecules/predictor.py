@@ -362,10 +362,8 @@ class MoleculePredictor(Components):
         elements = members.batch_elements(min(len(inputs), members.PREDICTION_BATCH), self.settings)
         with limited_threads(elements, self.threads):
             means, outputs, variance = self.predict_components(inputs)
-            mean, similarities = (
-                stacking.combine(means, self._tensors["weights"]),
-                self._similarity(inputs),
-            )
+            mean = stacking.combine(means, self._tensors["weights"])
+            similarities = self._similarity(inputs)
             if self.task == "regression":
                 sources = self.error_inputs(means, outputs, variance)
                 least = self._tensors.get("least_similarity", torch.tensor(0.0))

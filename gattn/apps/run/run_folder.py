@@ -48,8 +48,7 @@ def finished_metrics(
         out: the folder of the run.
         settings: the settings of the run.
         inputs: files that the run reads, by the key of their hash in ``splits.json``; if all files
-            of a key exist, their content is compared with
-            the content at the start of the run.
+            of a key exist, their content is compared with that at the start of the run.
 
     Raises:
         RunError: the folder contains another run, or other files.

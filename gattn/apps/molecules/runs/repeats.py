@@ -144,10 +144,8 @@ def fold_splits(
         titles = {str(i): f"{i} of {folds} by {rule}" for i in range(1, folds + 1)}
         fold_of = _grouped_folds(groups, folds, seed, rule, classes)
     else:
-        fold_of, names = (
-            np.array(folds),
-            sorted({*folds} - {""}, key=lambda name: (len(name), name)),
-        )
+        fold_of = np.array(folds)
+        names = sorted({*folds} - {""}, key=lambda name: (len(name), name))
         titles = {name: f"{name} of column {rule}" for name in names}
         if len(titles) < 2:
             raise ValueError(f"the column {rule!r} must contain at least two folds; got {names}")

@@ -11,12 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from gattn.apps.nodes.attributed import (
-    AttributedGraph,
-    GraphError,
-    LeftOut,
-    without_loops,
-)
+from gattn.apps.nodes.attributed import AttributedGraph, GraphError, LeftOut, without_loops
 from gattn.apps.nodes.edge_ends import EndColumns, NamedEnds, check_header, named_ends, named_nodes
 from gattn.apps.nodes.edge_table import EdgeTable
 from gattn.apps.nodes.typed.network import Messages, TypedNetwork, projected_edges, projection
