@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
@@ -60,7 +61,7 @@ def quoted(path: Path) -> str:
 
 def say(line: str) -> None:
     """Print a line to stderr."""
-    NOTES.print(without_temporary(line), markup=False, highlight=False)
+    _print_plain(without_temporary(line), NOTES)
 
 
 @contextmanager
@@ -112,7 +113,7 @@ def show_runs(metrics: Mapping[str, Any]) -> None:
         ]
         detail = f" ({', '.join(parts)})" if parts else ""
         mean, std = _format(values["mean"]), _format(values["std"])
-        RESULTS.print(f"{metric} of {runs['count']} training runs: {mean} ± {std}{detail}")
+        _print_plain(f"{metric} of {runs['count']} training runs: {mean} ± {std}{detail}")
 
 
 def show_metrics(metrics: Mapping[str, Any], item: str) -> None:
@@ -264,9 +265,17 @@ def _print_table(title: str, columns: Mapping[str, Mapping[str, str]]) -> None:
     _print_plain(f"\n{title}\n{text}\n" if title else f"{text}\n")
 
 
-def _print_plain(line: str) -> None:
-    """Print a line without interpreting Rich markup, because column names may contain brackets."""
-    RESULTS.print(line, markup=False, highlight=False)
+def _print_plain(line: str, console: Console = RESULTS) -> None:
+    """Print a line without interpreting Rich markup, because column names may contain brackets.
+
+    In a terminal, long lines are divided between words.
+    """
+    if console.is_terminal:
+        line = "\n".join(
+            fill(part, console.width, break_long_words=False, break_on_hyphens=False)
+            for part in line.split("\n")
+        )
+    console.print(line, markup=False, highlight=False)
 
 
 def _format(value: float | None) -> str:

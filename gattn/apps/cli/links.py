@@ -58,8 +58,8 @@ def train(
     show_metrics(metrics, "links")
     graph = "GRAPH --nodes NODES" if "nodes" in settings else "GRAPH"
     say(
-        f"{out / 'report.html'} is the report; to propose links: gattn links predict "
-        f"{quoted(out)} {graph} --top 100 --out OUT.csv"
+        f"{out / 'report.html'} is the report\n"
+        f"to propose links: gattn links predict {quoted(out)} {graph} --top 100 --out OUT.csv"
     )
 
 

@@ -103,8 +103,8 @@ def train(
 
     show_metrics(train_run(run, out, progress=True, log=say), "molecules")
     say(
-        f"{out / 'report.html'} is the report; to predict: gattn molecules predict {quoted(out)} "
-        "IN.csv --out OUT.csv"
+        f"{out / 'report.html'} is the report\n"
+        f"to predict: gattn molecules predict {quoted(out)} IN.csv --out OUT.csv"
     )
 
 

@@ -78,8 +78,8 @@ def train(
     if run.is_typed:
         graph = "--nodes TYPE=FILE ... --edges RELATION=FILE ..."
     say(
-        f"{out / 'report.html'} is the report; to predict: gattn nodes predict "
-        f"{quoted(out)} {graph} --out OUT.csv"
+        f"{out / 'report.html'} is the report\n"
+        f"to predict: gattn nodes predict {quoted(out)} {graph} --out OUT.csv"
     )
 
 

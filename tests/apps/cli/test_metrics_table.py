@@ -62,3 +62,13 @@ def test_the_output_says_what_a_weight_multiplies(item, task, factor, capsys):
     cells = [line.split() for line in output.splitlines()]
     assert ["weight", "2.05", "0.000314"] in cells
     assert ["mrr", "0.5", "0.5"] in cells
+
+
+def test_a_terminal_shows_a_long_note_in_lines_divided_between_words(capsys, monkeypatch):
+    terminal = console.Console(width=40, soft_wrap=True, force_terminal=True, stderr=True)
+    monkeypatch.setattr(console, "NOTES", terminal)
+    note = "12 rows are left out: " + "a reason with words, " * 4 + "in a" + "_long" * 9 + ".csv"
+    console.say(note)
+    lines = capsys.readouterr().err.splitlines()
+    assert " ".join(lines) == note
+    assert max(map(len, lines[:-1])) <= 40
