@@ -215,10 +215,10 @@ def as_classes(
     return y
 
 
-def column_names(y: Any) -> list[str]:
+def target_names(y: Any) -> list[str]:
     """Return the names of the targets: a data frame's columns, a Series' name, or ``y0, y1, ...``.
 
-    >>> column_names([0.5, 1.5]), column_names([[0, 1], [1, 0]])
+    >>> target_names([0.5, 1.5]), target_names([[0, 1], [1, 0]])
     (['y'], ['y0', 'y1'])
     """
     columns = getattr(y, "columns", None)

@@ -20,7 +20,7 @@ from torch import Tensor
 from gattn.apps.fitting.conformal import IntervalCalibrator, LabelSetCalibrator
 from gattn.apps.fitting.settings import settings_of
 from gattn.apps.molecules import rows
-from gattn.apps.molecules.arrays import as_table, as_texts, column_names, find_bounds
+from gattn.apps.molecules.arrays import as_table, as_texts, find_bounds, target_names
 from gattn.apps.molecules.descriptor_columns import check_columns, split_descriptors
 from gattn.apps.molecules.inputs import ParsedSmiles, featurise
 from gattn.apps.molecules.members import read_foundation_of
@@ -149,7 +149,7 @@ class MoleculeEstimator(SmilesEstimator):
         read_foundation_of(settings_of(MoleculeParameters, self))
         texts, values, self.descriptors_columns_ = _rows(smiles, self.molecules_per_row)
         table = as_table(y, len(texts))
-        self.targets_ = column_names(y) if targets is None else list(targets)
+        self.targets_ = target_names(y) if targets is None else list(targets)
         self.single_target_ = np.ndim(y) == 1
         if bounds is None:
             table, bounds = self._split_bounds(table)

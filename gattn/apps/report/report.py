@@ -177,7 +177,7 @@ def rendered(template: str, **content: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"cell": _shown, "uri": _data_uri}
+    environment.filters |= {"cell": _cell_text, "uri": _data_uri}
     environment.tests["link"] = lambda cell: isinstance(cell, Link)
     return environment.get_template(template).render(**content, light=LIGHT, dark=DARK)
 
@@ -186,7 +186,7 @@ def _is_number(value: Cell) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _shown(value: Cell) -> str:
+def _cell_text(value: Cell) -> str:
     """Format a table cell as text for the HTML page."""
     if isinstance(value, float):
         return number(value)

@@ -140,8 +140,10 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         # The factor mu_r of a relation r scales its key matrix K_r instead of the scores of all
         # edges, because mu_r (q . K_r k) = q . (mu_r K_r) k.
         scaled = {key: self.p_rel["__".join(key)].view(-1, 1, 1) for key in graphs}
-        key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled)
-        value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
+        key = self._apply_relations(
+            self.k_rel, query, {key: kqv[key[0]][0] for key in graphs}, scaled
+        )
+        value = self._apply_relations(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
         score, needs_weights = dot_product_score(query, key), is_recording()
         out, weights = attend_unrecorded(score, value, joined, terms, 0.0, needs_weights)
         if weights is not None:
@@ -162,8 +164,8 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         edge.
         """
         self.record_edge_by_edge(None, joined)
-        key = self._relate(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs})
-        value = self._relate(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
+        key = self._apply_relations(self.k_rel, query, {key: kqv[key[0]][0] for key in graphs})
+        value = self._apply_relations(self.v_rel, query, {key: kqv[key[0]][2] for key in graphs})
         scale = [
             self.p_rel["__".join(key)].expand(graph.num_edges, -1) for key, graph in graphs.items()
         ]
@@ -190,7 +192,7 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         alpha = self.softmax(score, index, ptr, size_i)
         return (v_j * alpha.unsqueeze(-1)).flatten(1)
 
-    def _relate(
+    def _apply_relations(
         self,
         linear: HeteroLinear,
         like: Tensor,
@@ -225,8 +227,8 @@ class HGTConv(pyg.HGTConv, AttentionConv):
         rows: dict[EdgeType, Tensor],
         scale: dict[EdgeType, Tensor] | None,
     ) -> Tensor:
-        """Return the result of :meth:`_relate`. The module is called, because it may do more than
-        multiply.
+        """Return the result of :meth:`_apply_relations` by calling the module, because it may do
+        more than multiply.
 
         The module gets its rows sorted by head and edge type, as PyG's layer passes them.
         """

@@ -107,7 +107,7 @@ def read_list(cell: object) -> list[Item] | None:
     if values is None or values != values:
         return None
     if not isinstance(values, (list, tuple)):
-        raise ValueError(f"expected a list such as [0.1, 0.2]; got {_shown(cell)}")
+        raise ValueError(f"expected a list such as [0.1, 0.2]; got {_excerpt(cell)}")
     return [_item(value, cell) for value in values]
 
 
@@ -132,10 +132,10 @@ def _item(value: object, cell: object) -> Item:
         if abs(value) > sys.float_info.max:
             return math.inf if value > 0 else -math.inf
         return value
-    raise ValueError(f"expected numbers or texts in a list; got {value!r} in {_shown(cell)}")
+    raise ValueError(f"expected numbers or texts in a list; got {value!r} in {_excerpt(cell)}")
 
 
-def _shown(cell: object) -> str:
+def _excerpt(cell: object) -> str:
     text = repr(cell)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
