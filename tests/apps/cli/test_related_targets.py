@@ -30,7 +30,7 @@ def tables(tmp_path_factory):
     frame[MINE].drop(columns="screen").to_csv(folder / "mine.csv", index=False)
     frame[OTHERS].to_csv(folder / "related.csv", index=False)
     frame[:500].to_csv(folder / "all.csv", index=False)
-    frame[OTHERS].assign(screen=noise[OTHERS]).to_csv(folder / "unrelated.csv", index=False)
+    frame[OTHERS].assign(screen=noise[OTHERS], z=1).to_csv(folder / "unrelated.csv", index=False)
     frame[500:700].to_csv(folder / "new.csv", index=False)
     pd.DataFrame({"smiles": ["C("] * 3, "z": [1.5, 2.5, 3.5]}).to_csv(folder / "bad.csv")
     return folder
@@ -138,6 +138,7 @@ def test_labels_of_test_molecules_in_the_other_table_are_not_read(gattn, tables,
         (("--also", "new.csv", "--also-target", "z"), "no column 'z'.*with --also-target"),
         (("--also", "none.csv", "--also-target", "z"), "none.csv"),
         (("--also", "bad.csv", "--also-target", "z"), "bad.csv: no row has a SMILES that can be"),
+        (("--also", "unrelated.csv", "--also-target", "z"), "two different labels or more"),
     ],
 )  # fmt: skip
 def test_errors_name_the_options(gattn, tables, tmp_path, monkeypatch, options, message):

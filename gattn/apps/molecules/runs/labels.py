@@ -88,7 +88,8 @@ def number_labels(column: Column, style: NumberFormat, skip_bad: bool) -> LabelC
     if not len(different):
         raise ValueError(_no_numbers(column, read))
     if len(different) == 1 and column.learnable:
-        raise ValueError(f"column {target!r} is constant: every label is {different[0]:g}")
+        message = f"column {target!r} must have two different labels or more"
+        raise ValueError(f"{message}; every label is {different[0]:g}")
     notes = [f"Column {target!r}: {note}" for note in _notes(read, column, style)]
     return LabelColumn(values.tolist(), sorted(unread), read.missing, read.dropped, notes)
 
@@ -434,9 +435,10 @@ def _classes(column: Column, most: int) -> LabelColumn:
             for kind in kinds[:5]
         )
         number = "two classes" if most == 2 else f"2 to {most} classes"
+        if column.guessed and len(counts) < 2:
+            number = "two different labels or more"
         message = f"column {target!r} must have {number}; it has {len(counts)}: {shown}"
-        message += ", ..." * (len(kinds) > 5)
-        message += "".join(f"; {hint}" for hint in case_hints(counts))
+        message += ", ..." * (len(kinds) > 5) + "".join(f"; {hint}" for hint in case_hints(counts))
         if most == 2 < len(counts):
             message += "; --task multiclass reads more than two classes"
         if words:
