@@ -43,6 +43,7 @@ from gattn.apps.nodes.stack.propagation import row_means
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "debian": {"features": ["description"], "names": True},
+    **{package: {"features": ["words"]} for package in ("torch", "sklearn", "sympy")},
     "friends": {"time": "time"},
 }
 """Parameters that name the columns of some networks, other than the labels of nodes."""
@@ -81,18 +82,17 @@ def read(name: str, seed: int, folder: Path) -> AttributedGraph:
             (a, b, {} if at is None else {"time": at}) for a, b, at in graph.edges.data("time")
         ]
         return read_graph(type(graph)(columns), directed=False)
-    arguments = make(name, folder) if name != "debian" else []
+    path = folder / "edges.csv"
     if name == "debian":
         debian(folder)
-        path = folder / "edges.csv"
         with path.open(newline="", encoding="utf-8") as file:
             header, *rows = csv.reader(file)
         with path.open("w", newline="", encoding="utf-8") as file:
             depends = [row[:2] for row in rows if row[2] == "Depends"]
             csv.writer(file).writerows([header[:2], *depends])
-        arguments = [str(path)]
-    nodes = folder / "nodes.csv" if name != "cora" else None
-    return read_graph_file(arguments[0], nodes, directed=False)
+        return read_graph_file(path, folder / "nodes.csv", directed=False)
+    first, *rest = make(name, folder)
+    return read_graph_file(first, rest[1] if rest else None, directed=False)
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:

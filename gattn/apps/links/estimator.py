@@ -111,7 +111,13 @@ class LinkPredictor(SerializableEstimator, Parameters):
     ) -> tuple[Split, NDArray[np.float64] | None]:
         """Divide the links into parts, by the column of times or at random; return the parts and
         the times of the links.
+
+        Raises:
+            GraphError: there are too few links or times, or every directed link has an opposite
+                link, from which it would be predicted.
         """
+        if links.directed and links.are_links(*links.pairs[::-1]).all():
+            raise GraphError("every edge has an opposite edge: set --undirected or directed=False")
         if self.time is None:
             return random_parts(links, int(self.seed), val, test), None
         times = link_times(graph, links, self.time)
@@ -125,9 +131,7 @@ class LinkPredictor(SerializableEstimator, Parameters):
             links: its links.
             split: the parts of the links. No edge of a validation or test link is read.
         """
-        keys = links.unordered
-        later = np.concatenate([keys[split.val.numpy()], keys[split.test.numpy()]])
-        messages = restrict(graph, np.setdiff1d(keys[split.train.numpy()], later))
+        messages = restrict(graph, links, split.train.numpy())
         left: list[Hashable] = [*MASKS]
         if self.features is None and graph.x is None:
             notes = split_column_notes(graph)

@@ -449,7 +449,7 @@ class LinkModel:
             bipartite=links.bipartite,
         )  # fmt: skip
         model.threads = threads
-        folds = make_folds(links, train, seed, problem.times)
+        folds = make_folds(train, seed, problem.times)
         most = PERCEPTRON_LINKS // len(folds)
         supervised = [
             make_ranking(links, fold.links, PAIR_NEGATIVES, draw, most, PAIR_NEGATIVES)
@@ -458,12 +458,11 @@ class LinkModel:
         if not len(ranking) or not all(map(len, supervised)):
             raise GraphError(NO_NEGATIVES)
         z = None if matrix is None else reduction.apply(matrix)
-        keys = links.unordered
         with limited_threads(len(graph) * settings.width, threads):
             view = model._make_view(graph, x, z)
             views, examples = [], []
             for fold, some in zip(folds, supervised):
-                messages = restrict(graph, np.unique(keys[fold.messages]))
+                messages = restrict(graph, links, fold.messages)
                 own_x = model.encoder.features(messages) if matrix is None else x
                 one = model._make_view(messages, own_x, z)
                 views.append((one.inputs, fold.links))

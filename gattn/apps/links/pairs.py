@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from gattn.apps.nodes.attributed import AttributedGraph, GraphError
 from gattn.apps.nodes.times import edge_times, node_times
@@ -38,7 +39,7 @@ class Fold:
 
 
 def random_parts(links: Links, seed: int, val: float, test: float) -> Split:
-    """Divide links at random; (a, b) and (b, a) are always in the same part.
+    """Divide links at random. If links have a direction, (a, b) and (b, a) are divided separately.
 
     Args:
         links: the links.
@@ -58,15 +59,14 @@ def random_parts(links: Links, seed: int, val: float, test: float) -> Split:
         >>> len(split.train), len(split.val), len(split.test)
         (7, 1, 2)
     """
-    _, group = np.unique(links.unordered, return_inverse=True)
-    count = int(group.max()) + 1 if len(group) else 0
+    count = len(links)
     _check_count(count)
     order = np.random.default_rng(seed).permutation(count)
     sizes = [max(1, round(share * count)) if share else 0 for share in (test, val)]
     part = np.full(count, 2)
     part[order[: sizes[0]]] = 0
     part[order[sizes[0] : sum(sizes)]] = 1
-    return _split(part[group], "random links")
+    return _split(part, "random links")
 
 
 def time_parts(links: Links, times: NDArray, val: float, test: float, name: str) -> Split:
@@ -117,51 +117,39 @@ def link_times(graph: AttributedGraph, links: Links, name: str) -> NDArray[np.fl
     pairs = table.pairs.numpy()
     is_edge = pairs[0] != pairs[1]
     pairs, times = pairs[:, is_edge], times[is_edge]
-
-    def numbers(ends: NDArray) -> NDArray[np.int64]:
-        return ends[0] * links.nodes + ends[1] if links.directed else unordered_keys(ends, n)
-
-    n = links.nodes
-    keys, group = np.unique(numbers(pairs), return_inverse=True)
+    keys, group = np.unique(links.numbers(pairs), return_inverse=True)
     first = np.full(len(keys), np.inf)
     np.minimum.at(first, group, times)
-    return first[np.searchsorted(keys, numbers(links.pairs))]
+    return first[np.searchsorted(keys, links.numbers(links.pairs))]
 
 
-def make_folds(links: Links, train: NDArray, seed: int, times: NDArray | None = None) -> list[Fold]:
+def make_folds(train: NDArray, seed: int, times: NDArray | None = None) -> list[Fold]:
     """Divide the training links into folds; each fold is predicted from the edges of other links.
 
     Without times, the groups are random, and each is predicted from all other training links. With
     times, each group is predicted from older links only.
 
     Args:
-        links: the links.
         train: positions of the training links.
         seed: seed of the random numbers.
         times: [m] the time of each link; None if there are no times.
     """
-    keys = links.unordered
     if times is not None:
         edges = np.quantile(times[train], 1 - WINDOW * np.arange(FOLDS + 1))
         at, folds = times[train], []
         for late, early in pairwise(edges):
             new = train[(at > early) & (at <= late)]
             old = train[at <= early]
-            old = old[~np.isin(keys[old], keys[new])]
             if len(new) and len(old):
                 folds.append(Fold(new, old))
         if folds:
             return folds
-    _, group = np.unique(keys[train], return_inverse=True)
-    count = int(group.max()) + 1
-    number = min(FOLDS, count)
-    fold = (np.random.default_rng(seed).permutation(count) % number)[group]
+    number = min(FOLDS, len(train))
+    fold = np.random.default_rng(seed).permutation(len(train)) % number
     return [Fold(train[fold == one], train[fold != one]) for one in range(number)]
 
 
 def _split(part: NDArray, protocol: str) -> Split:
-    import torch
-
     test, val, train = (torch.from_numpy(np.flatnonzero(part == one)) for one in range(3))
     return Split(train, val, test, protocol)
 
@@ -209,10 +197,13 @@ class Links:
     def __len__(self) -> int:
         return self.pairs.shape[1]
 
-    @property
-    def unordered(self) -> NDArray[np.int64]:
-        """Number of each link, [m]. Both directions of a link have the same number."""
-        return unordered_keys(self.pairs, self.nodes)
+    def numbers(self, pairs: NDArray) -> NDArray[np.int64]:
+        """Return a number for each of k pairs, [2, k]. It is the same for (a, b) and (b, a) if
+        links have no direction.
+        """
+        if self.directed:
+            return pairs[0] * self.nodes + pairs[1]
+        return unordered_keys(pairs, self.nodes)
 
     def in_data(self, graph: AttributedGraph) -> NDArray[np.int64]:
         """Return the source and the target of each link, [m, 2], in the order in which the data
@@ -325,8 +316,10 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
                 "none (--directed makes (a, b) and (b, a) different links)."
             ]
     if directed:
+        share = np.isin(keys, opposite).mean()
         note = "Links have a direction, from the first node of an edge to the second: (a, b) and "
-        note += "(b, a) are different links (--undirected ignores the direction)."
+        note += f"(b, a) are different links. {share:.0%} of the links have an opposite link, from "
+        note += "which they can be predicted (--undirected ignores the direction)."
         pairs = np.stack([source, target])
         return Links(pairs, nodes, True, False, every, every, keys), [note]
     both = np.union1d(keys, opposite)
@@ -335,27 +328,33 @@ def read_links(graph: AttributedGraph, directed: bool | None) -> tuple[Links, li
     return Links(pairs, nodes, False, False, every, every, both), notes
 
 
-def restrict(graph: AttributedGraph, keys: NDArray) -> AttributedGraph:
-    """Return a graph that contains only the given links, as edges in both directions.
+def restrict(graph: AttributedGraph, links: Links, rows: NDArray) -> AttributedGraph:
+    """Return a graph that contains only some links. Messages are sent in both directions of each.
 
     Args:
         graph: the graph, before or after an encoder attached the inputs of its edges.
-        keys: sorted numbers of the links, by :func:`unordered_keys`.
+        links: the links of the graph.
+        rows: positions or mask of the links to retain.
     """
-    nodes = len(graph)
-    edges, arcs = (
-        torch.from_numpy(_contains(keys, unordered_keys(each.numpy(), nodes)))
-        for each in (graph.edge_index, graph.arcs)
-    )
-    table = graph.edge_table
-    table = table.select(_contains(keys, unordered_keys(table.pairs.numpy(), nodes)))
-    inputs = graph.edge_inputs
+    keys = np.sort(links.numbers(links.pairs[:, rows]))
+
+    def mask(pairs: Tensor) -> NDArray[np.bool_]:
+        return _contains(keys, links.numbers(pairs.numpy()))
+
+    arcs, table, inputs = mask(graph.arcs), graph.edge_table, graph.edge_inputs
+    if inputs is None:
+        pairs, every = graph.arcs.numpy()[:, arcs], graph.edge_index.numpy()
+        both = np.unique(unordered_keys(pairs, links.nodes))
+        edges = _contains(both, unordered_keys(every, links.nodes))
+    else:
+        # With attributes, an edge of each direction belongs to one row of the data.
+        edges = mask(inputs.rows.pairs)[inputs.edge_rows]
     return replace(
         graph,
-        edge_index=graph.edge_index[:, edges],
-        arcs=graph.arcs[:, arcs],
-        edge_table=table,
-        edge_inputs=None if inputs is None else inputs.select(edges.numpy(), arcs.numpy()),
+        edge_index=graph.edge_index[:, torch.from_numpy(edges)],
+        arcs=graph.arcs[:, torch.from_numpy(arcs)],
+        edge_table=table.select(mask(table.pairs)),
+        edge_inputs=None if inputs is None else inputs.select(edges, arcs),
     )
 
 

@@ -67,7 +67,7 @@ class Proximity:
         \sum_{w \in N(u) \cap N(v)} 1, \quad
         \sum_{w \in N(u) \cap N(v)} \frac{1}{\log d(w)}, \quad
         \sum_{w \in N(u) \cap N(v)} \frac{1}{d(w)}, \quad
-        \sum_{l=2}^{5} \beta^l (A^l)_{uv}, \quad
+        \sum_{l=1}^{5} \beta^l (A^l)_{uv}, \quad
         d(u) d(v), \quad
         \sum_{l=1}^{10} 0.85^l (P^l_{uv} + P^l_{vu}), \quad
         \cos(Z_u, Z_v)
@@ -251,8 +251,11 @@ class ProximityRows:
         both, leave = proximity.both, proximity.walk_out
         # The first two steps are products of sparse matrices, as they reach few nodes.
         near, out = both[sources], leave[sources]
-        walks = _columns(near @ both)
-        self.common, self.katz = walks, DAMPING**2 * walks
+        second = near @ both
+        walks = _columns(second)
+        # A link without a direction is no edge of the graph, and a walk of one step is the opposite
+        # link of a link with a direction.
+        self.common, self.katz = walks, _columns(DAMPING * near + DAMPING**2 * second)
         for step in range(3, KATZ_STEPS + 1):
             walks = both @ walks
             self.katz += DAMPING**step * walks

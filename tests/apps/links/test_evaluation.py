@@ -167,7 +167,7 @@ def test_missing_candidates_change_neither_weights_nor_the_perceptron():
     torch.testing.assert_close(scores[:, :3], model(x[:, :3]))
 
 
-def test_links_are_directed_only_if_the_graph_has_a_cycle_or_is_directed():
+def test_links_are_directed_only_if_the_graph_is_or_has_an_opposite_edge():
     rising = [(a, b) for a, b in networkx.gnm_random_graph(40, 120, seed=0).edges]
     cycle = [*rising, rising[0][::-1]]
     digraph = networkx.DiGraph(rising)
@@ -263,12 +263,25 @@ def test_every_source_linked_to_every_target_cannot_be_ranked():
         ({"width": 9, "heads": 2}, "must divide width"),
         ({"time": "year"}, "'year'"),
         ({"features": ["size"]}, "'size'"),
+        ({"directed": True}, "every edge has an opposite edge"),
     ],
 )
 def test_bad_parameters_give_an_error_that_names_them(parameters, message):
     graph = networkx.cycle_graph(30)
     with pytest.raises(ValueError, match=message):
         LinkPredictor(**{**TINY, **parameters}).fit(graph)
+
+
+def test_links_of_a_directed_network_are_predicted_from_their_opposite_links():
+    draw = np.random.default_rng(0)
+    pairs = list(networkx.gnm_random_graph(120, 500, seed=0, directed=True).edges)
+    pairs += [(b, a) for a, b in pairs if draw.random() < 0.8]
+    model = LinkPredictor(**{**TINY, "model": "stacked"}, negatives=50).fit(table_of(pairs))
+    assert not model.predictor_.noise
+    assert model.validation_["stack"]["mrr"] > 0.3
+    proposed = model.predict(top=20)
+    opposite = {(str(b), str(a)) for a, b in pairs if (b, a) not in pairs}
+    assert set(zip(proposed["source"], proposed["target"])) <= opposite
 
 
 def test_top_of_less_than_one_is_refused():

@@ -1,9 +1,12 @@
 """Links, their parts, negatives, heuristics, and that held-out edges are not read."""
 
+from dataclasses import replace
+
 import networkx
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.sparse import random as random_matrix
 
 from gattn.apps.links.metrics import (
@@ -27,6 +30,7 @@ from gattn.apps.links.pairs import (
 )
 from gattn.apps.links.proximity import CHANCE, DAMPING, FEATURES, Proximity
 from gattn.apps.nodes.attributed import GraphError
+from gattn.apps.nodes.edges import EdgeColumns, read_edge_columns
 from gattn.apps.nodes.reading import read_graph
 
 
@@ -41,7 +45,7 @@ def ring(nodes):
     return [(i, (i + 1) % nodes) for i in range(nodes)]
 
 
-def test_links_of_a_table_with_a_cycle_are_directed_and_of_a_graph_undirected():
+def test_links_of_a_table_are_directed_if_some_edges_have_an_opposite_edge():
     table = graph_of([("a", "b"), ("b", "a"), ("b", "c"), ("c", "c"), ("a", "b")])
     links, notes = read_links(table, None)
     assert links.directed
@@ -91,16 +95,21 @@ def test_negatives_have_no_link_with_the_source(directed):
             assert target == -1 or (source != target and (source, target) not in linked)
 
 
-def test_opposite_links_are_in_the_same_part():
+def test_opposite_links_are_divided_apart_only_if_links_have_a_direction():
     draw = np.random.default_rng(1)
-    links, _ = read_links(graph_of(draw.integers(20, size=(150, 2)).tolist()), True)
-    split = random_parts(links, 0, 0.2, 0.2)
-    keys = links.unordered
-    parts = [set(keys[part.numpy()].tolist()) for part in (split.train, split.val, split.test)]
-    assert not parts[0] & parts[1]
-    assert not parts[0] & parts[2]
-    assert not parts[1] & parts[2]
-    assert sum(len(getattr(split, name)) for name in ("train", "val", "test")) == len(links)
+    graph = graph_of(draw.integers(20, size=(150, 2)).tolist())
+    for directed in (True, False):
+        links, _ = read_links(graph, directed)
+        split = random_parts(links, 0, 0.2, 0.2)
+        parts = [part.numpy() for part in (split.train, split.val, split.test)]
+        assert sorted(np.concatenate(parts).tolist()) == list(range(len(links)))
+        keys = [set(unordered_keys(links.pairs[:, part], 20).tolist()) for part in parts]
+        assert bool(keys[0] & keys[2]) is directed
+        # The graph of the training links has every training link and no other.
+        messages = restrict(graph, links, parts[0])
+        linked = links.numbers(messages.arcs.numpy())
+        assert set(linked.tolist()) == set(links.numbers(links.pairs[:, parts[0]]).tolist())
+        assert set(unordered_keys(messages.edge_index.numpy(), 20).tolist()) == keys[0]
 
 
 def test_fewer_than_ten_links_are_refused():
@@ -109,15 +118,23 @@ def test_fewer_than_ten_links_are_refused():
         random_parts(links, 0, 0.1, 0.1)
 
 
-def test_restricted_graph_has_neither_direction_of_removed_links():
-    graph = graph_of([("a", "b"), ("b", "a"), ("b", "c")], kind=["x", "y", "z"])
-    links, _ = read_links(graph, True)
-    keys = np.unique(unordered_keys(np.array([[1], [2]]), 3))
-    part = restrict(graph, keys)
-    assert part.arcs.tolist() == [[1], [2]]
-    assert sorted(part.edge_index.T.tolist()) == [[1, 2], [2, 1]]
-    assert part.edge_table.table["kind"].tolist() == ["z"]
-    assert len(links) == 3
+@pytest.mark.parametrize("directed", [True, False])
+def test_restricted_graph_has_neither_the_edges_nor_the_columns_of_removed_links(directed):
+    pairs = [("a", "b"), ("b", "a"), ("b", "c"), ("a", "c")]
+    graph = graph_of(pairs, kind=["x", "y", "z", "x"])
+    links, _ = read_links(graph, directed)
+    removed = links.numbers(links.pairs) == links.numbers(np.array([0, 1]))
+    _, encoder, _ = read_edge_columns(graph, EdgeColumns())
+    for whole in (graph, encoder.attach(graph)):
+        part = restrict(whole, links, ~removed)
+        again = part if whole is graph else encoder.attach(replace(part, edge_inputs=None))
+        assert part.edge_table.table["kind"].tolist() == ["y"] * directed + ["z", "x"]
+        assert sorted(part.edge_index.T.tolist()) == sorted(again.edge_index.T.tolist())
+        assert {tuple(pair) for pair in part.arcs.T.tolist()} == {
+            *[(1, 0)] * directed, (1, 2), (0, 2)
+        }  # fmt: skip
+        if whole is not graph:
+            torch.testing.assert_close(part.edge_inputs.features, again.edge_inputs.features)
 
 
 def test_links_are_split_by_the_time_of_their_first_edge():
@@ -132,21 +149,18 @@ def test_links_are_split_by_the_time_of_their_first_edge():
     assert latest == sorted(latest)
     assert len(split.test) == 2
     assert len(split.val) == 4
-    for fold in make_folds(links, split.train.numpy(), 0, times):
+    for fold in make_folds(split.train.numpy(), 0, times):
         assert times[fold.messages].max() < times[fold.links].min()
     with pytest.raises(GraphError, match="needs 3 different times"):
         time_parts(links, np.zeros(20), 0.2, 0.1, "year")
 
 
 def test_folds_predict_each_training_link_from_the_others():
-    draw = np.random.default_rng(2)
-    links, _ = read_links(graph_of(draw.integers(20, size=(150, 2)).tolist()), True)
-    train, keys = np.arange(100), links.unordered
-    folds = make_folds(links, train, 0)
+    train = np.arange(3, 100)
+    folds = make_folds(train, 0)
     assert sorted(np.concatenate([fold.links for fold in folds]).tolist()) == train.tolist()
     for fold in folds:
-        assert not np.intersect1d(keys[fold.links], keys[fold.messages]).size
-        assert len(fold.links) + len(fold.messages) == 100
+        assert sorted([*fold.links, *fold.messages]) == train.tolist()
 
 
 def test_heuristics_agree_with_networkx():

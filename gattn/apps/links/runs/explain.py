@@ -79,7 +79,8 @@ def explain_link(
         \{(w, x) : x \in P\})
 
     P are the nodes of the shortest paths in G, with both ends: the common neighbours, if there are
-    any. An edge between both nodes of the pair is removed from G first.
+    any. The pair's own link is removed from G first. The paths do not contain the opposite link,
+    which the model reads if links have a direction.
 
     Args:
         model: the trained model.
@@ -94,7 +95,8 @@ def explain_link(
         The explanation; it has no bridges if no path joins the pair.
     """
     n, ends = len(graph), np.array([source, target])
-    keys = np.setdiff1d(links.unordered, unordered_keys(ends[:, None], n))
+    each = unordered_keys(links.pairs, n)
+    keys = np.setdiff1d(each, unordered_keys(ends[:, None], n))
     pairs = np.stack([keys // n, keys % n])
     ones = np.ones(pairs.shape[1])
     both = sp.csr_matrix((ones, (pairs[0], pairs[1])), (n, n))
@@ -108,10 +110,12 @@ def explain_link(
     of_path[rows[np.abs(first - second) == 1]] = True
     degree = np.bincount(pairs.ravel(), minlength=n)
     middle = np.setdiff1d(np.flatnonzero(on_path), ends)
+    others = links.numbers(links.pairs) != links.numbers(ends)
 
     def score(removed: NDArray[np.bool_]) -> tuple[float, float]:
         """Return the probability and the log odds without some edges."""
-        scores = model.score(restrict(graph, keys[~removed]), ends[:1], ends[1:])
+        rows = others & ~np.isin(each, keys[removed])
+        scores = model.score(restrict(graph, links, rows), ends[:1], ends[1:])
         return float(model.probability(scores)[0]), float(model.log_odds(scores)[0])
 
     probability, odds = score(np.zeros(len(keys), bool))
@@ -178,7 +182,7 @@ def explain_pair(
     )[0] else ""  # fmt: skip
     log(f"{source} - {target}: probability {explanation.probability:.4g}.{linked}")
     if not explanation.count:
-        log("no path joins them, so the score depends on their own columns and edges.")
+        log("no path over other nodes joins them: the score depends on their columns and edges.")
         return explanation
     log(
         f"{plural(explanation.count, 'node')} on the shortest paths, of "
